@@ -95,6 +95,9 @@ pub use limiter::call::{Answer, Call};
 pub use limiter::completion::Completions;
 pub use limiter::event::DegradedEvent;
 pub use limiter::reservation::{Reservation, ReserveOptions};
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use limiter::testing as limiter_testing;
 pub use limiter::{Limiter, LimiterBuilder};
 pub use rules::decision::{Cause, Decision, DecisionParts, Degradation, QuotaUsage, Source, Usage};
 pub use rules::policy::Policy;

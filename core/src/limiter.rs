@@ -15,6 +15,8 @@ pub(crate) mod renewal;
 mod renewal_task;
 pub(crate) mod reservation;
 mod reserve;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub(crate) mod wait_queue;
 
 use std::fmt;

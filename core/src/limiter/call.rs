@@ -74,7 +74,7 @@ pub enum Answer {
 
 impl Answer {
     /// The answer to an action on one key.
-    fn of(action: Action, answer: StoreAnswer) -> Self {
+    pub(super) fn of(action: Action, answer: StoreAnswer) -> Self {
         match action {
             Action::Apply(Operation::Check | Operation::Peek | Operation::Reserve) => {
                 Self::Decision(answer.0)

@@ -30,7 +30,8 @@ use smallvec::{SmallVec, smallvec};
 use crate::rules::algorithm::token_bucket::{self, Parts};
 use crate::rules::algorithm::{State, fixed_window, sliding_log, sliding_window, stepped_bucket};
 use crate::rules::history::{
-    Change, PastNumbers, bucket_ran_out, past_of, rate, repays_one, stepped_bucket_ran_out,
+    Change, PastNumbers, bucket_ran_out, past_of, rate, repays_one, stepped_bucket_has_run_out,
+    stepped_bucket_ran_out,
 };
 use crate::rules::penalty::BlockRecord;
 use crate::rules::policy::Policy;
@@ -186,6 +187,8 @@ fn put_head(out: &mut Bytes, form: Form, tag: Tag) {
 pub(crate) struct PolicyCodec {
     policy: Policy,
     quotas: Box<[QuotaCodec]>,
+    /// Whether states that were written under other numbers were changed just now.
+    is_changed_now: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -200,16 +203,17 @@ impl PolicyCodec {
         let quotas = policy.quotas().iter();
         let quotas =
             quotas.map(|quota| QuotaCodec { tag: Tag::of(quota), past: past_of(quota, change.past()) });
-        Self { policy: policy.clone(), quotas: quotas.collect() }
+        let is_changed_now = matches!(change, Change::Now(_));
+        Self { policy: policy.clone(), quotas: quotas.collect(), is_changed_now }
     }
 
     fn each(&self) -> impl Iterator<Item = (&Quota, &QuotaCodec)> {
         self.policy.quotas().iter().zip(&self.quotas)
     }
 
-    /// Reads the states, and after them the reservations and the record of blocks, if there are any; `None` when the bytes are malformed. No bytes mean
-    /// a key that was never seen. Logs are fresh here, since they have their own bytes.
-    pub(crate) fn read(&self, bytes: &[u8]) -> Option<States> {
+    /// Reads the states as of some time, and after them the reservations and the record of blocks, if there are any; `None` when the
+    /// bytes are malformed. No bytes mean a key that was never seen. Logs are fresh here, since they have their own bytes.
+    pub(crate) fn read(&self, bytes: &[u8], now_us: u64) -> Option<States> {
         let mut records = SmallVec::<[(Form, Tag, Reader<'_>); 4]>::new();
         let (mut reservations, mut blocks) = (None, None);
         let mut rest = Reader(bytes);
@@ -221,10 +225,11 @@ impl PolicyCodec {
                 Record::Unknown => {}
             }
         }
+        let superseded_at = self.superseded_at(now_us);
         let each = self.each().map(|(quota, codec)| {
             let is_log = quota.algorithm() == Algorithm::SlidingLog;
             match records.iter().find(|(_, tag, _)| *tag == codec.tag && !is_log) {
-                Some((form, _, record)) => codec.read(*form, *record, quota),
+                Some((form, _, record)) => codec.read(*form, *record, quota, superseded_at),
                 None => Some(State::fresh(quota)),
             }
         });
@@ -236,12 +241,20 @@ impl PolicyCodec {
 
     /// Reads the states at the beginning of bytes that hold one record per quota, in their order, with more bytes after
     /// them; `None` when the bytes do not.
-    pub(crate) fn read_in_order(&self, bytes: &mut Reader<'_>) -> Option<States> {
+    pub(crate) fn read_in_order(&self, bytes: &mut Reader<'_>, now_us: u64) -> Option<States> {
+        let superseded_at = self.superseded_at(now_us);
         let each = self.each().map(|(quota, codec)| match bytes.record()? {
-            Record::OfQuota(form, tag, record) if tag == codec.tag => codec.read(form, record, quota),
+            Record::OfQuota(form, tag, record) if tag == codec.tag => {
+                codec.read(form, record, quota, superseded_at)
+            }
             _ => None,
         });
         each.collect()
+    }
+
+    /// When numbers that are not known here were superseded, if that is known.
+    fn superseded_at(&self, now_us: u64) -> Option<u64> {
+        self.is_changed_now.then_some(now_us)
     }
 
     /// Appends the bytes of the quotas' states and of the record of blocks; none when nothing is used. Logs are left out, and
@@ -280,8 +293,15 @@ impl PolicyCodec {
 }
 
 impl QuotaCodec {
-    /// Reads the rest of a record; `None` when it is malformed or of another algorithm.
-    fn read(&self, form: Form, mut record: Reader<'_>, quota: &Quota) -> Option<State> {
+    /// Reads the rest of a record; `None` when it is malformed or of another algorithm. `superseded_at` is when other numbers were
+    /// superseded, where that is not in the past numbers.
+    fn read(
+        &self,
+        form: Form,
+        mut record: Reader<'_>,
+        quota: &Quota,
+        superseded_at: Option<u64>,
+    ) -> Option<State> {
         match (form, quota.algorithm()) {
             (Form::ShortBucket | Form::Bucket, Algorithm::TokenBucket | Algorithm::LeakyBucket)
                 if quota.step().is_none() =>
@@ -294,7 +314,11 @@ impl QuotaCodec {
                     return None;
                 }
                 let state = stepped_bucket::State { used, at_us };
-                let kept = (!stepped_bucket_ran_out(state, limit, quota, &self.past)).then_some(state);
+                let is_over = match superseded_at {
+                    Some(now_us) => stepped_bucket_has_run_out(state, limit, quota, now_us),
+                    None => stepped_bucket_ran_out(state, limit, quota, &self.past),
+                };
+                let kept = (!is_over).then_some(state);
                 Some(State::SteppedBucket(kept.unwrap_or_default()))
             }
             (Form::FixedWindow, Algorithm::FixedWindow) => {

@@ -128,6 +128,42 @@ pub(crate) fn ran_out(state: &State, limit: u64, quota: &Quota, past: &[PastNumb
     }
 }
 
+/// Whether a state, written under `limit`, has expired under those numbers, when they are superseded now.
+///
+/// It matters only for a bucket that is refilled in steps. Other states say themselves until when they count, whatever the
+/// numbers are: that of any other bucket takes as long to repay under new numbers.
+pub(crate) fn has_run_out(state: &State, limit: u64, quota: &Quota, now_us: u64) -> bool {
+    match state {
+        State::SteppedBucket(state) => stepped_bucket_has_run_out(*state, limit, quota, now_us),
+        State::TokenBucket(_)
+        | State::FixedWindow(_)
+        | State::SlidingWindow(_)
+        | State::SlidingLog(_)
+        | State::Slots
+        | State::Reservations(_)
+        | State::Block(_) => false,
+    }
+}
+
+/// As [`has_run_out`], for a bucket that is refilled in steps.
+pub(crate) fn stepped_bucket_has_run_out(
+    state: stepped_bucket::State,
+    limit: u64,
+    quota: &Quota,
+    now_us: u64,
+) -> bool {
+    if limit == 0 || limit == quota.limit() || quota.limit() == 0 {
+        return false;
+    }
+    // A step comes after a whole number of microseconds under all numbers that a quota can have.
+    let step = u128::from(quota.step().unwrap_or(0));
+    let (interval_us, limit) = (step * u128::from(quota.period_us()), u128::from(limit));
+    let passed_us = u128::from(now_us.saturating_sub(state.at_us));
+    passed_us > 0
+        && interval_us.is_multiple_of(limit)
+        && u128::from(state.used) <= passed_us / (interval_us / limit) * step
+}
+
 /// As [`ran_out`], for a continuously refilled bucket; `is_past` says whether it was written under past numbers.
 pub(crate) fn bucket_ran_out(
     parts: token_bucket::Parts,

@@ -71,7 +71,7 @@ proptest! {
             rules.apply(&mut states, now_us, operation, cost);
         }
         let bytes = written(&codec, &states);
-        let mut read = codec.read(&bytes).unwrap();
+        let mut read = codec.read(&bytes, now_us).unwrap();
         for (read, state) in read.iter_mut().zip(&states) {
             if let (State::SlidingLog(read), State::SlidingLog(state)) = (read, state)
                 && state.parts().1.len() > 0
@@ -84,7 +84,7 @@ proptest! {
         }
         prop_assert_eq!(written(&codec, &read), bytes.clone());
         // Another policy reads the records that it knows and skips the rest.
-        prop_assert!(PolicyCodec::new(&to, Change::NONE).read(&bytes).is_some());
+        prop_assert!(PolicyCodec::new(&to, Change::NONE).read(&bytes, now_us).is_some());
     }
 
     #[test]
@@ -138,7 +138,7 @@ fn try_bytes(
     operations: &[(Operation, u64, u64)],
 ) -> Result<(), TestCaseError> {
     let (rules, codec) = (PolicyRules::new(policy), PolicyCodec::new(policy, Change::Past(superseded)));
-    let Some(mut states) = codec.read(bytes) else { return Ok(()) };
+    let Some(mut states) = codec.read(bytes, NOW_US) else { return Ok(()) };
     prop_assert!(states.len() - policy.quotas().len() <= 2);
     let mut now_us = NOW_US;
     for &(operation, cost, later_us) in operations {
@@ -147,7 +147,7 @@ fn try_bytes(
         let (decision, _) = rules.decide(&mut states, request, None);
         prop_assert!(decision.remaining() <= policy.quotas()[0].capacity());
     }
-    prop_assert!(codec.read(&written(&codec, &states)).is_some());
+    prop_assert!(codec.read(&written(&codec, &states), now_us).is_some());
     Ok(())
 }
 
@@ -176,11 +176,11 @@ fn records_in_order_are_read_from_the_front_and_others_are_refused() {
     let bytes = written(&codec, &states);
     let followed = [&bytes[..], b"more"].concat();
     let mut rest = Reader(&followed);
-    let read = codec.read_in_order(&mut rest).unwrap();
+    let read = codec.read_in_order(&mut rest, NOW_US).unwrap();
     assert_eq!((written(&codec, &read), rest.0), (bytes.clone(), b"more".as_slice()));
-    assert!(codec.read_in_order(&mut Reader(&bytes[..bytes.len() - 1])).is_none());
+    assert!(codec.read_in_order(&mut Reader(&bytes[..bytes.len() - 1]), NOW_US).is_none());
     let other = PolicyCodec::new(&self::policy("4/m fixed_window; 5/m token_bucket; 5/m"), Change::NONE);
-    assert!(other.read_in_order(&mut Reader(&bytes)).is_none());
+    assert!(other.read_in_order(&mut Reader(&bytes), NOW_US).is_none());
 }
 
 #[test]
@@ -191,11 +191,14 @@ fn what_ran_out_under_superseded_numbers_does_not_come_back() {
     let bytes = written(&PolicyCodec::new(&before, Change::NONE), &states);
     for (after_us, used) in [(999_999, 1), (1_000_000, 0)] {
         let superseded = [PastPolicy { policy: before.clone(), at_us: NOW_US + after_us }];
-        let states = PolicyCodec::new(&after, Change::Past(&superseded)).read(&bytes).unwrap();
-        assert_eq!(
-            PolicyRules::new(&after).quotas[0].rules.remaining(&states[0], NOW_US + 1_000_000),
-            1 - used
-        );
+        for change in [Change::Past(&superseded), Change::Now(std::slice::from_ref(&before))] {
+            let states = PolicyCodec::new(&after, change).read(&bytes, NOW_US + after_us).unwrap();
+            assert_eq!(
+                PolicyRules::new(&after).quotas[0].rules.remaining(&states[0], NOW_US + 1_000_000),
+                1 - used,
+                "{change:?}"
+            );
+        }
     }
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::rules::algorithm::{Outcome, Rules, State};
+use crate::rules::algorithm::State;
 use crate::rules::decision::Decision;
 use crate::rules::explanation::Expiry;
 use crate::rules::general::KeyStates;
-use crate::rules::history::{History, PastNumbers, past_of, ran_out};
+use crate::rules::history::{History, PastNumbers, has_run_out, past_of, ran_out};
 use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
 use crate::rules::transition::PolicyRules;
@@ -130,7 +130,7 @@ impl RegisteredPolicy {
             let (written_under, state) =
                 before().find(|(before, _)| before.identity() == quota.identity())?;
             let ran_out = if self.is_of_keys {
-                has_run_out(under, written_under, state, now_us)
+                has_run_out(state, written_under.limit(), quota, now_us)
             } else {
                 ran_out(state, written_under.limit(), quota, past)
             };
@@ -147,15 +147,6 @@ impl RegisteredPolicy {
     pub(crate) fn unseen(&self, now_us: u64) -> Decision {
         self.rules.view(States::fresh(&self.policy).as_slice(), now_us)
     }
-}
-
-/// Whether a state has run out under the numbers it was written under. Under a limit of 0 it never does.
-fn has_run_out(under: &RegisteredPolicy, quota: &Quota, state: &State, now_us: u64) -> bool {
-    let mut numbers = under.policy.quotas().iter().zip(&under.rules.quotas);
-    let numbers = numbers.find(|(other, _)| other.identity() == quota.identity());
-    numbers.is_some_and(|(_, numbers)| {
-        numbers.limit > 0 && numbers.rules.explain(state, now_us, Outcome::Adjusted).reset_after_us == 0
-    })
 }
 
 /// The states of one key under one policy, and the numbers under which they were written. An entry fills one cache line,

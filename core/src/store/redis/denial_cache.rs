@@ -3,7 +3,8 @@
 //! than in the store.
 //!
 //! The store's reply to a denied check contains the states that it found for the key. Each decision is computed from
-//! these states at the current time: retry and reset count down, and a cost that fits by now is sent to the store.
+//! these states at the current time: retry and reset count down, and a cost that fits by now is sent to the store. Where the
+//! store counts denials, a denial is cached only of a blocked key, whose denials are not counted, and until its block ends.
 //!
 //! Refunds and resets of this process remove a key from the cache, and a change of a policy's numbers clears the cache.
 //! Refunds and resets of other processes arrive over the invalidation channel; if that fails, they take effect after
@@ -20,6 +21,7 @@ use hashbrown::hash_table::Entry;
 
 use crate::rules::algorithm::State;
 use crate::rules::decision::{Decision, Source};
+use crate::rules::general::KeyOperation;
 use crate::rules::transition::{Applied, Operation};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
@@ -62,6 +64,7 @@ struct Known {
     call: Arc<PolicyCall>,
     denied: Arc<DenyingStates>,
     cost: u64,
+    headroom: u8,
     asked: quanta::Instant,
 }
 
@@ -121,8 +124,10 @@ impl DenialCache {
         call: &Arc<PolicyCall>,
         denied: Arc<DenyingStates>,
     ) {
-        // The states of a log tell only when a single unit fits.
-        if request.cost > 1 && call.has_log() {
+        // The states of a log tell only when a single unit fits, and not how much of an excess is in use while it does.
+        if call.has_log()
+            && (request.cost > 1 || is_blocked(&denied.states, denied.now_us) && call.has_excess())
+        {
             return;
         }
         let mut shard = self.shard(look.hash).lock();
@@ -139,6 +144,7 @@ impl DenialCache {
             call: Arc::clone(call),
             denied,
             cost: request.cost,
+            headroom: request.headroom,
             asked: look.at,
         };
         match shard.table.entry(look.hash, |known| known.is_of(request), |known| known.hash) {
@@ -210,7 +216,7 @@ impl DenialCache {
         let known =
             shard.table.find(hash, |known| known.is_of(request) && known.is_by_numbers_of(request))?;
         let decision = match known.now_us(&self.clock, self.longest) {
-            Some(now_us) => known.decide(now_us, request.cost),
+            Some(now_us) => known.decide(now_us, request.cost, request.headroom),
             None => Err(Over),
         };
         match decision {
@@ -288,14 +294,22 @@ impl Known {
     }
 
     /// The denial of a cost at that time, if these states deny it.
-    fn decide(&self, now_us: u64, cost: u64) -> Result<Option<Decision>, Over> {
+    fn decide(&self, now_us: u64, cost: u64, headroom: u8) -> Result<Option<Decision>, Over> {
         let DenyingStates { states, .. } = &*self.denied;
         let rules = &self.call.rules;
-        if cost != self.cost && self.call.has_log() {
+        if (cost, headroom) != (self.cost, self.headroom) && self.call.has_log() {
             return Ok(None);
         }
+        if self.call.counts_denied && !is_blocked(states, now_us) {
+            return Err(Over);
+        }
         // Most policies have a single bucket, and deciding it directly is faster than a peek and a decision.
-        let denial = if let [State::TokenBucket(bucket)] = states.as_slice()
+        let denial = if headroom > 0 || rules.needs_general(states) {
+            let operation = Operation::Peek;
+            let peek = KeyOperation { now_us, operation, cost, headroom, hold: None };
+            let (decision, _) = rules.decide(&mut states.clone(), peek, None);
+            (!decision.allowed).then_some(decision)
+        } else if let [State::TokenBucket(bucket)] = states.as_slice()
             && let Some((decision, _)) = rules.check_bucket(&mut [State::TokenBucket(*bucket)], now_us, cost)
         {
             (!decision.allowed).then_some(decision)
@@ -307,8 +321,15 @@ impl Known {
         };
         match denial {
             Some(decision) => Ok(Some(Decision { source: Source::DenialCache, ..decision })),
-            None if cost >= self.cost => Err(Over),
+            None if cost >= self.cost && headroom >= self.headroom => Err(Over),
             None => Ok(None),
         }
     }
+}
+
+/// Whether the key with these states is blocked.
+fn is_blocked(states: &[State], now_us: u64) -> bool {
+    let is_blocked =
+        |state: &State| matches!(state, State::Block(record) if record.blocked_for_us(now_us) > 0);
+    states.iter().any(is_blocked)
 }

@@ -213,7 +213,7 @@ impl RedisStore {
         let PreparedRequest { request, policy, .. } = prepared;
         let mut key = Vec::new();
         self.keys.write(&policy.key_prefix, request.key, &mut key);
-        let what = (request.action, request.cost, request.hold);
+        let what = (request.action, request.cost, request.headroom, request.hold);
         let until = Until::DeadlineOrFirst(deadline);
         self.access.submit(topology, &policy.call, key, what, until)
     }
@@ -249,7 +249,8 @@ impl RedisStore {
     /// Updates the denial cache: caches a denial, and removes keys that may be admitted again.
     fn learn(&self, prepared: &PreparedRequest<'_>, reply: &Reply) {
         let PreparedRequest { read_version, policy, request } = prepared;
-        let gives_back = matches!(request.action, Action::Apply(Operation::Refund) | Action::Reset);
+        let gives_back =
+            matches!(request.action, Action::Apply(Operation::Refund | Operation::Block) | Action::Reset);
         match reply {
             Ok(ScriptDecision { denied: Some(denied), .. }) => {
                 if let Some(read_version) = read_version {

@@ -110,6 +110,7 @@ impl Leases {
         if self.keys_held.load(Ordering::Relaxed) == 0
             || request.action != Action::Apply(Operation::Check)
             || request.cost == 0
+            || request.headroom > 0
         {
             return None;
         }
@@ -297,7 +298,7 @@ impl Leases {
         let mut key = Vec::new();
         keys.write(&policy.key_prefix, &lease_key.key, &mut key);
         let until = Until::Deadline(until);
-        Ok(access.submit(&topology, &policy.call, key, (action, units, None), until))
+        Ok(access.submit(&topology, &policy.call, key, (action, units, 0, None), until))
     }
 
     /// Counts the outcome of an operation, and forwards it to the fallback store and the denial cache.

@@ -252,7 +252,7 @@ fn decide(
     let mut healed = false;
     let mut states: States = if let Some(found) = found {
         let value = bytes.get(key.len()..).unwrap_or_default();
-        policy.read(value, found.lengths).unwrap_or_else(|| {
+        policy.read(value, found.lengths, now_us).unwrap_or_else(|| {
             healed = true;
             policy.used_up(now_us)
         })

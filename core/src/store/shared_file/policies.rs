@@ -131,7 +131,7 @@ pub(crate) fn expiry(policies: &PolicyList, bytes: &[u8], lengths: Lengths, at_u
     let name = policy_of(key);
     let policy = policies.iter().find(|policy| Some(policy.policy.name().as_bytes()) == name);
     if let Some(policy) = policy {
-        let states = policy.read(value, lengths).unwrap_or_else(|| policy.used_up(at_us));
+        let states = policy.read(value, lengths, at_us).unwrap_or_else(|| policy.used_up(at_us));
         if policy.is_of_keys {
             // The time that was computed under the numbers of the write counts, but for the record of blocks.
             return policy.rules.expiry_beside(&states, at_us, 0);
@@ -169,10 +169,10 @@ impl SharedFilePolicy {
         states
     }
 
-    /// Decodes the states that follow a key; `None` when the bytes are malformed.
-    pub(crate) fn read(&self, value: &[u8], lengths: Lengths) -> Option<States> {
+    /// Decodes the states that follow a key, as of some time; `None` when the bytes are malformed.
+    pub(crate) fn read(&self, value: &[u8], lengths: Lengths, now_us: u64) -> Option<States> {
         let (records, logs) = value.split_at_checked(usize::from(lengths.records))?;
-        let mut states = self.codec.read(records)?;
+        let mut states = self.codec.read(records, now_us)?;
         let mut logs = Reader(logs);
         while !logs.is_empty() {
             let tag = logs.bytes(4)?;

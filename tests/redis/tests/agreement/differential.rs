@@ -12,7 +12,9 @@ use polylimit::{
 };
 use tokio::runtime::Runtime;
 
-use super::generators::{Identity, Random, change_policy, random_policy, with_slots};
+use super::generators::{
+    Identity, Random, change_policy, random_headroom, random_policy, with_random_penalty, with_slots,
+};
 use super::servers::Servers;
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
@@ -31,6 +33,8 @@ enum Operation {
     Commit(u8, bool),
     Cancel(u8),
     Renew(Terms),
+    /// For a time in microseconds.
+    Block(u64),
 }
 
 /// The number of an id, and the time to live of a reservation in microseconds.
@@ -42,8 +46,12 @@ enum Answer {
     Usage(Usage),
 }
 
-/// The number of the key, the number of the policy, and the cost.
-type Arguments = (usize, usize, u64);
+/// The number of the key, the number of the policy, the cost, and the headroom.
+type Arguments = (usize, usize, u64, u8);
+
+fn request(&(key, policy, cost, headroom): &Arguments) -> Request<'static> {
+    Request::new(KEYS[key]).policy(POLICIES[policy]).cost(cost).headroom(headroom)
+}
 
 struct Case<'a> {
     random: Random,
@@ -54,6 +62,8 @@ struct Case<'a> {
     stores: Vec<Limiter>,
     runtime: &'a Runtime,
     policies: [Policy; 2],
+    /// Whether the policies may have penalties.
+    has_penalties: bool,
     known: Vec<Identity>,
     /// The clock never goes back beyond this time.
     floor_us: u64,
@@ -63,9 +73,11 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     fn new(urls: &[String], runtime: &'a Runtime, seed: u64) -> Self {
         let mut random = Random::new(seed);
+        let has_penalties = random.once_in(2);
         let policies = POLICIES.map(|name| {
             let policy = random_policy(name, &mut random);
-            if random.once_in(4) { with_slots(policy, &mut random) } else { policy }
+            let policy = if random.once_in(4) { with_slots(policy, &mut random) } else { policy };
+            if has_penalties { with_random_penalty(policy, &mut random) } else { policy }
         });
         let near_epoch = random.once_in(20);
         let now_us =
@@ -84,7 +96,8 @@ impl<'a> Case<'a> {
         Self {
             memory: KEYS.map(|_| POLICIES.map(|_| builder().max_keys(1_000).build().unwrap().blocking())),
             stores: stores.collect(),
-            log: policies.iter().map(ToString::to_string).collect(),
+            log: policies.iter().map(|policy| format!("{policy:?}")).collect(),
+            has_penalties,
             clock,
             random,
             runtime,
@@ -150,14 +163,18 @@ impl<'a> Case<'a> {
             left + 1,
             largest * capacity,
         ];
-        (key, policy, self.random.pick(&costs).min(Request::MAX_COST))
+        let cost = self.random.pick(&costs).min(Request::MAX_COST);
+        (key, policy, cost, random_headroom(&mut self.random))
     }
 
     /// An operation that the policy allows: slots are only ever reserved, and a leaky bucket cannot be.
     fn operation(&mut self, policy: usize) -> Operation {
-        use Operation::{Cancel, Charge, Check, Commit, Peek, Refund, Renew, Reserve, Reset, Take};
+        use Operation::{Block, Cancel, Charge, Check, Commit, Peek, Refund, Renew, Reserve, Reset, Take};
         if self.random.once_in(30) {
             return Reset;
+        }
+        if self.random.once_in(20) {
+            return Block(self.random.pick(&[0, 1_000, 1_000_000, 60_000_000, 31_622_400_000_000]));
         }
         let has =
             |algorithm| self.policies[policy].quotas().iter().any(|quota| quota.algorithm() == algorithm);
@@ -186,7 +203,7 @@ impl<'a> Case<'a> {
 
     /// An operation with its arguments.
     fn chosen(&mut self) -> (Operation, Arguments) {
-        let (key, policy, _) = self.arguments(1);
+        let (key, policy, ..) = self.arguments(1);
         let operation = self.operation(policy);
         let arguments = self.arguments_of(key, policy, if operation == Operation::Charge { 5 } else { 1 });
         (operation, arguments)
@@ -203,7 +220,7 @@ impl<'a> Case<'a> {
             1 => {
                 let checks = 2 + self.random.below(40);
                 let arguments: Vec<Arguments> = (0..checks).map(|_| self.arguments(1)).collect();
-                let is_check = |(_, policy, _): &Arguments| {
+                let is_check = |(_, policy, ..): &Arguments| {
                     !self.policies[*policy]
                         .quotas()
                         .iter()
@@ -228,8 +245,6 @@ impl<'a> Case<'a> {
 
     fn perform(&mut self, performed: &[(Operation, Arguments)]) -> usize {
         self.log.push(format!("{} {performed:?}", self.clock.now_us()));
-        let request =
-            |&(key, policy, cost): &Arguments| Request::new(KEYS[key]).policy(POLICIES[policy]).cost(cost);
         let expected: Vec<Answer> = performed
             .iter()
             .map(|(operation, arguments)| {
@@ -259,8 +274,6 @@ impl<'a> Case<'a> {
 
     fn check_many(&mut self, arguments: &[Arguments]) -> usize {
         self.log.push(format!("{} check_many {arguments:?}", self.clock.now_us()));
-        let request =
-            |&(key, policy, cost): &Arguments| Request::new(KEYS[key]).policy(POLICIES[policy]).cost(cost);
         let expected: Vec<Decision> = arguments
             .iter()
             .map(|arguments| self.memory[arguments.0][arguments.1].check(request(arguments)).unwrap())
@@ -292,7 +305,8 @@ impl<'a> Case<'a> {
     /// Changes the numbers of a policy.
     fn change(&mut self) {
         let policy = change_policy(&self.policies[0], &mut self.known, &mut self.random);
-        self.log.push(format!("{} change to {policy}", self.clock.now_us()));
+        let policy = if self.has_penalties { with_random_penalty(policy, &mut self.random) } else { policy };
+        self.log.push(format!("{} change to {policy:?}", self.clock.now_us()));
         for limiter in self.memory.iter().flatten().map(blocking::Limiter::asynchronous).chain(&self.stores) {
             limiter.set_policy(policy.clone()).unwrap();
         }
@@ -324,7 +338,7 @@ impl Answer {
     }
 }
 
-/// The call of an operation on a reservation.
+/// The call of an operation on a reservation, or of a block.
 fn reservation_call(operation: Operation, request: Request<'_>) -> Call<'_> {
     // Ids of several lengths; in the bytes of some, others seem to stand with their lengths.
     let long = "x".repeat(64);
@@ -339,6 +353,7 @@ fn reservation_call(operation: Operation, request: Request<'_>) -> Call<'_> {
             Call::Commit(request, id(number), (!as_reserved).then_some(request.units()))
         }
         Operation::Cancel(number) => Call::Cancel(request, id(number)),
+        Operation::Block(for_us) => Call::Block(request, Duration::from_micros(for_us)),
         Operation::Renew((number, ttl_us)) => Call::Renew(request, id(number), Duration::from_micros(ttl_us)),
         other => panic!("{other:?} concerns no reservation"),
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use polylimit::limiter_testing::with_penalty;
 use polylimit::{Algorithm, Policy, Quota};
 
 const ALGORITHMS: [Algorithm; 5] = [
@@ -96,6 +97,23 @@ pub(crate) fn with_slots(policy: Policy, random: &mut Random) -> Policy {
     let all = quotas.iter().cloned().chain([random_slots(random)]);
     // A leaky bucket cannot stand beside them.
     Policy::new(policy.name(), all).unwrap_or(policy)
+}
+
+/// The same policy, mostly with a penalty.
+pub(crate) fn with_random_penalty(policy: Policy, random: &mut Random) -> Policy {
+    if random.once_in(4) {
+        return policy;
+    }
+    let within = Duration::from_millis(random.pick(&[1, 1_000, 60_000, 86_400_000]));
+    let block = Duration::from_millis(random.pick(&[1, 500, 60_000, 3_600_000]));
+    let max = block * random.pick(&[1, 3, 64]);
+    let forget = Duration::from_millis(random.pick(&[1, 5_000, 3_600_000]));
+    with_penalty(policy, random.pick(&[1, 1, 2, 3]), [within, block, max, forget])
+}
+
+/// A headroom in percent; mostly none.
+pub(crate) fn random_headroom(random: &mut Random) -> u8 {
+    random.pick(&[0, 0, 0, 0, 0, 1, 20, 50, 99])
 }
 
 /// A quota of any kind that counts units.

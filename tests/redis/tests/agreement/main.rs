@@ -13,5 +13,6 @@ mod differential;
 mod edge_cases;
 mod generators;
 mod leases;
+mod numbers;
 mod scripts;
 mod servers;

@@ -46,9 +46,10 @@ impl Entry {
 
     /// The entry as the script call takes it.
     pub(crate) fn wanted(&self) -> call::Entry<'_> {
-        let ScriptRequest { key, action, cost, hold, .. } = &**self.first;
+        let ScriptRequest { key, action, cost, headroom, hold, .. } = &**self.first;
         let count = u16::try_from(self.count()).unwrap_or(u16::MAX);
-        call::Entry { key, action: *action, cost: *cost, count, hold: hold.as_deref() }
+        let (action, cost, headroom) = (*action, *cost, *headroom);
+        call::Entry { key, action, cost, headroom, count, hold: hold.as_deref() }
     }
 
     /// Whether an operation can be decided together with these.
@@ -56,14 +57,11 @@ impl Entry {
         let first = &self.first;
         operation.action == Action::Apply(Operation::Check)
             && first.action == operation.action
-            && first.cost == operation.cost
+            && (first.cost, first.headroom) == (operation.cost, operation.headroom)
             && first.call.can_coalesce()
-            && self.count() < MAX_IN_ENTRY
+            && self.count() < call::most_checks(first.headroom)
     }
 }
-
-/// The maximum of an entry's count field.
-const MAX_IN_ENTRY: usize = u16::MAX as usize;
 
 impl Command {
     fn of(operation: &PendingOperation) -> Self {

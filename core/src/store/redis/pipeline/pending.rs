@@ -31,7 +31,8 @@ pub(crate) struct ScriptRequest {
     pub(crate) slot: u16,
     pub(crate) action: Action,
     pub(crate) cost: u64,
-    /// The reservation, for operations on one.
+    pub(crate) headroom: u8,
+    /// The reservation, for operations on one, or the time of a block.
     pub(crate) hold: Option<Box<Hold>>,
     /// The latest time for the answer.
     pub(crate) until: Instant,

@@ -208,6 +208,7 @@ mod tests {
             slot: 0,
             action,
             cost: 1,
+            headroom: 0,
             hold: None,
             until: deadline,
             is_first: false,

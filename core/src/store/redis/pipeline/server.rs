@@ -212,6 +212,7 @@ mod tests {
                 slot: 0,
                 action: Action::Apply(Operation::Check),
                 cost: 1,
+                headroom: 0,
                 hold: None,
                 until,
                 is_first,

@@ -245,7 +245,7 @@ impl Access {
         topology: &Topology,
         call: &Arc<PolicyCall>,
         key: Vec<u8>,
-        (action, cost, hold): (Action, u64, Option<&Hold>),
+        (action, cost, headroom, hold): (Action, u64, u8, Option<&Hold>),
         until: Until,
     ) -> PendingReply {
         let Some(permit) = self.member.permit(key.len()) else {
@@ -262,7 +262,8 @@ impl Access {
         };
         let call = Arc::clone(call);
         let hold = hold.map(|hold| Box::new(*hold));
-        let wanted = ScriptRequest { call, key, slot, action, cost, hold, until, is_first, in_background };
+        let wanted =
+            ScriptRequest { call, key, slot, action, cost, headroom, hold, until, is_first, in_background };
         let operation = PendingOperation::new(wanted, permit);
         topology.submit(Arc::clone(&operation));
         operation.end_if_closed();

@@ -1,7 +1,8 @@
 //! The arguments that describe a policy to a script.
 
 use crate::rules::codec::Tag;
-use crate::rules::history::{PastNumbers, PastPolicy, past_of};
+use crate::rules::history::{Change, PastNumbers, past_of};
+use crate::rules::penalty::Penalty;
 use crate::rules::policy::Policy;
 use crate::rules::quota::tick::gcd;
 use crate::rules::quota::{Algorithm, Quota};
@@ -23,24 +24,39 @@ pub(super) fn algorithm_number(quota: &Quota) -> u8 {
     }
 }
 
-/// The arguments of the general transition, with the past numbers that this process knows. `dropped` is the number of
-/// keys per entry that only past quotas used.
-pub(super) fn policy_arguments(policy: &Policy, superseded: &[PastPolicy], dropped: u8) -> Box<[u8]> {
+/// What a policy has besides its quotas, as the bits of a byte.
+const HAS_PENALTY: u8 = 1;
+const IS_CHANGED_NOW: u8 = 2;
+
+/// The arguments of the general transition, with the other numbers that this process knows. `dropped` is the number of
+/// keys per entry that only other quotas used.
+pub(super) fn policy_arguments(policy: &Policy, change: Change<'_>, dropped: u8) -> Box<[u8]> {
     let rates = || policy.quotas().iter().filter(|quota| quota.algorithm().is_rate());
     let concurrency = policy.quotas().iter().find(|quota| !quota.algorithm().is_rate());
     let slots = concurrency.map_or(NO_CONCURRENCY, |quota| quota.limit().min(MAX_RESERVATIONS as u64));
     let mut out = vec![u8::try_from(rates().count()).unwrap_or(u8::MAX), dropped];
     put(&mut out, slots, 2);
+    let penalty = policy.penalty();
+    let is_changed_now = matches!(change, Change::Now(_));
+    out.push(
+        if penalty.is_some() { HAS_PENALTY } else { 0 } | if is_changed_now { IS_CHANGED_NOW } else { 0 },
+    );
     for quota in rates() {
         put_quota(&mut out, quota);
     }
     for quota in rates() {
-        let past = past_of(quota, superseded);
+        let past = past_of(quota, change.past());
         // The oldest numbers are the least useful.
         let past = &past[past.len().saturating_sub(usize::from(u8::MAX))..];
         out.push(u8::try_from(past.len()).unwrap_or(u8::MAX));
         for numbers in past {
             put_past(&mut out, quota, numbers);
+        }
+    }
+    if let Some(Penalty { denials, within_us, block_us, max_us, forget_us }) = penalty {
+        put(&mut out, (*denials).into(), 2);
+        for us in [within_us, block_us, max_us, forget_us] {
+            put(&mut out, *us, 7);
         }
     }
     out.into()

@@ -51,19 +51,30 @@ pub(crate) struct Entry<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) action: Action,
     pub(crate) cost: u64,
+    /// The part of each quota's capacity that a check, a peek or a reserve leaves for others, in percent.
+    pub(crate) headroom: u8,
     /// The number of checks, one after the other: 1 for every other action, and for policies that
-    /// [cannot coalesce](PolicyCall::can_coalesce).
+    /// [cannot coalesce](PolicyCall::can_coalesce); at most [`most_checks`].
     pub(crate) count: u16,
-    /// The reservation, for operations on one.
+    /// The reservation, for operations on one, or the time of a block.
     pub(crate) hold: Option<&'a Hold>,
 }
 
 impl<'a> Entry<'a> {
     /// The operation of this entry on its key, at a time.
     pub(crate) fn operation(&self, operation: Operation, now_us: u64) -> KeyOperation<'a> {
-        KeyOperation { now_us, operation, cost: self.cost, headroom: 0, hold: self.hold }
+        KeyOperation { now_us, operation, cost: self.cost, headroom: self.headroom, hold: self.hold }
     }
 }
+
+/// The most checks that an entry can stand for: with headroom, its count has 9 bits.
+pub(crate) fn most_checks(headroom: u8) -> usize {
+    if headroom == 0 { u16::MAX.into() } else { (1 << HEADROOM_SHIFT) - 1 }
+}
+
+/// Added to the code of an operation that has headroom, which is above its count.
+const WITH_HEADROOM: u8 = 16;
+const HEADROOM_SHIFT: u32 = 9;
 
 /// A policy with its script and its encoded arguments.
 #[derive(Debug)]
@@ -76,7 +87,7 @@ pub(crate) struct PolicyCall {
     policy_arguments: Box<[u8]>,
     /// The suffixes that make the keys of an entry of its main key; empty for the main key itself.
     suffixes: Box<[Box<[u8]>]>,
-    /// Whether a denial changes a state.
+    /// Whether a denial changes a state: that of a quota that counts denied requests, or the record of a penalty.
     pub(crate) counts_denied: bool,
 }
 
@@ -104,20 +115,24 @@ impl PolicyCall {
             policy: policy.clone(),
             script: Script::of(policy, &fast_path),
             fast_path_arguments: fast_path.arguments_of(policy),
-            policy_arguments: policy_arguments(policy, change.past(), dropped),
+            policy_arguments: policy_arguments(policy, change, dropped),
             suffixes: suffixes.into(),
-            counts_denied: policy.quotas().iter().any(Quota::count_denied),
+            counts_denied: policy.penalty().is_some() || policy.quotas().iter().any(Quota::count_denied),
         }
     }
 
-    /// Whether an entry can stand for several checks. It cannot with `count_denied`, where a denied check changes the
-    /// state, or with a log, which records each check.
+    /// Whether an entry can stand for several checks. It cannot with `count_denied` or a penalty, where a denied check changes
+    /// the state, or with a log, which records each check.
     pub(crate) fn can_coalesce(&self) -> bool {
         !self.has_log() && !self.counts_denied
     }
 
     pub(crate) fn has_log(&self) -> bool {
         self.policy.quotas().iter().any(|quota| quota.algorithm() == Algorithm::SlidingLog)
+    }
+
+    pub(crate) fn has_excess(&self) -> bool {
+        self.policy.quotas().iter().any(|quota| quota.excess() > 0)
     }
 
     /// Appends the command, which is assembled in `buffer`.
@@ -176,7 +191,9 @@ fn suffixes(policy: &Policy) -> Vec<Box<[u8]>> {
 
 /// Whether the call is one check by the server's clock, as most calls are.
 fn is_single_check(header: &CallHeader, entries: &[Entry<'_>]) -> bool {
-    let is_check = |entry: &Entry<'_>| entry.action == Action::Apply(Operation::Check) && entry.count == 1;
+    let is_check = |entry: &Entry<'_>| {
+        entry.action == Action::Apply(Operation::Check) && entry.count == 1 && entry.headroom == 0
+    };
     header.manual_now_us.is_none() && entries.len() == 1 && entries.iter().all(is_check)
 }
 
@@ -192,13 +209,17 @@ fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[Entry<'_>])
     out.put_u8(u8::from(all_differ(entries)) | u8::from(all_ask_the_same(entries)) << 1);
     out.put_u16(u16::try_from(entries.len()).unwrap_or(u16::MAX));
     for entry in entries {
-        out.put_u8(code(entry.action));
+        let (with_headroom, headroom) = match entry.headroom {
+            0 => (0, 0),
+            percent => (WITH_HEADROOM, u16::from(percent) << HEADROOM_SHIFT),
+        };
+        out.put_u8(code(entry.action) + with_headroom);
         out.put_uint(entry.cost, 5);
-        out.put_u16(entry.count);
+        out.put_u16(entry.count | headroom);
     }
 }
 
-/// The reservations of the entries that concern one, in their order: ttl (6), length of the id (1), id.
+/// The reservations of the entries that concern one, and the times of blocks, in their order: ttl (6), length of the id (1), id.
 fn put_holds(out: &mut impl BufMut, entries: &[Entry<'_>]) {
     for Hold { id, ttl_us } in entries.iter().filter_map(|entry| entry.hold) {
         out.put_uint(*ttl_us, 6);
@@ -220,7 +241,7 @@ fn all_differ(entries: &[Entry<'_>]) -> bool {
 }
 
 fn all_ask_the_same(entries: &[Entry<'_>]) -> bool {
-    let what = |entry: &Entry<'_>| (entry.action, entry.cost, entry.count);
+    let what = |entry: &Entry<'_>| (entry.action, entry.cost, entry.count, entry.headroom);
     entries.windows(2).all(|pair| what(&pair[0]) == what(&pair[1]))
 }
 
@@ -254,6 +275,7 @@ const ALGORITHMS: [&str; 5] = [
     include_str!("lua/transition/sliding_log.lua"),
 ];
 const RESERVATIONS: &str = include_str!("lua/transition/reservations.lua");
+const PENALTY: &str = include_str!("lua/transition/penalty.lua");
 const DECIDE: &str = include_str!("lua/transition/decide.lua");
 
 /// A script and the name by which a server knows it.
@@ -283,7 +305,7 @@ impl Script {
         );
         let (prefetch, check) =
             if fast_path.is_empty() { ("", String::new()) } else { (fast_path::PREFETCH, fast_path.check()) };
-        let general = [POLICY, &algorithms, RESERVATIONS, DECIDE].concat();
+        let general = [POLICY, &algorithms, RESERVATIONS, PENALTY, DECIDE].concat();
         let source = compact(&MAIN.fill([&arguments, prefetch, &check, &general]));
         // `redis::Script::get_hash` is no better: it compiles the crate sha1_smol in place of sha1, and keeps the text a second time.
         let mut hash = [0; 40];
@@ -318,12 +340,27 @@ mod tests {
     fn call_is_written_as_header_between_arguments() {
         let policy = Policy::parse("api", "10/s token_bucket; 5/10s sliding_log").unwrap();
         let call = PolicyCall::new(&policy, Change::NONE);
-        let check =
-            Entry { key: b"a", action: Action::Apply(Operation::Check), cost: 3, count: 1, hold: None };
+        let check = Entry {
+            key: b"a",
+            action: Action::Apply(Operation::Check),
+            cost: 3,
+            headroom: 0,
+            count: 1,
+            hold: None,
+        };
         let charge = Entry {
             key: b"b",
             action: Action::Apply(Operation::Charge),
             cost: 1 << 32,
+            headroom: 0,
+            count: 1,
+            hold: None,
+        };
+        let peek = Entry {
+            key: b"a",
+            action: Action::Apply(Operation::Peek),
+            cost: 2,
+            headroom: 99,
             count: 1,
             hold: None,
         };
@@ -346,5 +383,12 @@ mod tests {
         let words = [&[b"EVALSHA", &call.script.hash[..], b"4"], &keys[..], &[&last]].concat();
         assert_eq!(out, packed(&words));
         assert_eq!(format!("{buffer:?}"), "CommandBuffer");
+
+        out.clear();
+        call.write_call(&mut out, &mut buffer, ScriptReference::Hash, &header, &[peek]);
+        let head = b"nonce!\0\0\0\0\0\x01\x02\x01\0\0\0\0\0\0\x07\x03\0\x01";
+        let last = arguments(&[&head[..], b"\x11\0\0\0\0\x02\xc6\x01"].concat());
+        let words: [&[u8]; 6] = [b"EVALSHA", &call.script.hash[..], b"2", b"a", b"a:log:10000000", &last];
+        assert_eq!(out, packed(&words));
     }
 }

@@ -11,12 +11,14 @@ use crate::rules::codec::{Form, Tag, is_short};
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 
-const CHECK: Template<7> = Template::cut(
+const CHECK: Template<8> = Template::cut(
     include_str!("lua/fast_path/check.lua"),
-    ["locals", "load", "fresh", "spend", "value", "renew", "lives"],
+    ["locals", "load", "fresh", "spend", "denied", "value", "renew", "lives"],
 );
 /// Reads all states of a call at once, where possible.
 pub(super) const PREFETCH: &str = include_str!("lua/fast_path/prefetch.lua");
+/// Decides a denial, if even a single check of the entry is denied. Under a penalty the general transition does, and counts it.
+const DENIED: &str = "if denies_one then\ncode = raw and 2 or 4\nend\n";
 /// Whether the key's time to live has to be extended for a quota.
 const RENEW: &str =
     "if until_after$ >= until_before$ - until_before$ % unit$ + unit$ then\nrenew = true\nend\n";
@@ -157,9 +159,13 @@ impl Part {
     }
 }
 
-/// The fast path of a policy: the forms of its quotas' records, in their order; empty where it has none.
+/// The fast path of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FastPath(Box<[Form]>);
+pub(crate) struct FastPath {
+    /// The forms of the quotas' records, in their order; empty where the policy has no fast path.
+    forms: Box<[Form]>,
+    has_penalty: bool,
+}
 
 impl FastPath {
     /// Empty where a quota is a log, counts denied requests or admits nothing, and for many quotas.
@@ -167,22 +173,27 @@ impl FastPath {
         if policy.quotas().len() > MAX_QUOTAS {
             return Self::default();
         }
-        Self(policy.quotas().iter().map(form).collect::<Option<_>>().unwrap_or_default())
+        policy
+            .quotas()
+            .iter()
+            .map(form)
+            .collect::<Option<_>>()
+            .map_or_else(Self::default, |forms| Self { forms, has_penalty: policy.penalty().is_some() })
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.forms.is_empty()
     }
 
     /// Each part, with the number of its quota.
     fn parts(&self) -> impl Iterator<Item = (String, &'static Part)> {
-        (1_usize..).zip(&self.0).map(|(number, form)| (number.to_string(), Part::of(*form)))
+        (1_usize..).zip(&self.forms).map(|(number, form)| (number.to_string(), Part::of(*form)))
     }
 
     /// The arguments of the quotas of a policy with this fast path: the first arguments of a call.
     pub(super) fn arguments_of(&self, policy: &Policy) -> Box<[u8]> {
         let mut out = Vec::new();
-        for ((form, (_, part)), quota) in self.0.iter().zip(self.parts()).zip(policy.quotas()) {
+        for ((form, (_, part)), quota) in self.forms.iter().zip(self.parts()).zip(policy.quotas()) {
             out.push(*form as u8);
             out.extend_from_slice(&Tag::of(quota).0);
             for (_, bytes, value) in part.arguments {
@@ -213,7 +224,8 @@ impl FastPath {
         let fresh = each(|part| part.lua.before[2]);
         let spend = each(|part| part.lua.rest);
         let (renew, lives) = (each(|_| RENEW), each(|_| LIVES));
-        CHECK.fill([&self.locals(), &self.load(), &fresh, &spend, &self.value(), &renew, &lives])
+        let denied = if self.has_penalty { "" } else { DENIED };
+        CHECK.fill([&self.locals(), &self.load(), &fresh, &spend, denied, &self.value(), &renew, &lives])
     }
 
     fn locals(&self) -> String {
@@ -240,7 +252,7 @@ impl FastPath {
             }
             loads.extend(["if found", &number, " ~= id", &number, " then\nbreak\nend\n"]);
             loads += &part.lua.before[1].replace('$', &number);
-            let is_last = at + 1 == self.0.len();
+            let is_last = at + 1 == self.forms.len();
             if is_last && !has_tail {
                 return format!(
                     "if size ~= {length} then\nbreak\nend\n{} = read('>{format}', raw)\n{loads}",

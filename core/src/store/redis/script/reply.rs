@@ -11,7 +11,7 @@ use super::call::{Entry, PolicyCall};
 use crate::error::{Error, ErrorKind};
 use crate::rules::algorithm::{State, sliding_log};
 use crate::rules::codec::{Reader, States};
-use crate::rules::decision::Decision;
+use crate::rules::decision::{Cause, Decision};
 use crate::rules::quota::Algorithm;
 use crate::rules::transition::Operation;
 use crate::store::request::Action;
@@ -26,7 +26,7 @@ pub(crate) struct ScriptDecision {
     pub(crate) spent: u64,
     /// The time of the decision, by the store's clock.
     pub(crate) now_us: u64,
-    /// The states that denied a check, if a denial changes no state.
+    /// The states that denied a check, if another denial by them changes no state.
     pub(crate) denied: Option<Arc<DenyingStates>>,
 }
 
@@ -53,6 +53,7 @@ pub(crate) enum Reply<'a> {
 /// The answers to the entries of a call, in their order. [`PolicyCall::next_answer`] reads them.
 #[derive(Clone, Debug)]
 pub(crate) struct Answers<'a> {
+    now_us: u64,
     rest: Reader<'a>,
     codes: Codes<'a>,
 }
@@ -108,7 +109,7 @@ pub(crate) fn read_reply(reply: &[u8], nonce: [u8; 6]) -> Result<Reply<'_>, Malf
                 status => Some(Codes::All(status.wrapping_sub(SINGLE_ENTRY))),
             };
             let codes = codes.ok_or(Malformed)?;
-            Ok(Reply::Decided { now_us, entries: Answers { rest, codes } })
+            Ok(Reply::Decided { now_us, entries: Answers { now_us, rest, codes } })
         }
         Some(ReplyHeader { now_us, status: 1, .. }) if rest.is_empty() => {
             Ok(Reply::Late { server_now_us: now_us })
@@ -142,24 +143,25 @@ impl PolicyCall {
             Codes::Each(codes) => codes.byte(),
         };
         let answer = code.and_then(|code| match code {
-            5 => self.read_general(&mut answers.rest),
-            _ => self.read_fast_path(&mut answers.rest, code, entry),
+            5 => self.read_general(answers),
+            _ => self.read_fast_path(answers, code, entry),
         });
         answer.ok_or(Malformed)
     }
 
     /// The answer of the fast path to a check, which spent all or nothing.
-    fn read_fast_path(&self, reply: &mut Reader<'_>, code: u8, entry: &Entry<'_>) -> Option<Answer> {
+    fn read_fast_path(&self, answers: &mut Answers<'_>, code: u8, entry: &Entry<'_>) -> Option<Answer> {
+        let Answers { now_us, rest, .. } = answers;
         let states = match code {
-            1 | 2 => self.codec.read_in_order(reply)?,
-            3 | 4 => self.codec.read(&[])?,
+            1 | 2 => self.codec.read_in_order(rest, *now_us)?,
+            3 | 4 => self.codec.read(&[], *now_us)?,
             _ => return None,
         };
         let spent = if code % 2 == 1 { entry.cost.checked_mul(entry.count.into())? } else { 0 };
         Some(Answer { states, spent, found: Found::States })
     }
 
-    fn read_general(&self, reply: &mut Reader<'_>) -> Option<Answer> {
+    fn read_general(&self, Answers { now_us, rest: reply, .. }: &mut Answers<'_>) -> Option<Answer> {
         let (spent, found) = (reply.number(6)?, reply.byte()?);
         let found = match found {
             0 => Found::States,
@@ -168,7 +170,7 @@ impl PolicyCall {
             _ => return None,
         };
         let length = reply.length(3)?;
-        let mut states = self.codec.read(reply.bytes(length)?)?;
+        let mut states = self.codec.read(reply.bytes(length)?, *now_us)?;
         for (quota, state) in self.policy.quotas().iter().zip(&mut states) {
             if quota.algorithm() == Algorithm::SlidingLog {
                 *state = State::SlidingLog(Box::new(read_view(reply)?));
@@ -195,7 +197,7 @@ impl PolicyCall {
             each(ScriptDecision { decision, spent: 0, now_us, denied: None });
             return Ok(());
         };
-        let has_reservations = states.len() > self.rules.quotas.len();
+        let has_reservations = states.iter().any(|state| matches!(state, State::Reservations(_)));
         let count = if operation == Operation::Check { entry.count } else { 1 };
         let mut spent = 0;
         let decided: SmallVec<[_; 1]> = (0..count)
@@ -208,9 +210,11 @@ impl PolicyCall {
             .collect();
         if spent == stored {
             // All checks after a denied one are denied as well, and write nothing.
-            let is_denied = decided.last().is_some_and(|(decision, _)| !decision.allowed);
+            let denial = decided.last().map(|(decision, _)| decision).filter(|decision| !decision.allowed);
+            // Denials of a blocked key are not counted.
+            let counts = |denial: &Decision| self.counts_denied && denial.cause != Some(Cause::Blocked);
             let is_check = operation == Operation::Check && !has_reservations;
-            let is_known = is_denied && is_check && !self.counts_denied;
+            let is_known = is_check && denial.is_some_and(|denial| !counts(denial));
             let known = is_known.then(|| Arc::new(DenyingStates { states, now_us }));
             for (decision, spent) in decided {
                 let denied = known.clone().filter(|_| !decision.allowed);

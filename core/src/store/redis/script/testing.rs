@@ -150,6 +150,7 @@ fn entries<'a>(items: &[Item<'a>]) -> Vec<Entry<'a>> {
         key,
         action: operation.action(),
         cost,
+        headroom: 0,
         count,
         hold: None,
     };

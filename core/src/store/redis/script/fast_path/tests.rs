@@ -61,8 +61,8 @@ fn arguments_are_as_long_as_their_format_says() {
 #[test]
 fn script_of_any_sequence_has_no_open_place() {
     let every = FORMS.iter().map(|form| vec![*form]).chain([FORMS.to_vec(), vec![]]);
-    for forms in every {
-        let source = Script::assemble(31, &FastPath(forms.into())).source;
+    for (forms, has_penalty) in every.flat_map(|forms| [(forms.clone(), false), (forms, true)]) {
+        let source = Script::assemble(31, &FastPath { forms: forms.into(), has_penalty }).source;
         assert!(!source.contains('$') && !source.contains("--") && source.starts_with("#!lua\n"), "{source}");
     }
 }

@@ -7,9 +7,11 @@
 --   nonce (6), deadline in server time (7, 0: none), format (1)
 --   format 0, a single check by the server's clock: cost (5)
 --   format 1: manual clock (7, all ones: the server's clock), flags (1: all keys differ, 2: all entries ask the same),
---     number of entries (2), and for each entry operation (1), cost (5), count (2)
+--     number of entries (2), and for each entry operation (1), cost (5), count (2); with headroom the operation is 16 more, and the
+--     count has 512 for each percent
 --   the arguments of the general transition (transition/policy.lua)
--- ARGV[2] is there when entries concern reservations, and has for each of them, in their order: ttl (6), length of the id (1), id.
+-- ARGV[2] is there when entries concern reservations or block keys, and has for each of them, in their order: ttl, or the time of
+-- the block (6), length of the id (1), id.
 --
 -- The reply is nonce (6), time (7), status (1) and the rest:
 --   status 1       the call came after its deadline and did nothing

@@ -22,9 +22,7 @@ repeat
   end
   --[spend]
   if denied then
-    if denies_one then
-      code = raw and 2 or 4
-    end
+    --[denied]
     break
   end
   --[value]

@@ -1,12 +1,5 @@
 -- A bucket that is refilled continuously, as a debt; see rules/algorithm/token_bucket.rs.
 -- Records: 1 at (7, us) debt (5, us); 2 at (7, ticks) debt (7) limit (5) power of ten of the tick (1).
-local function gcd(a, b)
-  while b ~= 0 do
-    a, b = b, a % b
-  end
-  return a
-end
-
 -- ceil(number * factor / divisor), where number = whole * divisor + rest; exact below 2^53, and above no less than it.
 local function scaled(whole, rest, factor, divisor)
   local bit = 1

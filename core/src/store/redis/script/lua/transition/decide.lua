@@ -1,17 +1,17 @@
 -- The last part of the general transition: decides an entry by all quotas of the policy, all or nothing; see
 -- rules/transition.rs.
-local CHECK, PEEK, TAKE, CHARGE, REFUND, RESET, RESERVE, COMMIT, CANCEL, RENEW = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+local CHECK, PEEK, TAKE, CHARGE, REFUND, RESET, RESERVE, COMMIT, CANCEL, RENEW, BLOCK = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 -- The cost of a commit of what was reserved.
 local AS_RESERVED = 1099511627775
 -- The forms of records with their lengths. A sliding window's depends on itself; forms from 6 on name theirs (3 bytes after the
 -- tag), and a record of a form that is not known here is kept.
 local LENGTH = { 17, 25, 23, 18 }
-local reservations_at, reservations_size, unknown
+local reservations_at, reservations_size, blocks_at, blocks_size, unknown
 
 -- The places of the quotas' records in `body` by their tags, and their number; nothing when `body` is malformed.
 local function records()
   local places, count, p, length = {}, 0, 1, #body
-  reservations_at, unknown = nil, ''
+  reservations_at, blocks_at, unknown = nil, nil, ''
   while p <= length do
     if p + 7 > length then
       return nil
@@ -32,6 +32,8 @@ local function records()
     end
     if form == 6 and tag == '\0\0\0\0' then
       reservations_at, reservations_size = p, size
+    elseif form == 7 and tag == '\0\0\0\0' then
+      blocks_at, blocks_size = p, size
     elseif form > 5 then
       unknown = unknown .. sub(body, p, p + size - 1)
     else
@@ -43,20 +45,26 @@ local function records()
   return places, count
 end
 
--- Reads the states of the quotas that share the main key, and the key's reservations; false when they are malformed.
+-- Reads the states of the quotas that share the main key, the key's reservations and its blocks; false when they are malformed.
 local function load_main(xs, raw)
   body = raw or ''
   local places, count = records()
   if not places then
     return false
   end
-  local until_us, r = 0, nil
+  local until_us, r, b = 0, nil, nil
   if reservations_at then
     r = load_reservations(reservations_at, reservations_size)
     if not r then
       return false
     end
     until_us = r.until_us
+  end
+  if blocks_at then
+    b = load_blocks(blocks_at, blocks_size)
+    if not b then
+      return false
+    end
   end
   for i = 1, quota_count do
     local q, x = quotas[i], xs[i]
@@ -68,8 +76,8 @@ local function load_main(xs, raw)
           return false
         end
         count = count - 1
-        if x.forgotten then
-          count = count + 1
+        if x.forgotten or x.renamed then
+          x.kept, count = x.renamed or '', count + 1
         else
           x.kept = sub(body, place[2], place[2] + place[3] - 1)
         end
@@ -81,12 +89,12 @@ local function load_main(xs, raw)
       end
     end
   end
-  -- Whether the next write drops records, the time until which the key lives at least, and its reservations.
-  return true, count > 0, until_us, r
+  -- Whether the next write drops records, the time until which the key lives at least, its reservations and its blocks.
+  return true, count > 0, until_us, r, b
 end
 
--- Stores the records of all quotas, the record of the reservations, and what is not known here.
-local function store_main(key, xs, raw, known_until, reserved, until_us)
+-- Stores the records of all quotas, the records of the reservations and blocks, and what is not known here.
+local function store_main(key, xs, raw, known_until, beside, until_us)
   local value = ''
   for i = 1, quota_count do
     local q, x = quotas[i], xs[i]
@@ -101,7 +109,7 @@ local function store_main(key, xs, raw, known_until, reserved, until_us)
       end
     end
   end
-  value = value .. reserved .. unknown
+  value = value .. beside .. unknown
   if value == '' then
     if raw then
       call('DEL', key)
@@ -138,7 +146,7 @@ local function foreign(refusal)
   return pack('>I6BI3', 0, 2, 0) .. string.rep('\0', 15 * logs)
 end
 
--- The arguments of the next entry that concerns a reservation.
+-- The arguments of the next entry that concerns a reservation, or blocks.
 local holds_at = 1
 local function next_hold()
   local ttl, id, after = read('>I6Bc0', ARGV[2], holds_at)
@@ -146,8 +154,8 @@ local function next_hold()
   return ttl, id
 end
 
--- What a log's explanation of a denial asks about, ascending: how many units have to go until the cost fits beside each amount
--- that is set aside by then, when `charged` units were charged.
+-- What a log's explanation of a denial asks about, ascending: how many units have to go until the cost, with what is kept for
+-- others, fits beside each amount that is set aside by then, when `charged` units were charged.
 local function wanted_units(q, x, cost, charged, r, most)
   local wanted = {}
   local held = r and levels(r, most) or { 0 }
@@ -161,8 +169,11 @@ end
 
 -- Decides one entry. Returns the units spent (6), what was found (1; 0 states, 1 a malformed state, 2 another type), the
 -- length (3) and the value of the main key before the call, and the views of the logs.
-local function decide(i, op, cost, count, broken, ttl, id)
-  local k = (i - 1) * stride + 1
+local function decide(i, code, cost, asked, broken, ttl, id)
+  local k, op, count, headroom = (i - 1) * stride + 1, code, asked, 0
+  if op >= 16 then
+    op, count, headroom = op - 16, count % 512, floor_div(count, 512)
+  end
   if op == RESET then
     for at = k, k + stride - 1 do
       call('DEL', keys[at])
@@ -182,7 +193,7 @@ local function decide(i, op, cost, count, broken, ttl, id)
   if raw and raw.err then
     return foreign(raw)
   end
-  local good, stale, known_until, r = load_main(xs, raw)
+  local good, stale, known_until, r, b = load_main(xs, raw)
   if not good or raw == '' then
     -- Not a state: everything counts as used from now on. An empty string is none of ours either.
     healed, unknown = 1, ''
@@ -198,7 +209,7 @@ local function decide(i, op, cost, count, broken, ttl, id)
     for j = 1, quota_count do
       xs[j] = {}
     end
-    good, stale, known_until, r = load_main(xs, raw)
+    good, stale, known_until, r, b = load_main(xs, raw)
   end
   for j = 1, quota_count do
     local q, x = quotas[j], xs[j]
@@ -216,10 +227,12 @@ local function decide(i, op, cost, count, broken, ttl, id)
     end
   end
 
-  -- What is set aside counts as if it were spent.
+  -- What is set aside, and what is kept for others, counts as if it were spent.
   local held, most = r and r.units or 0, 1001
+  local decides = op == CHECK or op == PEEK or op == RESERVE
   if op == RESERVE or op == PEEK and slots < 65535 then
     most = slots < MAX_RESERVATIONS and slots or MAX_RESERVATIONS
+    most = most - ceil_div(most * headroom, 100)
   end
   local left, possible = cost, most > 0
   for j = 1, quota_count do
@@ -228,19 +241,29 @@ local function decide(i, op, cost, count, broken, ttl, id)
       left = 0
       possible = possible and cost == 0
     else
-      x.left = x.left > held and x.left - held or 0
+      x.wanted = cost
+      if decides and headroom > 0 then
+        x.wanted = cost + ceil_div(q.capacity * headroom, 100)
+      end
+      x.left = math.max(x.left - held - (x.wanted - cost), 0)
       if x.left < left then
         left = x.left
       end
-      if cost > q.capacity then
+      if cost > 0 and x.wanted > q.capacity then
         possible = false
       end
     end
   end
   local spent, denied, found, units, more, more_until = 0, false, nil, 0, nil, 0
   local admits = left >= cost and (not r and most > 0 or r and r.alive < most)
-  local brings, rewinds = false, false
-  if op >= RESERVE then
+  local brings, rewinds, lacks = false, false, left < cost
+  local blocked = b and b.ends > now
+  if blocked then
+    left, admits = 0, false
+  end
+  if op == BLOCK then
+    rewinds = true
+  elseif op >= RESERVE then
     if r then
       found, units = find_reservation(r, id)
     end
@@ -259,7 +282,7 @@ local function decide(i, op, cost, count, broken, ttl, id)
   elseif op == PEEK then
     denied = possible and not admits
   elseif cost == 0 then
-    rewinds = r or slots < 65535
+    rewinds = r or b or slots < 65535 or penalty or headroom > 0
   elseif op == CHECK then
     if left < cost then
       denied = possible
@@ -279,6 +302,15 @@ local function decide(i, op, cost, count, broken, ttl, id)
     rewinds = spent == 0
   end
   rewinds = rewinds or denied and op ~= PEEK
+  -- Whether the record of blocks changes.
+  local blocks = b and b.ahead and op ~= PEEK
+  if op == BLOCK then
+    b = b or new_blocks()
+    blocks = block(b, ttl) or blocks
+  elseif penalty and denied and not blocked and lacks and cost > 0 and op ~= PEEK then
+    b, blocks = b or new_blocks(), true
+    count_denial(b)
+  end
   local charges = cost > 0 and (op == CHARGE or op == COMMIT and found)
   local refunds = op == REFUND and cost > 0
   local wrote, views = charges or refunds or brings, ''
@@ -289,7 +321,7 @@ local function decide(i, op, cost, count, broken, ttl, id)
       if spent > 0 then
         spend[algorithm](q, x, spent)
         x.dirty = true
-      elseif charges or denied and q.count_denied and op ~= PEEK and cost > 0 then
+      elseif charges or denied and q.count_denied and op ~= PEEK and cost > 0 and not blocked then
         charged = cost < x.room and cost or x.room
         spend[algorithm](q, x, charged)
         x.dirty = true
@@ -307,7 +339,7 @@ local function decide(i, op, cost, count, broken, ttl, id)
       if algorithm == 5 then
         local wanted
         if denied and cost > 0 then
-          wanted = wanted_units(q, x, cost, charged, r, most)
+          wanted = wanted_units(q, x, x.wanted, charged, r, most)
         elseif refunds then
           wanted = { x.used - cost }
         end
@@ -316,7 +348,7 @@ local function decide(i, op, cost, count, broken, ttl, id)
           -- The entries of the log are not in order. Nothing has been written yet.
           broken = broken or {}
           broken[j] = true
-          return decide(i, op, cost, count, broken, ttl, id)
+          return decide(i, code, cost, asked, broken, ttl, id)
         end
       end
     end
@@ -327,7 +359,12 @@ local function decide(i, op, cost, count, broken, ttl, id)
   -- Reservations that have ended are forgotten with everything that is spent.
   local forgets = brings or charges or refunds or spent > 0
   local changes = more or r and (found and op ~= RESERVE or forgets and r.ended or (forgets or rewinds) and r.ahead)
-  local dirty = changes or wrote and stale
+  wrote = wrote or changes or blocks
+  local dirty, beside, until_us = changes or blocks or wrote and stale, '', 0
+  if b and wrote then
+    beside, until_us = blocks_record(b)
+    dirty = dirty or blocks_at and beside ~= sub(body, blocks_at, blocks_at + blocks_size - 1)
+  end
   for j = 1, quota_count do
     local q, x = quotas[j], xs[j]
     if x.dirty then
@@ -339,20 +376,20 @@ local function decide(i, op, cost, count, broken, ttl, id)
     end
   end
   if dirty then
-    local reserved, until_us = '', 0
+    local reserved, needed_us = '', 0
     if changes then
-      reserved, until_us = reservations_record(r, forgets, op ~= RESERVE and found, units, more, more_until, units)
+      reserved, needed_us = reservations_record(r, forgets, op ~= RESERVE and found, units, more, more_until, units)
     elseif r then
-      reserved, until_us = sub(body, reservations_at, reservations_at + reservations_size - 1), r.until_us
+      reserved, needed_us = sub(body, reservations_at, reservations_at + reservations_size - 1), r.until_us
     end
-    store_main(keys[main], xs, raw, known_until, reserved, until_us)
+    store_main(keys[main], xs, raw, known_until, reserved .. beside, math.max(until_us, needed_us))
   end
-  if (wrote or changes) and dropped > 0 then
+  if wrote and dropped > 0 then
     for at = i * stride - dropped + 1, i * stride do
       call('DEL', keys[at])
     end
   end
-  if refunds then
+  if refunds or op == BLOCK then
     publish_invalidation(keys[main])
   end
   raw = raw or ''

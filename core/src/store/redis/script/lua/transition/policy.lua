@@ -1,11 +1,14 @@
 -- The first part of the general transition: the arguments of the policy (arguments.rs), and what its algorithms share.
--- 37 bytes for each quota, then the past numbers of each quota.
+-- 38 bytes for each quota, then the past numbers of each quota, then the numbers of the penalty, if there is one.
 local sub = string.sub
 local quotas, logs = {}, 0
--- The limit of the quota of concurrent reservations; 65535 without one.
-local quota_count, dropped, slots = read('>BBH', input, policy_at)
+-- The limit of the quota of concurrent reservations; 65535 without one. Traits: 1: there is a penalty, 2: a state that was
+-- written under other numbers was changed just now.
+local quota_count, dropped, slots, traits = read('>BBHB', input, policy_at)
+local changed_now = traits >= 2
+local penalty
 do
-  local p = policy_at + 4
+  local p = policy_at + 5
   for i = 1, quota_count do
     local q = {}
     q.algorithm, q.flags, q.exponent, q.tag, q.limit, q.capacity, q.a, q.b, q.period = read('>BBBc4I5I6I7I7I6', input, p)
@@ -31,6 +34,10 @@ do
       past[j] = h
     end
     quotas[i].past = past
+  end
+  if traits % 2 == 1 then
+    penalty = {}
+    penalty.denials, penalty.within, penalty.block, penalty.max, penalty.forget = read('>HI7I7I7I7', input, p)
   end
 end
 local stride = 1 + logs + dropped
@@ -63,4 +70,11 @@ end
 
 local function floor_div(number, divisor)
   return (number - number % divisor) / divisor
+end
+
+local function gcd(a, b)
+  while b ~= 0 do
+    a, b = b, a % b
+  end
+  return a
 end

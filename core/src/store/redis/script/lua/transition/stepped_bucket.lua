@@ -40,6 +40,17 @@ load[2] = function(q, x, form, p)
           break
         end
       end
+      if changed_now then
+        -- They are superseded just now, or by the next write.
+        local part = gcd(limit, q.period)
+        local strikes = step / (limit / part)
+        if strikes % 1 == 0 and now > at and used <= floor_div(now - at, strikes * (q.period / part)) * step then
+          used = 0
+          x.forgotten = true
+        else
+          x.renamed = pack('>Bc4I6I7I5', 3, q.tag, used, at, q.limit)
+        end
+      end
     end
     x.ahead = not x.forgotten and at > now
     if at > now then
