@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::configuration_source::follower::{Follower, Followers, Key};
@@ -49,11 +50,12 @@ pub(crate) struct SourceStatus {
     pub(crate) unreachable_since_us: Option<u64>,
 }
 
-/// A configuration that is kept up to date until this is dropped.
+/// A configuration that is kept up to date until this is closed or dropped. It keeps the sink, which therefore must not keep it.
 pub(crate) struct FollowedConfiguration {
     follower: Arc<Follower>,
     subscription: Arc<Subscription>,
     key: Key,
+    is_closed: AtomicBool,
 }
 
 impl FollowedConfiguration {
@@ -78,7 +80,8 @@ impl FollowedConfiguration {
         }
         let key = Key { place, copy, store: store.as_ref().map(ConfigurationStore::identity) };
         let subscription = Subscription::new(sink, store);
-        let followed = Self { follower: Followers::join(&key), subscription, key };
+        let followed =
+            Self { follower: Followers::join(&key), subscription, key, is_closed: AtomicBool::new(false) };
         followed.follower.begin(&followed.subscription, tasks::spawn)?;
         Ok(followed)
     }
@@ -92,7 +95,8 @@ impl FollowedConfiguration {
         let store = store.filter(|_| self.key.place.uses_store());
         let key = Key { store: store.as_ref().map(ConfigurationStore::identity), ..self.key.clone() };
         let subscription = self.subscription.after_fork(sink, store);
-        let followed = Self { follower: Followers::join(&key), subscription, key };
+        let followed =
+            Self { follower: Followers::join(&key), subscription, key, is_closed: AtomicBool::new(false) };
         followed.follower.go_on(&followed.subscription, tasks::spawn);
         followed
     }
@@ -137,6 +141,14 @@ impl FollowedConfiguration {
         self.subscription.wait_for(|decides| decides >= version).await;
     }
 
+    /// Ends following: the sink is told nothing any more, except for what is being applied. The last limiter of a follower
+    /// waits for the end of its thread. Closing again does nothing.
+    pub(crate) fn close(&self) {
+        if !self.is_closed.swap(true, Ordering::Relaxed) {
+            Followers::leave(&self.follower, &self.subscription);
+        }
+    }
+
     /// The error of an operation that has waited in vain.
     pub(crate) fn unavailable(&self) -> Error {
         let reason = match self.status().error {
@@ -148,8 +160,7 @@ impl FollowedConfiguration {
 }
 
 impl Drop for FollowedConfiguration {
-    /// The last limiter of a follower waits for the end of its thread.
     fn drop(&mut self) {
-        Followers::leave(&self.follower, &self.subscription);
+        self.close();
     }
 }

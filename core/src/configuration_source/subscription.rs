@@ -1,7 +1,7 @@
 //! One limiter of those that a follower feeds: what it has applied, and what keeps it from applying more.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::watch;
@@ -13,7 +13,7 @@ use crate::runtime::clock::Clock;
 use crate::store::redis::configuration::ConfigurationStore;
 
 pub(crate) struct Subscription {
-    sink: Weak<dyn ConfigurationSink>,
+    sink: Arc<dyn ConfigurationSink>,
     /// The store of the limiter, for a configuration that comes from it.
     pub(crate) store: Option<ConfigurationStore>,
     applied: ArcSwapOption<Applied>,
@@ -60,7 +60,7 @@ impl Subscription {
         decides: Option<u64>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            sink: Arc::downgrade(sink),
+            sink: Arc::clone(sink),
             store,
             applied: ArcSwapOption::new(applied),
             refused: ArcSwapOption::empty(),
@@ -72,9 +72,8 @@ impl Subscription {
     /// Applies a snapshot; `false` when its document is refused, and then nothing has changed. `is_complete` says whether
     /// document and entries are known.
     pub(crate) fn apply(&self, snapshot: &Snapshot, changed: Changed<'_>, is_complete: bool) -> bool {
-        let Some(sink) = self.sink.upgrade() else { return false };
         let changed = if self.has_begun.load(Ordering::Relaxed) { changed } else { Changed::All };
-        match sink.apply(snapshot, changed) {
+        match self.sink.apply(snapshot, changed) {
             Ok(digest) => {
                 let at_us = Clock::system().now_us();
                 let version = snapshot.version;

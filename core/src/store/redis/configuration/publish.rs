@@ -154,6 +154,22 @@ impl ConfigurationStore {
         Ok(Snapshot { version, last, document, entries: connection.entries().await? })
     }
 
+    /// The version of the document that is there now; 0 when there is none.
+    ///
+    /// # Errors
+    /// Redis does not answer, or refuses.
+    pub(crate) async fn document_version(&self) -> Result<u64, Error> {
+        Ok(self.connect(None).await?.head().await?.map_or(0, |head| head.document_version))
+    }
+
+    /// One of the last 32 documents, as canonical JSON; `None` when it is not there any more.
+    ///
+    /// # Errors
+    /// Redis does not answer, or refuses.
+    pub(crate) async fn past_document(&self, document_version: u64) -> Result<Option<String>, Error> {
+        Ok(self.connect(None).await?.past_document(document_version).await?)
+    }
+
     /// The last changes, the newest first, as far as the log has them.
     ///
     /// # Errors
