@@ -44,6 +44,7 @@
 //! | [commit](Limiter::commit) | ends a reservation and charges what was spent |
 //! | [cancel](Limiter::cancel) | ends a reservation and spends nothing |
 //! | [renew](Limiter::renew) | the reservation ends later |
+//! | [block](Limiter::block) | denies the key for a time, whatever its quotas would say |
 //! | [acquire](Limiter::acquire) | waits until admitted, or says at once that the timeout cannot be met |
 //!
 //! A denied request spends nothing, unless a quota says `count_denied`. When the clock goes back, spent units stay spent,

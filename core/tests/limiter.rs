@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use polylimit::{Decision, ErrorKind, Limiter, ManualClock, Policy, Request};
+use std::time::Duration;
+
+use polylimit::{Cause, Decision, ErrorKind, Limiter, ManualClock, Policy, Request};
 
 fn policy(name: &str, quotas: &str) -> Policy {
     Policy::parse(name, quotas).unwrap()
@@ -218,4 +220,38 @@ fn policy_for_refuses_unknown_policies_and_invalid_quotas() {
     assert!(refused(Some("100/minut"), None).contains("read \"minut\""));
     assert!(refused(Some("100/minut"), Some("/login")).contains("read \"minut\""));
     assert!(refused(Some("100/minute"), Some("")).contains("allowed is a text of 1 to 256 bytes"));
+}
+
+#[test]
+fn blocked_key_is_denied_until_the_block_ends_or_is_forgotten() {
+    let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
+    let policy = Policy::parse("api", "5/minute fixed_window").unwrap();
+    let limiter = Limiter::builder().clock(clock.clone()).policy(policy).build().unwrap().blocking();
+    let blocked = limiter.block("a", Duration::from_secs(10)).unwrap();
+    assert_eq!((blocked.remaining(), blocked.reset_after()), (0, Duration::from_secs(10)));
+    let denied = limiter.check("a").unwrap();
+    assert_eq!((denied.cause(), denied.retry_after_us()), (Some(Cause::Blocked), Some(10_000_000)));
+    assert!(limiter.check("b").unwrap().allowed());
+    clock.advance(Duration::from_secs(10)).unwrap();
+    assert_eq!(limiter.check("a").unwrap().remaining(), 4);
+    limiter.block("a", Duration::from_secs(10)).unwrap();
+    assert_eq!(limiter.block("a", Duration::ZERO).unwrap().remaining(), 4);
+    for time in [Duration::from_micros(999), Duration::from_secs(366 * 86_400 + 1), Duration::MAX] {
+        let refused = limiter.block("a", time).unwrap_err().to_string();
+        assert!(refused.contains("allowed is 1 ms to 366 days, or 0 to forget the block"), "{refused}");
+    }
+}
+
+#[test]
+fn headroom_is_left_for_others_and_bounded() {
+    let policy = Policy::parse("api", "10/minute fixed_window excess=2").unwrap();
+    let limiter = Limiter::builder().policy(policy).build().unwrap().blocking();
+    let check = |cost, headroom| limiter.check(Request::new("a").cost(cost).headroom(headroom)).unwrap();
+    assert_eq!((check(7, 25).remaining(), check(3, 25).cause()), (2, Some(Cause::Quota)));
+    let crossed = check(4, 0);
+    assert_eq!((crossed.allowed(), crossed.crossed(), crossed.over()), (true, true, 1));
+    assert!(!check(1, 0).crossed());
+    assert_eq!(check(1, 99).retry_after_us(), None);
+    let refused = limiter.check(Request::new("a").headroom(100)).unwrap_err().to_string();
+    assert_eq!(refused, "headroom is 100 %: allowed is 0 to 99 %");
 }

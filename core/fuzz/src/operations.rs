@@ -96,6 +96,8 @@ impl World {
             _ => self.change(),
         }
         self.explained(&self.peek(cost), cost);
+        self.headroom_is_kept(cost, size % 100);
+        self.block_denies_and_ends(cost);
         self.a_stranger_is_not_concerned(cost);
     }
 
@@ -129,6 +131,32 @@ impl World {
         assert!(decision.retry_after_us().is_none_or(|wait_us| wait_us <= decision.reset_after_us()));
         assert!(decision.delay_us() <= decision.reset_after_us());
         assert!(decision.degraded().is_none());
+    }
+
+    /// What a request leaves for others counts as if it were spent, and is not.
+    fn headroom_is_kept(&self, cost: u64, percent: u8) {
+        let kept = |quota: &polylimit::Quota| (quota.capacity() * u64::from(percent)).div_ceil(100);
+        let peeked = self.peek(0);
+        let quotas = self.policy.quotas().iter().zip(peeked.quotas());
+        let left = quotas.map(|(quota, view)| view.remaining.saturating_sub(kept(quota))).min();
+        let decision = self.limiter.peek(request(cost).headroom(percent)).expect("all is in bounds");
+        assert_eq!(Some(decision.remaining()), left);
+        assert_eq!(decision.allowed(), cost == 0 || cost <= decision.remaining());
+        let fits = |quota: &polylimit::Quota| cost + kept(quota) <= quota.capacity();
+        let is_never = !decision.allowed() && decision.retry_after_us().is_none();
+        assert_eq!(is_never, cost > 0 && !self.policy.quotas().iter().all(fits));
+    }
+
+    /// A blocked key is denied whatever is left, and what is left is the same afterwards.
+    fn block_denies_and_ends(&self, cost: u64) {
+        let block = |time| self.limiter.block(request(cost), time).expect("the time is in bounds");
+        let blocked = block(Duration::from_secs(1));
+        let before = self.peek(cost);
+        assert_eq!((blocked.remaining(), before.remaining(), before.allowed()), (0, 0, cost == 0));
+        assert!(before.reset_after() >= Duration::from_secs(1));
+        assert_eq!(before.cause(), (cost > 0).then_some(polylimit::Cause::Blocked));
+        block(Duration::ZERO);
+        assert!(self.peek(cost).cause() != Some(polylimit::Cause::Blocked));
     }
 
     /// The waits of a decision are exact. Peeks have no effect.

@@ -10,6 +10,7 @@ use crate::limiter::cancellation::Admission;
 use crate::limiter::deadline::Deadline;
 use crate::limiter::{CHECK, Limiter, Shared};
 use crate::rules::decision::{Cause, Decision};
+use crate::rules::general::kept;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::request::Request;
@@ -189,7 +190,8 @@ impl Shared {
             return Ok(denied_of(peeked, Decision::NEVER));
         };
         let total = ahead.saturating_add(request.cost);
-        let capacity = policy.quotas().iter().map(Quota::capacity).min().unwrap_or(0);
+        let beside = |quota: &Quota| quota.capacity() - kept(quota.capacity(), request.headroom);
+        let capacity = policy.quotas().iter().map(beside).min().unwrap_or(0);
         let fitting = StoreRequest { action: PEEK, cost: total.min(capacity), ..request };
         let (fitting, _) = self.ask_store(fitting).await?;
         // A denied caller has to wait at least for the callers ahead, so the wait is never 0.

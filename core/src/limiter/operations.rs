@@ -147,7 +147,7 @@ impl Shared {
         if self.registry.has_concurrency() {
             self.registry.refuse_unreserved(id, action)?;
         }
-        let Request { key, cost, headroom, .. } = request;
+        let (Request { key, cost, .. }, headroom) = (request, headroom_of(action, &request));
         Ok(StoreRequest { id, key, action, cost, headroom, hold: None, numbers: None })
     }
 
@@ -162,8 +162,8 @@ impl Shared {
         if *action != BLOCK {
             self.registry.refuse_reserved(id, &self.store)?;
         }
-        let (Request { key, cost, headroom, .. }, action) = (*request, *action);
-        Ok(StoreRequest { id, key, action, cost, headroom, hold: Some(hold), numbers: None })
+        let (Request { key, cost, .. }, headroom) = (*request, headroom_of(*action, request));
+        Ok(StoreRequest { id, key, action: *action, cost, headroom, hold: Some(hold), numbers: None })
     }
 
     /// Answers a request that need not wait.
@@ -340,6 +340,13 @@ impl Shared {
         self.wait_queues.wake_all(id);
         Ok(())
     }
+}
+
+/// The headroom of an operation that decides; the others leave nothing for others.
+#[inline]
+fn headroom_of(action: Action, request: &Request<'_>) -> u8 {
+    let decides = matches!(action, Action::Apply(Operation::Check | Operation::Peek | Operation::Reserve));
+    if decides { request.headroom } else { 0 }
 }
 
 /// Refuses bounds that an operation on a reservation does not have.

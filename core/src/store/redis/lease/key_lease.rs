@@ -127,7 +127,7 @@ impl KeyLease {
         self.has_spent(cost, now_us);
         let is_low = self.units() <= self.size / 2 && self.back.units() == 0;
         let take = if is_low { self.begin_taking(now_us) } else { None };
-        Some((self.decision(now_us), take))
+        Some((self.decision(cost, now_us), take))
     }
 
     fn update(&mut self, now_us: u64) {
@@ -270,7 +270,7 @@ impl KeyLease {
         self.units() == 0 && !self.is_taking && now_us.saturating_sub(self.used_at_us) >= self.max_age_us
     }
 
-    fn decision(&self, now_us: u64) -> Decision {
+    fn decision(&self, cost: u64, now_us: u64) -> Decision {
         let passed_us = now_us.saturating_sub(self.granted_at_us);
         let units = self.units();
         let view = |view: &QuotaUsage| QuotaUsage {
@@ -284,6 +284,7 @@ impl KeyLease {
         } else {
             Several::of(self.views.iter().map(view))
         };
+        let crossed = several.as_ref().map_or_else(|| total.crossed(cost), |several| several.crossed(cost));
         Decision {
             total,
             several,
@@ -292,7 +293,7 @@ impl KeyLease {
             source: Source::Lease,
             degraded: None,
             cause: None,
-            crossed: false,
+            crossed,
             elastic: false,
             shadowed: false,
         }
