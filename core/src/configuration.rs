@@ -24,6 +24,8 @@ mod rule_index;
 pub(crate) mod schedule;
 mod schema;
 mod shape;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub(crate) mod time;
 mod tree;
 mod value_table;

@@ -81,6 +81,9 @@ pub use client_address::{ClientAddress, ClientAddressRules, ClientAddressRulesBu
 pub use configuration::matcher::PolicyMatch;
 #[cfg(feature = "configuration")]
 pub use configuration::request::{AttributeSource, Peer, RequestAttributes};
+#[cfg(all(feature = "configuration", feature = "testing"))]
+#[doc(hidden)]
+pub use configuration::testing as document_testing;
 #[cfg(all(feature = "configuration", feature = "redis", feature = "testing"))]
 #[doc(hidden)]
 pub use configuration_source::testing as configuration_testing;

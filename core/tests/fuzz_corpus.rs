@@ -7,6 +7,10 @@ use std::path::Path;
 
 #[path = "../fuzz/src/client_address.rs"]
 mod client_address;
+// It reads documents without a limiter, as `testing` allows.
+#[cfg(feature = "testing")]
+#[path = "../fuzz/src/document.rs"]
+mod document;
 #[path = "../fuzz/src/operations.rs"]
 mod operations;
 #[path = "../fuzz/src/quota_text.rs"]
@@ -57,4 +61,10 @@ fn store_url_corpus() {
 #[test]
 fn script_reply_corpus() {
     replay("script_reply", script_reply::run);
+}
+
+#[cfg(feature = "testing")]
+#[test]
+fn document_corpus() {
+    replay("document", document::run);
 }

@@ -3,6 +3,7 @@
 //! `cargo +nightly fuzz run <target>` in the folder above; the corpus of a target is in `corpus/<target>`.
 
 pub mod client_address;
+pub mod document;
 pub mod operations;
 pub mod quota_text;
 pub mod script_reply;

@@ -27,10 +27,15 @@ fn table(table: &Table) -> Map<String, Value> {
     if !required.is_empty() {
         schema.insert("required".to_owned(), json!(required));
     }
-    if let Some((pattern, others)) = table.others {
-        schema.insert("patternProperties".to_owned(), json!({ pattern: shape(others) }));
-    }
-    schema.insert("additionalProperties".to_owned(), json!(false));
+    let others = match table.others {
+        // It concerns the names above too, which match.
+        Some((pattern, others)) => {
+            schema.insert("propertyNames".to_owned(), json!({ "pattern": pattern }));
+            Value::Object(shape(others))
+        }
+        None => json!(false),
+    };
+    schema.insert("additionalProperties".to_owned(), others);
     schema
 }
 
@@ -90,5 +95,70 @@ mod tests {
             written == schema(),
             "docs/polylimit.schema.json is not what the code writes: see this test's comment"
         );
+    }
+
+    /// Whether a schema of the keywords that are written above allows a value.
+    fn allows(schema: &Value, value: &Value) -> bool {
+        let Some(keywords) = schema.as_object() else { return schema == &json!(true) };
+        keywords.iter().all(|(keyword, says)| match &**keyword {
+            // The two patterns are for names and texts that the core checks by itself.
+            "$schema" | "title" | "description" | "pattern" | "propertyNames" => true,
+            "type" => match says.as_str() {
+                Some("object") => value.is_object(),
+                Some("array") => value.is_array(),
+                Some("string") => value.is_string(),
+                Some("integer") => value.is_i64(),
+                Some("boolean") => value.is_boolean(),
+                _ => panic!("type {says}"),
+            },
+            "enum" => says.as_array().unwrap().contains(value),
+            "minimum" => value.as_i64() >= says.as_i64(),
+            "maximum" => value.as_i64() <= says.as_i64(),
+            "items" => {
+                value.as_array().is_none_or(|elements| elements.iter().all(|element| allows(says, element)))
+            }
+            "anyOf" => says.as_array().unwrap().iter().any(|schema| allows(schema, value)),
+            "required" => {
+                says.as_array().unwrap().iter().all(|name| value.get(name.as_str().unwrap()).is_some())
+            }
+            "properties" => says
+                .as_object()
+                .unwrap()
+                .iter()
+                .all(|(name, schema)| value.get(name).is_none_or(|value| allows(schema, value))),
+            "additionalProperties" => value.as_object().is_none_or(|fields| {
+                let known = keywords.get("properties");
+                fields.iter().all(|(name, value)| {
+                    known.is_some_and(|known| known.get(name).is_some()) || allows(says, value)
+                })
+            }),
+            _ => panic!("{keyword}"),
+        })
+    }
+
+    #[test]
+    fn schema_allows_every_document_that_is_read() {
+        let schema: Value = serde_json::from_str(&schema()).unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/conformance/policies.json");
+        let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let mut documents = 0;
+        for case in file["cases"].as_array().unwrap() {
+            let changed = case["ops"].as_array().unwrap().iter().map(|operation| &operation["document"]);
+            for document in changed.chain([&case["document"]]).filter(|document| !document.is_null()) {
+                assert!(allows(&schema, document), "{}: {document}", case["name"]);
+                documents += 1;
+            }
+        }
+        assert!(documents > 100);
+        for refused in [
+            json!({}),
+            json!({ "polylimit": 2 }),
+            json!({ "polylimit": 1, "rule": [] }),
+            json!({ "polylimit": 1, "policies": { "p": {} } }),
+            json!({ "polylimit": 1, "policies": { "p": { "quotas": 5 } } }),
+            json!({ "polylimit": 1, "rules": [{ "apply": [], "match": { "header": "x" } }] }),
+        ] {
+            assert!(!allows(&schema, &refused), "{refused}");
+        }
     }
 }

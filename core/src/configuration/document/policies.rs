@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::configuration::document::Names;
 use crate::configuration::model::{Candidate, DocumentPolicy, Elastic, Mode, Numbers, Override};
+use crate::configuration::numbers::PolicyNumbers;
 use crate::configuration::time::parse_time_us;
 use crate::configuration::tree::{Node, Refusal, Value};
 use crate::error::{Error, excerpt};
@@ -17,7 +18,7 @@ use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
 
 /// The most sets of numbers of one policy: its quotas, its candidate, and different ones of plans and overrides.
-pub(crate) const MAX_SETS: usize = 4_096;
+const MAX_SETS: usize = PolicyNumbers::MAX_SETS;
 /// The longest name of a policy with a candidate, in bytes: that of the comparison has 9 more.
 const MAX_COMPARED_NAME: usize = Policy::MAX_NAME_LENGTH - 9;
 

@@ -1,3 +1,4 @@
+mod properties;
 mod refusals;
 
 use serde_json::Value;
