@@ -39,6 +39,7 @@ function tables() {
       all.errors.map(({ code }) => code),
     ),
     union("Source", "Where an answer came from: the store, or what decided without it.", all.sources),
+    union("Cause", "Why a request was denied, or admitted without the store.", all.causes),
     union("Degradation", "Why a healthy store might have answered otherwise.", all.degradations),
     union("Outage", "How a policy decides while its store is unavailable.", all.outages),
     union("Algorithm", "The algorithm by which a quota counts.", all.algorithms),

@@ -94,7 +94,7 @@ impl NativeFunction for KeyFunction {
     unsafe fn call(
         &self,
         env: sys::napi_env,
-        [peer, line]: [sys::napi_value; ARGUMENT_COUNT],
+        [peer, line, _]: [sys::napi_value; ARGUMENT_COUNT],
     ) -> Result<sys::napi_value> {
         let (mut peer_text, mut line_text) = (TextBuffer::new(), TextBuffer::new());
         // SAFETY: the caller guarantees it.

@@ -15,7 +15,7 @@ use napi::{Env, JsError, Status, sys};
 use crate::error::{Result, catch_panic, internal, node_api_error};
 
 /// The number of arguments that a native function receives.
-pub(crate) const ARGUMENT_COUNT: usize = 2;
+pub(crate) const ARGUMENT_COUNT: usize = 3;
 
 /// A native function that JavaScript can call.
 pub(crate) trait NativeFunction: Sized + 'static {

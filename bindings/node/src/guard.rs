@@ -206,7 +206,7 @@ impl NativeFunction for DecideFunction {
     unsafe fn call(
         &self,
         env: sys::napi_env,
-        [key, route]: [sys::napi_value; ARGUMENT_COUNT],
+        [key, route, _]: [sys::napi_value; ARGUMENT_COUNT],
     ) -> Result<sys::napi_value> {
         let handle = &self.0;
         let arrays = &handle.exchange.arrays;

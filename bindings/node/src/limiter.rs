@@ -3,17 +3,17 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use napi::Env;
 use napi::bindgen_prelude::Unknown;
-use napi::{Env, JsValue};
 use napi_derive::napi;
-use polylimit::{Call, Limiter, Policy, Request};
+use polylimit::{Call, Limiter, Policy};
 
 use crate::error::{Result, catch_panic, to_js_error};
 use crate::exchange::NativeExchange;
 use crate::function;
 use crate::limiter_handle::{LimiterHandle, OperateFunction};
-use crate::number::{cost, duration, number};
-use crate::text::TextBuffer;
+use crate::number::{duration, number};
+use crate::owned_request::{KeyChoice, OwnedRequest, RequestOptions};
 use crate::values::NativeClock;
 
 /// A policy: its name, its quotas as text, its outage policy and its lease.
@@ -46,19 +46,18 @@ pub struct CheckRow<'env> {
     pub key: Unknown<'env>,
     pub policy: Option<String>,
     pub cost: Option<f64>,
+    pub headroom: Option<f64>,
+    pub plan: Option<String>,
 }
 
 impl CheckRow<'_> {
-    /// Reads the key, and the cost if there is one.
-    fn key_and_cost(&self, env: Env) -> Result<(Vec<u8>, Option<u64>)> {
-        let mut text = TextBuffer::new();
-        // SAFETY: the value is an argument of this call.
-        let key = unsafe { text.key(env.raw(), self.key.raw())? }.to_vec();
-        Ok((key, self.cost.map(cost).transpose()?))
+    fn read(self, env: Env) -> Result<OwnedRequest> {
+        let Self { key, policy, cost, headroom, plan } = self;
+        OwnedRequest::read(env, key, RequestOptions { policy, cost, headroom, plan })
     }
 }
 
-/// One of several checks whose key or cost is not allowed, by its index.
+/// One of several checks whose key, cost or headroom is not allowed, by its index.
 #[napi(object, object_from_js = false)]
 pub struct InvalidCheck {
     pub at: u32,
@@ -120,7 +119,7 @@ impl NativeLimiter {
     }
 
     /// Decides several checks, each on its own or all of them together, and leaves the decisions, or their ticket. A check of
-    /// its own whose key or cost is not allowed is returned, and the others are decided.
+    /// its own whose key, cost or headroom is not allowed is returned, and the others are decided.
     #[napi]
     pub fn check_many(
         &self,
@@ -131,21 +130,26 @@ impl NativeLimiter {
         catch_panic(|| {
             let mut valid = Vec::with_capacity(checks.len());
             let mut invalid = Vec::new();
-            for (at, check) in (0..).zip(&checks) {
-                match check.key_and_cost(env) {
-                    Ok((key, cost)) => valid.push((key, cost, check.policy.as_deref())),
+            for (at, check) in (0..).zip(checks) {
+                match check.read(env) {
+                    Ok(request) => valid.push(request),
                     Err(error) if together => return Err(error),
                     Err(error) => invalid.push(InvalidCheck { at, message: error.reason.clone() }),
                 }
             }
-            let requests = valid.iter().map(|(key, cost, policy)| {
-                let request = cost.iter().fold(Request::new(key), |request, units| request.cost(*units));
-                policy.map_or(request, |policy| request.policy(policy))
-            });
-            let requests: Vec<_> = requests.collect();
+            let requests: Vec<_> = valid.iter().map(OwnedRequest::request).collect();
             let call = if together { Call::CheckTogether(&requests) } else { Call::CheckMany(&requests) };
             self.handle.submit(&call)?;
             Ok(invalid)
+        })
+    }
+
+    /// Blocks the key for that many milliseconds; 0 forgets the block.
+    #[napi]
+    pub fn block(&self, env: Env, key: Unknown<'_>, for_ms: f64, choice: KeyChoice) -> Result<()> {
+        catch_panic(|| {
+            let time = duration("forMs", for_ms)?;
+            self.handle.submit(&Call::Block(choice.of(env, key)?.request(), time))
         })
     }
 

@@ -11,7 +11,7 @@ use polylimit::{Call, Limiter, Request};
 use crate::error::{Code, Result, closed, internal, invalid_argument, to_js_error};
 use crate::exchange::{Exchange, OperationResult};
 use crate::function::{ARGUMENT_COUNT, NativeFunction};
-use crate::number::{cost, duration};
+use crate::number::{cost, duration, headroom};
 use crate::policy_interner::PolicyInterner;
 use crate::request_layout::{Field, Operation, PolicyRef, RequestHeader};
 use crate::text::TextBuffer;
@@ -60,9 +60,9 @@ impl LimiterHandle {
     }
 }
 
-/// `(key, policy) => void`: runs the request that stands in the shared arrays, and writes its answer there, or the ticket of
+/// `(key, policy, plan) => void`: runs the request that stands in the shared arrays, and writes its answer there, or the ticket of
 /// the answer that is still to come. The key is an argument only when it does not fit into the short key's buffer, and the
-/// policy's name only when it is not interned.
+/// policy's name only when it is not interned. A plan always is.
 pub(crate) struct OperateFunction(pub(crate) Rc<LimiterHandle>);
 
 impl NativeFunction for OperateFunction {
@@ -87,7 +87,8 @@ impl LimiterHandle {
     unsafe fn run(&self, env: sys::napi_env, arguments: [sys::napi_value; ARGUMENT_COUNT]) -> Result<()> {
         let header = self.exchange.arrays.request_header();
         // Most calls have no arguments to read.
-        let (Some(length), PolicyRef::None | PolicyRef::Interned(_)) = (header.short_key, header.policy)
+        let (Some(length), PolicyRef::None | PolicyRef::Interned(_), false) =
+            (header.short_key, header.policy, header.has_plan)
         else {
             // SAFETY: the caller guarantees it.
             return unsafe { self.run_with_arguments(env, header, arguments) };
@@ -99,7 +100,7 @@ impl LimiterHandle {
         self.execute(header, request.policy(interner.name(number)?))
     }
 
-    /// Runs a request whose key or policy is an argument.
+    /// Runs a request whose key, policy or plan is an argument.
     ///
     /// # Safety
     /// The environment and the arguments must be valid.
@@ -108,16 +109,23 @@ impl LimiterHandle {
         &self,
         env: sys::napi_env,
         header: RequestHeader,
-        [key, policy]: [sys::napi_value; ARGUMENT_COUNT],
+        [key, policy, plan]: [sys::napi_value; ARGUMENT_COUNT],
     ) -> Result<()> {
         let arrays = &self.exchange.arrays;
-        let (mut key_text, mut policy_text) = (TextBuffer::new(), TextBuffer::new());
+        let [mut key_text, mut policy_text, mut plan_text] = [(); 3].map(|()| TextBuffer::new());
         let key = match header.short_key {
             Some(length) => arrays.short_key(length),
             // SAFETY: the caller guarantees it.
             None => unsafe { key_text.key(env, key)? },
         };
-        let request = Request::new(key);
+        let mut request = Request::new(key);
+        if header.has_plan {
+            // SAFETY: the caller guarantees it.
+            let name = unsafe { plan_text.text(env, plan) };
+            request = request.plan(name.ok_or_else(|| {
+                invalid_argument("plan is no text: allowed is a string without unpaired surrogates")
+            })?);
+        }
         match header.policy {
             PolicyRef::None => self.execute(header, request),
             PolicyRef::Interned(number) => {
@@ -138,6 +146,9 @@ impl LimiterHandle {
     fn execute(&self, header: RequestHeader, mut request: Request<'_>) -> Result<()> {
         if let Some(units) = header.cost {
             request = request.cost(cost(units)?);
+        }
+        if let Some(percent) = header.headroom {
+            request = request.headroom(headroom(percent)?);
         }
         let operation = header.operation;
         let open = self.open.borrow();

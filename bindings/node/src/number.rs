@@ -27,6 +27,13 @@ pub(crate) fn cost(number: f64) -> Result<u64> {
     units("cost", number)
 }
 
+/// Reads a headroom; the core checks the maximum.
+#[inline]
+pub(crate) fn headroom(percent: f64) -> Result<u8> {
+    let percent = whole("headroom", percent, "a whole number from 0 to 99 percent")?;
+    Ok(u8::try_from(percent).unwrap_or(u8::MAX))
+}
+
 /// Reads units of a cost; the core checks the maximum.
 #[inline]
 pub(crate) fn units(name: &str, number: f64) -> Result<u64> {

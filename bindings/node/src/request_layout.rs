@@ -23,6 +23,9 @@ pub enum Field {
     Limit,
     Taken,
     Over,
+    /// What else a decision tells: its cause, by its number from 1 up in its table (0 for none), times `DecisionFlag::Radix`, and the
+    /// sum of its flags.
+    Details,
     /// 1 when a commit, a cancel or a renew has found the reservation, and for every other usage.
     Found,
     /// The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs` and
@@ -43,6 +46,8 @@ pub enum Field {
     /// From here on the caller writes: the cost of the request.
     Cost,
     TimeoutMs,
+    /// The headroom of the request, in percent.
+    Headroom,
     FirstQuota,
 }
 
@@ -87,12 +92,33 @@ pub enum RequestField {
     /// For a guard: -2 when its route is an argument, otherwise -1. For operations: the number under which the policy's name is interned; -1 for no policy, -2 when the name is an argument. In that case
     /// the addon writes the name's number here.
     Policy,
-    /// 1 when the request names a cost, otherwise 0.
-    HasCost,
+    /// The sum of a `RequestOption` for each option that the request names.
+    Options,
 }
 
 /// The length of the `Int32Array`.
-pub(crate) const REQUEST_FIELD_COUNT: usize = RequestField::HasCost as usize + 1;
+pub(crate) const REQUEST_FIELD_COUNT: usize = RequestField::Options as usize + 1;
+
+/// The options of a request besides its policy.
+#[napi]
+pub enum RequestOption {
+    /// `Field::Cost`.
+    Cost = 1,
+    /// `Field::Headroom`.
+    Headroom = 2,
+    /// The name of the plan is an argument.
+    Plan = 4,
+}
+
+/// In `Field::Details`: what a decision is besides allowed or denied.
+#[napi]
+pub enum DecisionFlag {
+    Crossed = 1,
+    Elastic = 2,
+    Shadowed = 4,
+    /// Above the sum of all flags.
+    Radix = 8,
+}
 
 /// The operations on one key.
 #[napi]
@@ -117,6 +143,10 @@ pub(crate) struct RequestHeader {
     pub(crate) short_key: Option<usize>,
     pub(crate) policy: PolicyRef,
     pub(crate) cost: Option<f64>,
+    /// In percent.
+    pub(crate) headroom: Option<f64>,
+    /// Whether the name of a plan is an argument.
+    pub(crate) has_plan: bool,
 }
 
 /// How a request names its policy.

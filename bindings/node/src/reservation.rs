@@ -6,12 +6,13 @@ use std::rc::Rc;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, JsValue};
 use napi_derive::napi;
-use polylimit::{Answer, Call, Request, Reservation, ReservationId, ReserveOptions};
+use polylimit::{Answer, Call, Reservation, ReservationId, ReserveOptions};
 
 use crate::error::{Result, catch_panic, internal, to_js_error};
 use crate::limiter::NativeLimiter;
 use crate::limiter_handle::LimiterHandle;
-use crate::number::{cost, duration, units};
+use crate::number::{duration, units};
+use crate::owned_request::{KeyChoice, OwnedRequest, RequestOptions};
 use crate::text::TextBuffer;
 
 /// The options of a reserve. Those that are absent have the core's defaults.
@@ -19,6 +20,8 @@ use crate::text::TextBuffer;
 pub struct ReserveSettings<'env> {
     pub policy: Option<String>,
     pub cost: Option<f64>,
+    pub headroom: Option<f64>,
+    pub plan: Option<String>,
     pub id: Option<Unknown<'env>>,
     pub ttl_ms: Option<f64>,
     pub timeout_ms: Option<f64>,
@@ -57,23 +60,9 @@ pub struct NativeReservation {
     made: Rc<RefCell<Option<Reservation>>>,
 }
 
-/// What a reserve asks for.
-struct Asked {
-    key: Vec<u8>,
-    policy: Option<String>,
-    cost: Option<u64>,
-}
-
-impl Asked {
-    fn request(&self) -> Request<'_> {
-        let request = self.cost.iter().fold(Request::new(&self.key), |request, units| request.cost(*units));
-        self.policy.as_deref().map_or(request, |policy| request.policy(policy))
-    }
-}
-
 impl NativeReservation {
     /// Submits a reserve. Its decision comes as the answers of all operations do.
-    fn new(limiter: &Rc<LimiterHandle>, asked: Asked, options: ReserveOptions) -> Result<Self> {
+    fn new(limiter: &Rc<LimiterHandle>, asked: OwnedRequest, options: ReserveOptions) -> Result<Self> {
         let terms = options.terms().map_err(to_js_error)?;
         let made: Rc<RefCell<Option<Reservation>>> = Rc::default();
         let (core, slot, asked) = (limiter.limiter()?.clone(), Rc::clone(&made), Rc::new(asked));
@@ -148,11 +137,8 @@ impl NativeLimiter {
     ) -> Result<NativeReservation> {
         catch_panic(|| {
             let options = settings.options(env)?;
-            let cost = settings.cost.map(cost).transpose()?;
-            let mut text = TextBuffer::new();
-            // SAFETY: the value is an argument of this call.
-            let key = unsafe { text.key(env.raw(), key.raw())? }.to_vec();
-            let asked = Asked { key, policy: settings.policy, cost };
+            let ReserveSettings { policy, cost, headroom, plan, .. } = settings;
+            let asked = OwnedRequest::read(env, key, RequestOptions { policy, cost, headroom, plan })?;
             NativeReservation::new(&self.handle, asked, options)
         })
     }
@@ -165,24 +151,21 @@ impl NativeLimiter {
         key: Unknown<'_>,
         id: Unknown<'_>,
         spent: Option<f64>,
-        policy: Option<String>,
+        choice: KeyChoice,
     ) -> Result<()> {
         catch_panic(|| {
             let (id, spent) = (read_id(env, id)?, spent.map(|spent| units("spent", spent)).transpose()?);
-            with_request(env, key, policy.as_deref(), |request| {
-                self.handle.submit(&Call::Commit(request, id, spent))
-            })
+            let asked = choice.of(env, key)?;
+            self.handle.submit(&Call::Commit(asked.request(), id, spent))
         })
     }
 
     /// Cancels the reservation with this id.
     #[napi]
-    pub fn cancel(&self, env: Env, key: Unknown<'_>, id: Unknown<'_>, policy: Option<String>) -> Result<()> {
+    pub fn cancel(&self, env: Env, key: Unknown<'_>, id: Unknown<'_>, choice: KeyChoice) -> Result<()> {
         catch_panic(|| {
             let id = read_id(env, id)?;
-            with_request(env, key, policy.as_deref(), |request| {
-                self.handle.submit(&Call::Cancel(request, id))
-            })
+            self.handle.submit(&Call::Cancel(choice.of(env, key)?.request(), id))
         })
     }
 
@@ -194,13 +177,11 @@ impl NativeLimiter {
         key: Unknown<'_>,
         id: Unknown<'_>,
         ttl_ms: f64,
-        policy: Option<String>,
+        choice: KeyChoice,
     ) -> Result<()> {
         catch_panic(|| {
             let (id, ttl) = (read_id(env, id)?, duration("ttlMs", ttl_ms)?);
-            with_request(env, key, policy.as_deref(), |request| {
-                self.handle.submit(&Call::Renew(request, id, ttl))
-            })
+            self.handle.submit(&Call::Renew(choice.of(env, key)?.request(), id, ttl))
         })
     }
 }
@@ -210,16 +191,4 @@ fn read_id(env: Env, id: Unknown<'_>) -> Result<ReservationId> {
     // SAFETY: the value is an argument of this call.
     let bytes = unsafe { text.bytes("id", env.raw(), id.raw())? };
     ReservationId::new(bytes).map_err(to_js_error)
-}
-
-fn with_request<T>(
-    env: Env,
-    key: Unknown<'_>,
-    policy: Option<&str>,
-    body: impl FnOnce(Request<'_>) -> Result<T>,
-) -> Result<T> {
-    let mut text = TextBuffer::new();
-    // SAFETY: the value is an argument of this call.
-    let request = Request::new(unsafe { text.key(env.raw(), key.raw())? });
-    body(policy.map_or(request, |policy| request.policy(policy)))
 }

@@ -1,13 +1,13 @@
 //! The arrays that this addon shares with JavaScript.
 
 use napi::bindgen_prelude::{Float64Array, Int32Array, Uint8Array};
-use polylimit::{Decision, DecisionParts, Degradation, Policy, QuotaUsage, Source, Usage};
+use polylimit::{Cause, Decision, DecisionParts, Degradation, Policy, QuotaUsage, Source, Usage};
 
 use crate::error::{Result, internal, invalid_argument, to_js_error};
 use crate::number::{microseconds, milliseconds, number, whole};
 use crate::request_layout::{
-    AnswerKind, FIELD_COUNT, Field, NOT_INTERNED, NUMBERS_PER_QUOTA, PolicyRef, REQUEST_FIELD_COUNT,
-    RequestField, RequestHeader,
+    AnswerKind, DecisionFlag, FIELD_COUNT, Field, NOT_INTERNED, NUMBERS_PER_QUOTA, PolicyRef,
+    REQUEST_FIELD_COUNT, RequestField, RequestHeader, RequestOption,
 };
 
 /// The arrays of one environment; only its thread uses them. `request_layout` says what each place holds.
@@ -42,11 +42,15 @@ impl SharedArrays {
     /// The numbers of a request that stand in the arrays.
     #[inline]
     pub(crate) fn request_header(&self) -> RequestHeader {
+        let options = self.request_field(RequestField::Options);
+        let given = |option, field: Field| (options & option != 0).then(|| self.get(field as usize));
         RequestHeader {
             operation: self.request_field(RequestField::Operation),
             short_key: usize::try_from(self.request_field(RequestField::KeyLength)).ok(),
             policy: PolicyRef::from_number(self.request_field(RequestField::Policy)),
-            cost: (self.request_field(RequestField::HasCost) != 0).then(|| self.get(Field::Cost as usize)),
+            cost: given(RequestOption::Cost as i32, Field::Cost),
+            headroom: given(RequestOption::Headroom as i32, Field::Headroom),
+            has_plan: options & RequestOption::Plan as i32 != 0,
         }
     }
 
@@ -111,6 +115,7 @@ impl SharedArrays {
         self.set(Field::RetryAfterMs as usize, decision.retry_after_us().map_or(NEVER, milliseconds));
         self.set(Field::DelayMs as usize, milliseconds(decision.delay_us()));
         self.set(Field::Limit as usize, number(decision.limit()));
+        self.set(Field::Details as usize, details(decision).into());
     }
 
     pub(crate) fn write_usage(&self, usage: &Usage) {
@@ -180,8 +185,13 @@ impl SharedArrays {
             };
         }
         let allowed = self.get(Field::Allowed as usize) != 0.0;
+        let (cause, flags) = self.details();
+        let [crossed, elastic, shadowed] =
+            [DecisionFlag::Crossed, DecisionFlag::Elastic, DecisionFlag::Shadowed]
+                .map(|flag| flags & flag as u32 != 0);
         let retry_after_ms = self.get(Field::RetryAfterMs as usize);
-        let wait_us = match allowed {
+        // A request that only shadow admits has the wait of its denial.
+        let wait_us = match allowed && !shadowed {
             true => Some(microseconds("delayMs", self.get(Field::DelayMs as usize))?),
             false if retry_after_ms == NEVER => None,
             false => Some(microseconds("retryAfterMs", retry_after_ms)?),
@@ -191,7 +201,6 @@ impl SharedArrays {
         let degraded = entry(&Degradation::ALL, self.get(Field::Degraded as usize));
         let remaining = whole("remaining", self.get(Field::Remaining as usize), UNITS)?;
         let quotas = &quotas[..count];
-        let (cause, crossed, elastic, shadowed) = (None, false, false, false);
         let parts = DecisionParts {
             allowed,
             wait_us,
@@ -206,6 +215,33 @@ impl SharedArrays {
         };
         Decision::from_parts(parts).map_err(to_js_error)
     }
+
+    /// The cause and the sum of the flags of the decision that JavaScript has written.
+    fn details(&self) -> (Option<Cause>, u32) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is small, and not negative"
+        )]
+        let details = self.get(Field::Details as usize) as u32;
+        let cause = (details / RADIX).checked_sub(1).and_then(|at| Cause::ALL.get(at as usize).copied());
+        (cause, details % RADIX)
+    }
+}
+
+const RADIX: u32 = DecisionFlag::Radix as u32;
+
+/// `Field::Details` of a decision.
+#[inline]
+fn details(decision: &Decision) -> u32 {
+    let cause = decision.cause().and_then(|cause| (1..).zip(Cause::ALL).find(|(_, known)| *known == cause));
+    let flags = [
+        (decision.crossed(), DecisionFlag::Crossed),
+        (decision.elastic(), DecisionFlag::Elastic),
+        (decision.shadowed(), DecisionFlag::Shadowed),
+    ];
+    let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag as u32);
+    cause.map_or(0, |(number, _)| number * RADIX) + flags.sum::<u32>()
 }
 
 /// Stands for a wait that never ends.

@@ -3,7 +3,7 @@
 use napi_derive::napi;
 use polylimit::headers::{HeaderStyle, ResetForm};
 use polylimit::{
-    Algorithm, Degradation, ErrorKind, ForwardingHeader, LimiterBuilder, OptionKind, Outage, Source,
+    Algorithm, Cause, Degradation, ErrorKind, ForwardingHeader, LimiterBuilder, OptionKind, Outage, Source,
     Suggestion,
 };
 
@@ -20,6 +20,7 @@ pub struct Tables {
     pub version: &'static str,
     pub errors: Vec<ErrorRow>,
     pub sources: Vec<&'static str>,
+    pub causes: Vec<&'static str>,
     pub degradations: Vec<&'static str>,
     pub outages: Vec<&'static str>,
     pub algorithms: Vec<&'static str>,
@@ -38,6 +39,7 @@ pub fn tables() -> Tables {
             .map(|kind| ErrorRow { code: kind.code(), number: kind.number() })
             .collect(),
         sources: Source::ALL.iter().map(|source| source.name()).collect(),
+        causes: Cause::ALL.iter().map(|cause| cause.name()).collect(),
         degradations: Degradation::ALL.iter().map(|degradation| degradation.name()).collect(),
         outages: Outage::ALL.iter().map(|outage| outage.name()).collect(),
         algorithms: Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect(),

@@ -51,7 +51,10 @@ test("inherited options are read, and other inherited properties are ignored", a
   assert.equal((await limiter.check("k", defaults)).remaining, 3);
   assert.equal((await limiter.check("k", Object.assign(Object.create(defaults), { cost: 1 }))).remaining, 2);
   const own = Object.assign(Object.create(defaults), { tenant: "somebody" });
-  await assert.rejects(limiter.check("k", own), invalid('option "tenant" is not known: use one of policy, cost'));
+  await assert.rejects(
+    limiter.check("k", own),
+    invalid('option "tenant" is not known: use one of policy, cost, headroom, plan'),
+  );
   assert.throws(() => new Limiter("memory:", Object.create({ maxKeys: 0 })), { message: /^max_keys is 0/ });
   // Some packages add properties to the prototype of all objects.
   Object.prototype.tenant = "somebody";

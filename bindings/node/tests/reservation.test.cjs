@@ -240,7 +240,7 @@ onEachStore("ids, durations and policies that cannot be reserved are refused", a
   await assert.rejects(limiter.reserve("k", choice, 5), about("use is 5: allowed is a function"));
   await assert.rejects(
     limiter.reserve("k", { ttl: 5 }),
-    about(/^option "ttl" is not known: use one of policy, cost, id/),
+    about(/^option "ttl" is not known: use one of policy, cost, headroom, plan, id/),
   );
   await assert.rejects(limiter.cancel("k", "id", { spent: 5 }), about(/^option "spent" is not known/));
   await assert.rejects(limiter.reserve("k", { policy: 5 }), about(/^policy is 5/));

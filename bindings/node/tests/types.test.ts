@@ -8,6 +8,7 @@ import fastify, { type FastifyReply, type FastifyRequest } from "fastify";
 import { Hono } from "hono";
 import Koa from "koa";
 import {
+  type Cause,
   type Decision,
   type DenialResponse,
   denialOf,
@@ -78,6 +79,16 @@ async function decide(): Promise<number> {
   const decision: Decision = await limiter.check(new Uint8Array(4), { policy: "api", cost: 2 });
   const usage: Usage = await limiter.take("user", "100/minute");
   const source: Source = decision.source;
+  const cause: Cause | null = decision.cause;
+  const flags: boolean[] = [decision.crossed, decision.elastic, decision.shadowed];
+  if (cause === "blocked" && !flags.includes(true)) await limiter.unblock("user", { plan: "gold" });
+  // @ts-expect-error unknown cause
+  if (cause === "tired") await limiter.block("user", 5000, "api");
+  await limiter.peek("user", { headroom: 20, plan: "gold" });
+  // @ts-expect-error a headroom is a number
+  await limiter.peek("user", { headroom: "20" });
+  // @ts-expect-error a block has a time
+  await limiter.block("user");
   // @ts-expect-error a decision is read-only
   decision.remaining = 5;
   // @ts-expect-error it may be null

@@ -142,9 +142,11 @@ export declare class NativeLimiter {
   operateFunction(): (key?: string | Uint8Array, policy?: string) => void
   /**
    * Decides several checks, each on its own or all of them together, and leaves the decisions, or their ticket. A check of
-   * its own whose key or cost is not allowed is returned, and the others are decided.
+   * its own whose key, cost or headroom is not allowed is returned, and the others are decided.
    */
   checkMany(checks: Array<CheckRow>, together: boolean): Array<InvalidCheck>
+  /** Blocks the key for that many milliseconds; 0 forgets the block. */
+  block(key: unknown, forMs: number, choice: KeyChoice): void
   /** Waits until the store answers. */
   ready(timeoutMs: number): void
   /** Has the doctor examine the store. */
@@ -163,11 +165,11 @@ export declare class NativeLimiter {
   /** Submits a reserve, and leaves its decision or its ticket. */
   reserve(key: unknown, settings: ReserveSettings): NativeReservation
   /** Commits the reservation with this id: what was spent, or what was reserved. */
-  commit(key: unknown, id: unknown, spent?: number | undefined | null, policy?: string | undefined | null): void
+  commit(key: unknown, id: unknown, spent: number | undefined | null, choice: KeyChoice): void
   /** Cancels the reservation with this id. */
-  cancel(key: unknown, id: unknown, policy?: string | undefined | null): void
+  cancel(key: unknown, id: unknown, choice: KeyChoice): void
   /** Makes the reservation with this id end that many milliseconds from now. */
-  renew(key: unknown, id: unknown, ttlMs: number, policy?: string | undefined | null): void
+  renew(key: unknown, id: unknown, ttlMs: number, choice: KeyChoice): void
 }
 
 export declare class NativeOutcomes {
@@ -229,11 +231,21 @@ export interface CheckRow {
   key: unknown
   policy?: string
   cost?: number
+  headroom?: number
+  plan?: string
 }
 
 export interface Counter {
   name: string
   count: number
+}
+
+export declare const enum DecisionFlag {
+  Crossed = 1,
+  Elastic = 2,
+  Shadowed = 4,
+  /** Above the sum of all flags. */
+  Radix = 8,
 }
 
 export interface ErrorRow {
@@ -260,29 +272,36 @@ export declare const enum Field {
   Limit = 9,
   Taken = 10,
   Over = 11,
+  /**
+   * What else a decision tells: its cause, by its number from 1 up in its table (0 for none), times `DecisionFlag::Radix`, and the
+   * sum of its flags.
+   */
+  Details = 12,
   /** 1 when a commit, a cancel or a renew has found the reservation, and for every other usage. */
-  Found = 12,
+  Found = 13,
   /**
    * The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs` and
    * `Over`.
    */
-  Quotas = 13,
+  Quotas = 14,
   /** The HTTP status of the response to a denied request. */
-  Status = 14,
+  Status = 15,
   /** A bit for each header value that differs from the previous response; -1 when all names and values are given. */
-  Changed = 15,
+  Changed = 16,
   /** A `GuardStep`. */
-  Step = 16,
+  Step = 17,
   /** The number of policies that the guard has decided. */
-  Items = 17,
+  Items = 18,
   /** 2 when the check of a guard holds reservations until the response is done, 1 when only an earlier check of the request does. */
-  Holds = 18,
+  Holds = 19,
   /** The number of the newest check of a guard, which changes with each. */
-  Check = 19,
+  Check = 20,
   /** From here on the caller writes: the cost of the request. */
-  Cost = 20,
-  TimeoutMs = 21,
-  FirstQuota = 22,
+  Cost = 21,
+  TimeoutMs = 22,
+  /** The headroom of the request, in percent. */
+  Headroom = 23,
+  FirstQuota = 24,
 }
 
 export interface FieldSettings {
@@ -329,6 +348,11 @@ export declare const enum GuardStep {
 export interface InvalidCheck {
   at: number
   message: string
+}
+
+export interface KeyChoice {
+  policy?: string
+  plan?: string
 }
 
 export declare function limiterOptions(): Array<OptionRow>
@@ -462,13 +486,24 @@ export declare const enum RequestField {
    * the addon writes the name's number here.
    */
   Policy = 2,
-  /** 1 when the request names a cost, otherwise 0. */
-  HasCost = 3,
+  /** The sum of a `RequestOption` for each option that the request names. */
+  Options = 3,
+}
+
+export declare const enum RequestOption {
+  /** `Field::Cost`. */
+  Cost = 1,
+  /** `Field::Headroom`. */
+  Headroom = 2,
+  /** The name of the plan is an argument. */
+  Plan = 4,
 }
 
 export interface ReserveSettings {
   policy?: string
   cost?: number
+  headroom?: number
+  plan?: string
   id?: unknown
   ttlMs?: number
   timeoutMs?: number
@@ -491,6 +526,7 @@ export interface Tables {
   version: string
   errors: Array<ErrorRow>
   sources: Array<string>
+  causes: Array<string>
   degradations: Array<string>
   outages: Array<string>
   algorithms: Array<string>

@@ -1,10 +1,10 @@
 /** The answers of operations: their types, and how they are read from the shared arrays. */
 
-import { Field } from "./addon";
+import { DecisionFlag, Field } from "./addon";
 import { type PolylimitError, toPublicError } from "./errors";
 import { exchange, fields as sharedFields } from "./exchange";
 import { tables } from "./native";
-import type { Degradation, Source } from "./tables";
+import type { Cause, Degradation, Source } from "./tables";
 
 /** One quota's own view of a key, after the operation. */
 export interface QuotaUsage {
@@ -41,15 +41,23 @@ export interface Decision extends Common {
   /** Whether every quota of the policy admits the request. */
   readonly allowed: boolean;
   /**
-   * Milliseconds until the same request would be admitted if no other arrives, exact to the microsecond. 0 when allowed;
-   * `null` means never: the cost exceeds what a quota can ever admit.
+   * Milliseconds until the same request would be admitted if no other arrives, exact to the microsecond. 0 when allowed, unless
+   * in shadow; `null` means never: the cost exceeds what a quota can ever admit.
    */
   readonly retryAfterMs: number | null;
   /** Milliseconds that this admitted request must wait before it proceeds: leaky bucket only, otherwise 0. */
   readonly delayMs: number;
+  /** Why the request was denied, or admitted without the store; `null` for every other decision. */
+  readonly cause: Cause | null;
+  /** Whether the request's units were the first beyond a quota's limit: some quota's `over` is above 0 and at most what it spent. */
+  readonly crossed: boolean;
+  /** Whether the pool of an elastic policy admitted the request; then nothing was spent in the policy itself. */
+  readonly elastic: boolean;
+  /** Whether the request would have been denied if its policy were not in shadow; then `retryAfterMs` is that of the denial. */
+  readonly shadowed: boolean;
 }
 
-/** The answer to a take, a charge, a refund or a reset, and to a commit, a cancel or a renew: the state after it. */
+/** The answer to a take, a charge, a refund, a reset or a block, and to a commit, a cancel or a renew: the state after it. */
 export interface Usage extends Common {
   /** The units that a take has spent from every quota; 0 for every other operation. */
   readonly taken: number;
@@ -59,10 +67,12 @@ export interface Usage extends Common {
 
 const fields = sharedFields;
 const sources = tables.sources as readonly Source[];
+const causes = tables.causes as readonly Cause[];
 const degradations = tables.degradations as readonly Degradation[];
 
 export function readDecision(): Decision {
   const retryAfterMs = fields[Field.RetryAfterMs];
+  const details = fields[Field.Details];
   return {
     allowed: fields[Field.Allowed] === 1,
     limit: fields[Field.Limit],
@@ -71,6 +81,10 @@ export function readDecision(): Decision {
     resetAfterMs: fields[Field.ResetAfterMs],
     over: fields[Field.Over],
     delayMs: fields[Field.DelayMs],
+    cause: details < DecisionFlag.Radix ? null : causes[(details / DecisionFlag.Radix - 1) | 0],
+    crossed: (details & DecisionFlag.Crossed) !== 0,
+    elastic: (details & DecisionFlag.Elastic) !== 0,
+    shadowed: (details & DecisionFlag.Shadowed) !== 0,
     source: sources[fields[Field.Source]],
     degraded: readDegraded(),
     quotas: readQuotas(),
@@ -149,6 +163,7 @@ export function writeDecision(decision: Decision): void {
   fields[Field.DelayMs] = decision.delayMs;
   fields[Field.Source] = sources.indexOf(decision.source);
   fields[Field.Degraded] = decision.degraded === null ? -1 : degradations.indexOf(decision.degraded);
+  fields[Field.Details] = detailsOf(decision);
   fields[Field.Limit] = decision.limit;
   fields[Field.Remaining] = decision.remaining;
   fields[Field.ResetAfterMs] = decision.resetAfterMs;
@@ -161,4 +176,12 @@ export function writeDecision(decision: Decision): void {
     fields[at++] = resetAfterMs;
     fields[at++] = over;
   }
+}
+
+function detailsOf({ cause, crossed, elastic, shadowed }: Decision): number {
+  const flags =
+    (crossed ? DecisionFlag.Crossed : 0) |
+    (elastic ? DecisionFlag.Elastic : 0) |
+    (shadowed ? DecisionFlag.Shadowed : 0);
+  return (cause === null ? 0 : causes.indexOf(cause) + 1) * DecisionFlag.Radix + flags;
 }

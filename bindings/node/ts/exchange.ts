@@ -15,7 +15,7 @@ const LENGTH: number = Field.FirstQuota + 4 * 16;
 /** The numbers of the newest answer, by `Field`. */
 const fields: Float64Array = new Float64Array(LENGTH);
 /** The integers of a request, by `RequestField`. */
-const request: Int32Array = new Int32Array(RequestField.HasCost + 1);
+const request: Int32Array = new Int32Array(RequestField.Options + 1);
 
 // Modules on the hot path copy these into constants of their own: an import of CommonJS is looked up with each use.
 export { fields, request };

@@ -29,6 +29,7 @@ export {
 export type { CommitOptions, PolicyChoice, Reservation, ReservationId, ReserveOptions } from "./reservation";
 export type {
   Algorithm,
+  Cause,
   Degradation,
   ErrorCode,
   ForwardingHeader,

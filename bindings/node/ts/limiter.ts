@@ -1,4 +1,4 @@
-import { Field, type NativeLimiter, Operation, RequestField } from "./addon";
+import { Field, type NativeLimiter, Operation, RequestField, RequestOption } from "./addon";
 import {
   camelCase,
   checkedOptions,
@@ -30,9 +30,11 @@ import {
   type Check,
   checkRows,
   costOf,
+  headroomOf,
   type LimiterOptions,
   optionTexts,
   POLICY,
+  planOf,
   policyOf,
   REQUEST,
   type RequestOptions,
@@ -40,6 +42,7 @@ import {
 } from "./options";
 import { type PolicyView, policyRows, policyView, type Quotas, quotasText } from "./policy";
 import {
+  block,
   type CommitOptions,
   cancelReservation,
   commitReservation,
@@ -55,7 +58,7 @@ import {
 const fields = sharedFields;
 const shared = sharedRequest;
 
-type OperateFunction = (key?: string | Uint8Array, policy?: string) => void;
+type OperateFunction = (key?: string | Uint8Array, policy?: string, plan?: string) => void;
 
 /** In place of the number of an interned policy: the request names none, or its name is an argument. */
 const NO_POLICY = -1;
@@ -141,6 +144,23 @@ export class Limiter {
   }
 
   /**
+   * Blocks the key under its policy for `forMs` milliseconds from now, unless it is blocked for longer: 1 ms to 366 days, with a
+   * fraction down to the microsecond. 0 forgets the block, and the denials and blocks that a penalty has counted.
+   *
+   * While a key is blocked, its checks, peeks and reserves are denied with the cause `blocked`, and a take takes nothing; all
+   * other operations go on. A store in this process that is full of states in use does not block a key without a state: then
+   * `degraded` says so.
+   */
+  block(key: Key, forMs: number, options?: PolicyChoice | string): Promise<Usage> {
+    return block(this, key, forMs, options);
+  }
+
+  /** Forgets the key's block, and the denials and blocks that a penalty has counted: `block` for 0 ms. */
+  unblock(key: Key, options?: PolicyChoice | string): Promise<Usage> {
+    return block(this, key, 0, options);
+  }
+
+  /**
    * Waits until the request is admitted and, in a leaky bucket, until its turn. If the timeout cannot be met, it returns a
    * denial at once and spends nothing. Requests that wait for the same key are served in order.
    */
@@ -149,9 +169,10 @@ export class Limiter {
       checkedOptions("options", options, ACQUIRE);
       const timeoutMs = number("timeoutMs", options.timeoutMs, TIMEOUT);
       const [policy, cost] = [policyOf(options), costOf(options)];
+      const [headroom, plan] = [headroomOf(options), planOf(options)];
       // Written last, because a getter among the options may submit another operation.
       fields[Field.TimeoutMs] = timeoutMs;
-      this.#write(Operation.Acquire, key, policy, cost);
+      this.#write(Operation.Acquire, key, policy, cost, headroom, plan);
       return answerOf(readDecision);
     } catch (thrown) {
       return Promise.reject(limiterError(this, thrown));
@@ -329,38 +350,52 @@ export class Limiter {
   /** Checks the options, and submits an operation. */
   #submit(operation: Operation, key: Key, options: RequestOptions | string | undefined): void {
     if (options === undefined || typeof options === "string") {
-      this.#write(operation, key, options, undefined);
+      this.#write(operation, key, options);
       return;
     }
     for (const name in options) {
       // Inherited properties are read, but may have any name.
-      if (name !== "policy" && name !== "cost" && Object.hasOwn(options, name)) throw unknownOption(name, REQUEST);
+      if (name === "policy" || name === "cost" || !Object.hasOwn(options, name)) continue;
+      if (!REQUEST.includes(name)) throw unknownOption(name, REQUEST);
     }
     if (typeof options !== "object" || options === null) throw notAllowed("options", options, "an object, or a policy");
-    this.#write(operation, key, policyOf(options), costOf(options));
+    this.#write(operation, key, policyOf(options), costOf(options), headroomOf(options), planOf(options));
   }
 
   /** Writes the request into the shared arrays, and calls the addon. */
-  #write(operation: Operation, key: Key, policy: string | undefined, cost: number | undefined): void {
+  #write(
+    operation: Operation,
+    key: Key,
+    policy: string | undefined,
+    cost?: number | undefined,
+    headroom?: number | undefined,
+    plan?: string | undefined,
+  ): void {
     shared[RequestField.Operation] = operation;
-    if (cost === undefined) {
-      shared[RequestField.HasCost] = 0;
-    } else {
-      shared[RequestField.HasCost] = 1;
+    let options = 0;
+    if (cost !== undefined) {
+      options = RequestOption.Cost;
       fields[Field.Cost] = cost;
     }
+    if (headroom !== undefined) {
+      options |= RequestOption.Headroom;
+      fields[Field.Headroom] = headroom;
+    }
+    if (plan !== undefined) options |= RequestOption.Plan;
+    shared[RequestField.Options] = options;
     const number =
       policy === undefined ? NO_POLICY : policy === this.#recentName ? this.#recentNumber : this.#numberOf(policy);
     shared[RequestField.Policy] = number;
     const nativeKey = typeof key === "string" ? key : keyOf(key);
     const isWritten = writeShortKey(nativeKey);
-    if (number !== NOT_INTERNED) {
+    if (number !== NOT_INTERNED && plan === undefined) {
       if (isWritten) this.#operate();
       else this.#operate(nativeKey);
       return;
     }
-    this.#operate(isWritten ? undefined : nativeKey, policy);
-    if (shared[RequestField.Policy] >= 0) this.#interned.set(policy as string, shared[RequestField.Policy]);
+    this.#operate(isWritten ? undefined : nativeKey, policy, plan);
+    if (number === NOT_INTERNED && shared[RequestField.Policy] >= 0)
+      this.#interned.set(policy as string, shared[RequestField.Policy]);
   }
 
   #numberOf(policy: string): number {

@@ -27,6 +27,13 @@ export interface RequestOptions {
   readonly policy?: string;
   /** The units that the request spends: a whole number from 0 to 10^12; 1 by default. */
   readonly cost?: number;
+  /**
+   * The part of each quota's capacity that a check, a peek, a reserve or an acquire leaves for others, in percent: 0 to 99, rounded up
+   * to whole units. So less important requests are denied first. 0 by default.
+   */
+  readonly headroom?: number;
+  /** The plan of the key, whose quotas decide where the configuration has a plan of that name for the policy. */
+  readonly plan?: string;
 }
 
 export interface AcquireOptions extends RequestOptions {
@@ -42,9 +49,10 @@ export interface Check extends RequestOptions {
 export const COST = "a whole number from 0 to 1000000000000 units";
 export const TIMEOUT = "a number of milliseconds";
 export const POLICY = 'a policy\'s name, or quotas such as "100/minute"';
-export const REQUEST = ["policy", "cost"];
-export const ACQUIRE = ["policy", "cost", "timeoutMs"];
-const CHECK = ["key", "policy", "cost"];
+export const HEADROOM = "a whole number from 0 to 99 percent";
+export const REQUEST = ["policy", "cost", "headroom", "plan"];
+export const ACQUIRE = [...REQUEST, "timeoutMs"];
+const CHECK = ["key", ...REQUEST];
 
 const rows = new Map(native.limiterOptions().map((row) => [camelCase(row.name), row]));
 
@@ -86,7 +94,15 @@ export function costOf({ cost }: RequestOptions): number | undefined {
   return cost === undefined ? undefined : number("cost", cost, COST);
 }
 
-type CheckRow = { key: unknown; policy?: string; cost?: number };
+export function headroomOf({ headroom }: RequestOptions): number | undefined {
+  return headroom === undefined ? undefined : number("headroom", headroom, HEADROOM);
+}
+
+export function planOf({ plan }: RequestOptions): string | undefined {
+  return plan === undefined ? undefined : text("plan", plan, "the name of a plan");
+}
+
+type CheckRow = { key: unknown; policy?: string; cost?: number; headroom?: number; plan?: string };
 
 /** A row for each check. With `onInvalid`, an invalid check is reported to it and becomes a row without a key. */
 export function checkRows(
@@ -110,5 +126,6 @@ export function checkRows(
 function checkRow(check: Check, at: number): CheckRow {
   const { key } = check;
   if (key === undefined) throw invalidArgument(`checks[${at}] has no key`);
-  return { key: keyOf(key), policy: policyOf(check), cost: costOf(check) };
+  const [policy, cost, headroom, plan] = [policyOf(check), costOf(check), headroomOf(check), planOf(check)];
+  return { key: keyOf(key), policy, cost, headroom, plan };
 }

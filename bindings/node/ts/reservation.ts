@@ -2,13 +2,13 @@
 
 import { types } from "node:util";
 
-import type { NativeLimiter, NativeReservation } from "./addon";
+import type { KeyChoice, NativeLimiter, NativeReservation } from "./addon";
 import { checkedOptions, type Key, keyOf, notAllowed, number, optionalFunction } from "./arguments";
 import { type Decision, readDecision, readUsage, type Usage } from "./decision";
 import { methodError } from "./errors";
 import { answerOf } from "./exchange";
 import { operateAll } from "./native_limiters";
-import { COST, costOf, policyOf, type RequestOptions, TIMEOUT } from "./options";
+import { COST, costOf, headroomOf, planOf, policyOf, REQUEST, type RequestOptions, TIMEOUT } from "./options";
 
 /** Names a reservation among those of its key: text or bytes, of 1 to 64 bytes. */
 export type ReservationId = string | Uint8Array;
@@ -27,10 +27,12 @@ export interface ReserveOptions extends RequestOptions {
   readonly commitAtEnd?: boolean;
 }
 
-/** The policy of an operation on a reservation. */
+/** The policy of an operation that spends nothing by itself, such as one on a reservation. */
 export interface PolicyChoice {
   /** A policy's name, or quotas such as `"20 concurrent"`. It is optional when the limiter has one policy. */
   readonly policy?: string;
+  /** The plan of the key, as in the options of a request. */
+  readonly plan?: string;
 }
 
 export interface CommitOptions extends PolicyChoice {
@@ -38,7 +40,8 @@ export interface CommitOptions extends PolicyChoice {
   readonly spent?: number;
 }
 
-const RESERVE = ["policy", "cost", "id", "ttlMs", "timeoutMs", "maxAgeMs", "commitAtEnd"];
+const RESERVE = [...REQUEST, "id", "ttlMs", "timeoutMs", "maxAgeMs", "commitAtEnd"];
+const CHOICE = ["policy", "plan"];
 const DURATIONS = ["ttlMs", "timeoutMs", "maxAgeMs"] as const;
 
 /** A function that has a reservation until it has ended. */
@@ -138,9 +141,9 @@ export function commitReservation(
   id: ReservationId,
   options: CommitOptions | string | undefined,
 ): Promise<Usage> {
-  return onId(limiter, key, id, options, ["policy", "spent"], (native, key, id, policy) => {
+  return onId(limiter, key, id, options, [...CHOICE, "spent"], (native, key, id, choice) => {
     const spent = typeof options === "object" ? options.spent : undefined;
-    native.commit(key, id, spentOf(spent), policy);
+    native.commit(key, id, spentOf(spent), choice);
   });
 }
 
@@ -150,7 +153,7 @@ export function cancelReservation(
   id: ReservationId,
   options: PolicyChoice | string | undefined,
 ): Promise<Usage> {
-  return onId(limiter, key, id, options, ["policy"], (native, key, id, policy) => native.cancel(key, id, policy));
+  return onId(limiter, key, id, options, CHOICE, (native, key, id, choice) => native.cancel(key, id, choice));
 }
 
 export function renewReservation(
@@ -160,8 +163,22 @@ export function renewReservation(
   ttlMs: number,
   options: PolicyChoice | string | undefined,
 ): Promise<Usage> {
-  return onId(limiter, key, id, options, ["policy"], (native, key, id, policy) =>
-    native.renew(key, id, number("ttlMs", ttlMs, TIMEOUT), policy),
+  return onId(limiter, key, id, options, CHOICE, (native, key, id, choice) =>
+    native.renew(key, id, number("ttlMs", ttlMs, TIMEOUT), choice),
+  );
+}
+
+/** The operations `block` and, with a time of 0, `unblock` of a limiter. */
+export function block(
+  limiter: object,
+  key: Key,
+  forMs: number,
+  options: PolicyChoice | string | undefined,
+): Promise<Usage> {
+  return operateAll(
+    limiter,
+    (native) => native.block(keyOf(key), number("forMs", forMs, TIMEOUT), choiceOf(options, CHOICE)),
+    readUsage,
   );
 }
 
@@ -172,16 +189,16 @@ function onId(
   id: ReservationId,
   options: PolicyChoice | string | undefined,
   names: readonly string[],
-  submit: (native: NativeLimiter, key: unknown, id: unknown, policy: string | undefined) => void,
+  submit: (native: NativeLimiter, key: unknown, id: unknown, choice: KeyChoice) => void,
 ): Promise<Usage> {
-  return operateAll(
-    limiter,
-    (native) => {
-      const policy = typeof options === "string" ? options : policyOf(checkedOptions("options", options ?? {}, names));
-      submit(native, keyOf(key), idOf(id), policy);
-    },
-    readUsage,
-  );
+  return operateAll(limiter, (native) => submit(native, keyOf(key), idOf(id), choiceOf(options, names)), readUsage);
+}
+
+/** The policy and the plan among options with these names. */
+function choiceOf(options: PolicyChoice | string | undefined, names: readonly string[]): KeyChoice {
+  if (typeof options === "string") return { policy: options };
+  const given = checkedOptions("options", options ?? {}, names);
+  return { policy: policyOf(given), plan: planOf(given) };
 }
 
 /** The checked options of a reserve, each read once. */
@@ -195,7 +212,8 @@ function settingsOf(options: ReserveOptions | string | undefined): ReserveOption
     throw notAllowed("commitAtEnd", commitAtEnd, "true or false");
   }
   const given = id === undefined ? undefined : idOf(id);
-  return { policy: policyOf(options), cost: costOf(options), id: given, ...durations, commitAtEnd };
+  const [policy, cost, headroom, plan] = [policyOf(options), costOf(options), headroomOf(options), planOf(options)];
+  return { policy, cost, headroom, plan, id: given, ...durations, commitAtEnd };
 }
 
 /** Checks that a value may be an id; the addon and the core check its bytes. */

@@ -15,7 +15,18 @@ export type Source =
   | "lease"
   | "fallback"
   | "allow"
-  | "deny";
+  | "deny"
+  | "configuration";
+
+/** Why a request was denied, or admitted without the store. */
+export type Cause =
+  | "off"
+  | "allow_list"
+  | "deny_list"
+  | "missing_key"
+  | "blocked"
+  | "quota"
+  | "concurrency";
 
 /** Why a healthy store might have answered otherwise. */
 export type Degradation =

@@ -3,7 +3,7 @@
  * awaited, and the numbers in the shared arrays become objects.
  */
 
-import { Field, GuardStep, type NativeCheck, type NativeGuard, RequestField } from "../addon";
+import { Field, GuardStep, type NativeCheck, type NativeGuard, RequestField, RequestOption } from "../addon";
 import { type Key, keyOf, notAllowed, number, text } from "../arguments";
 import { ClientAddressRules } from "../client_address";
 import { readDecision, writeDecision } from "../decision";
@@ -243,7 +243,7 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
         if (!writeShortKey(bytes)) argument = bytes;
       }
       request[RequestField.Policy] = route === undefined ? NO_ROUTE : ROUTE;
-      request[RequestField.HasCost] = units === undefined ? 0 : 1;
+      request[RequestField.Options] = units === undefined ? 0 : RequestOption.Cost;
       if (units !== undefined) fields[Field.Cost] = number("cost", units, "a number of units");
       const text = this.#decide(argument, route);
       if (fields[Field.Ticket] === 0) return this.#advance(target, run, text);

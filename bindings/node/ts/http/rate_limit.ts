@@ -4,7 +4,7 @@ import type { NativeCheck } from "../addon";
 import type { Key } from "../arguments";
 import type { Decision, QuotaUsage } from "../decision";
 import type { HeaderFields } from "../headers";
-import type { Degradation, Source } from "../tables";
+import type { Cause, Degradation, Source } from "../tables";
 import type { RateLimit } from "./options";
 
 /** A policy's name and its decision. */
@@ -88,6 +88,10 @@ export class DecidedRateLimit implements RateLimit {
   readonly resetAfterMs: number;
   readonly over: number;
   readonly delayMs: number;
+  readonly cause: Cause | null;
+  readonly crossed: boolean;
+  readonly elastic: boolean;
+  readonly shadowed: boolean;
   readonly source: Source;
   readonly degraded: Degradation | null;
   readonly quotas: readonly QuotaUsage[];
@@ -104,6 +108,10 @@ export class DecidedRateLimit implements RateLimit {
     this.resetAfterMs = decision.resetAfterMs;
     this.over = decision.over;
     this.delayMs = decision.delayMs;
+    this.cause = decision.cause;
+    this.crossed = decision.crossed;
+    this.elastic = decision.elastic;
+    this.shadowed = decision.shadowed;
     this.source = decision.source;
     this.degraded = decision.degraded;
     this.quotas = decision.quotas;
