@@ -1,15 +1,18 @@
 //! The operations of `AsyncLimiter`, which are awaited in an asyncio event loop.
 
+use std::time::Duration;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::call::{Operation, OwnedCall, OwnedRequest, PolicyArgument};
+use crate::call::{Operation, OwnedCall};
 use crate::convert::{Key, read_duration};
-use crate::limiter_classes::{self, PyAsyncLimiter, PyLimiter, operation_doc};
+use crate::limiter_classes::{self, PyAsyncLimiter, PyLimiter, block_doc, decision_doc, operation_doc};
 use crate::operation::State;
 use crate::operation_type;
 use crate::options::{Url, build_limiter};
 use crate::policy::PyPolicy;
+use crate::request::{OwnedRequest, Plan, PolicyArgument};
 use crate::reserve::{self, ReserveArguments, reserve_doc};
 use crate::reserve_operation::PyReserveOperation;
 
@@ -20,11 +23,9 @@ fn create(this: &Bound<'_, PyAsyncLimiter>, call: OwnedCall) -> PyResult<Py<PyAn
 fn create_with_key(
     this: &Bound<'_, PyAsyncLimiter>,
     operation: Operation,
-    key: Key,
-    policy: Option<PolicyArgument>,
-    cost: Option<&Bound<'_, PyAny>>,
+    request: OwnedRequest,
 ) -> PyResult<Py<PyAny>> {
-    create(this, OwnedCall::OneKey(operation, OwnedRequest::new(key, policy, cost)?))
+    create(this, OwnedCall::OneKey(operation, request))
 }
 
 #[pymethods]
@@ -46,71 +47,112 @@ impl PyAsyncLimiter {
     }
 
     /// Decides, and spends the cost from every quota of the policy when all admit it.
-    #[doc = operation_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None))]
+    #[doc = decision_doc!()]
+    #[pyo3(signature = (key, policy = None, *, cost = None, headroom = None, plan = None))]
     fn check(
         this: &Bound<'_, Self>,
         key: Key,
         policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
+        headroom: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        create_with_key(this, Operation::Check, key, policy, cost)
+        let request = OwnedRequest::new(key, policy, plan).with_cost(cost)?.with_headroom(headroom)?;
+        create_with_key(this, Operation::Check, request)
     }
 
     /// The decision that a check would make now; changes nothing.
-    #[doc = operation_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None))]
+    #[doc = decision_doc!()]
+    #[pyo3(signature = (key, policy = None, *, cost = None, headroom = None, plan = None))]
     fn peek(
         this: &Bound<'_, Self>,
         key: Key,
         policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
+        headroom: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        create_with_key(this, Operation::Peek, key, policy, cost)
+        let request = OwnedRequest::new(key, policy, plan).with_cost(cost)?.with_headroom(headroom)?;
+        create_with_key(this, Operation::Peek, request)
     }
 
     /// Spends as much of the cost as every quota admits, from 0 to the cost; ``taken`` says how much.
     #[doc = operation_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None))]
+    #[pyo3(signature = (key, policy = None, *, cost = None, plan = None))]
     fn take(
         this: &Bound<'_, Self>,
         key: Key,
         policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        create_with_key(this, Operation::Take, key, policy, cost)
+        create_with_key(this, Operation::Take, OwnedRequest::new(key, policy, plan).with_cost(cost)?)
     }
 
     /// Spends the cost even where it does not fit, for a cost that is known only afterwards.
     ///
     /// Usage is capped at 8 times the capacity of each quota.
     #[doc = operation_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None))]
+    #[pyo3(signature = (key, policy = None, *, cost = None, plan = None))]
     fn charge(
         this: &Bound<'_, Self>,
         key: Key,
         policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        create_with_key(this, Operation::Charge, key, policy, cost)
+        create_with_key(this, Operation::Charge, OwnedRequest::new(key, policy, plan).with_cost(cost)?)
     }
 
     /// Gives back the cost, at most what is used, the most recent units first.
     #[doc = operation_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None))]
+    #[pyo3(signature = (key, policy = None, *, cost = None, plan = None))]
     fn refund(
         this: &Bound<'_, Self>,
         key: Key,
         policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        create_with_key(this, Operation::Refund, key, policy, cost)
+        create_with_key(this, Operation::Refund, OwnedRequest::new(key, policy, plan).with_cost(cost)?)
     }
 
     /// Forgets the usage of the key under the policy.
-    #[pyo3(signature = (key, policy = None))]
-    fn reset(this: &Bound<'_, Self>, key: Key, policy: Option<PolicyArgument>) -> PyResult<Py<PyAny>> {
-        create_with_key(this, Operation::Reset, key, policy, None)
+    #[pyo3(signature = (key, policy = None, *, plan = None))]
+    fn reset(
+        this: &Bound<'_, Self>,
+        key: Key,
+        policy: Option<PolicyArgument>,
+        plan: Option<Plan>,
+    ) -> PyResult<Py<PyAny>> {
+        create_with_key(this, Operation::Reset, OwnedRequest::new(key, policy, plan))
+    }
+
+    /// Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
+    /// nothing meanwhile; all other operations go on.
+    ///
+    #[doc = block_doc!()]
+    #[pyo3(signature = (key, policy = None, *, time, plan = None))]
+    fn block(
+        this: &Bound<'_, Self>,
+        key: Key,
+        policy: Option<PolicyArgument>,
+        time: &Bound<'_, PyAny>,
+        plan: Option<Plan>,
+    ) -> PyResult<Py<PyAny>> {
+        let time = read_duration("time", time)?;
+        create(this, OwnedCall::Block(OwnedRequest::new(key, policy, plan), time))
+    }
+
+    /// Ends the key's block at once, and forgets the denials and blocks that a penalty has counted.
+    #[pyo3(signature = (key, policy = None, *, plan = None))]
+    fn unblock(
+        this: &Bound<'_, Self>,
+        key: Key,
+        policy: Option<PolicyArgument>,
+        plan: Option<Plan>,
+    ) -> PyResult<Py<PyAny>> {
+        create(this, OwnedCall::Block(OwnedRequest::new(key, policy, plan), Duration::ZERO))
     }
 
     /// Waits until the request is admitted and, in a leaky bucket, until its turn has come.
@@ -122,16 +164,20 @@ impl PyAsyncLimiter {
     /// ----------
     /// timeout
     ///     Seconds or a ``timedelta``; ``math.inf`` waits without a limit.
-    #[pyo3(signature = (key, policy = None, *, cost = None, timeout))]
+    #[pyo3(signature = (key, policy = None, *, cost = None, timeout, headroom = None, plan = None))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]
     fn acquire(
         this: &Bound<'_, Self>,
         key: Key,
         policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
         timeout: &Bound<'_, PyAny>,
+        headroom: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
         let timeout = read_duration("timeout", timeout)?;
-        create(this, OwnedCall::Acquire(OwnedRequest::new(key, policy, cost)?, timeout))
+        let request = OwnedRequest::new(key, policy, plan).with_cost(cost)?.with_headroom(headroom)?;
+        create(this, OwnedCall::Acquire(request, timeout))
     }
 
     /// Decides as a check does and, when every quota admits the request, sets its cost aside until the handle is
@@ -141,7 +187,7 @@ impl PyAsyncLimiter {
     /// ``reservation = await limiter.reserve(...)``. The handle of a denied request is false and raises nothing.
     ///
     #[doc = reserve_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None, id = None, ttl = None, timeout = None, max_age = None, commit_at_end = None))]
+    #[pyo3(signature = (key, policy = None, *, cost = None, id = None, ttl = None, timeout = None, max_age = None, commit_at_end = None, headroom = None, plan = None))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]
     fn reserve(
         this: &Bound<'_, Self>,
@@ -153,8 +199,11 @@ impl PyAsyncLimiter {
         timeout: Option<&Bound<'_, PyAny>>,
         max_age: Option<&Bound<'_, PyAny>>,
         commit_at_end: Option<bool>,
+        headroom: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<PyReserveOperation> {
-        let arguments = ReserveArguments { key, policy, cost, id, ttl, timeout, max_age, commit_at_end };
+        let request = OwnedRequest::new(key, policy, plan).with_cost(cost)?.with_headroom(headroom)?;
+        let arguments = ReserveArguments { request, id, ttl, timeout, max_age, commit_at_end };
         PyReserveOperation::new(this, arguments)
     }
 
@@ -165,26 +214,28 @@ impl PyAsyncLimiter {
     /// ----------
     /// spent
     ///     Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
-    #[pyo3(signature = (key, id, *, spent = None, policy = None))]
+    #[pyo3(signature = (key, id, *, spent = None, policy = None, plan = None))]
     fn commit(
         this: &Bound<'_, Self>,
         key: Key,
         id: &Bound<'_, PyAny>,
         spent: Option<&Bound<'_, PyAny>>,
         policy: Option<PolicyArgument>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        create(this, reserve::commit_call(key, id, spent, policy)?)
+        create(this, reserve::commit_call(OwnedRequest::new(key, policy, plan), id, spent)?)
     }
 
     /// Ends the reservation with this id and spends nothing. The usage's ``found`` is false when it has ended before.
-    #[pyo3(signature = (key, id, *, policy = None))]
+    #[pyo3(signature = (key, id, *, policy = None, plan = None))]
     fn cancel(
         this: &Bound<'_, Self>,
         key: Key,
         id: &Bound<'_, PyAny>,
         policy: Option<PolicyArgument>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        create(this, reserve::cancel_call(key, id, policy)?)
+        create(this, reserve::cancel_call(OwnedRequest::new(key, policy, plan), id)?)
     }
 
     /// Makes the reservation with this id end ``ttl`` from now. The usage's ``found`` is false when it has ended before.
@@ -193,15 +244,16 @@ impl PyAsyncLimiter {
     /// ----------
     /// ttl
     ///     Seconds or a ``timedelta``, from 1 ms to 48 h.
-    #[pyo3(signature = (key, id, ttl, *, policy = None))]
+    #[pyo3(signature = (key, id, ttl, *, policy = None, plan = None))]
     fn renew(
         this: &Bound<'_, Self>,
         key: Key,
         id: &Bound<'_, PyAny>,
         ttl: &Bound<'_, PyAny>,
         policy: Option<PolicyArgument>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        create(this, reserve::renew_call(key, id, ttl, policy)?)
+        create(this, reserve::renew_call(OwnedRequest::new(key, policy, plan), id, ttl)?)
     }
 
     /// Checks several requests under one or more policies in one call. Each is decided on its own, in order.

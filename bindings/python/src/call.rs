@@ -1,150 +1,18 @@
-//! Calls to the core: `Request`, the arguments of each operation, and the conversion of its result.
+//! Calls to the core: the arguments of each operation, and the conversion of its result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use polylimit::{Answer, Call, Error, Limiter, Request, ReservationId, ReservationTerms};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString};
+use pyo3::types::PyList;
 
-use crate::convert::{Key, Utf8Text, read_cost};
 use crate::decision::{PyDecision, PyUsage};
 use crate::error::{call_core, invalid_argument, raise_panic, to_exception};
 use crate::events::{self, PyFinding};
-use crate::policy::PyQuota;
+use crate::request::{OwnedRequest, read_requests};
 use crate::reservation_end::{Ending, SharedReservation};
-
-/// The argument `policy`: a name, or quotas as text or as a `Quota`.
-pub(crate) enum PolicyArgument {
-    Text(Utf8Text),
-    Quota(Box<str>),
-}
-
-impl PolicyArgument {
-    pub(crate) fn as_str(&self) -> &str {
-        match self {
-            Self::Text(text) => text,
-            Self::Quota(text) => text,
-        }
-    }
-}
-
-impl<'py> FromPyObject<'_, 'py> for PolicyArgument {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(text) = value.cast::<PyString>() {
-            return Ok(Self::Text(Utf8Text::new(&text, "policy")?));
-        }
-        if let Ok(quota) = value.cast::<PyQuota>() {
-            return Ok(Self::Quota(quota.get().0.to_string().into()));
-        }
-        Err(PyTypeError::new_err(format!(
-            "policy is of type {}: allowed are str and Quota",
-            value.get_type().name()?
-        )))
-    }
-}
-
-/// A request that owns its key and policy, so that it can outlive the Python call that made it.
-pub(crate) struct OwnedRequest {
-    pub(crate) key: Key,
-    pub(crate) policy: Option<PolicyArgument>,
-    pub(crate) cost: u64,
-}
-
-impl OwnedRequest {
-    pub(crate) fn new(
-        key: Key,
-        policy: Option<PolicyArgument>,
-        cost: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Self> {
-        Ok(Self { key, policy, cost: cost.map_or(Ok(1), read_cost)? })
-    }
-
-    /// A copy of the core's form.
-    pub(crate) fn from_core(request: &Request<'_>) -> Self {
-        let policy = request.policy_name().map(|policy| PolicyArgument::Quota(policy.into()));
-        Self { key: Key::Owned(request.key().into()), policy, cost: request.units() }
-    }
-
-    pub(crate) fn as_core(&self) -> Request<'_> {
-        let request = Request::new(self.key.as_bytes()).cost(self.cost);
-        match &self.policy {
-            Some(policy) => request.policy(policy.as_str()),
-            None => request,
-        }
-    }
-}
-
-/// A key, the policy that is applied to it, and the units that the request spends; for ``check_many`` and ``check_together``.
-///
-/// Parameters
-/// ----------
-/// key
-///     The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-/// policy
-///     A policy's name, or quotas; it may be left out where the limiter has one policy.
-/// cost
-///     Units, from 0 to 10**12.
-#[pyclass(name = "Request", module = "polylimit", frozen)]
-pub(crate) struct PyRequest {
-    key: Py<PyAny>,
-    policy: Option<Py<PyAny>>,
-    cost: u64,
-}
-
-#[pymethods]
-impl PyRequest {
-    #[new]
-    #[pyo3(signature = (key, policy = None, *, cost = None))]
-    fn new(
-        key: &Bound<'_, PyAny>,
-        policy: Option<&Bound<'_, PyAny>>,
-        cost: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Self> {
-        key.extract::<Key>()?;
-        policy.map(|policy| policy.extract::<PolicyArgument>().map(drop)).transpose()?;
-        let cost = cost.map_or(Ok(1), read_cost)?;
-        Ok(Self { key: key.clone().unbind(), policy: policy.map(|policy| policy.clone().unbind()), cost })
-    }
-
-    /// The client or resource that is limited.
-    #[getter]
-    fn key(&self, py: Python<'_>) -> Py<PyAny> {
-        self.key.clone_ref(py)
-    }
-
-    /// The policy's name or quotas, if it was given.
-    #[getter]
-    fn policy(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.policy.as_ref().map(|policy| policy.clone_ref(py))
-    }
-
-    /// The units that the request spends.
-    #[getter]
-    fn cost(&self) -> u64 {
-        self.cost
-    }
-
-    /// Omits the key, which may be a secret or a person's name.
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let policy = match &self.policy {
-            Some(policy) => policy.bind(py).repr()?.to_string(),
-            None => "None".to_owned(),
-        };
-        Ok(format!("Request(key=..., policy={policy}, cost={})", self.cost))
-    }
-}
-
-impl PyRequest {
-    fn owned(&self, py: Python<'_>) -> PyResult<OwnedRequest> {
-        let policy = self.policy.as_ref().map(|policy| policy.extract::<PolicyArgument>(py)).transpose()?;
-        Ok(OwnedRequest { key: self.key.extract(py)?, policy, cost: self.cost })
-    }
-}
 
 /// The operations that take one key.
 #[derive(Clone, Copy)]
@@ -203,6 +71,7 @@ pub(crate) enum OwnedCall {
     Commit(OwnedRequest, ReservationId, Option<u64>),
     Cancel(OwnedRequest, ReservationId),
     Renew(OwnedRequest, ReservationId, Duration),
+    Block(OwnedRequest, Duration),
     /// Ends the reservation of a handle, which is open until this call begins.
     End(Arc<SharedReservation>, Ending),
     Ready(Duration),
@@ -251,6 +120,7 @@ impl OwnedCall {
             Self::Commit(request, id, spent) => use_call(&Call::Commit(request.as_core(), *id, *spent)),
             Self::Cancel(request, id) => use_call(&Call::Cancel(request.as_core(), *id)),
             Self::Renew(request, id, ttl) => use_call(&Call::Renew(request.as_core(), *id, *ttl)),
+            Self::Block(request, time) => use_call(&Call::Block(request.as_core(), *time)),
             Self::End(reservation, ending) => reservation.end(*ending, use_call),
             Self::Ready(timeout) => use_call(&Call::Ready(*timeout)),
             Self::Doctor => use_call(&Call::Doctor),
@@ -264,23 +134,6 @@ impl OwnedCall {
             _ => AnswerForm::Object,
         }
     }
-}
-
-/// Reads a list of `Request` objects and keys.
-fn read_requests(requests: &Bound<'_, PyAny>) -> PyResult<Vec<OwnedRequest>> {
-    // Iterating over text would take each character for a key.
-    if requests.is_instance_of::<PyString>() || requests.is_instance_of::<PyBytes>() {
-        let kind = requests.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("requests are of type {kind}: allowed is a list of them")));
-    }
-    let requests = requests.try_iter()?.map(|request| {
-        let request = request?;
-        if let Ok(request) = request.cast::<PyRequest>() {
-            return request.get().owned(request.py());
-        }
-        OwnedRequest::new(request.extract()?, None, None)
-    });
-    requests.collect()
 }
 
 fn borrow_all(requests: &[OwnedRequest]) -> Vec<Request<'_>> {

@@ -140,12 +140,23 @@ pub(crate) fn read_cost(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     read_units("cost", value)
 }
 
-/// Reads the argument `name`, units from 0 to the largest cost. A fraction is refused in the same way as a number out of range.
+/// Reads the argument `name`, units from 0 to the largest cost.
 pub(crate) fn read_units(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    read_number(name, value, Request::MAX_COST)
+}
+
+/// Reads a headroom, in percent.
+pub(crate) fn read_headroom(value: &Bound<'_, PyAny>) -> PyResult<u8> {
+    let percent = read_number("headroom", value, Request::MAX_HEADROOM.into())?;
+    Ok(u8::try_from(percent).unwrap_or(u8::MAX))
+}
+
+/// Reads the argument `name`, a whole number from 0 to `max`. A fraction is refused in the same way as a number out of range.
+fn read_number(name: &str, value: &Bound<'_, PyAny>, max: u64) -> PyResult<u64> {
     let py = value.py();
     if value.is_instance_of::<PyInt>() {
-        if let Some(cost) = value.extract().ok().filter(|cost| *cost <= Request::MAX_COST) {
-            return Ok(cost);
+        if let Some(number) = value.extract().ok().filter(|number| *number <= max) {
+            return Ok(number);
         }
     } else if !value.is_instance_of::<PyFloat>() {
         return Err(PyTypeError::new_err(format!(
@@ -155,11 +166,7 @@ pub(crate) fn read_units(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> 
     }
     Err(invalid_argument(
         py,
-        &format!(
-            "{name} is {}: allowed is a whole number from 0 to {}",
-            short_repr(value),
-            Request::MAX_COST
-        ),
+        &format!("{name} is {}: allowed is a whole number from 0 to {max}", short_repr(value)),
     ))
 }
 

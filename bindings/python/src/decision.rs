@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use polylimit::{Decision, Degradation, QuotaUsage, Source, Usage};
+use polylimit::{Cause, Decision, Degradation, QuotaUsage, Source, Usage};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -70,7 +70,34 @@ impl PyDecision {
         self.0.over()
     }
 
-    /// Where the decision was made, such as ``"store"``, or ``"fallback"`` while the store could not be asked.
+    /// Why the request was denied: ``"quota"``, ``"concurrency"``, ``"blocked"``, ``"deny_list"`` or ``"missing_key"``; or why it was
+    /// admitted without the store: ``"off"`` or ``"allow_list"``. ``None`` for every other decision.
+    #[getter]
+    fn cause(&self) -> Option<&'static str> {
+        self.0.cause().map(Cause::name)
+    }
+
+    /// Whether the request's units were the first beyond the limit of a quota with an excess.
+    #[getter]
+    fn crossed(&self) -> bool {
+        self.0.crossed()
+    }
+
+    /// Whether the pool of an elastic policy admitted the request; then nothing was spent in the policy itself.
+    #[getter]
+    fn elastic(&self) -> bool {
+        self.0.elastic()
+    }
+
+    /// Whether the request would have been denied if its policy were not in shadow: it is allowed, and ``cause`` and ``retry_after``
+    /// are those of the denial.
+    #[getter]
+    fn shadowed(&self) -> bool {
+        self.0.shadowed()
+    }
+
+    /// Where the decision was made, such as ``"store"``, ``"configuration"`` where no store was asked, or ``"fallback"`` while the
+    /// store could not be asked.
     #[getter]
     fn source(&self) -> &'static str {
         self.0.source().name()
@@ -107,11 +134,22 @@ impl PyDecision {
         if decision.over() > 0 {
             let _ = write!(text, ", over={}", decision.over());
         }
+        if let Some(cause) = decision.cause() {
+            let _ = write!(text, ", cause='{}'", cause.name());
+        }
+        let flags = [
+            ("crossed", decision.crossed()),
+            ("elastic", decision.elastic()),
+            ("shadowed", decision.shadowed()),
+        ];
+        for (name, _) in flags.into_iter().filter(|(_, is_set)| *is_set) {
+            let _ = write!(text, ", {name}=True");
+        }
         text + &origin(decision.source(), decision.degraded()) + ")"
     }
 }
 
-/// The result of every operation that decides nothing, such as a charge or a commit: what is left after it.
+/// The result of every operation that decides nothing, such as a charge, a commit or a block: what is left after it.
 #[pyclass(name = "Usage", module = "polylimit", frozen, eq)]
 #[derive(PartialEq)]
 pub(crate) struct PyUsage(pub(crate) Usage);

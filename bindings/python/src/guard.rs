@@ -11,13 +11,13 @@ use polylimit::{ClientAddressRules, Limiter};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::call::PolicyArgument;
 use crate::convert::{Key, Utf8Text, read_cost, read_duration, read_integer};
 use crate::error::call_core;
 use crate::events;
 use crate::guard_check::{CheckStart, PyGuardCheck};
 use crate::http::PyClientAddressRules;
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
+use crate::request::PolicyArgument;
 use crate::request_limits::{GuardParts, PyRequestLimits};
 use crate::response_sender::ResponseSender;
 

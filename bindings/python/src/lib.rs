@@ -29,6 +29,7 @@ mod operation_future;
 mod operation_type;
 mod options;
 mod policy;
+mod request;
 mod request_limits;
 mod reservation;
 mod reservation_end;
@@ -44,7 +45,7 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::add_to(module)?;
-    module.add_class::<call::PyRequest>()?;
+    module.add_class::<request::PyRequest>()?;
     module.add_class::<client::PyAttempts>()?;
     module.add_class::<client::PyBackoff>()?;
     module.add_class::<client::PyThrottle>()?;

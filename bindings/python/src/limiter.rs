@@ -1,14 +1,17 @@
 //! The operations of `Limiter`, which wait on the caller's thread.
 
+use std::time::Duration;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::call::{Operation, OwnedCall, OwnedRequest, PolicyArgument, answer_to_python};
+use crate::call::{Operation, OwnedCall, answer_to_python};
 use crate::convert::{Key, read_duration};
 use crate::error::call_core;
-use crate::limiter_classes::{self, PyAsyncLimiter, PyLimiter, operation_doc};
+use crate::limiter_classes::{self, PyAsyncLimiter, PyLimiter, block_doc, decision_doc, operation_doc};
 use crate::options::{Url, build_limiter};
 use crate::policy::PyPolicy;
+use crate::request::{OwnedRequest, Plan, PolicyArgument};
 use crate::reserve::{self, ReserveArguments, Reserver, Reserving, reserve_doc};
 use crate::waiting::wait;
 
@@ -30,11 +33,9 @@ impl PyLimiter {
         &self,
         py: Python<'_>,
         operation: Operation,
-        key: Key,
-        policy: Option<PolicyArgument>,
-        cost: Option<&Bound<'_, PyAny>>,
+        request: OwnedRequest,
     ) -> PyResult<Py<PyAny>> {
-        self.call(py, &OwnedCall::OneKey(operation, OwnedRequest::new(key, policy, cost)?))
+        self.call(py, &OwnedCall::OneKey(operation, request))
     }
 }
 
@@ -57,76 +58,120 @@ impl PyLimiter {
     }
 
     /// Decides, and spends the cost from every quota of the policy when all admit it.
-    #[doc = operation_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None))]
+    #[doc = decision_doc!()]
+    #[pyo3(signature = (key, policy = None, *, cost = None, headroom = None, plan = None))]
     fn check(
         &self,
         py: Python<'_>,
         key: Key,
         policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
+        headroom: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        self.call_with_key(py, Operation::Check, key, policy, cost)
+        let request = OwnedRequest::new(key, policy, plan).with_cost(cost)?.with_headroom(headroom)?;
+        self.call_with_key(py, Operation::Check, request)
     }
 
     /// The decision that a check would make now; changes nothing.
-    #[doc = operation_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None))]
+    #[doc = decision_doc!()]
+    #[pyo3(signature = (key, policy = None, *, cost = None, headroom = None, plan = None))]
     fn peek(
         &self,
         py: Python<'_>,
         key: Key,
         policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
+        headroom: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        self.call_with_key(py, Operation::Peek, key, policy, cost)
+        let request = OwnedRequest::new(key, policy, plan).with_cost(cost)?.with_headroom(headroom)?;
+        self.call_with_key(py, Operation::Peek, request)
     }
 
     /// Spends as much of the cost as every quota admits, from 0 to the cost; ``taken`` says how much.
     #[doc = operation_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None))]
+    #[pyo3(signature = (key, policy = None, *, cost = None, plan = None))]
     fn take(
         &self,
         py: Python<'_>,
         key: Key,
         policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        self.call_with_key(py, Operation::Take, key, policy, cost)
+        self.call_with_key(py, Operation::Take, OwnedRequest::new(key, policy, plan).with_cost(cost)?)
     }
 
     /// Spends the cost even where it does not fit, for a cost that is known only afterwards.
     ///
     /// Usage is capped at 8 times the capacity of each quota.
     #[doc = operation_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None))]
+    #[pyo3(signature = (key, policy = None, *, cost = None, plan = None))]
     fn charge(
         &self,
         py: Python<'_>,
         key: Key,
         policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        self.call_with_key(py, Operation::Charge, key, policy, cost)
+        self.call_with_key(py, Operation::Charge, OwnedRequest::new(key, policy, plan).with_cost(cost)?)
     }
 
     /// Gives back the cost, at most what is used, the most recent units first.
     #[doc = operation_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None))]
+    #[pyo3(signature = (key, policy = None, *, cost = None, plan = None))]
     fn refund(
         &self,
         py: Python<'_>,
         key: Key,
         policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        self.call_with_key(py, Operation::Refund, key, policy, cost)
+        self.call_with_key(py, Operation::Refund, OwnedRequest::new(key, policy, plan).with_cost(cost)?)
     }
 
     /// Forgets the usage of the key under the policy.
-    #[pyo3(signature = (key, policy = None))]
-    fn reset(&self, py: Python<'_>, key: Key, policy: Option<PolicyArgument>) -> PyResult<Py<PyAny>> {
-        self.call_with_key(py, Operation::Reset, key, policy, None)
+    #[pyo3(signature = (key, policy = None, *, plan = None))]
+    fn reset(
+        &self,
+        py: Python<'_>,
+        key: Key,
+        policy: Option<PolicyArgument>,
+        plan: Option<Plan>,
+    ) -> PyResult<Py<PyAny>> {
+        self.call_with_key(py, Operation::Reset, OwnedRequest::new(key, policy, plan))
+    }
+
+    /// Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
+    /// nothing meanwhile; all other operations go on.
+    ///
+    #[doc = block_doc!()]
+    #[pyo3(signature = (key, policy = None, *, time, plan = None))]
+    fn block(
+        &self,
+        py: Python<'_>,
+        key: Key,
+        policy: Option<PolicyArgument>,
+        time: &Bound<'_, PyAny>,
+        plan: Option<Plan>,
+    ) -> PyResult<Py<PyAny>> {
+        let time = read_duration("time", time)?;
+        self.call(py, &OwnedCall::Block(OwnedRequest::new(key, policy, plan), time))
+    }
+
+    /// Ends the key's block at once, and forgets the denials and blocks that a penalty has counted.
+    #[pyo3(signature = (key, policy = None, *, plan = None))]
+    fn unblock(
+        &self,
+        py: Python<'_>,
+        key: Key,
+        policy: Option<PolicyArgument>,
+        plan: Option<Plan>,
+    ) -> PyResult<Py<PyAny>> {
+        self.call(py, &OwnedCall::Block(OwnedRequest::new(key, policy, plan), Duration::ZERO))
     }
 
     /// Waits until the request is admitted and, in a leaky bucket, until its turn has come.
@@ -138,7 +183,8 @@ impl PyLimiter {
     /// ----------
     /// timeout
     ///     Seconds or a ``timedelta``; ``math.inf`` waits without a limit.
-    #[pyo3(signature = (key, policy = None, *, cost = None, timeout))]
+    #[pyo3(signature = (key, policy = None, *, cost = None, timeout, headroom = None, plan = None))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]
     fn acquire(
         &self,
         py: Python<'_>,
@@ -146,9 +192,12 @@ impl PyLimiter {
         policy: Option<PolicyArgument>,
         cost: Option<&Bound<'_, PyAny>>,
         timeout: &Bound<'_, PyAny>,
+        headroom: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
         let timeout = read_duration("timeout", timeout)?;
-        self.call(py, &OwnedCall::Acquire(OwnedRequest::new(key, policy, cost)?, timeout))
+        let request = OwnedRequest::new(key, policy, plan).with_cost(cost)?.with_headroom(headroom)?;
+        self.call(py, &OwnedCall::Acquire(request, timeout))
     }
 
     /// Decides as a check does and, when every quota admits the request, sets its cost aside until the returned handle is
@@ -158,7 +207,7 @@ impl PyLimiter {
     /// false and raises nothing.
     ///
     #[doc = reserve_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None, id = None, ttl = None, timeout = None, max_age = None, commit_at_end = None))]
+    #[pyo3(signature = (key, policy = None, *, cost = None, id = None, ttl = None, timeout = None, max_age = None, commit_at_end = None, headroom = None, plan = None))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]
     fn reserve(
         this: &Bound<'_, Self>,
@@ -170,8 +219,11 @@ impl PyLimiter {
         timeout: Option<&Bound<'_, PyAny>>,
         max_age: Option<&Bound<'_, PyAny>>,
         commit_at_end: Option<bool>,
+        headroom: Option<&Bound<'_, PyAny>>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        let arguments = ReserveArguments { key, policy, cost, id, ttl, timeout, max_age, commit_at_end };
+        let request = OwnedRequest::new(key, policy, plan).with_cost(cost)?.with_headroom(headroom)?;
+        let arguments = ReserveArguments { request, id, ttl, timeout, max_age, commit_at_end };
         let py = this.py();
         let (call, _) = Reserving::call(py, Reserver::Blocking(this.clone().unbind()), arguments)?;
         this.get().call(py, &call)
@@ -184,7 +236,7 @@ impl PyLimiter {
     /// ----------
     /// spent
     ///     Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
-    #[pyo3(signature = (key, id, *, spent = None, policy = None))]
+    #[pyo3(signature = (key, id, *, spent = None, policy = None, plan = None))]
     fn commit(
         &self,
         py: Python<'_>,
@@ -192,20 +244,22 @@ impl PyLimiter {
         id: &Bound<'_, PyAny>,
         spent: Option<&Bound<'_, PyAny>>,
         policy: Option<PolicyArgument>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        self.call(py, &reserve::commit_call(key, id, spent, policy)?)
+        self.call(py, &reserve::commit_call(OwnedRequest::new(key, policy, plan), id, spent)?)
     }
 
     /// Ends the reservation with this id and spends nothing. The usage's ``found`` is false when it has ended before.
-    #[pyo3(signature = (key, id, *, policy = None))]
+    #[pyo3(signature = (key, id, *, policy = None, plan = None))]
     fn cancel(
         &self,
         py: Python<'_>,
         key: Key,
         id: &Bound<'_, PyAny>,
         policy: Option<PolicyArgument>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        self.call(py, &reserve::cancel_call(key, id, policy)?)
+        self.call(py, &reserve::cancel_call(OwnedRequest::new(key, policy, plan), id)?)
     }
 
     /// Makes the reservation with this id end ``ttl`` from now. The usage's ``found`` is false when it has ended before.
@@ -214,7 +268,7 @@ impl PyLimiter {
     /// ----------
     /// ttl
     ///     Seconds or a ``timedelta``, from 1 ms to 48 h.
-    #[pyo3(signature = (key, id, ttl, *, policy = None))]
+    #[pyo3(signature = (key, id, ttl, *, policy = None, plan = None))]
     fn renew(
         &self,
         py: Python<'_>,
@@ -222,8 +276,9 @@ impl PyLimiter {
         id: &Bound<'_, PyAny>,
         ttl: &Bound<'_, PyAny>,
         policy: Option<PolicyArgument>,
+        plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
-        self.call(py, &reserve::renew_call(key, id, ttl, policy)?)
+        self.call(py, &reserve::renew_call(OwnedRequest::new(key, policy, plan), id, ttl)?)
     }
 
     /// Checks several requests under one or more policies in one call. Each is decided on its own, in order.

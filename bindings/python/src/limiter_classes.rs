@@ -6,10 +6,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::call::PolicyArgument;
 use crate::convert::Utf8Text;
 use crate::error::call_core;
 use crate::policy::{PyPolicy, read_policy};
+use crate::request::PolicyArgument;
 
 /// The documentation of the constructor arguments of both classes.
 macro_rules! constructor_doc {
@@ -39,7 +39,7 @@ InvalidArgumentError
     };
 }
 
-/// The documentation of the arguments that check, peek, take, charge and refund share.
+/// The documentation of the arguments that take, charge and refund share.
 macro_rules! operation_doc {
     () => {
         r#"
@@ -51,6 +51,8 @@ policy
     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
 cost
     Units, from 0 to 10**12; the default is 1.
+plan
+    The plan of the key, whose quotas decide where the policy has a plan of that name.
 
 Raises
 ------
@@ -61,7 +63,58 @@ ClosedError
     };
 }
 
-pub(crate) use operation_doc;
+/// The documentation of the arguments of check and peek.
+macro_rules! decision_doc {
+    () => {
+        r#"
+Parameters
+----------
+key
+    The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+policy
+    A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+cost
+    Units, from 0 to 10**12; the default is 1.
+headroom
+    The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
+    0. So less important requests are denied first.
+plan
+    The plan of the key, whose quotas decide where the policy has a plan of that name.
+
+Raises
+------
+InvalidArgumentError
+    When the key, the policy, the cost or the headroom is not valid.
+ClosedError
+    When the limiter was closed."#
+    };
+}
+
+/// The documentation of `block` in both classes, after its first paragraph.
+macro_rules! block_doc {
+    () => {
+        r#"
+Parameters
+----------
+key
+    The client or resource that is blocked: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+policy
+    A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+time
+    Seconds or a ``timedelta``, from 1 ms to 366 days. 0 ends the block, as ``unblock`` does.
+plan
+    The plan of the key, whose quotas decide where the policy has a plan of that name.
+
+Raises
+------
+InvalidArgumentError
+    When the key, the policy or the time is not valid.
+ClosedError
+    When the limiter was closed."#
+    };
+}
+
+pub(crate) use {block_doc, decision_doc, operation_doc};
 
 /// Decides whether requests may proceed.
 ///

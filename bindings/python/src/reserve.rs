@@ -6,11 +6,12 @@ use parking_lot::Mutex;
 use polylimit::{Answer, Error, ErrorKind, Limiter, ReservationId, ReservationTerms, ReserveOptions};
 use pyo3::prelude::*;
 
-use crate::call::{OwnedCall, OwnedRequest, PolicyArgument, Recipient};
-use crate::convert::{Key, Utf8Text, read_duration};
+use crate::call::{OwnedCall, Recipient};
+use crate::convert::{Utf8Text, read_duration};
 use crate::decision::PyDecision;
 use crate::error::{call_core, exception};
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
+use crate::request::OwnedRequest;
 use crate::reservation::{PyAsyncReservation, PyReservation, ReservationParts, read_spent};
 
 /// The documentation of `reserve` in both classes, after its first paragraph.
@@ -37,6 +38,10 @@ max_age
 commit_at_end
     Whether a scope that is left without an error, and a handle that is forgotten, commit what was reserved in place of
     cancelling it.
+headroom
+    The part of each quota's units and slots that the request leaves for others, in percent from 0 to 99; the default is 0.
+plan
+    The plan of the key, whose quotas decide where the policy has a plan of that name.
 
 Raises
 ------
@@ -49,11 +54,9 @@ ClosedError
 
 pub(crate) use reserve_doc;
 
-/// The arguments of `reserve`, without those that were left out.
+/// The arguments of `reserve`.
 pub(crate) struct ReserveArguments<'a, 'py> {
-    pub(crate) key: Key,
-    pub(crate) policy: Option<PolicyArgument>,
-    pub(crate) cost: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) request: OwnedRequest,
     pub(crate) id: Option<&'a Bound<'py, PyAny>>,
     pub(crate) ttl: Option<&'a Bound<'py, PyAny>>,
     pub(crate) timeout: Option<&'a Bound<'py, PyAny>>,
@@ -100,7 +103,7 @@ impl Reserving {
         reserver: Reserver,
         arguments: ReserveArguments<'_, '_>,
     ) -> PyResult<(OwnedCall, Arc<Self>)> {
-        let ReserveArguments { key, policy, cost, id, ttl, timeout, max_age, commit_at_end } = arguments;
+        let ReserveArguments { request, id, ttl, timeout, max_age, commit_at_end } = arguments;
         let mut options = ReserveOptions::default();
         if let Some(id) = id {
             options = options.id(read_id(id)?);
@@ -117,7 +120,7 @@ impl Reserving {
         if let Some(commit_at_end) = commit_at_end {
             options = options.commit_at_end(commit_at_end);
         }
-        let request = Arc::new(OwnedRequest::new(key, policy, cost)?);
+        let request = Arc::new(request);
         let terms = call_core(py, || options.terms())?;
         let call = OwnedCall::Reserve(Arc::clone(&request), terms);
         let this = Arc::new(Self { reserver, request, terms, options, scope: Mutex::new(Scope::No) });
@@ -168,32 +171,24 @@ impl Recipient for Reserving {
 
 /// The call that commits by id.
 pub(crate) fn commit_call(
-    key: Key,
+    request: OwnedRequest,
     id: &Bound<'_, PyAny>,
     spent: Option<&Bound<'_, PyAny>>,
-    policy: Option<PolicyArgument>,
 ) -> PyResult<OwnedCall> {
-    let request = OwnedRequest::new(key, policy, None)?;
     Ok(OwnedCall::Commit(request, read_id(id)?, read_spent(spent)?))
 }
 
 /// The call that cancels by id.
-pub(crate) fn cancel_call(
-    key: Key,
-    id: &Bound<'_, PyAny>,
-    policy: Option<PolicyArgument>,
-) -> PyResult<OwnedCall> {
-    Ok(OwnedCall::Cancel(OwnedRequest::new(key, policy, None)?, read_id(id)?))
+pub(crate) fn cancel_call(request: OwnedRequest, id: &Bound<'_, PyAny>) -> PyResult<OwnedCall> {
+    Ok(OwnedCall::Cancel(request, read_id(id)?))
 }
 
 /// The call that renews by id.
 pub(crate) fn renew_call(
-    key: Key,
+    request: OwnedRequest,
     id: &Bound<'_, PyAny>,
     ttl: &Bound<'_, PyAny>,
-    policy: Option<PolicyArgument>,
 ) -> PyResult<OwnedCall> {
-    let request = OwnedRequest::new(key, policy, None)?;
     Ok(OwnedCall::Renew(request, read_id(id)?, read_duration("ttl", ttl)?))
 }
 

@@ -54,6 +54,7 @@ _Quotas: TypeAlias = str | Quota | Sequence[str | Quota]
 _Algorithm: TypeAlias = Literal["sliding_window", "token_bucket", "leaky_bucket", "fixed_window", "sliding_log"]
 
 _Outage: TypeAlias = Literal["fallback", "allow", "deny"]
+_Cause: TypeAlias = Literal["off", "allow_list", "deny_list", "missing_key", "blocked", "quota", "concurrency"]
 
 class _Options(TypedDict, total=False):
     max_keys: str | float | None
@@ -177,7 +178,15 @@ class Limiter:
         on_degraded: Callable[[DegradedEvent], object] | None = None,
         **options: Unpack[_Options],
     ) -> Self: ...
-    def check(self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None) -> Decision:
+    def check(
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        headroom: int | None = None,
+        plan: str | None = None,
+    ) -> Decision:
         """Decides, and spends the cost from every quota of the policy when all admit it.
 
         Parameters
@@ -188,15 +197,28 @@ class Limiter:
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
             Units, from 0 to 10**12; the default is 1.
+        headroom
+            The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
+            0. So less important requests are denied first.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
 
         Raises
         ------
         InvalidArgumentError
-            When the key, the policy or the cost is not valid.
+            When the key, the policy, the cost or the headroom is not valid.
         ClosedError
             When the limiter was closed.
         """
-    def peek(self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None) -> Decision:
+    def peek(
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        headroom: int | None = None,
+        plan: str | None = None,
+    ) -> Decision:
         """The decision that a check would make now; changes nothing.
 
         Parameters
@@ -207,15 +229,27 @@ class Limiter:
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
             Units, from 0 to 10**12; the default is 1.
+        headroom
+            The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
+            0. So less important requests are denied first.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
 
         Raises
         ------
         InvalidArgumentError
-            When the key, the policy or the cost is not valid.
+            When the key, the policy, the cost or the headroom is not valid.
         ClosedError
             When the limiter was closed.
         """
-    def take(self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None) -> Usage:
+    def take(
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        plan: str | None = None,
+    ) -> Usage:
         """Spends as much of the cost as every quota admits, from 0 to the cost; ``taken`` says how much.
 
         Parameters
@@ -226,6 +260,8 @@ class Limiter:
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
             Units, from 0 to 10**12; the default is 1.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
 
         Raises
         ------
@@ -234,7 +270,14 @@ class Limiter:
         ClosedError
             When the limiter was closed.
         """
-    def charge(self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None) -> Usage:
+    def charge(
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        plan: str | None = None,
+    ) -> Usage:
         """Spends the cost even where it does not fit, for a cost that is known only afterwards.
 
         Usage is capped at 8 times the capacity of each quota.
@@ -247,6 +290,8 @@ class Limiter:
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
             Units, from 0 to 10**12; the default is 1.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
 
         Raises
         ------
@@ -255,7 +300,14 @@ class Limiter:
         ClosedError
             When the limiter was closed.
         """
-    def refund(self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None) -> Usage:
+    def refund(
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        plan: str | None = None,
+    ) -> Usage:
         """Gives back the cost, at most what is used, the most recent units first.
 
         Parameters
@@ -266,6 +318,8 @@ class Limiter:
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
             Units, from 0 to 10**12; the default is 1.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
 
         Raises
         ------
@@ -274,8 +328,40 @@ class Limiter:
         ClosedError
             When the limiter was closed.
         """
-    def reset(self, key: str | bytes | int, policy: str | Quota | None = None) -> Usage:
+    def reset(self, key: str | bytes | int, policy: str | Quota | None = None, *, plan: str | None = None) -> Usage:
         """Forgets the usage of the key under the policy."""
+    def block(
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        time: float | timedelta,
+        plan: str | None = None,
+    ) -> Usage:
+        """Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
+        nothing meanwhile; all other operations go on.
+
+
+        Parameters
+        ----------
+        key
+            The client or resource that is blocked: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+        policy
+            A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+        time
+            Seconds or a ``timedelta``, from 1 ms to 366 days. 0 ends the block, as ``unblock`` does.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the key, the policy or the time is not valid.
+        ClosedError
+            When the limiter was closed.
+        """
+    def unblock(self, key: str | bytes | int, policy: str | Quota | None = None, *, plan: str | None = None) -> Usage:
+        """Ends the key's block at once, and forgets the denials and blocks that a penalty has counted."""
     def acquire(
         self,
         key: str | bytes | int,
@@ -283,6 +369,8 @@ class Limiter:
         *,
         cost: int | None = None,
         timeout: float | timedelta,
+        headroom: int | None = None,
+        plan: str | None = None,
     ) -> Decision:
         """Waits until the request is admitted and, in a leaky bucket, until its turn has come.
 
@@ -305,6 +393,8 @@ class Limiter:
         timeout: float | timedelta | None = None,
         max_age: float | timedelta | None = None,
         commit_at_end: bool | None = None,
+        headroom: int | None = None,
+        plan: str | None = None,
     ) -> Reservation:
         """Decides as a check does and, when every quota admits the request, sets its cost aside until the returned handle is
         committed, cancelled or forgotten, or until its ttl has passed without a renewal. Nothing is spent before the commit.
@@ -333,6 +423,10 @@ class Limiter:
         commit_at_end
             Whether a scope that is left without an error, and a handle that is forgotten, commit what was reserved in place of
             cancelling it.
+        headroom
+            The part of each quota's units and slots that the request leaves for others, in percent from 0 to 99; the default is 0.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
 
         Raises
         ------
@@ -342,7 +436,13 @@ class Limiter:
             When the limiter was closed.
         """
     def commit(
-        self, key: str | bytes | int, id: str, *, spent: int | None = None, policy: str | Quota | None = None
+        self,
+        key: str | bytes | int,
+        id: str,
+        *,
+        spent: int | None = None,
+        policy: str | Quota | None = None,
+        plan: str | None = None,
     ) -> Usage:
         """Ends the reservation with this id and charges what was spent, as ``charge`` does. The usage's ``found`` is false, and
         nothing is charged, when it has ended before: a repeated commit never charges twice.
@@ -352,10 +452,18 @@ class Limiter:
         spent
             Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
         """
-    def cancel(self, key: str | bytes | int, id: str, *, policy: str | Quota | None = None) -> Usage:
+    def cancel(
+        self, key: str | bytes | int, id: str, *, policy: str | Quota | None = None, plan: str | None = None
+    ) -> Usage:
         """Ends the reservation with this id and spends nothing. The usage's ``found`` is false when it has ended before."""
     def renew(
-        self, key: str | bytes | int, id: str, ttl: float | timedelta, *, policy: str | Quota | None = None
+        self,
+        key: str | bytes | int,
+        id: str,
+        ttl: float | timedelta,
+        *,
+        policy: str | Quota | None = None,
+        plan: str | None = None,
     ) -> Usage:
         """Makes the reservation with this id end ``ttl`` from now. The usage's ``found`` is false when it has ended before.
 
@@ -496,7 +604,13 @@ class AsyncLimiter:
         **options: Unpack[_Options],
     ) -> Self: ...
     def check(
-        self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        headroom: int | None = None,
+        plan: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """Decides, and spends the cost from every quota of the policy when all admit it.
 
@@ -508,16 +622,27 @@ class AsyncLimiter:
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
             Units, from 0 to 10**12; the default is 1.
+        headroom
+            The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
+            0. So less important requests are denied first.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
 
         Raises
         ------
         InvalidArgumentError
-            When the key, the policy or the cost is not valid.
+            When the key, the policy, the cost or the headroom is not valid.
         ClosedError
             When the limiter was closed.
         """
     def peek(
-        self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        headroom: int | None = None,
+        plan: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """The decision that a check would make now; changes nothing.
 
@@ -529,16 +654,26 @@ class AsyncLimiter:
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
             Units, from 0 to 10**12; the default is 1.
+        headroom
+            The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
+            0. So less important requests are denied first.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
 
         Raises
         ------
         InvalidArgumentError
-            When the key, the policy or the cost is not valid.
+            When the key, the policy, the cost or the headroom is not valid.
         ClosedError
             When the limiter was closed.
         """
     def take(
-        self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        plan: str | None = None,
     ) -> Coroutine[Any, Any, Usage]:
         """Spends as much of the cost as every quota admits, from 0 to the cost; ``taken`` says how much.
 
@@ -550,6 +685,8 @@ class AsyncLimiter:
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
             Units, from 0 to 10**12; the default is 1.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
 
         Raises
         ------
@@ -559,7 +696,12 @@ class AsyncLimiter:
             When the limiter was closed.
         """
     def charge(
-        self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        plan: str | None = None,
     ) -> Coroutine[Any, Any, Usage]:
         """Spends the cost even where it does not fit, for a cost that is known only afterwards.
 
@@ -573,6 +715,8 @@ class AsyncLimiter:
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
             Units, from 0 to 10**12; the default is 1.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
 
         Raises
         ------
@@ -582,7 +726,12 @@ class AsyncLimiter:
             When the limiter was closed.
         """
     def refund(
-        self, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        plan: str | None = None,
     ) -> Coroutine[Any, Any, Usage]:
         """Gives back the cost, at most what is used, the most recent units first.
 
@@ -594,6 +743,8 @@ class AsyncLimiter:
             A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
         cost
             Units, from 0 to 10**12; the default is 1.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
 
         Raises
         ------
@@ -602,8 +753,44 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
-    def reset(self, key: str | bytes | int, policy: str | Quota | None = None) -> Coroutine[Any, Any, Usage]:
+    def reset(
+        self, key: str | bytes | int, policy: str | Quota | None = None, *, plan: str | None = None
+    ) -> Coroutine[Any, Any, Usage]:
         """Forgets the usage of the key under the policy."""
+    def block(
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        time: float | timedelta,
+        plan: str | None = None,
+    ) -> Coroutine[Any, Any, Usage]:
+        """Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
+        nothing meanwhile; all other operations go on.
+
+
+        Parameters
+        ----------
+        key
+            The client or resource that is blocked: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+        policy
+            A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+        time
+            Seconds or a ``timedelta``, from 1 ms to 366 days. 0 ends the block, as ``unblock`` does.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the key, the policy or the time is not valid.
+        ClosedError
+            When the limiter was closed.
+        """
+    def unblock(
+        self, key: str | bytes | int, policy: str | Quota | None = None, *, plan: str | None = None
+    ) -> Coroutine[Any, Any, Usage]:
+        """Ends the key's block at once, and forgets the denials and blocks that a penalty has counted."""
     def acquire(
         self,
         key: str | bytes | int,
@@ -611,6 +798,8 @@ class AsyncLimiter:
         *,
         cost: int | None = None,
         timeout: float | timedelta,
+        headroom: int | None = None,
+        plan: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """Waits until the request is admitted and, in a leaky bucket, until its turn has come.
 
@@ -633,6 +822,8 @@ class AsyncLimiter:
         timeout: float | timedelta | None = None,
         max_age: float | timedelta | None = None,
         commit_at_end: bool | None = None,
+        headroom: int | None = None,
+        plan: str | None = None,
     ) -> ReserveOperation:
         """Decides as a check does and, when every quota admits the request, sets its cost aside until the handle is
         committed, cancelled or forgotten, or until its ttl has passed without a renewal. Nothing is spent before the commit.
@@ -661,6 +852,10 @@ class AsyncLimiter:
         commit_at_end
             Whether a scope that is left without an error, and a handle that is forgotten, commit what was reserved in place of
             cancelling it.
+        headroom
+            The part of each quota's units and slots that the request leaves for others, in percent from 0 to 99; the default is 0.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
 
         Raises
         ------
@@ -670,7 +865,13 @@ class AsyncLimiter:
             When the limiter was closed.
         """
     def commit(
-        self, key: str | bytes | int, id: str, *, spent: int | None = None, policy: str | Quota | None = None
+        self,
+        key: str | bytes | int,
+        id: str,
+        *,
+        spent: int | None = None,
+        policy: str | Quota | None = None,
+        plan: str | None = None,
     ) -> Coroutine[Any, Any, Usage]:
         """Ends the reservation with this id and charges what was spent, as ``charge`` does. The usage's ``found`` is false, and
         nothing is charged, when it has ended before: a repeated commit never charges twice.
@@ -681,11 +882,17 @@ class AsyncLimiter:
             Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
         """
     def cancel(
-        self, key: str | bytes | int, id: str, *, policy: str | Quota | None = None
+        self, key: str | bytes | int, id: str, *, policy: str | Quota | None = None, plan: str | None = None
     ) -> Coroutine[Any, Any, Usage]:
         """Ends the reservation with this id and spends nothing. The usage's ``found`` is false when it has ended before."""
     def renew(
-        self, key: str | bytes | int, id: str, ttl: float | timedelta, *, policy: str | Quota | None = None
+        self,
+        key: str | bytes | int,
+        id: str,
+        ttl: float | timedelta,
+        *,
+        policy: str | Quota | None = None,
+        plan: str | None = None,
     ) -> Coroutine[Any, Any, Usage]:
         """Makes the reservation with this id end ``ttl`` from now. The usage's ``found`` is false when it has ended before.
 
@@ -941,8 +1148,26 @@ class Decision:
     def over(self) -> int:
         """Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit."""
     @property
+    def cause(self) -> _Cause | None:
+        """Why the request was denied: ``"quota"``, ``"concurrency"``, ``"blocked"``, ``"deny_list"`` or ``"missing_key"``; or why it was
+        admitted without the store: ``"off"`` or ``"allow_list"``. ``None`` for every other decision.
+        """
+    @property
+    def crossed(self) -> bool:
+        """Whether the request's units were the first beyond the limit of a quota with an excess."""
+    @property
+    def elastic(self) -> bool:
+        """Whether the pool of an elastic policy admitted the request; then nothing was spent in the policy itself."""
+    @property
+    def shadowed(self) -> bool:
+        """Whether the request would have been denied if its policy were not in shadow: it is allowed, and ``cause`` and ``retry_after``
+        are those of the denial.
+        """
+    @property
     def source(self) -> str:
-        """Where the decision was made, such as ``"store"``, or ``"fallback"`` while the store could not be asked."""
+        """Where the decision was made, such as ``"store"``, ``"configuration"`` where no store was asked, or ``"fallback"`` while the
+        store could not be asked.
+        """
     @property
     def degraded(self) -> str | None:
         """Why this may differ from the decision of a healthy store, such as ``"timeout"``; ``None`` when it does not."""
@@ -955,7 +1180,7 @@ class Decision:
 
 @final
 class Usage:
-    """The result of every operation that decides nothing, such as a charge or a commit: what is left after it."""
+    """The result of every operation that decides nothing, such as a charge, a commit or a block: what is left after it."""
     @property
     def remaining(self) -> int:
         """Whole units that can be spent right now: the minimum over the quotas."""
@@ -1140,8 +1365,20 @@ class Request:
         A policy's name, or quotas; it may be left out where the limiter has one policy.
     cost
         Units, from 0 to 10**12.
+    headroom
+        The part of each quota that the request leaves for others, in percent from 0 to 99; the default is 0.
+    plan
+        The plan of the key, whose quotas decide where the policy has a plan of that name.
     """
-    def __new__(cls, key: str | bytes | int, policy: str | Quota | None = None, *, cost: int | None = None) -> Self: ...
+    def __new__(
+        cls,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        headroom: int | None = None,
+        plan: str | None = None,
+    ) -> Self: ...
     @property
     def key(self) -> str | bytes | int:
         """The client or resource that is limited."""
@@ -1151,6 +1388,12 @@ class Request:
     @property
     def cost(self) -> int:
         """The units that the request spends."""
+    @property
+    def headroom(self) -> int:
+        """The part of each quota that the request leaves for others, in percent."""
+    @property
+    def plan(self) -> str | None:
+        """The plan of the key, if it was given."""
 
 @final
 class ManualClock:
