@@ -9,7 +9,6 @@ import "C"
 
 import (
 	"context"
-	"strings"
 	"sync/atomic"
 	"unsafe"
 )
@@ -20,8 +19,8 @@ func (l *Limiter) blockingCall(ctx context.Context, operation C.uint32_t, reques
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if strings.IndexByte(request.policy, 0) >= 0 {
-		return invalid("policy contains a NUL")
+	if err := request.check(); err != nil {
+		return err
 	}
 	if ctx.Done() == nil {
 		return resultError(l.callUntilStopped(operation, request, nil, result), result)
@@ -45,8 +44,5 @@ func (l *Limiter) blockingCall(ctx context.Context, operation C.uint32_t, reques
 var alreadyStopped C.uint32_t = 1
 
 func (l *Limiter) callUntilStopped(operation C.uint32_t, request Request, stopped *C.uint32_t, result *C.polylimit_result) C.polylimit_status {
-	return C.polylimit_go_call(l.limiter, operation,
-		(*C.char)(unsafe.Pointer(unsafe.StringData(request.policy))), C.size_t(len(request.policy)),
-		(*C.char)(unsafe.Pointer(unsafe.StringData(request.key))), C.size_t(len(request.key)),
-		C.uint64_t(request.units()), stopped, result)
+	return C.polylimit_go_call(l.limiter, operation, request.toC(), stopped, result)
 }

@@ -9,7 +9,6 @@ import "C"
 
 import (
 	"context"
-	"strings"
 	"unsafe"
 )
 
@@ -42,8 +41,8 @@ func cRequests(requests []Request) ([]C.polylimit_request, error) {
 	size := C.size_t(unsafe.Sizeof(C.polylimit_request{}))
 	plain := unsafe.Slice((*C.polylimit_request)(C.calloc(C.size_t(len(requests)), size)), len(requests))
 	for at, request := range requests {
-		if strings.IndexByte(request.policy, 0) >= 0 {
-			return plain, invalid("policy contains a NUL")
+		if err := request.check(); err != nil {
+			return plain, err
 		}
 		plain[at].size = C.uint32_t(size)
 		plain[at].operation = C.POLYLIMIT_CHECK
@@ -53,6 +52,10 @@ func cRequests(requests []Request) ([]C.polylimit_request, error) {
 		if request.policy != "" {
 			plain[at].policy = C.CString(request.policy)
 		}
+		if request.plan != "" {
+			plain[at].plan = C.CString(request.plan)
+		}
+		plain[at].headroom = C.uint32_t(request.headroom)
 	}
 	return plain, nil
 }
@@ -61,6 +64,7 @@ func freeRequests(plain []C.polylimit_request) {
 	for at := range plain {
 		C.free(plain[at].key)
 		C.free(unsafe.Pointer(plain[at].policy))
+		C.free(unsafe.Pointer(plain[at].plan))
 	}
 	C.free(unsafe.Pointer(unsafe.SliceData(plain)))
 }

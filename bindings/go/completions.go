@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -137,14 +136,11 @@ func (c *completions) submit(ctx context.Context, limiter *C.polylimit_limiter, 
 	if err := ctx.Err(); err != nil {
 		return 0, false, err
 	}
-	if strings.IndexByte(request.policy, 0) >= 0 {
-		return 0, false, invalid("policy contains a NUL")
+	if err := request.check(); err != nil {
+		return 0, false, err
 	}
 	tag = c.tags.Add(1)
-	status := C.polylimit_go_submit(c.c, limiter, operation,
-		(*C.char)(unsafe.Pointer(unsafe.StringData(request.policy))), C.size_t(len(request.policy)),
-		(*C.char)(unsafe.Pointer(unsafe.StringData(request.key))), C.size_t(len(request.key)),
-		C.uint64_t(request.units()), C.uint64_t(timeoutUs), C.uint64_t(tag), result)
+	status := C.polylimit_go_submit(c.c, limiter, operation, request.toC(), C.uint64_t(timeoutUs), C.uint64_t(tag), result)
 	if status == C.POLYLIMIT_PENDING {
 		return tag, true, nil
 	}

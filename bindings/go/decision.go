@@ -40,6 +40,16 @@ type Decision struct {
 	Delay time.Duration
 	// Over is the units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
 	Over uint64
+	// Cause is why the request was denied, would have been without the shadow, or was admitted without the store: "off", "allow_list",
+	// "deny_list", "missing_key", "blocked", "quota" or "concurrency"; empty for none.
+	Cause string
+	// Crossed is whether this request's units were the first beyond a quota's limit.
+	Crossed bool
+	// Elastic is whether the pool of an elastic policy admitted the request; then nothing was spent in the policy itself.
+	Elastic bool
+	// Shadowed is whether the request would have been denied if its policy were not in shadow: it is allowed, and RetryAfter is that of
+	// the denial.
+	Shadowed bool
 	// Source is where the answer came from: "store", or what decided without it.
 	Source string
 	// Degraded is why a healthy store might have answered otherwise; empty when the answer is exact.
@@ -54,7 +64,7 @@ func (d *Decision) Quotas() []QuotaUsage { return d.numbers.quotas() }
 // ResetAfterUs is ResetAfter in microseconds, also where a time.Duration cannot hold it.
 func (d *Decision) ResetAfterUs() uint64 { return d.numbers.resetAfterUs }
 
-// Usage is the answer to a take, a charge, a refund, a reset, a commit, a cancel or a renew: the state after it.
+// Usage is the answer to a take, a charge, a refund, a reset, a commit, a cancel, a renew or a block: the state after it.
 type Usage struct {
 	// Remaining is the whole units that can be spent right now: the least over the quotas.
 	Remaining uint64
@@ -81,7 +91,7 @@ func (u *Usage) ResetAfterUs() uint64 { return u.numbers.resetAfterUs }
 // plainNumbers are the numbers of a decision in the form of C, for header fields. Most policies have one quota.
 type plainNumbers struct {
 	retryAfterUs, resetAfterUs, delayUs uint64
-	source, degraded                    uint32
+	source, degraded, cause             uint32
 	first                               C.polylimit_quota_usage
 	others                              []C.polylimit_quota_usage
 }
@@ -124,6 +134,10 @@ func decisionFrom(plain *C.polylimit_decision) Decision {
 		ResetAfter: duration(uint64(plain.reset_after_us)),
 		Delay:      duration(uint64(plain.delay_us)),
 		Over:       uint64(plain.over),
+		Cause:      causeName(plain.cause),
+		Crossed:    plain.crossed != 0,
+		Elastic:    plain.elastic != 0,
+		Shadowed:   plain.shadowed != 0,
 		Source:     sourceName(plain.source),
 		Degraded:   degradationName(plain.degraded),
 	}
@@ -133,6 +147,7 @@ func decisionFrom(plain *C.polylimit_decision) Decision {
 		delayUs:      uint64(plain.delay_us),
 		source:       uint32(plain.source),
 		degraded:     uint32(plain.degraded),
+		cause:        uint32(plain.cause),
 	}
 	decision.numbers.setQuotas(plain.quotas[:plain.quota_count])
 	return decision
@@ -156,10 +171,9 @@ func usageOf(result *C.polylimit_result) Usage {
 
 // toC writes the decision into a struct of C.
 func (d *Decision) toC(plain *C.polylimit_decision) {
-	plain.allowed = 0
-	if d.Allowed {
-		plain.allowed = 1
-	}
+	plain.allowed, plain.crossed = C.uint32_t(flag(d.Allowed)), C.uint32_t(flag(d.Crossed))
+	plain.elastic, plain.shadowed = C.uint32_t(flag(d.Elastic)), C.uint32_t(flag(d.Shadowed))
+	plain.cause = C.uint32_t(d.numbers.cause)
 	plain.size = C.uint32_t(unsafe.Sizeof(*plain))
 	plain.source = C.uint32_t(d.numbers.source)
 	plain.degraded = C.uint32_t(d.numbers.degraded)
@@ -194,9 +208,10 @@ func duration(us uint64) time.Duration {
 	}
 }
 
-// The names of sources and degradations by number. They are read once, so that a decision needs no further call to C.
+// The names of sources, causes and degradations by number. They are read once, so that a decision needs no further call to C.
 var (
 	sources      = names(0, func(number C.uint32_t) *C.char { return C.polylimit_source_name(number) })
+	causes       = names(1, func(number C.uint32_t) *C.char { return C.polylimit_cause_name(number) })
 	degradations = names(1, func(number C.uint32_t) *C.char { return C.polylimit_degradation_name(number) })
 )
 
@@ -211,5 +226,6 @@ func names(first C.uint32_t, name func(C.uint32_t) *C.char) []string {
 	}
 }
 
+func causeName(number C.uint32_t) string       { return causes[number] }
 func sourceName(number C.uint32_t) string      { return sources[number] }
 func degradationName(number C.uint32_t) string { return degradations[number] }

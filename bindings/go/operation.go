@@ -67,6 +67,20 @@ func (l *Limiter) spend(ctx context.Context, operation C.uint32_t, request Reque
 	return usageOf(&result), nil
 }
 
+// toC is the request in the form of C, which uses the memory of its texts.
+func (r *Request) toC() C.polylimit_go_asked {
+	return C.polylimit_go_asked{
+		policy:        textStart(r.policy),
+		key:           textStart(r.key),
+		plan:          textStart(r.plan),
+		policy_length: C.size_t(len(r.policy)),
+		key_length:    C.size_t(len(r.key)),
+		plan_length:   C.size_t(len(r.plan)),
+		cost:          C.uint64_t(r.units()),
+		headroom:      C.uint32_t(r.headroom),
+	}
+}
+
 // run runs an operation and waits for its answer.
 func (l *Limiter) run(ctx context.Context, operation C.uint32_t, request Request, timeoutUs uint64,
 	result *C.polylimit_result) error {

@@ -10,7 +10,6 @@ import "C"
 import (
 	"context"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -140,8 +139,8 @@ func (c *completions) reserve(ctx context.Context, limiter *C.polylimit_limiter,
 	if err := ctx.Err(); err != nil {
 		return 0, false, err
 	}
-	if strings.IndexByte(request.policy, 0) >= 0 {
-		return 0, false, invalid("policy contains a NUL")
+	if err := request.check(); err != nil {
+		return 0, false, err
 	}
 	// NULL is a random id. The library refuses an id of no bytes, which points at the NUL.
 	var id *C.char
@@ -149,9 +148,8 @@ func (c *completions) reserve(ctx context.Context, limiter *C.polylimit_limiter,
 		id = textStart(settings.id + "\x00")
 	}
 	tag = c.tags.Add(1)
-	status := C.polylimit_go_reserve(c.c, limiter, textStart(request.policy), C.size_t(len(request.policy)),
-		textStart(request.key), C.size_t(len(request.key)), C.uint64_t(request.units()), plain, id,
-		C.size_t(len(settings.id)), C.uint64_t(tag), &reservation.handle, result)
+	status := C.polylimit_go_reserve(c.c, limiter, request.toC(), plain, id, C.size_t(len(settings.id)), C.uint64_t(tag),
+		&reservation.handle, result)
 	if status == C.POLYLIMIT_PENDING {
 		return tag, true, nil
 	}

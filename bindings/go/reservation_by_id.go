@@ -10,7 +10,6 @@ import "C"
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -40,6 +39,20 @@ func (l *Limiter) Renew(ctx context.Context, request Request, id string, ttl tim
 	return l.byID(ctx, C.POLYLIMIT_RENEW, request, id, 0, ttl)
 }
 
+// Block denies the requests of the key for a time from now, which is 1 ms to 366 days; a key that is blocked for longer stays so. 0 forgets
+// blocks and penalties. The cost of the request has no effect.
+func (l *Limiter) Block(ctx context.Context, request Request, duration time.Duration) (Usage, error) {
+	if duration < 0 {
+		return Usage{}, invalid(fmt.Sprintf("a block lasts %v: allowed are 0, or 1 ms to 366 days", duration))
+	}
+	return l.byID(ctx, C.POLYLIMIT_BLOCK, request, "", 0, duration)
+}
+
+// Unblock ends the block of the key, and forgets its penalties.
+func (l *Limiter) Unblock(ctx context.Context, request Request) (Usage, error) {
+	return l.Block(ctx, request, 0)
+}
+
 func (l *Limiter) byID(ctx context.Context, operation C.uint32_t, request Request, id string, cost C.uint64_t,
 	ttl time.Duration) (Usage, error) {
 	if err := l.enter(); err != nil {
@@ -49,14 +62,15 @@ func (l *Limiter) byID(ctx context.Context, operation C.uint32_t, request Reques
 	if err := ctx.Err(); err != nil {
 		return Usage{}, err
 	}
-	if strings.IndexByte(request.policy, 0) >= 0 {
-		return Usage{}, invalid("policy contains a NUL")
+	if err := request.check(); err != nil {
+		return Usage{}, err
 	}
 	var result C.polylimit_result
 	tag := l.completions.tags.Add(1)
-	status := C.polylimit_go_submit_by_id(l.completions.c, l.limiter, operation, textStart(request.policy),
-		C.size_t(len(request.policy)), textStart(request.key), C.size_t(len(request.key)), cost, textStart(id),
-		C.size_t(len(id)), C.uint64_t(microseconds(ttl)), C.uint64_t(tag), &result)
+	asked := request.toC()
+	asked.cost = cost
+	status := C.polylimit_go_submit_by_id(l.completions.c, l.limiter, operation, asked, textStart(id), C.size_t(len(id)),
+		C.uint64_t(microseconds(ttl)), C.uint64_t(tag), &result)
 	err := resultError(status, &result)
 	if status == C.POLYLIMIT_PENDING {
 		err = l.completions.await(ctx, tag, &result)

@@ -16,93 +16,111 @@
 // The policy of most requests has a short name, which is copied to the stack.
 #define POLYLIMIT_GO_SHORT 128
 
-// Makes a request whose policy ends with a NUL: in the caller's short text, or in memory that polylimit_go_release frees.
-static inline int polylimit_go_request(polylimit_request *request, char *text, uint32_t operation, const char *policy,
-                                       size_t policy_length, const char *key, size_t key_length, uint64_t cost,
-                                       uint64_t timeout_us) {
+// A request of Go: its texts have no NUL at their end.
+typedef struct polylimit_go_asked {
+    const char *policy, *key, *plan;
+    size_t policy_length, key_length, plan_length;
+    uint64_t cost;
+    uint32_t headroom;
+} polylimit_go_asked;
+
+// A request of C, and room for its texts.
+typedef struct polylimit_go_plain {
+    polylimit_request request;
+    char *long_texts;
+    char texts[POLYLIMIT_GO_SHORT];
+} polylimit_go_plain;
+
+// Makes a request whose policy and plan end with a NUL: in its own room, or in memory that polylimit_go_release frees.
+static inline int polylimit_go_request(polylimit_go_plain *plain, uint32_t operation, polylimit_go_asked asked) {
+    polylimit_request *request = &plain->request;
     request->size = sizeof *request;
     request->operation = operation;
     request->policy = NULL;
-    request->key = key;
-    request->key_length = key_length;
-    request->cost = cost;
-    request->timeout_us = timeout_us;
-    if (policy_length > 0) {
-        if (policy_length >= POLYLIMIT_GO_SHORT) {
-            text = malloc(policy_length + 1);
-            if (text == NULL) {
-                return 0;
-            }
+    request->key = asked.key;
+    request->key_length = asked.key_length;
+    request->cost = asked.cost;
+    request->timeout_us = 0;
+    request->plan = NULL;
+    request->headroom = asked.headroom;
+    request->reserved = 0;
+    plain->long_texts = NULL;
+    char *end = plain->texts;
+    if (asked.policy_length + asked.plan_length + 2 > POLYLIMIT_GO_SHORT) {
+        end = plain->long_texts = malloc(asked.policy_length + asked.plan_length + 2);
+        if (end == NULL) {
+            return 0;
         }
-        memcpy(text, policy, policy_length);
-        text[policy_length] = 0;
-        request->policy = text;
+    }
+    if (asked.policy_length > 0) {
+        memcpy(end, asked.policy, asked.policy_length);
+        end[asked.policy_length] = 0;
+        request->policy = end;
+        end += asked.policy_length + 1;
+    }
+    if (asked.plan_length > 0) {
+        memcpy(end, asked.plan, asked.plan_length);
+        end[asked.plan_length] = 0;
+        request->plan = end;
     }
     return 1;
 }
 
-static inline void polylimit_go_release(const polylimit_request *request, const char *text) {
-    if (request->policy != text) {
-        free((char *)request->policy);
-    }
-}
+static inline void polylimit_go_release(const polylimit_go_plain *plain) { free(plain->long_texts); }
 
 // Submits an operation. An error message is written to the result.
 static inline polylimit_status polylimit_go_submit(const polylimit_completions *completions,
                                                    const polylimit_limiter *limiter, uint32_t operation,
-                                                   const char *policy, size_t policy_length, const char *key,
-                                                   size_t key_length, uint64_t cost, uint64_t timeout_us, uint64_t tag,
+                                                   polylimit_go_asked asked, uint64_t timeout_us, uint64_t tag,
                                                    polylimit_result *result) {
-    char text[POLYLIMIT_GO_SHORT];
-    polylimit_request request;
-    if (!polylimit_go_request(&request, text, operation, policy, policy_length, key, key_length, cost, timeout_us)) {
+    polylimit_go_plain plain;
+    if (!polylimit_go_request(&plain, operation, asked)) {
         return POLYLIMIT_INTERNAL;
     }
-    polylimit_status status = polylimit_completions_submit(completions, limiter, &request, tag, result, sizeof *result,
+    plain.request.timeout_us = timeout_us;
+    polylimit_status status = polylimit_completions_submit(completions, limiter, &plain.request, tag, result, sizeof *result,
                                                            result->message, sizeof result->message);
-    polylimit_go_release(&request, text);
+    polylimit_go_release(&plain);
     return status;
 }
 
-// Submits an operation on a reservation by its id. An error message is written to the result.
+// Submits an operation on a reservation by its id, or a block. An error message is written to the result.
 static inline polylimit_status polylimit_go_submit_by_id(const polylimit_completions *completions,
                                                          const polylimit_limiter *limiter, uint32_t operation,
-                                                         const char *policy, size_t policy_length, const char *key,
-                                                         size_t key_length, uint64_t cost, const char *id, size_t id_length,
+                                                         polylimit_go_asked asked, const char *id, size_t id_length,
                                                          uint64_t ttl_us, uint64_t tag, polylimit_result *result) {
-    char text[POLYLIMIT_GO_SHORT];
-    polylimit_request request;
-    if (!polylimit_go_request(&request, text, operation, policy, policy_length, key, key_length, cost, 0)) {
+    polylimit_go_plain plain;
+    if (!polylimit_go_request(&plain, operation, asked)) {
         return POLYLIMIT_INTERNAL;
     }
-    request.id = id;
-    request.id_length = id_length;
-    request.ttl_us = ttl_us;
-    polylimit_status status = polylimit_completions_submit(completions, limiter, &request, tag, result, sizeof *result,
+    plain.request.id = id;
+    plain.request.id_length = id_length;
+    plain.request.ttl_us = ttl_us;
+    polylimit_status status = polylimit_completions_submit(completions, limiter, &plain.request, tag, result, sizeof *result,
                                                            result->message, sizeof result->message);
-    polylimit_go_release(&request, text);
+    polylimit_go_release(&plain);
     return status;
 }
 
 // Submits a reserve with a handle. An error message is written to the result.
 static inline polylimit_status polylimit_go_reserve(const polylimit_completions *completions,
-                                                    const polylimit_limiter *limiter, const char *policy,
-                                                    size_t policy_length, const char *key, size_t key_length, uint64_t cost,
+                                                    const polylimit_limiter *limiter, polylimit_go_asked asked,
                                                     const polylimit_reservation_options *given, const char *id,
                                                     size_t id_length, uint64_t tag, polylimit_reservation **reservation,
                                                     polylimit_result *result) {
-    char text[POLYLIMIT_GO_SHORT];
-    polylimit_request request;
+    polylimit_go_plain plain;
     polylimit_reservation_options options = *given;
-    options.id = id;
-    options.id_length = id_length;
-    if (!polylimit_go_request(&request, text, POLYLIMIT_RESERVE, policy, policy_length, key, key_length, cost, 0)) {
+    if (!polylimit_go_request(&plain, POLYLIMIT_RESERVE, asked)) {
         return POLYLIMIT_INTERNAL;
     }
-    polylimit_status status = polylimit_reservation_submit(completions, limiter, request.policy, key, key_length, cost,
-                                                           &options, tag, reservation, result, sizeof *result,
-                                                           result->message, sizeof result->message);
-    polylimit_go_release(&request, text);
+    options.id = id;
+    options.id_length = id_length;
+    options.plan = plain.request.plan;
+    options.headroom = asked.headroom;
+    polylimit_status status = polylimit_reservation_submit(completions, limiter, plain.request.policy, asked.key,
+                                                           asked.key_length, asked.cost, &options, tag, reservation, result,
+                                                           sizeof *result, result->message, sizeof result->message);
+    polylimit_go_release(&plain);
     return status;
 }
 
@@ -159,17 +177,15 @@ static inline polylimit_status polylimit_go_address_key(const polylimit_address_
 }
 
 // Runs an operation and waits for it until it is stopped. An error message is written to the result.
-static inline polylimit_status polylimit_go_call(const polylimit_limiter *limiter, uint32_t operation, const char *policy,
-                                                 size_t policy_length, const char *key, size_t key_length, uint64_t cost,
+static inline polylimit_status polylimit_go_call(const polylimit_limiter *limiter, uint32_t operation, polylimit_go_asked asked,
                                                  const uint32_t *stopped, polylimit_result *result) {
-    char text[POLYLIMIT_GO_SHORT];
-    polylimit_request request;
-    if (!polylimit_go_request(&request, text, operation, policy, policy_length, key, key_length, cost, 0)) {
+    polylimit_go_plain plain;
+    if (!polylimit_go_request(&plain, operation, asked)) {
         return POLYLIMIT_INTERNAL;
     }
-    polylimit_status status = polylimit_limiter_call(limiter, &request, stopped, result, sizeof *result, result->message,
-                                                     sizeof result->message);
-    polylimit_go_release(&request, text);
+    polylimit_status status = polylimit_limiter_call(limiter, &plain.request, stopped, result, sizeof *result,
+                                                     result->message, sizeof result->message);
+    polylimit_go_release(&plain);
     return status;
 }
 

@@ -166,6 +166,12 @@
 #define POLYLIMIT_RENEW 12
 
 /**
+ * Denies the requests of the key for `ttl_us` from now, or for longer where it is blocked for longer; 0 forgets blocks and
+ * penalties. The cost has no effect.
+ */
+#define POLYLIMIT_BLOCK 13
+
+/**
  * The longest id of a reservation, in bytes.
  */
 #define POLYLIMIT_RESERVATION_ID_SIZE 64
@@ -356,7 +362,7 @@ typedef struct polylimit_request {
      */
     uint32_t size;
     /**
-     * One of POLYLIMIT_CHECK to POLYLIMIT_RENEW.
+     * One of POLYLIMIT_CHECK to POLYLIMIT_BLOCK.
      */
     uint32_t operation;
     /**
@@ -389,9 +395,22 @@ typedef struct polylimit_request {
      */
     size_t id_length;
     /**
-     * How long the reservation lasts from now, in microseconds: 1 ms to 48 h; only for POLYLIMIT_RESERVE and POLYLIMIT_RENEW.
+     * How long the reservation lasts from now, in microseconds: 1 ms to 48 h; only for POLYLIMIT_RESERVE and POLYLIMIT_RENEW. For
+     * POLYLIMIT_BLOCK how long the key is blocked: 0, or 1 ms to 366 days.
      */
     uint64_t ttl_us;
+    /**
+     * The plan of the key, whose quotas decide where the policy has a plan of that name; may be NULL. Ends with a NUL.
+     */
+    const char *plan;
+    /**
+     * The part of each quota's capacity that a check, a peek or a reserve leaves for others, in percent, rounded up: 0 to 99.
+     */
+    uint32_t headroom;
+    /**
+     * Always 0.
+     */
+    uint32_t reserved;
 } polylimit_request;
 
 /**
@@ -458,6 +477,25 @@ typedef struct polylimit_decision {
      */
     uint64_t over;
     /**
+     * Why the request was denied, would have been without the shadow, or was admitted without the store: 0 is none; see
+     * polylimit_cause_name.
+     */
+    uint32_t cause;
+    /**
+     * 1 when this request's units were the first beyond a quota's limit: some quota's `over` is above 0 and at most what the
+     * request has spent or set aside.
+     */
+    uint32_t crossed;
+    /**
+     * 1 when the pool of an elastic policy admitted the request; then nothing was spent in the policy itself.
+     */
+    uint32_t elastic;
+    /**
+     * 1 when the request would have been denied if its policy were not in shadow: it is allowed, and `retry_after_us` is that
+     * of the denial.
+     */
+    uint32_t shadowed;
+    /**
      * The number of elements of `quotas`: one for each quota of the policy.
      */
     uint32_t quota_count;
@@ -472,7 +510,7 @@ typedef struct polylimit_decision {
 } polylimit_decision;
 
 /**
- * The answer to a take, a charge, a refund, a reset, a commit, a cancel or a renew: the state after it.
+ * The answer to a take, a charge, a refund, a reset, a commit, a cancel, a renew or a block: the state after it.
  */
 typedef struct polylimit_usage {
     /**
@@ -530,7 +568,7 @@ typedef union polylimit_answer {
      */
     struct polylimit_decision decision;
     /**
-     * For a take, a charge, a refund, a reset, a commit, a cancel and a renew.
+     * For a take, a charge, a refund, a reset, a commit, a cancel, a renew and a block.
      */
     struct polylimit_usage usage;
 } polylimit_answer;
@@ -768,6 +806,18 @@ typedef struct polylimit_reservation_options {
      * The length of the id in bytes: 1 to POLYLIMIT_RESERVATION_ID_SIZE.
      */
     size_t id_length;
+    /**
+     * The plan of the key, as in polylimit_request; may be NULL. Ends with a NUL.
+     */
+    const char *plan;
+    /**
+     * The headroom in percent, as in polylimit_request: 0 to 99.
+     */
+    uint32_t headroom;
+    /**
+     * Always 0.
+     */
+    uint32_t reserved;
 } polylimit_reservation_options;
 
 #ifdef __cplusplus
@@ -1372,11 +1422,18 @@ const char *polylimit_source_name(uint32_t source);
 const char *polylimit_degradation_name(uint32_t degraded);
 
 /**
+ * The name of the `cause` of a decision, such as "quota"; NULL for 0, which means none, and for an unknown number. Not to be
+ * freed.
+ */
+const char *polylimit_cause_name(uint32_t cause);
+
+/**
  * Decides, and spends the cost from every quota of the policy when all admit it.
  *
  * `policy` is the name of a policy of the limiter, or quotas as text such as "100/minute; 1000/hour"; it may be NULL when
  * the limiter has one policy. The key is any `key_length` bytes, up to 1 MiB. `cost` is 0 to 10^12 units; 0 is always
- * allowed and leaves no trace. All operations fail with POLYLIMIT_INVALID_ARGUMENT for any other argument, and with
+ * allowed and leaves no trace. A request with a headroom or a plan is a polylimit_request; see polylimit_limiter_call. All
+ * operations fail with POLYLIMIT_INVALID_ARGUMENT for any other argument, and with
  * POLYLIMIT_CLOSED after polylimit_limiter_close.
  */
 polylimit_status polylimit_limiter_check(const struct polylimit_limiter *limiter,
@@ -1462,6 +1519,31 @@ polylimit_status polylimit_limiter_reset(const struct polylimit_limiter *limiter
                                          struct polylimit_usage *usage_out,
                                          char *error_buffer,
                                          size_t error_capacity);
+
+/**
+ * Denies the requests of the key for `for_us` microseconds from now: 1 ms to 366 days. A key that is blocked for longer stays
+ * so. 0 forgets blocks and penalties, as polylimit_limiter_unblock does. A check of cost 0, and the holders of reservations, are
+ * not denied. See polylimit_limiter_check.
+ */
+polylimit_status polylimit_limiter_block(const struct polylimit_limiter *limiter,
+                                         const char *policy,
+                                         const void *key,
+                                         size_t key_length,
+                                         uint64_t for_us,
+                                         struct polylimit_usage *usage_out,
+                                         char *error_buffer,
+                                         size_t error_capacity);
+
+/**
+ * Ends the block of the key, and forgets its penalties. See polylimit_limiter_check.
+ */
+polylimit_status polylimit_limiter_unblock(const struct polylimit_limiter *limiter,
+                                           const char *policy,
+                                           const void *key,
+                                           size_t key_length,
+                                           struct polylimit_usage *usage_out,
+                                           char *error_buffer,
+                                           size_t error_capacity);
 
 /**
  * Checks `count` requests in one call, of one or more policies. Each is decided on its own, in order, and has its own

@@ -144,6 +144,14 @@ public:
     [[nodiscard]] std::chrono::microseconds delay() const noexcept { return microseconds(plain_.delay_us); }
     /** Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit. */
     [[nodiscard]] std::uint64_t over() const noexcept { return plain_.over; }
+    /** Why the request was denied, or was admitted without the store, such as "quota"; NULL for no cause. */
+    [[nodiscard]] const char *cause() const noexcept { return polylimit_cause_name(plain_.cause); }
+    /** Whether this request's units were the first beyond a quota's limit. */
+    [[nodiscard]] bool crossed() const noexcept { return plain_.crossed != 0; }
+    /** Whether the pool of an elastic policy admitted the request; then nothing was spent in the policy itself. */
+    [[nodiscard]] bool elastic() const noexcept { return plain_.elastic != 0; }
+    /** Whether the request would have been denied if its policy were not in shadow; retry_after() is that of the denial. */
+    [[nodiscard]] bool shadowed() const noexcept { return plain_.shadowed != 0; }
     /** Where the answer came from, such as "store". */
     [[nodiscard]] const char *source() const noexcept { return polylimit_source_name(plain_.source); }
     /** Why a healthy store might have answered otherwise; NULL when the answer is exact. */
@@ -154,7 +162,7 @@ private:
     polylimit_decision plain_;
 };
 
-/** The answer to a take, a charge, a refund, a reset, a commit, a cancel or a renew. */
+/** The answer to a take, a charge, a refund, a reset, a commit, a cancel, a renew or a block. */
 class Usage {
 public:
     explicit Usage(const polylimit_usage &plain) noexcept : plain_(plain) {}
@@ -229,6 +237,10 @@ struct Ask {
     /** A policy's name, or quotas as text; may be NULL when the limiter has one policy. */
     const char *policy = nullptr;
     Cost cost = 1;
+    /** The percent of each quota's capacity that a check, a peek or a reserve leaves for others: 0 to 99. */
+    std::uint32_t headroom = 0;
+    /** The plan of the key, whose quotas decide where the policy has a plan of that name; may be NULL. */
+    const char *plan = nullptr;
 };
 
 /** How a reservation is made, kept and ended; what is not set has the library's default. */
@@ -245,7 +257,7 @@ struct ReserveOptions {
     bool commit_at_end = false;
 };
 
-/** The id and the time of a reservation, for an operation by its id. They have to outlive the call. */
+/** The id and the time of a reservation, for an operation by its id, or the time of a block. They have to outlive the call. */
 struct ReservationTerms {
     std::string_view id = {};
     std::chrono::microseconds ttl = {};
@@ -265,13 +277,15 @@ inline std::uint64_t spent(Cost cost) {
     return cost.units();
 }
 
-/** The options in the form of C; the id is used only as long as `options`. */
-inline polylimit_reservation_options to_plain(const ReserveOptions &options) {
+/** The options in the form of C; the id and the plan are used only as long as `options` and `ask`. */
+inline polylimit_reservation_options to_plain(const ReserveOptions &options, const Ask &ask) {
     Message message;
     auto plain = sized<polylimit_reservation_options>();
     message.check(polylimit_reservation_defaults(&plain, message.start(), message.capacity()));
     plain.commit_at_end = options.commit_at_end ? 1 : 0;
     plain.timeout_us = whole_us(options.timeout);
+    plain.headroom = ask.headroom;
+    plain.plan = ask.plan;
     if (options.ttl) {
         plain.ttl_us = whole_us(*options.ttl);
     }
@@ -282,6 +296,19 @@ inline polylimit_reservation_options to_plain(const ReserveOptions &options) {
         plain.id = options.id.data();
         plain.id_length = options.id.size();
     }
+    return plain;
+}
+
+/** A request in the form of C; it uses the key and the texts of `ask`. */
+inline polylimit_request to_plain(std::uint32_t operation, std::string_view key, const Ask &ask) {
+    auto plain = sized<polylimit_request>();
+    plain.operation = operation;
+    plain.policy = ask.policy;
+    plain.key = key.data();
+    plain.key_length = key.size();
+    plain.cost = ask.cost.units();
+    plain.headroom = ask.headroom;
+    plain.plan = ask.plan;
     return plain;
 }
 
@@ -382,33 +409,49 @@ public:
     }
 
     [[nodiscard]] Decision check(std::string_view key, const Ask &ask = {}) const {
-        return decide(polylimit_limiter_check, key, ask);
+        if (ask.headroom != 0 || ask.plan != nullptr) {
+            return decide(POLYLIMIT_CHECK, key, ask);
+        }
+        detail::Message message;
+        auto decision = detail::sized<polylimit_decision>();
+        message.check(polylimit_limiter_check(get(), ask.policy, key.data(), key.size(), ask.cost.units(), &decision,
+                                              message.start(), message.capacity()));
+        return Decision(decision);
     }
     [[nodiscard]] Decision peek(std::string_view key, const Ask &ask = {}) const {
-        return decide(polylimit_limiter_peek, key, ask);
+        return decide(POLYLIMIT_PEEK, key, ask);
     }
-    [[nodiscard]] Usage take(std::string_view key, const Ask &ask = {}) const {
-        return spend(polylimit_limiter_take, key, ask);
-    }
-    Usage charge(std::string_view key, const Ask &ask = {}) const { return spend(polylimit_limiter_charge, key, ask); }
-    Usage refund(std::string_view key, const Ask &ask = {}) const { return spend(polylimit_limiter_refund, key, ask); }
+    [[nodiscard]] Usage take(std::string_view key, const Ask &ask = {}) const { return spend(POLYLIMIT_TAKE, key, ask); }
+    Usage charge(std::string_view key, const Ask &ask = {}) const { return spend(POLYLIMIT_CHARGE, key, ask); }
+    Usage refund(std::string_view key, const Ask &ask = {}) const { return spend(POLYLIMIT_REFUND, key, ask); }
 
-    Usage reset(std::string_view key, const char *policy = nullptr) const {
-        detail::Message message;
-        auto usage = detail::sized<polylimit_usage>();
-        message.check(polylimit_limiter_reset(get(), policy, key.data(), key.size(), &usage, message.start(),
-                                              message.capacity()));
-        return Usage(usage);
+    Usage reset(std::string_view key, const char *policy = nullptr, const char *plan = nullptr) const {
+        return spend(POLYLIMIT_RESET, key, {policy, 0, 0, plan});
+    }
+
+    /**
+     * Denies the requests of the key for `time` from now: 1 ms to 366 days. A key that is blocked for longer stays so; 0 forgets
+     * blocks and penalties.
+     */
+    Usage block(std::string_view key, std::chrono::microseconds time, const char *policy = nullptr,
+                const char *plan = nullptr) const {
+        if (time.count() < 0) {
+            throw Error(POLYLIMIT_INVALID_ARGUMENT, "a block lasts a negative time: allowed are 0, or 1 ms to 366 days");
+        }
+        auto request = detail::to_plain(POLYLIMIT_BLOCK, key, {policy, 0, 0, plan});
+        request.ttl_us = detail::whole_us(time);
+        return Usage(perform(request).answer.usage);
+    }
+    /** Ends the block of the key, and forgets its penalties. */
+    Usage unblock(std::string_view key, const char *policy = nullptr, const char *plan = nullptr) const {
+        return block(key, std::chrono::microseconds(0), policy, plan);
     }
 
     /** Waits until admitted, at most for `timeout`. A denial means that it would take longer. */
     [[nodiscard]] Decision acquire(std::string_view key, std::chrono::microseconds timeout, const Ask &ask = {}) const {
-        detail::Message message;
-        auto decision = detail::sized<polylimit_decision>();
-        auto timeout_us = static_cast<std::uint64_t>(timeout.count() < 0 ? 0 : timeout.count());
-        message.check(polylimit_limiter_acquire(get(), ask.policy, key.data(), key.size(), ask.cost.units(), timeout_us,
-                                                &decision, message.start(), message.capacity()));
-        return Decision(decision);
+        auto request = detail::to_plain(POLYLIMIT_ACQUIRE, key, ask);
+        request.timeout_us = detail::whole_us(timeout);
+        return Decision(perform(request).answer.decision);
     }
 
     /**
@@ -417,7 +460,7 @@ public:
      */
     [[nodiscard]] Reservation reserve(std::string_view key, const Ask &ask = {}, const ReserveOptions &options = {}) const {
         detail::Message message;
-        auto plain = detail::to_plain(options);
+        auto plain = detail::to_plain(options, ask);
         polylimit_reservation *reservation = nullptr;
         message.check(polylimit_reservation_new(get(), ask.policy, key.data(), key.size(), ask.cost.units(), &plain,
                                                 &reservation, message.start(), message.capacity()));
@@ -425,31 +468,26 @@ public:
     }
 
     /** Ends the reservation with this id and charges what was spent; Usage::found says whether it was there. */
-    Usage commit(std::string_view key, std::string_view id, Cost spent, const char *policy = nullptr) const {
-        return commit_units(key, id, detail::spent(spent), policy);
+    Usage commit(std::string_view key, std::string_view id, Cost spent, const char *policy = nullptr,
+                 const char *plan = nullptr) const {
+        return end(POLYLIMIT_COMMIT, key, id, detail::spent(spent), policy, plan);
     }
     /** Ends the reservation with this id and charges what was reserved. */
-    Usage commit_reserved(std::string_view key, std::string_view id, const char *policy = nullptr) const {
-        return commit_units(key, id, POLYLIMIT_AS_RESERVED, policy);
+    Usage commit_reserved(std::string_view key, std::string_view id, const char *policy = nullptr,
+                          const char *plan = nullptr) const {
+        return end(POLYLIMIT_COMMIT, key, id, POLYLIMIT_AS_RESERVED, policy, plan);
     }
 
     /** Ends the reservation with this id and spends nothing. */
-    Usage cancel(std::string_view key, std::string_view id, const char *policy = nullptr) const {
-        detail::Message message;
-        auto usage = detail::sized<polylimit_usage>();
-        message.check(polylimit_limiter_cancel(get(), policy, key.data(), key.size(), id.data(), id.size(), &usage,
-                                               message.start(), message.capacity()));
-        return Usage(usage);
+    Usage cancel(std::string_view key, std::string_view id, const char *policy = nullptr,
+                 const char *plan = nullptr) const {
+        return end(POLYLIMIT_CANCEL, key, id, 0, policy, plan);
     }
 
     /** Makes the reservation with this id end `ttl` from now: 1 ms to 48 h. */
-    Usage renew(std::string_view key, std::string_view id, std::chrono::microseconds ttl,
-                const char *policy = nullptr) const {
-        detail::Message message;
-        auto usage = detail::sized<polylimit_usage>();
-        message.check(polylimit_limiter_renew(get(), policy, key.data(), key.size(), id.data(), id.size(),
-                                              detail::whole_us(ttl), &usage, message.start(), message.capacity()));
-        return Usage(usage);
+    Usage renew(std::string_view key, std::string_view id, std::chrono::microseconds ttl, const char *policy = nullptr,
+                const char *plan = nullptr) const {
+        return end(POLYLIMIT_RENEW, key, id, 0, policy, plan, detail::whole_us(ttl));
     }
 
     /** Checks several requests in one call. Each is decided on its own, in order; an error of one is its own result. */
@@ -606,39 +644,35 @@ private:
         std::vector<polylimit_request> plain;
         plain.reserve(requests.size());
         for (const auto &[key, ask] : requests) {
-            auto request = detail::sized<polylimit_request>();
-            request.operation = POLYLIMIT_CHECK;
-            request.policy = ask.policy;
-            request.key = key.data();
-            request.key_length = key.size();
-            request.cost = ask.cost.units();
-            plain.push_back(request);
+            plain.push_back(detail::to_plain(POLYLIMIT_CHECK, key, ask));
         }
         return plain;
     }
 
-    Usage commit_units(std::string_view key, std::string_view id, std::uint64_t spent, const char *policy) const {
+    polylimit_result perform(const polylimit_request &request) const {
         detail::Message message;
-        auto usage = detail::sized<polylimit_usage>();
-        message.check(polylimit_limiter_commit(get(), policy, key.data(), key.size(), id.data(), id.size(), spent, &usage,
-                                               message.start(), message.capacity()));
-        return Usage(usage);
+        polylimit_result result;
+        message.check(polylimit_limiter_call(get(), &request, nullptr, &result, sizeof result, message.start(),
+                                             message.capacity()));
+        return result;
     }
 
-    template <typename Call> Decision decide(Call call, std::string_view key, const Ask &ask) const {
-        detail::Message message;
-        auto decision = detail::sized<polylimit_decision>();
-        message.check(call(get(), ask.policy, key.data(), key.size(), ask.cost.units(), &decision, message.start(),
-                           message.capacity()));
-        return Decision(decision);
+    Decision decide(std::uint32_t operation, std::string_view key, const Ask &ask) const {
+        return Decision(perform(detail::to_plain(operation, key, ask)).answer.decision);
     }
 
-    template <typename Call> Usage spend(Call call, std::string_view key, const Ask &ask) const {
-        detail::Message message;
-        auto usage = detail::sized<polylimit_usage>();
-        message.check(call(get(), ask.policy, key.data(), key.size(), ask.cost.units(), &usage, message.start(),
-                           message.capacity()));
-        return Usage(usage);
+    Usage spend(std::uint32_t operation, std::string_view key, const Ask &ask) const {
+        return Usage(perform(detail::to_plain(operation, key, ask)).answer.usage);
+    }
+
+    /** Ends or renews the reservation with this id. */
+    Usage end(std::uint32_t operation, std::string_view key, std::string_view id, std::uint64_t spent, const char *policy,
+              const char *plan, std::uint64_t ttl_us = 0) const {
+        auto request = detail::to_plain(operation, key, {policy, spent, 0, plan});
+        request.id = id.data();
+        request.id_length = id.size();
+        request.ttl_us = ttl_us;
+        return Usage(perform(request).answer.usage);
     }
 
     /** Must outlive the handle, which may call it. */
@@ -661,18 +695,13 @@ public:
     [[nodiscard]] std::size_t pending() const noexcept { return polylimit_completions_pending(get()); }
 
     /**
-     * Starts an operation (POLYLIMIT_CHECK to POLYLIMIT_RENEW). Returns its result if it is available at once. `terms` are for
-     * POLYLIMIT_RESERVE to POLYLIMIT_RENEW.
+     * Starts an operation (POLYLIMIT_CHECK to POLYLIMIT_BLOCK). Returns its result if it is available at once. `terms` are for
+     * POLYLIMIT_RESERVE to POLYLIMIT_BLOCK.
      */
     [[nodiscard]] std::optional<polylimit_result>
     submit(const Limiter &limiter, std::uint32_t operation, std::string_view key, std::uint64_t tag,
            const Ask &ask = {}, std::chrono::microseconds timeout = {}, const ReservationTerms &terms = {}) const {
-        auto request = detail::sized<polylimit_request>();
-        request.operation = operation;
-        request.policy = ask.policy;
-        request.key = key.data();
-        request.key_length = key.size();
-        request.cost = ask.cost.units();
+        auto request = detail::to_plain(operation, key, ask);
         request.timeout_us = detail::whole_us(timeout);
         request.id = terms.id.data();
         request.id_length = terms.id.size();
@@ -690,7 +719,7 @@ public:
     submit_reserve(const Limiter &limiter, std::string_view key, std::uint64_t tag, const Ask &ask = {},
                    const ReserveOptions &options = {}) const {
         detail::Message message;
-        auto plain = detail::to_plain(options);
+        auto plain = detail::to_plain(options, ask);
         polylimit_reservation *reservation = nullptr;
         polylimit_result result;
         polylimit_status status = polylimit_reservation_submit(

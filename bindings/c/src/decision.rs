@@ -4,7 +4,7 @@ use polylimit::{Decision, DecisionParts, Policy, QuotaUsage, Usage};
 
 use crate::arguments::Sized32;
 use crate::error::Failure;
-use crate::names::{degradation, degradation_number, source, source_number};
+use crate::names::{cause, cause_number, degradation, degradation_number, source, source_number};
 
 /// The maximum number of quotas of one policy.
 pub const POLYLIMIT_MAX_QUOTAS: usize = 16;
@@ -49,6 +49,17 @@ pub struct polylimit_decision {
     pub delay_us: u64,
     /// Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
     pub over: u64,
+    /// Why the request was denied, would have been without the shadow, or was admitted without the store: 0 is none; see
+    /// polylimit_cause_name.
+    pub cause: u32,
+    /// 1 when this request's units were the first beyond a quota's limit: some quota's `over` is above 0 and at most what the
+    /// request has spent or set aside.
+    pub crossed: u32,
+    /// 1 when the pool of an elastic policy admitted the request; then nothing was spent in the policy itself.
+    pub elastic: u32,
+    /// 1 when the request would have been denied if its policy were not in shadow: it is allowed, and `retry_after_us` is that
+    /// of the denial.
+    pub shadowed: u32,
     /// The number of elements of `quotas`: one for each quota of the policy.
     pub quota_count: u32,
     /// Always 0.
@@ -60,7 +71,7 @@ pub struct polylimit_decision {
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_decision {
     const NAME: &'static str = "decision";
-    const MIN_SIZE: u32 = 576;
+    const MIN_SIZE: u32 = 592;
 }
 
 impl polylimit_decision {
@@ -75,6 +86,10 @@ impl polylimit_decision {
         self.reset_after_us = decision.reset_after_us();
         self.delay_us = decision.delay_us();
         self.over = decision.over();
+        self.cause = cause_number(decision.cause());
+        self.crossed = u32::from(decision.crossed());
+        self.elastic = u32::from(decision.elastic());
+        self.shadowed = u32::from(decision.shadowed());
         self.reserved = 0;
         self.quota_count = set_quotas(&mut self.quotas, decision.quotas());
     }
@@ -92,6 +107,10 @@ impl polylimit_decision {
             0 => None,
             number => Some(degradation(number).ok_or_else(|| unknown("degradation", number))?),
         };
+        let cause = match self.cause {
+            0 => None,
+            number => Some(cause(number).ok_or_else(|| unknown("cause", number))?),
+        };
         let quotas: Vec<_> = quotas
             .iter()
             .map(|&polylimit_quota_usage { limit, remaining, reset_after_us, over }| QuotaUsage {
@@ -105,13 +124,13 @@ impl polylimit_decision {
         let retry_after_us = (self.retry_after_us != POLYLIMIT_NEVER).then_some(self.retry_after_us);
         Ok(Decision::from_parts(DecisionParts {
             allowed,
-            wait_us: if allowed { Some(self.delay_us) } else { retry_after_us },
+            wait_us: if allowed && self.shadowed == 0 { Some(self.delay_us) } else { retry_after_us },
             source: source(self.source).ok_or_else(|| unknown("source", self.source))?,
             degraded,
-            cause: None,
-            crossed: false,
-            elastic: false,
-            shadowed: false,
+            cause,
+            crossed: self.crossed != 0,
+            elastic: self.elastic != 0,
+            shadowed: self.shadowed != 0,
             remaining: self.remaining,
             quotas: &quotas,
         })?)
@@ -136,7 +155,7 @@ fn unknown(what: &str, number: u32) -> Failure {
     Failure::invalid(format!("{what} {number} is not known: pass a decision unchanged"))
 }
 
-/// The answer to a take, a charge, a refund, a reset, a commit, a cancel or a renew: the state after it.
+/// The answer to a take, a charge, a refund, a reset, a commit, a cancel, a renew or a block: the state after it.
 #[repr(C)]
 pub struct polylimit_usage {
     /// sizeof(polylimit_usage), set by the caller.

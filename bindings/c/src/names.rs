@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char};
 use std::sync::LazyLock;
 
-use polylimit::{Degradation, ErrorKind, Source};
+use polylimit::{Cause, Degradation, ErrorKind, Source};
 
 use crate::error::{POLYLIMIT_OK, POLYLIMIT_PENDING, guard_or, polylimit_status, status_of};
 
@@ -15,6 +15,8 @@ static SOURCES: LazyLock<Vec<CString>> =
     LazyLock::new(|| Source::ALL.iter().map(|source| owned(source.name())).collect());
 static DEGRADATIONS: LazyLock<Vec<CString>> =
     LazyLock::new(|| Degradation::ALL.iter().map(|degradation| owned(degradation.name())).collect());
+static CAUSES: LazyLock<Vec<CString>> =
+    LazyLock::new(|| Cause::ALL.iter().map(|cause| owned(cause.name())).collect());
 
 /// Names contain no NUL.
 fn owned(name: &str) -> CString {
@@ -45,6 +47,13 @@ pub extern "C" fn polylimit_degradation_name(degraded: u32) -> *const c_char {
     })
 }
 
+/// The name of the `cause` of a decision, such as "quota"; NULL for 0, which means none, and for an unknown number. Not to be
+/// freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn polylimit_cause_name(cause: u32) -> *const c_char {
+    guard_or(std::ptr::null(), || pointer((cause as usize).checked_sub(1).and_then(|at| CAUSES.get(at))))
+}
+
 fn pointer(name: Option<&CString>) -> *const c_char {
     name.map_or(std::ptr::null(), |name| name.as_ptr())
 }
@@ -61,6 +70,12 @@ pub(crate) fn degradation_number(degraded: Option<Degradation>) -> u32 {
     degraded.map_or(0, |degraded| index(Degradation::ALL.iter().position(|known| *known == degraded)) + 1)
 }
 
+/// The number of a cause: its index in the core's list plus 1; 0 means none.
+#[inline]
+pub(crate) fn cause_number(cause: Option<Cause>) -> u32 {
+    cause.map_or(0, |cause| index(Cause::ALL.iter().position(|known| *known == cause)) + 1)
+}
+
 /// The source of a number.
 pub(crate) fn source(number: u32) -> Option<Source> {
     Source::ALL.get(number as usize).copied()
@@ -69,6 +84,11 @@ pub(crate) fn source(number: u32) -> Option<Source> {
 /// The degradation of a number that is not 0.
 pub(crate) fn degradation(number: u32) -> Option<Degradation> {
     (number as usize).checked_sub(1).and_then(|at| Degradation::ALL.get(at)).copied()
+}
+
+/// The cause of a number that is not 0.
+pub(crate) fn cause(number: u32) -> Option<Cause> {
+    (number as usize).checked_sub(1).and_then(|at| Cause::ALL.get(at)).copied()
 }
 
 /// The index as a number; every value is in its list, and lists are short.
@@ -98,13 +118,19 @@ mod tests {
             assert_eq!(name(polylimit_degradation_name(number)).as_deref(), Some(known.name()));
             assert_eq!(degradation(number), Some(known));
         }
+        for known in Cause::ALL {
+            let number = cause_number(Some(known));
+            assert_eq!(name(polylimit_cause_name(number)).as_deref(), Some(known.name()));
+            assert_eq!(cause(number), Some(known));
+        }
         for kind in ErrorKind::ALL {
             assert_eq!(name(polylimit_status_name(kind.number())).as_deref(), Some(kind.code()));
         }
         assert_eq!(name(polylimit_status_name(0)).as_deref(), Some("ok"));
         assert_eq!(name(polylimit_status_name(-1)).as_deref(), Some("pending"));
-        assert_eq!(degradation_number(None), 0);
+        assert_eq!((degradation_number(None), cause_number(None)), (0, 0));
         let unknown = [polylimit_degradation_name(0), polylimit_degradation_name(u32::MAX)];
+        let unknown = unknown.into_iter().chain([polylimit_cause_name(0), polylimit_cause_name(u32::MAX)]);
         let unknown = unknown.into_iter().chain([polylimit_source_name(u32::MAX), polylimit_status_name(99)]);
         assert!(unknown.into_iter().all(<*const c_char>::is_null));
     }
@@ -114,8 +140,29 @@ mod tests {
     fn numbers_never_change() {
         let sources = Source::ALL.map(Source::name);
         assert!(
-            sources.starts_with(&["store", "denial_cache", "lease", "fallback", "allow", "deny"]),
+            sources.starts_with(&[
+                "store",
+                "denial_cache",
+                "lease",
+                "fallback",
+                "allow",
+                "deny",
+                "configuration"
+            ]),
             "{sources:?}"
+        );
+        let causes = Cause::ALL.map(Cause::name);
+        assert!(
+            causes.starts_with(&[
+                "off",
+                "allow_list",
+                "deny_list",
+                "missing_key",
+                "blocked",
+                "quota",
+                "concurrency"
+            ]),
+            "{causes:?}"
         );
         let degradations = Degradation::ALL.map(Degradation::name);
         assert!(

@@ -20,7 +20,8 @@ use crate::request::{
 ///
 /// `policy` is the name of a policy of the limiter, or quotas as text such as "100/minute; 1000/hour"; it may be NULL when
 /// the limiter has one policy. The key is any `key_length` bytes, up to 1 MiB. `cost` is 0 to 10^12 units; 0 is always
-/// allowed and leaves no trace. All operations fail with POLYLIMIT_INVALID_ARGUMENT for any other argument, and with
+/// allowed and leaves no trace. A request with a headroom or a plan is a polylimit_request; see polylimit_limiter_call. All
+/// operations fail with POLYLIMIT_INVALID_ARGUMENT for any other argument, and with
 /// POLYLIMIT_CLOSED after polylimit_limiter_close.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_limiter_check(
@@ -159,6 +160,47 @@ pub unsafe extern "C" fn polylimit_limiter_reset(
     guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
         // SAFETY: as for polylimit_limiter_check.
         unsafe { spend(limiter, request(policy, key, key_length, 0)?, Call::Reset, usage_out) }
+    })
+}
+
+/// Denies the requests of the key for `for_us` microseconds from now: 1 ms to 366 days. A key that is blocked for longer stays
+/// so. 0 forgets blocks and penalties, as polylimit_limiter_unblock does. A check of cost 0, and the holders of reservations, are
+/// not denied. See polylimit_limiter_check.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_limiter_block(
+    limiter: *const polylimit_limiter,
+    policy: *const c_char,
+    key: *const c_void,
+    key_length: usize,
+    for_us: u64,
+    usage_out: *mut polylimit_usage,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        let block = |request| Call::Block(request, Duration::from_micros(for_us));
+        // SAFETY: as for polylimit_limiter_check.
+        unsafe { spend(limiter, request(policy, key, key_length, 0)?, block, usage_out) }
+    })
+}
+
+/// Ends the block of the key, and forgets its penalties. See polylimit_limiter_check.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_limiter_unblock(
+    limiter: *const polylimit_limiter,
+    policy: *const c_char,
+    key: *const c_void,
+    key_length: usize,
+    usage_out: *mut polylimit_usage,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        let unblock = |request| Call::Block(request, Duration::ZERO);
+        // SAFETY: as for polylimit_limiter_check.
+        unsafe { spend(limiter, request(policy, key, key_length, 0)?, unblock, usage_out) }
     })
 }
 

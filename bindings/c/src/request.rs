@@ -34,6 +34,9 @@ pub const POLYLIMIT_COMMIT: u32 = 10;
 pub const POLYLIMIT_CANCEL: u32 = 11;
 /// Makes a reservation end `ttl_us` from now; the cost has no effect.
 pub const POLYLIMIT_RENEW: u32 = 12;
+/// Denies the requests of the key for `ttl_us` from now, or for longer where it is blocked for longer; 0 forgets blocks and
+/// penalties. The cost has no effect.
+pub const POLYLIMIT_BLOCK: u32 = 13;
 
 /// The longest id of a reservation, in bytes.
 pub const POLYLIMIT_RESERVATION_ID_SIZE: usize = 64;
@@ -47,7 +50,7 @@ const _: () = assert!(POLYLIMIT_RESERVATION_ID_SIZE == ReservationId::MAX_LENGTH
 pub struct polylimit_request {
     /// sizeof(polylimit_request), set by the caller.
     pub size: u32,
-    /// One of POLYLIMIT_CHECK to POLYLIMIT_RENEW.
+    /// One of POLYLIMIT_CHECK to POLYLIMIT_BLOCK.
     pub operation: u32,
     /// The name of a policy of the limiter, or quotas as text such as "100/minute; 1000/hour"; may be NULL when the
     /// limiter has one policy. Ends with a NUL.
@@ -64,14 +67,21 @@ pub struct polylimit_request {
     pub id: *const c_void,
     /// The length of the id in bytes: 1 to POLYLIMIT_RESERVATION_ID_SIZE.
     pub id_length: usize,
-    /// How long the reservation lasts from now, in microseconds: 1 ms to 48 h; only for POLYLIMIT_RESERVE and POLYLIMIT_RENEW.
+    /// How long the reservation lasts from now, in microseconds: 1 ms to 48 h; only for POLYLIMIT_RESERVE and POLYLIMIT_RENEW. For
+    /// POLYLIMIT_BLOCK how long the key is blocked: 0, or 1 ms to 366 days.
     pub ttl_us: u64,
+    /// The plan of the key, whose quotas decide where the policy has a plan of that name; may be NULL. Ends with a NUL.
+    pub plan: *const c_char,
+    /// The part of each quota's capacity that a check, a peek or a reserve leaves for others, in percent, rounded up: 0 to 99.
+    pub headroom: u32,
+    /// Always 0.
+    pub reserved: u32,
 }
 
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_request {
     const NAME: &'static str = "request";
-    const MIN_SIZE: u32 = 72;
+    const MIN_SIZE: u32 = 88;
 }
 
 /// Makes a request of the core.
@@ -95,12 +105,35 @@ pub(crate) unsafe fn request<'a>(
     })
 }
 
+/// The request, with the headroom and the plan that may be set.
+///
+/// # Safety
+/// `plan` is NULL or a text that ends with a NUL, which must not change while the request is used.
+pub(crate) unsafe fn refined(
+    request: Request<'_>,
+    headroom: u32,
+    plan: *const c_char,
+) -> Result<Request<'_>, Failure> {
+    let percent = u8::try_from(headroom).map_err(|_| {
+        Failure::invalid(format!("headroom is {headroom} %: allowed is 0 to {} %", Request::MAX_HEADROOM))
+    })?;
+    let request = request.headroom(percent);
+    // SAFETY: the caller guarantees it.
+    Ok(match unsafe { optional_text(plan, "plan") }? {
+        Some(plan) => request.plan(plan),
+        None => request,
+    })
+}
+
 impl polylimit_request {
     /// # Safety
     /// As [`request`], for the fields of this.
     pub(crate) unsafe fn request<'a>(&self) -> Result<Request<'a>, Failure> {
         // SAFETY: the caller guarantees it.
-        unsafe { request(self.policy, self.key, self.key_length, self.cost) }
+        unsafe {
+            let request = request(self.policy, self.key, self.key_length, self.cost)?;
+            refined(request, self.headroom, self.plan)
+        }
     }
 
     /// Makes a call of the core.
@@ -136,9 +169,10 @@ impl polylimit_request {
                 // SAFETY: the caller guarantees it.
                 Call::Renew(request.cost(0), unsafe { self.id() }?, ttl)
             }
+            POLYLIMIT_BLOCK => Call::Block(request.cost(0), Duration::from_micros(self.ttl_us)),
             other => {
                 return Err(Failure::invalid(format!(
-                    "operation {other} is not known: allowed are {POLYLIMIT_CHECK} to {POLYLIMIT_RENEW}"
+                    "operation {other} is not known: allowed are {POLYLIMIT_CHECK} to {POLYLIMIT_BLOCK}"
                 )));
             }
         })
@@ -174,7 +208,7 @@ pub const POLYLIMIT_MESSAGE_SIZE: usize = 240;
 pub union polylimit_answer {
     /// For a check, a peek, an acquire and a reserve.
     pub decision: std::mem::ManuallyDrop<polylimit_decision>,
-    /// For a take, a charge, a refund, a reset, a commit, a cancel and a renew.
+    /// For a take, a charge, a refund, a reset, a commit, a cancel, a renew and a block.
     pub usage: std::mem::ManuallyDrop<polylimit_usage>,
 }
 
@@ -198,7 +232,7 @@ pub struct polylimit_result {
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_result {
     const NAME: &'static str = "result";
-    const MIN_SIZE: u32 = 864;
+    const MIN_SIZE: u32 = 880;
 }
 
 impl polylimit_result {

@@ -15,7 +15,7 @@ use crate::error::{
 };
 use crate::limiter::polylimit_limiter;
 use crate::operations::wrong_answer;
-use crate::request::{polylimit_result, units_spent};
+use crate::request::{polylimit_result, refined, units_spent};
 use crate::reservation_options::polylimit_reservation_options;
 
 /// Units that are set aside for its holder. Any thread may use it at any time until it is freed. While it lives, the library renews
@@ -31,6 +31,8 @@ struct Shared {
     key: Box<[u8]>,
     policy: Option<Box<str>>,
     cost: u64,
+    plan: Option<Box<str>>,
+    headroom: u8,
     terms: ReservationTerms,
     options: ReserveOptions,
     state: Mutex<State>,
@@ -64,17 +66,24 @@ impl Shared {
                 bytes(key.cast(), key_length, "key")?,
             )
         };
+        let mut asked = Request::new(key).cost(cost);
         let options = if options.is_null() {
             ReserveOptions::default()
         } else {
-            // SAFETY: the caller guarantees options.
-            unsafe { sized(options)?.get()? }
+            // SAFETY: the caller guarantees options, and in them a plan or NULL.
+            unsafe {
+                let options = sized(options)?;
+                asked = refined(asked, options.headroom, options.plan)?;
+                options.get()?
+            }
         };
         Ok(Arc::new(Self {
             limiter: limiter.limiter.asynchronous().clone(),
             key: key.into(),
             policy: policy.map(Into::into),
             cost,
+            plan: asked.plan_name().map(Into::into),
+            headroom: asked.headroom_percent(),
             terms: options.terms()?,
             options,
             state: Mutex::default(),
@@ -86,15 +95,18 @@ impl Shared {
     }
 
     fn request(&self, cost: u64) -> Request<'_> {
-        let request = Request::new(&self.key).cost(cost);
-        match &self.policy {
-            Some(policy) => request.policy(policy),
-            None => request,
+        let mut request = Request::new(&self.key).cost(cost);
+        if let Some(policy) = &self.policy {
+            request = request.policy(policy);
         }
+        if let Some(plan) = &self.plan {
+            request = request.plan(plan);
+        }
+        request
     }
 
     fn reserve_call(&self) -> Call<'_> {
-        Call::Reserve(self.request(self.cost), self.terms)
+        Call::Reserve(self.request(self.cost).headroom(self.headroom), self.terms)
     }
 
     /// The handle has nothing to end any more, and renews nothing.

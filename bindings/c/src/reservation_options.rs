@@ -27,12 +27,18 @@ pub struct polylimit_reservation_options {
     pub id: *const c_void,
     /// The length of the id in bytes: 1 to POLYLIMIT_RESERVATION_ID_SIZE.
     pub id_length: usize,
+    /// The plan of the key, as in polylimit_request; may be NULL. Ends with a NUL.
+    pub plan: *const c_char,
+    /// The headroom in percent, as in polylimit_request: 0 to 99.
+    pub headroom: u32,
+    /// Always 0.
+    pub reserved: u32,
 }
 
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_reservation_options {
     const NAME: &'static str = "options";
-    const MIN_SIZE: u32 = 48;
+    const MIN_SIZE: u32 = 64;
 }
 
 impl polylimit_reservation_options {
@@ -77,6 +83,9 @@ pub unsafe extern "C" fn polylimit_reservation_defaults(
         options.max_age_us = whole_us(ReserveOptions::DEFAULT_MAX_AGE);
         options.id = std::ptr::null();
         options.id_length = 0;
+        options.plan = std::ptr::null();
+        options.headroom = 0;
+        options.reserved = 0;
         Ok(())
     })
 }

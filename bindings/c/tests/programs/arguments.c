@@ -35,6 +35,9 @@ static void null_is_refused_everywhere(void) {
     REFUSED(polylimit_limiter_charge(NULL, NULL, "k", 1, 1, &usage, MESSAGE));
     REFUSED(polylimit_limiter_refund(NULL, NULL, "k", 1, 1, &usage, MESSAGE));
     REFUSED(polylimit_limiter_reset(NULL, NULL, "k", 1, &usage, MESSAGE));
+    REFUSED(polylimit_limiter_block(NULL, NULL, "k", 1, 1000, &usage, MESSAGE));
+    REFUSED(polylimit_limiter_block(limiter, NULL, "k", 1, 1000, NULL, MESSAGE));
+    REFUSED(polylimit_limiter_unblock(NULL, NULL, "k", 1, &usage, MESSAGE));
     REFUSED(polylimit_limiter_check_many(NULL, &request, sizeof request, 1, &result, sizeof result, MESSAGE));
     REFUSED(polylimit_limiter_check_many(limiter, NULL, sizeof request, 1, &result, sizeof result, MESSAGE));
     REFUSED(polylimit_limiter_check_many(limiter, &request, sizeof request, 1, NULL, sizeof result, MESSAGE));
@@ -93,7 +96,7 @@ static void too_small_size_is_refused(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
     polylimit_decision decision = {.size = sizeof decision - 1};
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_check(limiter, NULL, "k", 1, 1, &decision, MESSAGE));
-    CHECK(strstr(message, "decision has size 575") != NULL);
+    CHECK(strstr(message, "decision has size 591") != NULL);
     decision.size = 0;
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_peek(limiter, NULL, "k", 1, 1, &decision, MESSAGE));
     polylimit_usage usage = {.size = 4};

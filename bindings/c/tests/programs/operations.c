@@ -164,6 +164,77 @@ static void call_waits_until_it_is_stopped(void) {
     polylimit_clock_free(clock);
 }
 
+static polylimit_decision decided(const polylimit_limiter *limiter, const polylimit_request *request) {
+    polylimit_result result;
+    OK(polylimit_limiter_call(limiter, request, NULL, &result, sizeof result, MESSAGE));
+    CHECK(result.status == POLYLIMIT_OK);
+    return result.answer.decision;
+}
+
+static void headroom_is_left_for_others(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "10/minute fixed_window excess=2", NULL);
+    polylimit_request request = ask(POLYLIMIT_CHECK, "k", 9);
+    request.headroom = 25;
+    polylimit_decision decision = decided(limiter, &request);
+    CHECK(decision.allowed == 1 && decision.remaining == 0 && decision.cause == 0 && decision.crossed == 0);
+    request.cost = 1;
+    decision = decided(limiter, &request);
+    CHECK(decision.allowed == 0 && strcmp(polylimit_cause_name(decision.cause), "quota") == 0);
+    polylimit_reservation_options options = {.size = sizeof options};
+    OK(polylimit_reservation_defaults(&options, MESSAGE));
+    options.headroom = 25;
+    polylimit_reservation *reservation = NULL;
+    OK(polylimit_reservation_new(limiter, NULL, "k", 1, 1, &options, &reservation, MESSAGE));
+    OK(polylimit_reservation_decision(reservation, &decision, MESSAGE));
+    CHECK(decision.allowed == 0);
+    polylimit_reservation_free(reservation);
+    decision = check(limiter, "k", 2);
+    CHECK(decision.allowed == 1 && decision.over == 1 && decision.crossed == 1);
+    CHECK(check(limiter, "k", 1).crossed == 0 && decision.elastic == 0 && decision.shadowed == 0);
+    const uint32_t percents[] = {100, 255, 256, UINT32_MAX};
+    for (size_t at = 0; at < 4; at++) {
+        polylimit_result result;
+        request.headroom = percents[at];
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_call(limiter, &request, NULL, &result, sizeof result, MESSAGE));
+        CHECK(strstr(message, "0 to 99 %") != NULL);
+    }
+    request.headroom = 0;
+    request.plan = "\xff";
+    polylimit_result refused;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_call(limiter, &request, NULL, &refused, sizeof refused, MESSAGE));
+    CHECK(strcmp(message, "plan is not UTF-8") == 0);
+    polylimit_limiter_free(limiter);
+}
+
+static void blocked_key_is_denied_until_then(void) {
+    polylimit_clock *clock = NULL;
+    OK(polylimit_clock_new(START_US, &clock, MESSAGE));
+    polylimit_limiter *limiter = open_limiter("memory:", "10/minute", clock);
+    polylimit_usage usage = {.size = sizeof usage};
+    OK(polylimit_limiter_block(limiter, NULL, "k", 1, 5000000, &usage, MESSAGE));
+    CHECK(usage.remaining == 0 && usage.reset_after_us == 5000000);
+    polylimit_decision decision = check(limiter, "k", 1);
+    CHECK(decision.allowed == 0 && decision.retry_after_us == 5000000);
+    CHECK(strcmp(polylimit_cause_name(decision.cause), "blocked") == 0);
+    CHECK(check(limiter, "other", 1).allowed == 1);
+    OK(polylimit_limiter_unblock(limiter, NULL, "k", 1, &usage, MESSAGE));
+    CHECK(usage.remaining == 10 && check(limiter, "k", 1).allowed == 1);
+    polylimit_request request = ask(POLYLIMIT_BLOCK, "k", 0);
+    request.ttl_us = 1000;
+    polylimit_result result;
+    OK(polylimit_limiter_call(limiter, &request, NULL, &result, sizeof result, MESSAGE));
+    CHECK(result.answer.usage.reset_after_us >= 1000 && check(limiter, "k", 1).allowed == 0);
+    OK(polylimit_clock_advance(clock, 1000, MESSAGE));
+    CHECK(check(limiter, "k", 1).allowed == 1);
+    const uint64_t times[] = {1, 999, UINT64_C(366) * 86400000000 + 1, UINT64_MAX};
+    for (size_t at = 0; at < 4; at++) {
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_block(limiter, NULL, "k", 1, times[at], &usage, MESSAGE));
+        CHECK(strstr(message, "366 days") != NULL);
+    }
+    polylimit_limiter_free(limiter);
+    polylimit_clock_free(clock);
+}
+
 static void set_policy_changes_a_policy(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "100/min;10/s token_bucket burst=20", NULL);
     char text[128];
@@ -204,6 +275,8 @@ int main(void) {
         {"check many has a result for each request", check_many_has_a_result_for_each_request},
         {"check together spends all or nothing", check_together_spends_all_or_nothing},
         {"call waits until it is stopped", call_waits_until_it_is_stopped},
+        {"headroom is left for others", headroom_is_left_for_others},
+        {"blocked key is denied until then", blocked_key_is_denied_until_then},
         {"set policy changes a policy", set_policy_changes_a_policy},
         {"operations after close return closed", operations_after_close_return_closed},
     };

@@ -44,7 +44,7 @@ static uint32_t some_size(size_t right) { return below(8) == 0 ? (uint32_t)below
 
 static polylimit_request some_request(void) {
     static char key[64], id[POLYLIMIT_RESERVATION_ID_SIZE + 2];
-    polylimit_request request = {.operation = (uint32_t)below(14), .policy = some_text(), .cost = some_number()};
+    polylimit_request request = {.operation = (uint32_t)below(15), .policy = some_text(), .cost = some_number()};
     /* A size that is too small is refused. A size beyond the struct is not tried, because the library may then write there. */
     request.size = below(8) == 0 ? (uint32_t)below(sizeof request) : sizeof request;
     request.key = below(16) == 0 ? NULL : key;
@@ -53,6 +53,8 @@ static polylimit_request some_request(void) {
     request.id = below(16) == 0 ? NULL : id;
     request.id_length = below(8) == 0 ? below(sizeof id) : 1;
     request.ttl_us = below(2) ? 1000000 : some_number();
+    request.plan = below(4) == 0 ? some_text() : NULL;
+    request.headroom = below(4) == 0 ? (uint32_t)some_number() : 0;
     id[0] = (char)below(3);
     for (size_t at = 0; at < sizeof key; at++) {
         key[at] = (char)below(4);
@@ -99,13 +101,15 @@ static void call_and_wait(const polylimit_limiter *limiter) {
     const char *policy = asked.policy;
     const void *key = asked.key;
     size_t length = asked.key_length;
-    switch (below(7)) {
+    switch (below(9)) {
     case 0: polylimit_limiter_check(limiter, policy, key, length, asked.cost, decision_out, MESSAGE); return;
     case 1: polylimit_limiter_peek(limiter, policy, key, length, asked.cost, decision_out, MESSAGE); return;
     case 2: polylimit_limiter_take(limiter, policy, key, length, asked.cost, usage_out, MESSAGE); return;
     case 3: polylimit_limiter_charge(limiter, policy, key, length, asked.cost, usage_out, MESSAGE); return;
     case 4: polylimit_limiter_refund(limiter, policy, key, length, asked.cost, usage_out, MESSAGE); return;
     case 5: polylimit_limiter_reset(limiter, policy, key, length, usage_out, MESSAGE); return;
+    case 6: polylimit_limiter_block(limiter, policy, key, length, asked.ttl_us, usage_out, MESSAGE); return;
+    case 7: polylimit_limiter_unblock(limiter, policy, key, length, usage_out, MESSAGE); return;
     default:
         polylimit_limiter_acquire(limiter, policy, key, length, asked.cost, below(1000), decision_out, MESSAGE);
     }
@@ -122,6 +126,8 @@ static void call_reservation(const polylimit_limiter *limiter, polylimit_complet
     options.commit_at_end = (uint32_t)below(3);
     options.ttl_us = asked.ttl_us;
     options.max_age_us = some_number();
+    options.plan = asked.plan;
+    options.headroom = asked.headroom;
     if (below(2)) {
         options.id = asked.id;
         options.id_length = asked.id_length;

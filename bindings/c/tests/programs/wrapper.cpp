@@ -57,6 +57,23 @@ static void decides() {
     CHECK(status_of([&] { (void)moved.check("user:42"); }) == POLYLIMIT_CLOSED);
 }
 
+static void leaves_headroom_and_blocks() {
+    polylimit::ManualClock clock(1700000000000000);
+    polylimit::Limiter limiter("memory:", {{"policy.api", "10/minute fixed_window excess=1"}}, &clock);
+    CHECK(limiter.check("k", {nullptr, 8, 25}) && !limiter.peek("k", {nullptr, 1, 25}));
+    CHECK(!limiter.reserve("k", {nullptr, 1, 25}));
+    auto decision = limiter.check("k", {nullptr, 3, 0, "gold"});
+    CHECK(decision && decision.crossed() && decision.over() == 1 && decision.cause() == nullptr);
+    CHECK(!decision.elastic() && !decision.shadowed() && std::string(limiter.check("k").cause()) == "quota");
+    CHECK(limiter.block("k", 2min).reset_after() == 2min);
+    decision = limiter.check("k");
+    CHECK(!decision && std::string(decision.cause()) == "blocked" && decision.retry_after() == 2min);
+    clock.advance(1min);
+    CHECK(limiter.unblock("k").remaining() == 11 && limiter.check("k"));
+    CHECK(status_of([&] { limiter.block("k", -1us); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { (void)limiter.check("k", {nullptr, 1, 100}); }) == POLYLIMIT_INVALID_ARGUMENT);
+}
+
 static void checks_several() {
     polylimit::ManualClock clock(1700000000000000);
     polylimit::Limiter limiter(
@@ -206,6 +223,7 @@ static void completes_reservations() {
 
 int main() {
     decides();
+    leaves_headroom_and_blocks();
     checks_several();
     counts();
     tells();
