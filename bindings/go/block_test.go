@@ -15,7 +15,7 @@ func TestHeadroomIsLeftForOthers(t *testing.T) {
 	if !decision.Allowed || decision.Remaining != 0 || decision.Cause != "" {
 		t.Errorf("%+v", decision)
 	}
-	requests := []polylimit.Request{polylimit.Key("k").Headroom(25), polylimit.Key("other").Headroom(99).Plan("gold")}
+	requests := []polylimit.Request{polylimit.Key("k").Headroom(25), polylimit.Key("other").Headroom(50).Plan("gold")}
 	together := must(limiter.CheckTogether(ctx, requests))(t)
 	if together[0].Allowed || together[0].Cause != "quota" || !together[1].Allowed {
 		t.Errorf("%+v", together)

@@ -39,6 +39,10 @@ static void submit_returns_an_immediate_answer(void) {
     IS(POLYLIMIT_OK, submit(completions, limiter, ask(POLYLIMIT_PEEK, "k", 1), 9, &result));
     CHECK(result.answer.decision.allowed == 0);
     IS(POLYLIMIT_INVALID_ARGUMENT, submit(completions, limiter, ask(99, "k", 1), 9, &result));
+    polylimit_request block = ask(POLYLIMIT_BLOCK, "blocked", 0);
+    block.ttl_us = 60000000;
+    IS(POLYLIMIT_OK, submit(completions, limiter, block, 8, &result));
+    CHECK(result.answer.usage.remaining == 0 && result.answer.usage.reset_after_us == 60000000);
     IS(POLYLIMIT_INVALID_ARGUMENT, submit(completions, limiter, ask(POLYLIMIT_CHECK, "k", UINT64_MAX), 9, &result));
     CHECK(polylimit_completions_pending(completions) == 0 && !readable(completions, 0));
     CHECK((fcntl(polylimit_completions_fd(completions), F_GETFD) & FD_CLOEXEC) != 0);
