@@ -6,6 +6,7 @@ use std::collections::HashMap;
 pub(crate) mod attribute;
 pub(crate) mod attributes;
 mod canonical;
+pub(crate) mod compiled;
 pub(crate) mod condition;
 pub(crate) mod cost;
 pub(crate) mod document;

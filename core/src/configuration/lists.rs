@@ -5,8 +5,8 @@
 
 use smallvec::SmallVec;
 
-use crate::configuration::attributes::{AttributeTable, Attributes, Client};
-use crate::configuration::list::ListItem;
+use crate::client_address::address::Network;
+use crate::configuration::attributes::{Attributes, Client, Reference};
 use crate::configuration::network_table::NetworkTable;
 use crate::configuration::value_table::ValueTable;
 
@@ -55,20 +55,14 @@ fn until(until_us: Option<u64>) -> Option<u64> {
 }
 
 impl AttributeLists {
-    /// Adds an item; one about a key is not of these lists.
-    pub(crate) fn add(
-        &mut self,
-        item: &ListItem,
-        denies: bool,
-        until_us: Option<u64>,
-        table: &mut AttributeTable,
-    ) {
-        let listing = match item {
-            ListItem::Client(network) => self.networks.entry(*network),
-            ListItem::Attribute(attribute, value) => self.values.entry(&table.refer(attribute), value),
-            ListItem::Key { .. } => return,
-        };
-        listing.add(denies, until_us);
+    /// What is said about a network.
+    pub(crate) fn network(&mut self, network: Network) -> &mut Listing {
+        self.networks.entry(network)
+    }
+
+    /// What is said about a value of an attribute.
+    pub(crate) fn value(&mut self, reference: &Reference, value: &[u8]) -> &mut Listing {
+        self.values.entry(reference, value)
     }
 
     /// What the items say that are about this request.
@@ -125,13 +119,20 @@ impl Found {
 mod tests {
     use super::*;
     use crate::client_address::ClientAddressRules;
+    use crate::configuration::attributes::AttributeTable;
+    use crate::configuration::list::ListItem;
     use crate::configuration::request::RequestAttributes;
 
     fn lists(items: &[(&str, &str)]) -> (AttributeLists, AttributeTable) {
         let (mut lists, mut table) = (AttributeLists::default(), AttributeTable::default());
         for (list, text) in items {
             let (item, until_us) = ListItem::parse_with_until(text).unwrap();
-            lists.add(&item, *list == "deny", until_us, &mut table);
+            let listing = match &item {
+                ListItem::Client(network) => lists.network(*network),
+                ListItem::Attribute(attribute, value) => lists.value(&table.refer(attribute), value),
+                ListItem::Key { .. } => panic!("{text}"),
+            };
+            listing.add(*list == "deny", until_us);
         }
         (lists, table)
     }

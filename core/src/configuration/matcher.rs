@@ -214,3 +214,6 @@ impl CompiledApplication {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 use crate::configuration::Map;
 use crate::configuration::lists::Listing;
 use crate::configuration::model::{DocumentPolicy, Numbers};
+use crate::rules::penalty::Penalty;
 use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
 
@@ -21,6 +22,7 @@ pub(crate) struct NumbersChoice {
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyNumbers {
     sets: Vec<Policy>,
+    penalty: Option<Penalty>,
     indices: Map<Box<[Quota]>, u32>,
     plans: Map<Box<[u8]>, u32>,
     candidate: Option<CandidateNumbers>,
@@ -53,10 +55,11 @@ impl PolicyNumbers {
     /// How many different sets of numbers a policy may have.
     pub(crate) const MAX_SETS: usize = 4096;
 
-    /// The numbers of a policy and the overrides of its document. A plan or set that the document's checks refuse is left out.
+    /// The numbers of a policy as its document says them. What is one set too many is left out.
     pub(crate) fn new(policy: &DocumentPolicy) -> Self {
         let mut numbers = Self {
             sets: Vec::new(),
+            penalty: policy.penalty,
             indices: Map::default(),
             plans: Map::default(),
             candidate: None,
@@ -116,12 +119,12 @@ impl PolicyNumbers {
             return None;
         }
         let set = u32::try_from(self.sets.len()).ok()?;
-        self.sets.push(policy.clone());
+        self.sets.push(policy.clone().with_penalty(self.penalty));
         self.indices.insert(policy.quotas().into(), set);
         Some(set)
     }
 
-    /// The sets of numbers, each once; the first is `quotas`.
+    /// The sets of numbers, each once and with the policy's penalty; the first is `quotas`.
     pub(crate) fn sets(&self) -> &[Policy] {
         &self.sets
     }

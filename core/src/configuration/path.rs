@@ -215,6 +215,8 @@ impl PathPattern {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn normalised(path: &str) -> String {
@@ -341,6 +343,29 @@ mod tests {
         ] {
             let message = PathPattern::parse(text).unwrap_err().message().to_owned();
             assert!(message.contains(about), "{text}: {message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_have_a_normalised_form(
+            path in prop::collection::vec(prop::sample::select(&b"//..%%2FfEe5347?#ab\xff\0"[..]), 0..24),
+        ) {
+            let normalised = normalise(&path);
+            prop_assert!(is_normalised(&normalised));
+            // An escape may stand for a byte that cuts a path, or be completed by another one.
+            if !path.contains(&b'%') {
+                prop_assert_eq!(&normalise(&normalised), &normalised);
+            }
+        }
+
+        #[test]
+        fn escaped_letters_are_letters(path in "(/[a-c.]{0,3}){0,5}") {
+            let escaped: String = path
+                .chars()
+                .map(|letter| if letter == '/' { letter.into() } else { format!("%{:02x}", u32::from(letter)) })
+                .collect();
+            prop_assert_eq!(normalise(path.as_bytes()), normalise(escaped.as_bytes()));
         }
     }
 }

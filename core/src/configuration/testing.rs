@@ -1,7 +1,14 @@
-//! Helpers for tests, fuzzing and benchmarks that read documents and entries without a limiter.
+//! Helpers for tests, fuzzing and benchmarks that read documents and entries, and match requests, without a limiter.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::configuration::compiled::Configuration;
 use crate::configuration::document::Document;
-use crate::configuration::entry::Entry;
+use crate::configuration::entry::{Entries, Entry};
+use crate::configuration::matcher::PolicyMatch;
+use crate::configuration::path;
+use crate::configuration::request::AttributeSource;
 use crate::error::Error;
 
 /// Line, column and message of a document that is refused.
@@ -23,4 +30,59 @@ pub fn read_document(bytes: &[u8]) -> Result<String, Refused> {
 pub fn read_entry(text: &str, value: &str, document: &[u8]) -> Result<(), Error> {
     let entry = Entry::parse(text, value)?;
     entry.check(&Document::parse(document)?)
+}
+
+/// A document with entries, compiled.
+#[derive(Debug)]
+pub struct CompiledConfiguration {
+    configuration: Configuration,
+}
+
+impl CompiledConfiguration {
+    /// Reads a document and entries, each as its text and its value in JSON.
+    ///
+    /// # Errors
+    /// Invalid argument: the first mistake.
+    pub fn new<'e>(
+        document: &[u8],
+        entries: impl IntoIterator<Item = (&'e str, &'e str)>,
+    ) -> Result<Self, Error> {
+        let document = Arc::new(Document::parse(document)?);
+        let mut read = Entries::default();
+        for (text, value) in entries {
+            read.set(text, value)?;
+        }
+        Ok(Self { configuration: Configuration::compile(document, &read) })
+    }
+
+    /// What the rules apply to a request.
+    ///
+    /// # Errors
+    /// Invalid argument: the attribute that gives a cost holds none.
+    pub fn matching(&self, source: &dyn AttributeSource, now_us: u64) -> Result<Vec<PolicyMatch>, Error> {
+        self.configuration.matching(source, now_us)
+    }
+
+    /// All that is found out about a request before a store is asked: its lists, its policies, the lists of their keys, and
+    /// their numbers. Returns whether the lists deny it, and the sum of the sets of numbers; none, if a cost is invalid.
+    pub fn resolve(&self, source: &dyn AttributeSource, now_us: u64) -> Option<(bool, u32)> {
+        let request = self.configuration.attributes(source);
+        if let Some(verdict) = self.configuration.list_verdict(&request, now_us) {
+            return Some((verdict.denies, 0));
+        }
+        let plan = self.configuration.plan(&request);
+        let mut sum = 0;
+        for applied in self.configuration.apply_rules(&request, now_us).ok()? {
+            if let Some(verdict) = self.configuration.key_verdict(applied.policy, &applied.key, now_us) {
+                return Some((verdict.denies, 0));
+            }
+            sum += self.configuration.numbers(applied.policy, &applied.key, plan, now_us).set;
+        }
+        Some((false, sum))
+    }
+}
+
+/// A path in the form in which rules compare it.
+pub fn normalise_path(path: &[u8]) -> Cow<'_, [u8]> {
+    path::normalise(path)
 }

@@ -1,0 +1,186 @@
+//! A document and its entries, compiled: what requests ask in the steps of a decision.
+
+use std::sync::Arc;
+
+use crate::configuration::Map;
+use crate::configuration::attribute::Attribute;
+use crate::configuration::attributes::{AttributeTable, Attributes, Reference};
+use crate::configuration::document::Document;
+use crate::configuration::entry::{Entries, Subject};
+use crate::configuration::list::ListItem;
+use crate::configuration::lists::{AttributeLists, ListVerdict};
+use crate::configuration::matcher::{AppliedPolicies, AppliedPolicy, Matcher, PolicyMatch};
+use crate::configuration::model::DocumentPolicy;
+use crate::configuration::numbers::{NumbersChoice, PolicyNumbers};
+use crate::configuration::request::AttributeSource;
+use crate::error::Error;
+use crate::rules::policy::Policy;
+
+/// A configuration in force. It never changes: with another document or entry it is another configuration.
+#[derive(Debug)]
+pub(crate) struct Configuration {
+    document: Arc<Document>,
+    indices: Map<Box<str>, usize>,
+    /// In the order of the document's policies.
+    numbers: Vec<PolicyNumbers>,
+    lists: AttributeLists,
+    matcher: Matcher,
+    table: AttributeTable,
+    /// The attribute `plan`, if a policy has plans.
+    plan: Option<Reference>,
+}
+
+/// One policy of a configuration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConfiguredPolicy<'a> {
+    pub(crate) document: &'a DocumentPolicy,
+    /// The sets of numbers, each once; the first is `quotas`.
+    pub(crate) sets: &'a [Policy],
+}
+
+impl Configuration {
+    /// Compiles a document with entries. Entries that are invalid under the document have no effect.
+    pub(crate) fn compile(document: Arc<Document>, entries: &Entries) -> Self {
+        let mut table = AttributeTable::default();
+        let matcher = Matcher::new(&document.rules, &mut table);
+        let has_plans = document.policies.iter().any(|policy| !policy.plans.is_empty());
+        let plan = has_plans.then(|| table.refer(&Attribute::Provided("plan".into())));
+        let names = document.policies.iter().map(|policy| policy.policy.name().into());
+        let mut compiled = Self {
+            indices: names.zip(0..).collect(),
+            numbers: document.policies.iter().map(PolicyNumbers::new).collect(),
+            lists: AttributeLists::default(),
+            matcher,
+            table,
+            plan,
+            document,
+        };
+        let document = Arc::clone(&compiled.document);
+        for entry in &document.lists {
+            compiled.list(&entry.item, entry.denies, entry.until_us);
+        }
+        for (_, entry) in entries.iter().filter(|(_, entry)| entry.check(&document).is_ok()) {
+            match &entry.subject {
+                Subject::List { denies, item } => compiled.list(item, *denies, entry.until_us),
+                Subject::Override { policy, key, numbers } => {
+                    if let Some(policy) = compiled.numbers_mut(policy) {
+                        policy.add_entry(key, numbers, entry.until_us);
+                    }
+                }
+            }
+        }
+        compiled
+    }
+
+    fn list(&mut self, item: &ListItem, denies: bool, until_us: Option<u64>) {
+        match item {
+            ListItem::Client(network) => self.lists.network(*network).add(denies, until_us),
+            ListItem::Attribute(attribute, value) => {
+                let reference = self.table.refer(attribute);
+                self.lists.value(&reference, value).add(denies, until_us);
+            }
+            ListItem::Key { policy, key } => {
+                if let Some(policy) = self.numbers_mut(policy) {
+                    policy.listing(key).add(denies, until_us);
+                }
+            }
+        }
+    }
+
+    fn numbers_mut(&mut self, policy: &str) -> Option<&mut PolicyNumbers> {
+        self.numbers.get_mut(*self.indices.get(policy)?)
+    }
+
+    pub(crate) fn document(&self) -> &Arc<Document> {
+        &self.document
+    }
+
+    /// The policies in the order of the document.
+    pub(crate) fn policies(&self) -> impl ExactSizeIterator<Item = ConfiguredPolicy<'_>> {
+        let policies = self.document.policies.iter().zip(&self.numbers);
+        policies.map(|(document, numbers)| ConfiguredPolicy { document, sets: numbers.sets() })
+    }
+
+    /// The policy at an index, if there is one.
+    pub(crate) fn policy(&self, index: usize) -> Option<ConfiguredPolicy<'_>> {
+        let (document, numbers) = (self.document.policies.get(index)?, self.numbers.get(index)?);
+        Some(ConfiguredPolicy { document, sets: numbers.sets() })
+    }
+
+    /// The index of a policy by its name.
+    pub(crate) fn policy_index(&self, name: &str) -> Option<usize> {
+        self.indices.get(name).copied()
+    }
+
+    /// The headers and provided attributes that rules, lists and plans are about.
+    pub(crate) fn used_attributes(&self) -> &[Attribute] {
+        self.table.attributes()
+    }
+
+    /// The attributes of a request, as the steps below take them.
+    pub(crate) fn attributes<'a>(&'a self, source: &'a dyn AttributeSource) -> Attributes<'a> {
+        Attributes::new(source, &self.table, &self.document.client)
+    }
+
+    /// Step 2: what the lists of attributes say.
+    pub(crate) fn list_verdict(&self, request: &Attributes<'_>, now_us: u64) -> Option<ListVerdict> {
+        self.lists.verdict(request, now_us)
+    }
+
+    /// Step 3: the policies of a request; none admit it.
+    ///
+    /// # Errors
+    /// Invalid argument: the attribute that gives a cost holds none.
+    pub(crate) fn apply_rules(
+        &self,
+        request: &Attributes<'_>,
+        now_us: u64,
+    ) -> Result<AppliedPolicies, Error> {
+        self.matcher.apply(request, now_us, self.document.utc_offset_us)
+    }
+
+    /// What the rules apply to a request, for users.
+    ///
+    /// # Errors
+    /// Those of [`apply_rules`](Self::apply_rules).
+    pub(crate) fn matching(
+        &self,
+        source: &dyn AttributeSource,
+        now_us: u64,
+    ) -> Result<Vec<PolicyMatch>, Error> {
+        let named = |applied: AppliedPolicy| PolicyMatch {
+            policy: self.document.policies[applied.policy].policy.name().into(),
+            key: applied.key.into_vec(),
+            cost: applied.cost,
+            headroom: applied.headroom,
+        };
+        Ok(self.apply_rules(&self.attributes(source), now_us)?.into_iter().map(named).collect())
+    }
+
+    /// The request's plan, for step 5.
+    pub(crate) fn plan<'r>(&self, request: &'r Attributes<'_>) -> Option<&'r [u8]> {
+        request.value(self.plan.as_ref()?)
+    }
+
+    /// Step 4: what the lists of keys say about a key of a policy.
+    pub(crate) fn key_verdict(&self, policy: usize, key: &[u8], now_us: u64) -> Option<ListVerdict> {
+        self.numbers.get(policy)?.key_listing(key)?.verdict(now_us)
+    }
+
+    /// Step 5: the numbers of a key of a policy.
+    pub(crate) fn numbers(
+        &self,
+        policy: usize,
+        key: &[u8],
+        plan: Option<&[u8]>,
+        now_us: u64,
+    ) -> NumbersChoice {
+        match (self.document.policies.get(policy), self.numbers.get(policy)) {
+            (Some(document), Some(numbers)) => numbers.choose(document.policy.name(), key, plan, now_us),
+            _ => NumbersChoice::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
