@@ -15,6 +15,10 @@ mod document;
 mod operations;
 #[path = "../fuzz/src/quota_text.rs"]
 mod quota_text;
+// It matches requests without a limiter, as `testing` allows.
+#[cfg(feature = "testing")]
+#[path = "../fuzz/src/request_attributes.rs"]
+mod request_attributes;
 // It calls scripts without a limiter, as `testing` allows; tests/run tests with that feature.
 #[cfg(feature = "testing")]
 #[path = "../fuzz/src/script_reply.rs"]
@@ -67,4 +71,10 @@ fn script_reply_corpus() {
 #[test]
 fn document_corpus() {
     replay("document", document::run);
+}
+
+#[cfg(feature = "testing")]
+#[test]
+fn request_attributes_corpus() {
+    replay("request_attributes", request_attributes::run);
 }

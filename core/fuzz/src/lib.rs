@@ -6,5 +6,6 @@ pub mod client_address;
 pub mod document;
 pub mod operations;
 pub mod quota_text;
+pub mod request_attributes;
 pub mod script_reply;
 pub mod store_url;

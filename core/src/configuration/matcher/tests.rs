@@ -40,7 +40,9 @@ fn condition() -> impl Strategy<Value = Condition> {
     fn about(name: &'static str, texts: &'static [&'static str]) -> impl Strategy<Value = Condition> {
         prop::collection::vec(prop::sample::select(texts), 1..3).prop_map(move |texts| {
             let mut condition = Condition::about(name).unwrap();
-            texts.into_iter().for_each(|text| condition.add(text).unwrap());
+            for text in texts {
+                condition.add(text).unwrap();
+            }
             condition
         })
     }
@@ -57,7 +59,9 @@ fn condition() -> impl Strategy<Value = Condition> {
 fn conditions() -> impl Strategy<Value = Conditions> {
     prop::collection::vec(condition(), 0..3).prop_map(|from| {
         let mut conditions = Conditions::default();
-        from.into_iter().for_each(|condition| conditions.push(condition));
+        for condition in from {
+            conditions.push(condition);
+        }
         conditions
     })
 }
