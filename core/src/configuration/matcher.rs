@@ -81,6 +81,8 @@ pub(crate) struct Matcher {
 #[derive(Clone, Debug)]
 struct CompiledRule {
     when: Vec<Condition<Reference>>,
+    /// Which of these conditions the index has already found to hold.
+    found_by: Option<usize>,
     unless: Vec<Condition<Reference>>,
     apply: Vec<CompiledApplication>,
     continues: bool,
@@ -98,9 +100,12 @@ struct CompiledApplication {
 impl Matcher {
     /// Compiles rules; the attributes that they are about are added to the table.
     pub(crate) fn new(rules: &[Rule], table: &mut AttributeTable) -> Self {
-        let rules: Vec<_> = rules.iter().map(|rule| CompiledRule::new(rule, table)).collect();
+        let mut rules: Vec<_> = rules.iter().map(|rule| CompiledRule::new(rule, table)).collect();
         let conditions: Vec<_> = rules.iter().map(|rule| &*rule.when).collect();
-        let index = RuleIndex::new(&conditions);
+        let (index, found_by) = RuleIndex::new(&conditions);
+        for (rule, found_by) in rules.iter_mut().zip(found_by) {
+            rule.found_by = found_by;
+        }
         let is_schedule = |condition: &Condition<_>| matches!(condition, Condition::During(_));
         let has_schedule = rules.iter().any(|rule| rule.when.iter().chain(&rule.unless).any(is_schedule));
         Self { rules, index, has_schedule }
@@ -121,7 +126,7 @@ impl Matcher {
         let mut applied = AppliedPolicies::new();
         for number in self.index.candidates(request) {
             let rule = &self.rules[number as usize];
-            if !rule.matches(request, now) {
+            if !rule.matches_found(request, now) {
                 continue;
             }
             let pattern = rule.pattern(request);
@@ -145,12 +150,20 @@ impl CompiledRule {
         };
         let (when, unless) = (compile(&rule.when), compile(&rule.unless));
         let apply = rule.apply.iter().map(|from| CompiledApplication::new(from, table)).collect();
-        Self { when, unless, apply, continues: rule.continues }
+        Self { when, found_by: None, unless, apply, continues: rule.continues }
     }
 
-    fn matches(&self, request: &Attributes<'_>, now: LocalMinute) -> bool {
-        let hold = |conditions: &[_]| conditions.iter().all(|condition| holds(condition, request, now));
-        hold(&self.when) && (self.unless.is_empty() || !hold(&self.unless))
+    /// Whether it matches a request for which the index has found it.
+    fn matches_found(&self, request: &Attributes<'_>, now: LocalMinute) -> bool {
+        self.when
+            .iter()
+            .enumerate()
+            .all(|(at, condition)| self.found_by == Some(at) || holds(condition, request, now))
+            && !self.is_excepted(request, now)
+    }
+
+    fn is_excepted(&self, request: &Attributes<'_>, now: LocalMinute) -> bool {
+        !self.unless.is_empty() && self.unless.iter().all(|condition| holds(condition, request, now))
     }
 
     /// The pattern that matches the path of a request that the rule matches.

@@ -1,6 +1,7 @@
 //! Which numbers decide about a key of a policy: its override, the plan of the request, the candidate, or `quotas`.
 
 use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
 
 use crate::configuration::Map;
 use crate::configuration::lists::Listing;
@@ -26,8 +27,12 @@ pub(crate) struct PolicyNumbers {
     indices: Map<Box<[Quota]>, u32>,
     plans: Map<Box<[u8]>, u32>,
     candidate: Option<CandidateNumbers>,
-    keys: Map<Box<[u8]>, KeyNumbers>,
+    keys: Map<StoredKey, KeyNumbers>,
+    has_listings: bool,
 }
+
+/// Most keys are short enough to stand in the table itself, where a look-up finds them without another miss of the cache.
+type StoredKey = SmallVec<[u8; 24]>;
 
 #[derive(Clone, Copy, Debug)]
 struct CandidateNumbers {
@@ -40,14 +45,15 @@ struct CandidateNumbers {
 /// What is said about one key by itself.
 #[derive(Clone, Copy, Debug, Default)]
 struct KeyNumbers {
-    by_entry: Option<KeyOverride>,
-    by_document: Option<KeyOverride>,
+    by_entry: KeyOverride,
+    by_document: KeyOverride,
     listing: Listing,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct KeyOverride {
     set: u32,
+    /// Exclusive: 0 is not at all, `u64::MAX` always.
     until_us: u64,
 }
 
@@ -64,6 +70,7 @@ impl PolicyNumbers {
             plans: Map::default(),
             candidate: None,
             keys: Map::default(),
+            has_listings: false,
         };
         numbers.set(&policy.policy);
         for (name, plan) in &policy.plans {
@@ -81,7 +88,7 @@ impl PolicyNumbers {
         for from in &policy.overrides {
             if let Some(set) = numbers.set_of(&from.numbers) {
                 let by_document = KeyOverride { set, until_us: from.until_us.unwrap_or(u64::MAX) };
-                numbers.key(&from.key).by_document = Some(by_document);
+                numbers.key(&from.key).by_document = by_document;
             }
         }
         numbers
@@ -90,12 +97,13 @@ impl PolicyNumbers {
     /// Adds the override of an entry, unless it names a plan that does not exist or is one set of numbers too many.
     pub(crate) fn add_entry(&mut self, key: &[u8], numbers: &Numbers, until_us: Option<u64>) {
         if let Some(set) = self.set_of(numbers) {
-            self.key(key).by_entry = Some(KeyOverride { set, until_us: until_us.unwrap_or(u64::MAX) });
+            self.key(key).by_entry = KeyOverride { set, until_us: until_us.unwrap_or(u64::MAX) };
         }
     }
 
     /// What a list says about a key.
     pub(crate) fn listing(&mut self, key: &[u8]) -> &mut Listing {
+        self.has_listings = true;
         &mut self.key(key).listing
     }
 
@@ -131,7 +139,10 @@ impl PolicyNumbers {
 
     /// What the lists of keys say about a key.
     pub(crate) fn key_listing(&self, key: &[u8]) -> Option<Listing> {
-        Some(self.keys.get(key)?.listing)
+        if !self.has_listings {
+            return None;
+        }
+        self.keys.get(key).map(|numbers| numbers.listing)
     }
 
     /// The numbers of a key in a request with this plan.
@@ -140,9 +151,10 @@ impl PolicyNumbers {
         if !self.keys.is_empty()
             && let Some(numbers) = self.keys.get(key)
         {
-            let overrides = [numbers.by_entry, numbers.by_document].into_iter().flatten();
-            if let Some(found) = overrides.into_iter().find(|found| now_us < found.until_us) {
-                return decided(found.set);
+            for found in [numbers.by_entry, numbers.by_document] {
+                if now_us < found.until_us {
+                    return decided(found.set);
+                }
             }
         }
         if let Some(set) = plan.and_then(|plan| self.plans.get(plan)) {

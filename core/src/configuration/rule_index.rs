@@ -30,8 +30,9 @@ pub(crate) struct RuleIndex {
 }
 
 impl RuleIndex {
-    /// The index of rules with these conditions, in their order.
-    pub(crate) fn new(rules: &[&[Condition<Reference>]]) -> Self {
+    /// The index of rules with these conditions, in their order, and by which of its conditions each rule is found: of a rule
+    /// that is found, that condition holds.
+    pub(crate) fn new(rules: &[&[Condition<Reference>]]) -> (Self, Vec<Option<usize>>) {
         // First every rule stands wherever it could; then each one stays where the fewest others are.
         let mut all = Self::default();
         for (number, conditions) in (0..).zip(rules) {
@@ -40,14 +41,18 @@ impl RuleIndex {
             }
         }
         let mut index = Self::default();
+        let mut found_by = Vec::with_capacity(rules.len());
         for (number, conditions) in (0..).zip(rules) {
-            let crowds = conditions.iter().filter_map(|condition| Some((all.crowd(condition)?, condition)));
-            match crowds.min_by_key(|(crowd, _)| *crowd) {
-                Some((_, condition)) => index.insert(number, condition),
+            let crowds = conditions.iter().enumerate();
+            let crowds = crowds.filter_map(|(at, condition)| Some((all.crowd(condition)?, at)));
+            let least = crowds.min().map(|(_, at)| at);
+            match least {
+                Some(at) => index.insert(number, &conditions[at]),
                 None => index.always.push(number),
             }
+            found_by.push(least);
         }
-        index
+        (index, found_by)
     }
 
     fn insert(&mut self, number: RuleNumber, condition: &Condition<Reference>) {

@@ -13,8 +13,10 @@ fn apply_one_by_one(
     now_us: u64,
 ) -> Result<AppliedPolicies, Error> {
     let mut applied = AppliedPolicies::new();
+    let now = LocalMinute::at(now_us, 0);
     for rule in &matcher.rules {
-        if rule.matches(request, LocalMinute::at(now_us, 0)) {
+        if rule.when.iter().all(|condition| holds(condition, request, now)) && !rule.is_excepted(request, now)
+        {
             let pattern = rule.pattern(request);
             for application in &rule.apply {
                 if applied.iter().all(|other| other.policy != application.policy) {
