@@ -66,6 +66,18 @@ impl Error {
         Self::new(ErrorKind::InvalidArgument, message)
     }
 
+    /// A store that answered fewer requests than it was asked, which is a defect.
+    pub(crate) fn no_answer() -> Self {
+        Self::new(ErrorKind::Internal, "an operation got no answer")
+    }
+
+    /// An operation on the configuration of a limiter that has none.
+    pub(crate) fn no_configuration() -> Self {
+        Self::invalid_argument(
+            "this limiter has no configuration: build it with one, such as file:limits.toml",
+        )
+    }
+
     /// Which kind of error this is.
     pub fn kind(&self) -> ErrorKind {
         self.kind

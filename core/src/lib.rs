@@ -97,6 +97,10 @@ pub use http::{client, guard, headers};
 pub use limiter::blocking;
 pub use limiter::call::{Answer, Call};
 pub use limiter::completion::Completions;
+pub use limiter::configured::candidate_counts::CandidateCounts;
+pub use limiter::configured::manage::PublishOptions;
+pub use limiter::configured::request_decision::{PolicyDecision, RequestDecision};
+pub use limiter::configured::status::ConfigurationStatus;
 pub use limiter::event::DegradedEvent;
 pub use limiter::reservation::{Reservation, ReserveOptions};
 #[cfg(feature = "testing")]

@@ -6,10 +6,12 @@ mod builder;
 pub(crate) mod call;
 mod cancellation;
 pub(crate) mod completion;
+pub(crate) mod configured;
 pub(crate) mod deadline;
 pub(crate) mod degradation_watch;
 pub(crate) mod event;
 pub(crate) mod operations;
+pub(crate) mod owned_call;
 mod registry;
 pub(crate) mod renewal;
 mod renewal_task;
@@ -26,6 +28,7 @@ use std::time::Duration;
 pub use builder::LimiterBuilder;
 
 use crate::error::Error;
+use crate::limiter::configured::key_decision::Wait;
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::event::{DegradedEvent, Hook};
 pub(crate) use crate::limiter::operations::{CHECK, KeyCall, RESERVE, Shared, usage};
@@ -82,7 +85,7 @@ impl Limiter {
         let (shared, request) = (self.shared(), request.into());
         match shared.check_known(request) {
             Some(decision) => Ok(decision),
-            None => Ok(shared.ask(CHECK, request).await?.0),
+            None => Ok(self.ask(CHECK, request).await?.0),
         }
     }
 
@@ -92,7 +95,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn peek<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
-        Ok(self.shared().ask(Action::Apply(Operation::Peek), request.into()).await?.0)
+        Ok(self.ask(Action::Apply(Operation::Peek), request.into()).await?.0)
     }
 
     /// Checks several requests of one or more policies in one call. The store decides each of them separately, in order.
@@ -104,6 +107,10 @@ impl Limiter {
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
         let shared = self.shared();
+        if shared.registry.is_configured() {
+            let requests: Vec<_> = requests.into_iter().map(Into::into).collect();
+            return self.check_many_configured(&requests, Wait::Await).await;
+        }
         let (cached, asked) = shared.ask_caches(requests);
         let answers = if asked.is_empty() { Ok(Vec::new()) } else { shared.store.ask_many(&asked).await };
         shared.decisions(cached, answers)
@@ -114,7 +121,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn take<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        Ok(usage(self.shared().ask(Action::Apply(Operation::Take), request.into()).await?))
+        Ok(usage(self.ask(Action::Apply(Operation::Take), request.into()).await?))
     }
 
     /// Spends the cost whether it fits or not, for a cost that becomes known after the work is done. Use saturates at 8
@@ -123,7 +130,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn charge<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        Ok(usage(self.shared().ask(Action::Apply(Operation::Charge), request.into()).await?))
+        Ok(usage(self.ask(Action::Apply(Operation::Charge), request.into()).await?))
     }
 
     /// Gives back up to the units that are used, the newest first. In a sliding window, a unit whose sub-window is
@@ -132,7 +139,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn refund<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        Ok(usage(self.shared().ask(Action::Apply(Operation::Refund), request.into()).await?))
+        Ok(usage(self.ask(Action::Apply(Operation::Refund), request.into()).await?))
     }
 
     /// Forgets the key under its policy; the cost does not matter.
@@ -140,7 +147,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn reset<'a>(&self, request: impl Into<Request<'a>>) -> Result<Usage, Error> {
-        Ok(usage(self.shared().ask(Action::Reset, request.into()).await?))
+        Ok(usage(self.ask(Action::Reset, request.into()).await?))
     }
 
     /// Blocks the key under its policy for a time from now, unless it is blocked for longer: 1 ms to 366 days, in whole

@@ -102,9 +102,8 @@ impl Configuration {
     }
 
     /// The policy at an index, if there is one.
-    pub(crate) fn policy(&self, index: usize) -> Option<ConfiguredPolicy<'_>> {
-        let (document, numbers) = (self.document.policies.get(index)?, self.numbers.get(index)?);
-        Some(ConfiguredPolicy { document, sets: numbers.sets() })
+    pub(crate) fn policy(&self, index: usize) -> ConfiguredPolicy<'_> {
+        ConfiguredPolicy { document: &self.document.policies[index], sets: self.numbers[index].sets() }
     }
 
     /// The index of a policy by its name.

@@ -169,3 +169,65 @@ impl AttributeSource for RequestAttributes<'_> {
         self.attributes.iter().rev().find(|(attribute, _)| *attribute == name).map(|(_, value)| *value)
     }
 }
+
+/// The attributes of a request for a caller that goes on before the decision is there.
+pub(crate) struct OwnedAttributes {
+    method: Option<Box<[u8]>>,
+    path: Option<Box<[u8]>>,
+    peer: Option<OwnedPeer>,
+    headers: Vec<OwnedPair<Box<[u8]>>>,
+    attributes: Vec<OwnedPair<Box<str>>>,
+}
+
+/// A name and a value.
+type OwnedPair<N> = (N, Box<[u8]>);
+
+enum OwnedPeer {
+    Address(IpAddr),
+    Text(Box<str>),
+}
+
+impl OwnedAttributes {
+    pub(crate) fn of(request: &RequestAttributes<'_>) -> Self {
+        let RequestAttributes { method, path, peer, headers, attributes } = request;
+        Self {
+            method: method.map(Into::into),
+            path: path.map(Into::into),
+            peer: peer.map(|peer| match peer {
+                Peer::Address(address) => OwnedPeer::Address(address),
+                Peer::Text(text) => OwnedPeer::Text(text.into()),
+            }),
+            headers: headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            attributes: attributes.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+        }
+    }
+}
+
+impl AttributeSource for OwnedAttributes {
+    fn method(&self) -> Option<&[u8]> {
+        self.method.as_deref()
+    }
+
+    fn path(&self) -> Option<&[u8]> {
+        self.path.as_deref()
+    }
+
+    fn peer(&self) -> Option<Peer<'_>> {
+        self.peer.as_ref().map(|peer| match peer {
+            OwnedPeer::Address(address) => Peer::Address(*address),
+            OwnedPeer::Text(text) => Peer::Text(text),
+        })
+    }
+
+    fn header<'a>(&'a self, name: &str, line: &mut dyn FnMut(&'a [u8])) {
+        for (header, value) in &self.headers {
+            if header.eq_ignore_ascii_case(name.as_bytes()) {
+                line(value);
+            }
+        }
+    }
+
+    fn attribute(&self, name: &str) -> Option<&[u8]> {
+        self.attributes.iter().rev().find(|(attribute, _)| **attribute == *name).map(|(_, value)| &**value)
+    }
+}

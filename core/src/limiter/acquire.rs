@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::limiter::cancellation::Admission;
+use crate::limiter::configured::key_decision::{Opening, Wait};
 use crate::limiter::deadline::Deadline;
-use crate::limiter::{CHECK, Limiter, Shared};
-use crate::rules::decision::{Cause, Decision};
+use crate::limiter::{CHECK, KeyCall, Limiter, Shared};
+use crate::rules::decision::{Cause, Decision, Source};
 use crate::rules::general::kept;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
@@ -48,15 +49,40 @@ impl Limiter {
         timeout: Duration,
     ) -> Result<Decision, Error> {
         let shared = self.shared();
-        let acquire =
-            async { self.acquire_while_open(shared.request(CHECK, request.into())?, timeout).await };
-        shared.closing.unless_closed(acquire).await
+        let call = KeyCall { action: CHECK, request: request.into(), hold: None };
+        shared.closing.unless_closed(self.wait_in_line(&call, timeout)).await
     }
 
-    /// Waits in line for a check or a reserve.
-    pub(super) async fn acquire_while_open(
+    /// Waits in line for a check or a reserve. A configured policy is asked once before: it may admit what its quotas deny.
+    pub(super) async fn wait_in_line(
+        &self,
+        call: &KeyCall<'_>,
+        timeout: Duration,
+    ) -> Result<Decision, Error> {
+        let shared = self.shared();
+        if let Some(decided) = self.decide_configured(call, Wait::Await) {
+            let (decision, _) = decided.await?;
+            let waits = decision.wait_us != Decision::NEVER && decision.source != Source::Configuration;
+            if decision.allowed || !waits {
+                return Ok(decision);
+            }
+            if let Some(in_force) = shared.configured.in_force()
+                && let Some(configured) = in_force.call(call)
+                && let Opening::Asked(asked) = self.open(&in_force, configured)?
+            {
+                let quotas = in_force.quotas(configured.policy, asked.set);
+                return self.acquire_while_open(asked.request, quotas, timeout).await;
+            }
+        }
+        let request = shared.key_request(call)?;
+        let policy = shared.registry.policy_of(request.id).ok_or_else(Error::no_answer)?;
+        self.acquire_while_open(request, &policy, timeout).await
+    }
+
+    async fn acquire_while_open(
         &self,
         request: StoreRequest<'_>,
+        policy: &Policy,
         timeout: Duration,
     ) -> Result<Decision, Error> {
         let shared = self.shared();
@@ -65,7 +91,7 @@ impl Limiter {
             return Ok(shared.ask_store(request).await?.0);
         }
         let deadline = Deadline::after(timeout, shared.store.clock());
-        let decision = self.acquire_in_queue(shared, request, &deadline).await?;
+        let decision = self.acquire_in_queue(shared, request, policy, &deadline).await?;
         // A caller that is admitted to a leaky bucket waits out its delay after it has left the queue.
         if decision.delay_us() > 0 {
             let admission = Admission::new(self, request, &decision);
@@ -79,6 +105,7 @@ impl Limiter {
         &self,
         shared: &Shared,
         request: StoreRequest<'_>,
+        policy: &Policy,
         deadline: &Deadline,
     ) -> Result<Decision, Error> {
         let waiter = shared.wait_queues.join(request.id, request.key, request.cost);
@@ -91,7 +118,7 @@ impl Limiter {
                 Poll::Pending => {
                     // The end of a reservation may come at any time, so its callers wait in any case.
                     if ahead > 0 && request.hold.is_none() {
-                        let denied = shared.denied_behind(request, ahead).await?;
+                        let denied = shared.denied_behind(request, policy, ahead).await?;
                         if denied.wait_us > deadline.left_us() {
                             return Ok(denied);
                         }
@@ -105,11 +132,11 @@ impl Limiter {
                 }
             }
         };
-        let Some(_turn) = turn else { return shared.denied_behind(request, ahead).await };
+        let Some(_turn) = turn else { return shared.denied_behind(request, policy, ahead).await };
         loop {
             shared.registry.check_open()?;
             let left_us = deadline.left_us();
-            if let Some(denied) = shared.denied_turn(request, deadline, left_us).await? {
+            if let Some(denied) = shared.denied_turn(request, policy, deadline, left_us).await? {
                 return Ok(denied);
             }
             let (decision, _) = match shared.store.ask_caches(request) {
@@ -155,14 +182,14 @@ impl Shared {
     async fn denied_turn(
         &self,
         request: StoreRequest<'_>,
+        policy: &Policy,
         deadline: &Deadline,
         left_us: u64,
     ) -> Result<Option<Decision>, Error> {
-        let policy = self.registry.policy_of(request.id);
         let is_queue = |quota: &Quota| quota.algorithm() == Algorithm::LeakyBucket;
-        let Some(policy) = policy.filter(|policy| policy.quotas().iter().any(is_queue)) else {
+        if !policy.quotas().iter().any(is_queue) {
             return Ok(None);
-        };
+        }
         let (peeked, _) = self.ask_store(StoreRequest { action: PEEK, ..request }).await?;
         // The turn comes when everything that is in the bucket now has drained.
         let queued = policy.quotas().iter().zip(peeked.quotas()).filter(|(quota, _)| is_queue(quota));
@@ -178,24 +205,28 @@ impl Shared {
     }
 
     /// The denial for a caller behind `ahead` units: the store cannot admit it sooner than those.
-    async fn denied_behind(&self, request: StoreRequest<'_>, ahead: u64) -> Result<Decision, Error> {
+    async fn denied_behind(
+        &self,
+        request: StoreRequest<'_>,
+        policy: &Policy,
+        ahead: u64,
+    ) -> Result<Decision, Error> {
         let (peeked, _) = self.ask_store(StoreRequest { action: PEEK, ..request }).await?;
         if request.hold.is_some() {
             let wait_us =
                 if peeked.retry_after_us().is_some() { peeked.wait_us.max(1) } else { Decision::NEVER };
             return Ok(denied_of(peeked, wait_us));
         }
-        let policy = self.registry.policy_of(request.id).filter(|_| peeked.retry_after_us().is_some());
-        let Some(policy) = policy else {
+        if peeked.retry_after_us().is_none() {
             return Ok(denied_of(peeked, Decision::NEVER));
-        };
+        }
         let total = ahead.saturating_add(request.cost);
         let beside = |quota: &Quota| quota.capacity() - kept(quota.capacity(), request.headroom);
         let capacity = policy.quotas().iter().map(beside).min().unwrap_or(0);
         let fitting = StoreRequest { action: PEEK, cost: total.min(capacity), ..request };
         let (fitting, _) = self.ask_store(fitting).await?;
         // A denied caller has to wait at least for the callers ahead, so the wait is never 0.
-        let wait_us = no_sooner_us(&policy, total, &fitting).max(1);
+        let wait_us = no_sooner_us(policy, total, &fitting).max(1);
         Ok(denied_of(peeked, wait_us))
     }
 }

@@ -55,7 +55,7 @@ impl Limiter {
     )]
     #[inline(always)]
     pub fn check<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, Error> {
-        self.limiter.shared().check_blocking(request.into())
+        self.limiter.check_blocking(request.into())
     }
 
     /// See [`Limiter::check_many`](AsyncLimiter::check_many).
@@ -66,7 +66,7 @@ impl Limiter {
         &self,
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
-        self.limiter.shared().check_many_blocking(requests)
+        self.limiter.check_many_blocking(requests)
     }
 
     /// See [`Limiter::acquire`](AsyncLimiter::acquire). Blocks this thread while it waits, also when it is called in
@@ -101,7 +101,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter::block`](AsyncLimiter::block).
     pub fn block<'a>(&self, request: impl Into<Request<'a>>, time: Duration) -> Result<Usage, Error> {
-        self.limiter.shared().ask_key_blocking(&KeyCall::block(request.into(), time)).map(usage)
+        self.limiter.ask_key_blocking(&KeyCall::block(request.into(), time)).map(usage)
     }
 
     /// Blocks on a future that may need a timer.
@@ -131,7 +131,7 @@ macro_rules! operations {
                 /// # Errors
                 /// See [`Limiter`](AsyncLimiter).
                 pub fn $name<'a>(&self, request: impl Into<Request<'a>>) -> Result<$answer, Error> {
-                    self.limiter.shared().ask_blocking($action, request.into()).map($read)
+                    self.limiter.ask_blocking($action, request.into()).map($read)
                 }
             )*
         }

@@ -1,8 +1,11 @@
 //! Builds a limiter.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::configuration_source::followed::SourceOptions;
+use crate::configuration_source::place::{CONFIGURATION, COPY, ConfigurationPlace};
 use crate::error::{Error, excerpt};
 use crate::limiter::degradation_watch::DegradationWatch;
 use crate::limiter::event::{DegradedEvent, Hook};
@@ -33,6 +36,8 @@ pub struct LimiterBuilder {
     clock: Clock,
     max_keys: Option<usize>,
     hook: Option<Hook>,
+    /// The text of a document that the program gives.
+    document: Option<Box<str>>,
     /// Names and values, as text.
     options: Vec<(Box<str>, Box<str>)>,
 }
@@ -126,6 +131,34 @@ const LOCAL_SIZE: StoreOption = StoreOption {
     default: Some("64MiB"),
     secret: false,
 };
+
+/// The options that say where a configuration comes from, as texts.
+#[derive(Default)]
+struct SourceText {
+    place: Option<Box<str>>,
+    copy: Option<Box<str>>,
+}
+
+impl SourceText {
+    fn options(self) -> Result<Option<SourceOptions>, Error> {
+        let Some(text) = self.place else {
+            return match self.copy {
+                None => Ok(None),
+                Some(_) => Err(Error::invalid_argument(
+                    "copy is given without configuration: give both, or leave it out",
+                )),
+            };
+        };
+        let place = ConfigurationPlace::read(&text).ok_or_else(|| {
+            Error::invalid_argument(format!(
+                "configuration is {}: allowed is {}",
+                excerpt(&text),
+                CONFIGURATION.allowed
+            ))
+        })?;
+        Ok(Some(SourceOptions { place, copy: self.copy.map(|path| PathBuf::from(&*path)) }))
+    }
+}
 
 fn last_of<T: Copy>(given: &[(Box<str>, T)], policy: &str) -> Option<T> {
     given.iter().rfind(|(name, _)| **name == *policy).map(|(_, value)| *value)
@@ -235,9 +268,32 @@ impl LimiterBuilder {
         self
     }
 
+    /// Takes the limits from a document, in TOML or JSON, that the program gives and may replace with
+    /// [`set_document`](Limiter::set_document). [`build`](Self::build) reports mistakes in it.
+    pub fn document(mut self, text: &str) -> Self {
+        self.document = Some(text.into());
+        self
+    }
+
+    /// Takes the limits from a configuration that is followed: `file:PATH` is a document in TOML or JSON, `store` a document and
+    /// entries in the Redis store, `store+file:PATH` a document in a file with entries in Redis. Each change is in force within a
+    /// second. A bad document keeps the one before in force, and [`configuration`](Limiter::configuration) tells the error.
+    pub fn configuration(self, place: &str) -> Self {
+        self.option(CONFIGURATION.name, place)
+    }
+
+    /// A file to which the configuration is written after each change, and from which it is read when the limiter is built, so
+    /// that it starts while Redis is away. Only with [`configuration`](Self::configuration).
+    pub fn copy(self, path: &str) -> Self {
+        self.option(COPY.name, path)
+    }
+
     /// Every option that [`option`](Self::option) knows: those of this builder, and those of a Redis store.
     pub fn options() -> Vec<StoreOption> {
-        [MAX_KEYS, LOCAL_SIZE].into_iter().chain(RedisOptions::ALL.iter().copied()).collect()
+        [MAX_KEYS, LOCAL_SIZE, CONFIGURATION, COPY]
+            .into_iter()
+            .chain(RedisOptions::ALL.iter().copied())
+            .collect()
     }
 
     /// Checks the settings and makes the limiter. It does not connect: a store that cannot be reached is no error here,
@@ -248,15 +304,18 @@ impl LimiterBuilder {
     /// lease is given for an unknown policy or for a store other than Redis, a policy cannot be leased, `max_keys` is 0,
     /// `local_size` is given for another store, or the store's URL or options are not valid.
     pub fn build(self) -> Result<Limiter, Error> {
-        let Self { policies, mut outages, mut leases, store, local_size, clock, max_keys, hook, options } =
-            self;
+        let Self { policies, mut outages, mut leases, store, local_size, clock, max_keys, hook, .. } = self;
+        let (document, options) = (self.document, self.options);
         let mut place = store.unwrap_or(Ok(Place::Memory))?;
         let mut max_keys = max_keys.unwrap_or(Self::DEFAULT_MAX_KEYS);
+        let mut source = SourceText::default();
         for (name, text) in &options {
             match name.split_once('.') {
                 Some(("outage", policy)) => outages.push((policy.into(), text.parse()?)),
                 Some(("lease", policy)) => leases.push((policy.into(), text.parse()?)),
                 _ if **name == *MAX_KEYS.name => max_keys = read_max_keys(text)?,
+                _ if **name == *CONFIGURATION.name => source.place = Some(text.clone()),
+                _ if **name == *COPY.name => source.copy = Some(text.clone()),
                 _ => place = place.set(name, text)?,
             }
         }
@@ -301,6 +360,8 @@ impl LimiterBuilder {
             };
             shared.set_policy(policy, options)?;
         }
-        Ok(Limiter { shared: Arc::new(shared) })
+        let shared = Arc::new(shared);
+        shared.start_configuration(document.as_deref(), source.options()?.as_ref())?;
+        Ok(Limiter { shared })
     }
 }

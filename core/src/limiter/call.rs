@@ -3,9 +3,15 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::FutureExt;
 use tokio::runtime::Handle;
 
+use crate::configuration::request::RequestAttributes;
 use crate::error::Error;
+use crate::limiter::configured::key_decision::Wait;
+use crate::limiter::configured::manage::PublishOptions;
+use crate::limiter::configured::request_decision::RequestDecision;
+use crate::limiter::configured::status::ConfigurationStatus;
 use crate::limiter::{KeyCall, Limiter, blocking, usage};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
@@ -43,6 +49,16 @@ pub enum Call<'a> {
     Renew(Request<'a>, ReservationId, Duration),
     /// See [`Limiter::block`].
     Block(Request<'a>, Duration),
+    /// See [`Limiter::decide`].
+    Decide(&'a RequestAttributes<'a>, ReservationTerms),
+    /// See [`Limiter::set_entry`].
+    SetEntry(&'a str, &'a str),
+    /// See [`Limiter::delete_entry`].
+    DeleteEntry(&'a str),
+    /// See [`Limiter::publish`].
+    Publish(&'a str, PublishOptions<'a>),
+    /// See [`Limiter::wait_for_version`].
+    WaitForVersion(u64, Duration),
     /// See [`Limiter::check_many`].
     CheckMany(&'a [Request<'a>]),
     /// See [`Limiter::check_together`].
@@ -70,6 +86,10 @@ pub enum Answer {
     Ready,
     /// What the doctor found.
     Findings(Vec<Finding>),
+    /// The decision on a request by its attributes.
+    Request(RequestDecision),
+    /// The configuration after a change, or after waiting for one.
+    Configuration(ConfigurationStatus),
 }
 
 impl Answer {
@@ -131,12 +151,16 @@ impl Limiter {
             return Some(Ok(Answer::Decision(decision)));
         }
         if let Some(call) = call.on_key() {
-            let answer = shared.try_ask(&call).transpose()?;
+            let answer = self.try_ask(&call).transpose()?;
             return Some(answer.map(|answer| Answer::of(call.action, answer)));
         }
         match call {
             Call::CheckMany(requests) if shared.store().is_here() => {
-                Some(Ok(Answer::Decisions(shared.check_many_blocking(requests.iter().copied()))))
+                Some(Ok(Answer::Decisions(self.check_many_blocking(requests.iter().copied()))))
+            }
+            Call::Decide(request, terms) if shared.store().is_here() => {
+                let decided = self.decide_request(*request, terms, Wait::Block).now_or_never();
+                Some(decided.unwrap_or_else(|| Err(Error::no_answer())).map(Answer::Request))
             }
             Call::CheckTogether(requests) if shared.store().is_here() => {
                 Some(self.blocking().check_together(requests).map(Answer::of_each))
@@ -169,6 +193,15 @@ impl Limiter {
             Call::CheckTogether(requests) => self.check_together(requests).await.map(Answer::of_each)?,
             Call::Acquire(request, timeout) => Answer::Decision(self.acquire(*request, *timeout).await?),
             Call::Reserve(request, terms) => Answer::Decision(self.reserve_in_line(*request, terms).await?),
+            Call::Decide(request, terms) => Answer::Request(self.decide(*request, terms).await?),
+            Call::SetEntry(entry, value) => Answer::Configuration(self.set_entry(entry, value).await?),
+            Call::DeleteEntry(entry) => Answer::Configuration(self.delete_entry(entry).await?),
+            Call::Publish(document, options) => {
+                Answer::Configuration(self.publish(document, *options).await?)
+            }
+            Call::WaitForVersion(version, timeout) => {
+                Answer::Configuration(self.wait_for_version(*version, *timeout).await?)
+            }
             Call::Ready(timeout) => self.ready(*timeout).await.map(|()| Answer::Ready)?,
             _ => Answer::Findings(self.doctor().await?),
         })
@@ -192,8 +225,11 @@ impl Limiter {
         refunds.map(|()| decisions)
     }
 
-    async fn act(&self, call: &KeyCall<'_>) -> Result<Answer, Error> {
-        let answer = self.ask_kept(self.shared().key_request(call)?).await?;
+    pub(crate) async fn act(&self, call: &KeyCall<'_>) -> Result<Answer, Error> {
+        let answer = match self.decide_configured(call, Wait::Await) {
+            Some(decided) => decided.await?,
+            None => self.ask_kept(self.shared().key_request(call)?).await?,
+        };
         Ok(Answer::of(call.action, answer))
     }
 }
@@ -213,12 +249,13 @@ impl blocking::Limiter {
     /// Those of the operation.
     pub fn call_store(&self, call: &Call<'_>) -> Result<Answer, Error> {
         if let Some(call) = call.on_key() {
-            let answer = self.asynchronous().shared().ask_key_blocking(&call)?;
+            let answer = self.asynchronous().ask_key_blocking(&call)?;
             return Ok(Answer::of(call.action, answer));
         }
         match call {
             Call::CheckMany(requests) => Ok(Answer::Decisions(self.check_many(requests.iter().copied()))),
             Call::CheckTogether(requests) => self.check_together(requests).map(Answer::of_each),
+            Call::Decide(request, terms) => self.decide(*request, terms).map(Answer::Request),
             _ => self.block_on(self.asynchronous().call_store(call))?,
         }
     }
@@ -291,80 +328,6 @@ fn to_refund<'answers, 'a>(
 fn show_refund(decision: &mut Decision, left: Result<Usage, Error>) -> Result<(), Error> {
     *decision = decision.clone().refunded(left?);
     Ok(())
-}
-
-/// A call that owns its texts and so can outlive its caller.
-pub(crate) enum OwnedCall {
-    OneKey(OwnedRequest, Action, Option<Hold>),
-    ReserveInLine(OwnedRequest, ReservationTerms),
-    Checks { requests: Vec<OwnedRequest>, together: bool },
-    Acquire(OwnedRequest, Duration),
-    Ready(Duration),
-    Doctor,
-}
-
-#[derive(Clone)]
-pub(crate) struct OwnedRequest {
-    key: Box<[u8]>,
-    policy: Option<Box<str>>,
-    cost: u64,
-    plan: Option<Box<str>>,
-    headroom: u8,
-}
-
-impl OwnedRequest {
-    fn of(request: &Request<'_>) -> Self {
-        let Request { key, policy, cost, plan, headroom } = *request;
-        Self { key: key.into(), policy: policy.map(Into::into), cost, plan: plan.map(Into::into), headroom }
-    }
-
-    pub(crate) fn request(&self) -> Request<'_> {
-        let Self { key, policy, cost, plan, headroom } = self;
-        Request { key, policy: policy.as_deref(), cost: *cost, plan: plan.as_deref(), headroom: *headroom }
-    }
-}
-
-impl OwnedCall {
-    pub(crate) fn of(call: &Call<'_>) -> Self {
-        if let Some(KeyCall { action, request, hold }) = call.on_key() {
-            return Self::OneKey(OwnedRequest::of(&request), action, hold);
-        }
-        match call {
-            Call::CheckMany(requests) | Call::CheckTogether(requests) => Self::Checks {
-                requests: requests.iter().map(OwnedRequest::of).collect(),
-                together: matches!(call, Call::CheckTogether(_)),
-            },
-            Call::Acquire(request, timeout) => Self::Acquire(OwnedRequest::of(request), *timeout),
-            Call::Reserve(request, terms) => Self::ReserveInLine(OwnedRequest::of(request), *terms),
-            Call::Ready(timeout) => Self::Ready(*timeout),
-            _ => Self::Doctor,
-        }
-    }
-
-    /// Whether the call may have to wait for more than the store's answer.
-    pub(crate) fn needs_timer(&self) -> bool {
-        matches!(self, Self::Acquire(..) | Self::ReserveInLine(..) | Self::Ready(_) | Self::Doctor)
-    }
-
-    /// Performs the call, after [`Limiter::try_call`] returned `None`.
-    pub(crate) async fn run(&self, limiter: &Limiter) -> Result<Answer, Error> {
-        let borrowed: Vec<Request<'_>>;
-        let call = match self {
-            Self::OneKey(request, action, hold) => {
-                let call = KeyCall { action: *action, request: request.request(), hold: *hold };
-                return limiter.act(&call).await;
-            }
-            Self::ReserveInLine(request, terms) => Call::Reserve(request.request(), *terms),
-            Self::Checks { requests, together } => {
-                borrowed = requests.iter().map(OwnedRequest::request).collect();
-                if *together { Call::CheckTogether(&borrowed) } else { Call::CheckMany(&borrowed) }
-            }
-            Self::Acquire(request, timeout) => Call::Acquire(request.request(), *timeout),
-            Self::Ready(timeout) => Call::Ready(*timeout),
-            Self::Doctor => Call::Doctor,
-        };
-        limiter.call_store(&call).await
-    }
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ impl Limiter {
     }
 
     /// Runs a task on the limiter's own thread; a closed limiter drops it.
-    fn in_background(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn in_background(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Ok(driver) = self.shared().driver() {
             driver.spawn(task);
         }

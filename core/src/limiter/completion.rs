@@ -18,9 +18,10 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
-use crate::limiter::call::{Answer, Call, OwnedCall};
+use crate::limiter::call::{Answer, Call};
 use crate::limiter::completion::deferred::{DeferredCalls, Finished};
 use crate::limiter::completion::pending_call::{PendingCall, start};
+use crate::limiter::owned_call::OwnedCall;
 use crate::runtime::fork::{self, ProcessGeneration};
 
 /// The calls that one event loop waits for, each with a tag by which the loop identifies it.

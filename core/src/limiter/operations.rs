@@ -4,7 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind};
+use futures_util::future::FutureExt;
+
+use crate::error::Error;
+use crate::limiter::Limiter;
+use crate::limiter::configured::Configured;
+use crate::limiter::configured::key_decision::{PendingAnswer, Wait};
 use crate::limiter::degradation_watch::DegradationWatch;
 use crate::limiter::registry::Registry;
 use crate::limiter::renewal::Renewals;
@@ -24,6 +29,8 @@ use crate::units::micros;
 /// Shared by a limiter's clones in one process.
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
+    /// What the configuration has in force.
+    pub(crate) configured: Configured,
     pub(crate) store: Store,
     /// The callers of `acquire` that wait, for each key.
     pub(crate) wait_queues: WaitQueues,
@@ -46,6 +53,7 @@ impl Shared {
     pub(crate) fn new(store: Store, watch: Arc<DegradationWatch>) -> Self {
         Self {
             registry: Registry::default(),
+            configured: Configured::default(),
             store,
             watch,
             wait_queues: WaitQueues::default(),
@@ -70,7 +78,8 @@ impl Shared {
         let after_fork = self.after_fork.get().unwrap_or_else(|| {
             let store = self.store.after_fork(&self.registry.policies());
             let registry = self.registry.after_fork();
-            let made = Box::new(Self { registry, ..Self::new(store, self.watch.after_fork()) });
+            let configured = self.configured.after_fork();
+            let made = Box::new(Self { registry, configured, ..Self::new(store, self.watch.after_fork()) });
             self.after_fork.get_or_init(|| made)
         });
         // The replacement may itself belong to the parent, when this process is a grandchild.
@@ -166,12 +175,6 @@ impl Shared {
         Ok(StoreRequest { id, key, action: *action, cost, headroom, hold: Some(hold), numbers: None })
     }
 
-    /// Answers a request that need not wait.
-    #[inline]
-    pub(crate) fn try_ask(&self, call: &KeyCall<'_>) -> Result<Option<Answer>, Error> {
-        self.try_store(self.key_request(call)?)
-    }
-
     /// The answer of a store in this process or on this host; `None` for Redis.
     #[inline]
     pub(crate) fn try_store(&self, request: StoreRequest<'_>) -> Result<Option<Answer>, Error> {
@@ -180,11 +183,6 @@ impl Shared {
             self.answered(request, answer);
         }
         Ok(answer)
-    }
-
-    #[inline]
-    pub(crate) async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
-        self.ask_store(self.request(action, request)?).await
     }
 
     #[inline]
@@ -197,7 +195,7 @@ impl Shared {
     /// Takes note of an answer of the store. A refund, a reset, the end of a reservation and that of
     /// a block may admit waiting callers sooner, so it wakes them.
     #[inline]
-    fn answered(&self, request: StoreRequest<'_>, answer: &Answer) {
+    pub(crate) fn answered(&self, request: StoreRequest<'_>, answer: &Answer) {
         self.see(&answer.0);
         let gives_back = matches!(
             request.action,
@@ -234,7 +232,7 @@ impl Shared {
         let id = self.registry.known_id(policy);
         match &self.store {
             Store::Memory(store) => store.check_known(id?, key, cost),
-            Store::Redis(store) => {
+            Store::Redis(store) if !self.registry.is_configured() => {
                 let id = id.or_else(|| self.registry.find(policy))?;
                 let (decision, _) = store.ask_caches(StoreRequest {
                     id,
@@ -247,53 +245,8 @@ impl Shared {
                 })?;
                 Some(decision.by_fields())
             }
-            Store::Local(_) => None,
+            Store::Redis(_) | Store::Local(_) => None,
         }
-    }
-
-    /// Checks, by the shortest path where there is one.
-    #[expect(clippy::inline_always, reason = "as for `check_known`")]
-    #[inline(always)]
-    pub(crate) fn check_blocking(&self, request: Request<'_>) -> Result<Decision, Error> {
-        if let Some(decision) = self.check_known(request) {
-            return Ok(decision);
-        }
-        if !request.is_plain() {
-            return self.check_special_blocking(&request);
-        }
-        let Request { key, policy, cost, .. } = request;
-        self.check_any_blocking(key, policy, cost).map(Decision::by_fields)
-    }
-
-    /// Takes the parts of a request, so that the request need not be in memory.
-    #[inline(never)]
-    fn check_any_blocking(&self, key: &[u8], policy: Option<&str>, cost: u64) -> Result<Decision, Error> {
-        Ok(self.ask_blocking(CHECK, Request { policy, cost, ..Request::new(key) })?.0)
-    }
-
-    #[cold]
-    fn check_special_blocking(&self, request: &Request<'_>) -> Result<Decision, Error> {
-        Ok(self.ask_blocking(CHECK, *request)?.0)
-    }
-
-    pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
-        self.ask_key_blocking(&KeyCall { action, request, hold: None })
-    }
-
-    pub(crate) fn ask_key_blocking(&self, call: &KeyCall<'_>) -> Result<Answer, Error> {
-        let request = self.key_request(call)?;
-        let answer = self.store.ask_blocking(request)?;
-        self.answered(request, &answer);
-        Ok(answer)
-    }
-
-    pub(crate) fn check_many_blocking<'a, R: Into<Request<'a>>>(
-        &self,
-        requests: impl IntoIterator<Item = R>,
-    ) -> Vec<Result<Decision, Error>> {
-        let (cached, asked) = self.ask_caches(requests);
-        let answers = if asked.is_empty() { Ok(Vec::new()) } else { self.store.ask_many_blocking(&asked) };
-        self.decisions(cached, answers)
     }
 
     /// The caches' answer to each check, and the checks that they do not answer, for the store.
@@ -321,13 +274,12 @@ impl Shared {
         answers: Result<Vec<Answer>, Error>,
     ) -> Vec<Result<Decision, Error>> {
         let mut answers = answers.map(Vec::into_iter);
-        let missing = || Error::new(ErrorKind::Internal, "a check in a batch got no answer");
         let decide = |cached: Result<Option<Answer>, Error>| {
             let answer = match cached? {
                 Some(answer) => Some(answer),
                 None => answers.as_mut().map_err(|error| error.clone())?.next(),
             };
-            let (decision, _) = answer.ok_or_else(missing)?;
+            let (decision, _) = answer.ok_or_else(Error::no_answer)?;
             self.see(&decision);
             Ok(decision)
         };
@@ -344,13 +296,109 @@ impl Shared {
 
 /// The headroom of an operation that decides; the others leave nothing for others.
 #[inline]
-fn headroom_of(action: Action, request: &Request<'_>) -> u8 {
+pub(crate) fn headroom_of(action: Action, request: &Request<'_>) -> u8 {
     let decides = matches!(action, Action::Apply(Operation::Check | Operation::Peek | Operation::Reserve));
     if decides { request.headroom } else { 0 }
 }
 
+impl Limiter {
+    /// The answer of the configuration to an operation on a key of one of its policies; `None` for every other policy.
+    #[inline]
+    pub(crate) fn decide_configured<'a>(
+        &'a self,
+        call: &'a KeyCall<'a>,
+        wait: Wait,
+    ) -> Option<PendingAnswer<'a>> {
+        if self.shared().registry.is_configured() { self.find_configured(call, wait) } else { None }
+    }
+
+    pub(crate) async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
+        let call = KeyCall { action, request, hold: None };
+        if let Some(decided) = self.decide_configured(&call, Wait::Await) {
+            return decided.await;
+        }
+        let shared = self.shared();
+        shared.ask_store(shared.request(action, request)?).await
+    }
+
+    /// Answers a request that need not wait.
+    #[inline]
+    pub(crate) fn try_ask(&self, call: &KeyCall<'_>) -> Result<Option<Answer>, Error> {
+        let shared = self.shared();
+        if shared.registry.is_configured() {
+            if !shared.store.is_here() {
+                return Ok(None);
+            }
+            if let Some(decided) = self.find_configured(call, Wait::Block) {
+                return at_once(decided).map(Some);
+            }
+        }
+        shared.try_store(shared.key_request(call)?)
+    }
+
+    /// Checks, by the shortest path where there is one.
+    #[expect(clippy::inline_always, reason = "as for `check_known`")]
+    #[inline(always)]
+    pub(crate) fn check_blocking(&self, request: Request<'_>) -> Result<Decision, Error> {
+        if let Some(decision) = self.shared().check_known(request) {
+            return Ok(decision);
+        }
+        if !request.is_plain() {
+            return self.check_special_blocking(&request);
+        }
+        let Request { key, policy, cost, .. } = request;
+        self.check_any_blocking(key, policy, cost).map(Decision::by_fields)
+    }
+
+    /// Takes the parts of a request, so that the request need not be in memory.
+    #[inline(never)]
+    fn check_any_blocking(&self, key: &[u8], policy: Option<&str>, cost: u64) -> Result<Decision, Error> {
+        Ok(self.ask_blocking(CHECK, Request { policy, cost, ..Request::new(key) })?.0)
+    }
+
+    #[cold]
+    fn check_special_blocking(&self, request: &Request<'_>) -> Result<Decision, Error> {
+        Ok(self.ask_blocking(CHECK, *request)?.0)
+    }
+
+    pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
+        self.ask_key_blocking(&KeyCall { action, request, hold: None })
+    }
+
+    pub(crate) fn ask_key_blocking(&self, call: &KeyCall<'_>) -> Result<Answer, Error> {
+        let shared = self.shared();
+        if let Some(decided) = self.decide_configured(call, Wait::Block) {
+            return at_once(decided);
+        }
+        let request = shared.key_request(call)?;
+        let answer = shared.store.ask_blocking(request)?;
+        shared.answered(request, &answer);
+        Ok(answer)
+    }
+
+    pub(crate) fn check_many_blocking<'a, R: Into<Request<'a>>>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<Decision, Error>> {
+        let shared = self.shared();
+        if shared.registry.is_configured() {
+            let requests: Vec<_> = requests.into_iter().map(Into::into).collect();
+            let decided = self.check_many_configured(&requests, Wait::Block);
+            return decided.now_or_never().unwrap_or_default();
+        }
+        let (cached, asked) = shared.ask_caches(requests);
+        let answers = if asked.is_empty() { Ok(Vec::new()) } else { shared.store.ask_many_blocking(&asked) };
+        shared.decisions(cached, answers)
+    }
+}
+
+/// The answer of a future that is never pending.
+fn at_once(decided: PendingAnswer<'_>) -> Result<Answer, Error> {
+    decided.now_or_never().unwrap_or_else(|| Err(Error::no_answer()))
+}
+
 /// Refuses bounds that an operation on a reservation does not have.
-fn check_hold(action: Action, request: &Request<'_>, hold: &Hold) -> Result<(), Error> {
+pub(crate) fn check_hold(action: Action, request: &Request<'_>, hold: &Hold) -> Result<(), Error> {
     let has_ttl = matches!(action, Action::Apply(Operation::Reserve | Operation::Renew));
     if has_ttl {
         check_ttl(hold.ttl_us)?;

@@ -32,6 +32,8 @@ pub(crate) struct Registry {
     by_none: AtomicBool,
     /// Whether a policy has a quota of concurrent reservations.
     has_concurrency: AtomicBool,
+    /// Whether a configuration has policies here.
+    is_configured: AtomicBool,
     /// Held while policies change, so that the store sees the changes in the same order.
     changing: Mutex<()>,
 }
@@ -44,6 +46,8 @@ struct Policies {
     ids: HashMap<Arc<str>, PolicyId, RandomState>,
     /// The policies with names of their own.
     named: Vec<PolicyId>,
+    /// The policies that a configuration has or had, by name: a policy that comes back finds its states.
+    configured: HashMap<Arc<str>, PolicyId, RandomState>,
     /// Whether the limiter was closed.
     closed: bool,
 }
@@ -58,6 +62,7 @@ impl Registry {
             by_name: same(&self.by_name),
             by_none: same(&self.by_none),
             has_concurrency: same(&self.has_concurrency),
+            is_configured: same(&self.is_configured),
             changing: Mutex::default(),
         }
     }
@@ -84,33 +89,12 @@ impl Registry {
     /// Refuses an operation that would take a slot without giving it back.
     #[cold]
     pub(crate) fn refuse_unreserved(&self, id: PolicyId, action: Action) -> Result<(), Error> {
-        let Action::Apply(Operation::Check | Operation::Take) = action else { return Ok(()) };
-        let Some(policy) = self.policy_of(id) else { return Ok(()) };
-        match policy.quotas().iter().find(|quota| !quota.algorithm().is_rate()) {
-            None => Ok(()),
-            Some(quota) => Err(Error::invalid_argument(format!(
-                "policy {} has {quota}, which is only ever reserved: use reserve, which gives the slot back",
-                policy.name()
-            ))),
-        }
+        self.policy_of(id).map_or(Ok(()), |policy| refuse_unreserved(&policy, action))
     }
 
-    /// Refuses reservations under a policy that cannot have any.
+    /// Refuses an operation on a reservation where the policy cannot have one.
     pub(crate) fn refuse_reserved(&self, id: PolicyId, store: &Store) -> Result<(), Error> {
-        let Some(policy) = self.policy_of(id) else { return Ok(()) };
-        let name = policy.name();
-        if let Some(quota) = policy.quotas().iter().find(|quota| quota.algorithm() == Algorithm::LeakyBucket)
-        {
-            return Err(Error::invalid_argument(format!(
-                "policy {name} has {quota}: a leaky_bucket cannot be reserved, use a token_bucket"
-            )));
-        }
-        if store.is_leased(id) {
-            return Err(Error::invalid_argument(format!(
-                "policy {name} is leased: a leased policy cannot be reserved, use one without a lease"
-            )));
-        }
-        Ok(())
+        self.policy_of(id).map_or(Ok(()), |policy| refuse_reserved(&policy, store.is_leased(id)))
     }
 
     /// The id of the policy with this name, of the only policy, or of the quotas in this text, which become a policy of the
@@ -175,6 +159,85 @@ impl Registry {
     ) -> Result<PolicyId, Error> {
         let _changing = self.changing.lock();
         self.put(policy, None, options, store)
+    }
+
+    /// Registers a policy of a configuration, or changes it.
+    pub(crate) fn set_configured(
+        &self,
+        policy: &Policy,
+        options: PolicyOptions,
+        store: &Store,
+    ) -> Result<PolicyId, Error> {
+        let _changing = self.changing.lock();
+        self.is_configured.store(true, Ordering::Release);
+        let mut policies = Policies::clone(&self.policies.load());
+        let name = policy.name();
+        let id = if let Some(id) = policies.configured.get(name).copied() {
+            store.set_policy(id, policy, options);
+            policies.list[id.0 as usize] = policy.clone();
+            id
+        } else {
+            if policies.ids.contains_key(name) {
+                return Err(Error::invalid_argument(format!(
+                    "policy {name} is in the configuration and in the program: give one of them another name"
+                )));
+            }
+            if policies.list.len() >= MAX_POLICIES {
+                return Err(Error::invalid_argument(format!(
+                    "a limiter has at most {MAX_POLICIES} policies"
+                )));
+            }
+            let id = PolicyId(u32::try_from(policies.list.len()).unwrap_or(u32::MAX));
+            store.set_policy(id, policy, options);
+            policies.list.push(policy.clone());
+            policies.configured.insert(name.into(), id);
+            id
+        };
+        policies.ids.insert(name.into(), id);
+        if !policies.named.contains(&id) {
+            policies.named.push(id);
+        }
+        self.publish(policies);
+        Ok(id)
+    }
+
+    /// Forgets the names of a configuration's policies except these. Their ids and states stay.
+    pub(crate) fn retain_configured(&self, names: &[String]) {
+        let _changing = self.changing.lock();
+        let mut policies = Policies::clone(&self.policies.load());
+        let gone = |name: &str| !names.iter().any(|kept| kept == name);
+        let vanished: Vec<_> = policies
+            .configured
+            .iter()
+            .filter(|(name, _)| gone(name))
+            .map(|(name, id)| (name.clone(), *id))
+            .collect();
+        if vanished.iter().all(|(name, _)| !policies.ids.contains_key(name)) {
+            return;
+        }
+        for (name, id) in vanished {
+            policies.ids.remove(&name);
+            policies.named.retain(|named| *named != id);
+        }
+        self.publish(policies);
+    }
+
+    /// A configuration is going to register policies: until then no name is known.
+    pub(crate) fn await_configuration(&self) {
+        self.is_configured.store(true, Ordering::Release);
+    }
+
+    /// Whether a configuration has policies here, so that a name alone does not say what decides.
+    #[inline]
+    pub(crate) fn is_configured(&self) -> bool {
+        self.is_configured.load(Ordering::Acquire)
+    }
+
+    fn publish(&self, policies: Policies) {
+        let is_plain = !policies.closed && !self.is_configured();
+        self.by_name.store(is_plain, Ordering::Release);
+        self.by_none.store(policies.named == [PolicyId(0)] && is_plain, Ordering::Release);
+        self.policies.store(Arc::new(policies));
     }
 
     /// Refuses all further requests. Returns whether the registry was open.
@@ -251,11 +314,37 @@ impl Registry {
         } else if !policies.named.contains(&id) {
             policies.named.push(id);
         }
-        self.by_name.store(!policies.closed, Ordering::Release);
-        self.by_none.store(policies.named == [PolicyId(0)] && !policies.closed, Ordering::Release);
-        self.policies.store(Arc::new(policies));
+        self.publish(policies);
         Ok(id)
     }
+}
+
+/// Refuses an operation that would take a slot without giving it back.
+pub(crate) fn refuse_unreserved(policy: &Policy, action: Action) -> Result<(), Error> {
+    let Action::Apply(Operation::Check | Operation::Take) = action else { return Ok(()) };
+    match policy.quotas().iter().find(|quota| !quota.algorithm().is_rate()) {
+        None => Ok(()),
+        Some(quota) => Err(Error::invalid_argument(format!(
+            "policy {} has {quota}, which is only ever reserved: use reserve, which gives the slot back",
+            policy.name()
+        ))),
+    }
+}
+
+/// Refuses an operation on a reservation where the policy cannot have one.
+pub(crate) fn refuse_reserved(policy: &Policy, is_leased: bool) -> Result<(), Error> {
+    let name = policy.name();
+    if let Some(quota) = policy.quotas().iter().find(|quota| quota.algorithm() == Algorithm::LeakyBucket) {
+        return Err(Error::invalid_argument(format!(
+            "policy {name} has {quota}: a leaky_bucket cannot be reserved, use a token_bucket"
+        )));
+    }
+    if is_leased {
+        return Err(Error::invalid_argument(format!(
+            "policy {name} is leased: a leased policy cannot be reserved, use one without a lease"
+        )));
+    }
+    Ok(())
 }
 
 impl Policies {

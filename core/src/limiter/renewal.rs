@@ -10,10 +10,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::limiter::configured::in_force::InForce;
 use crate::limiter::deadline::Deadline;
 use crate::rules::reservation::list::{Hold, ReservationTerms};
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
+use crate::store::Store;
 use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
 use crate::units::micros;
 
@@ -39,6 +41,8 @@ struct RenewalState {
 pub(crate) struct Renewed {
     policy: PolicyId,
     key: Box<[u8]>,
+    /// The plan of the request.
+    plan: Option<Box<str>>,
     hold: Hold,
     /// Whether an outage policy has made the reservation, in this process.
     is_local: bool,
@@ -86,7 +90,7 @@ impl Renewals {
     /// Adds a reservation that was just made. The second part of the result says whether the task has to be started.
     pub(crate) fn add(
         &self,
-        (policy, key): (PolicyId, &[u8]),
+        (policy, key, plan): (PolicyId, &[u8], Option<&str>),
         terms: &ReservationTerms,
         max_age: Duration,
         is_local: bool,
@@ -96,6 +100,7 @@ impl Renewals {
         let renewed = Arc::new(Renewed {
             policy,
             key: key.into(),
+            plan: plan.map(Into::into),
             hold: Hold { id, ttl_us: micros(ttl) },
             is_local,
             times: Mutex::new(Times {
@@ -141,8 +146,10 @@ impl Renewed {
             && self.times.lock().max_age.left_us() > 0
     }
 
-    pub(crate) fn request(&self) -> StoreRequest<'_> {
+    pub(crate) fn request<'a>(&'a self, in_force: Option<&'a InForce>, store: &Store) -> StoreRequest<'a> {
         let action = Action::Apply(Operation::Renew);
+        let plan = self.plan.as_deref();
+        let numbers = in_force.and_then(|in_force| in_force.numbers_of(self.policy, &self.key, plan, store));
         StoreRequest {
             id: self.policy,
             key: &self.key,
@@ -150,7 +157,7 @@ impl Renewed {
             cost: 0,
             headroom: 0,
             hold: Some(&self.hold),
-            numbers: None,
+            numbers,
         }
     }
 

@@ -25,8 +25,13 @@ impl Limiter {
     ) -> Result<Renewal, Error> {
         let shared = self.shared();
         let policy = shared.registry.id(request.policy, &shared.store)?;
-        let (renewal, starts) =
-            shared.renewals.add((policy, request.key), terms, max_age, is_local, shared.store.clock());
+        let (renewal, starts) = shared.renewals.add(
+            (policy, request.key, request.plan),
+            terms,
+            max_age,
+            is_local,
+            shared.store.clock(),
+        );
         if starts {
             let limiter = self.clone();
             match shared.driver() {
@@ -55,7 +60,9 @@ impl Limiter {
                 continue;
             }
             let due = shared.renewals.due();
-            let requests: Vec<StoreRequest<'_>> = due.iter().map(|renewed| renewed.request()).collect();
+            let in_force = shared.configured.in_force();
+            let requests: Vec<StoreRequest<'_>> =
+                due.iter().map(|renewed| renewed.request(in_force.as_deref(), &shared.store)).collect();
             // The time before the store is asked: no reservation lasts longer here than there.
             let clock = shared.store.clock();
             let next: Vec<Next> = due.iter().map(|renewed| renewed.next(clock)).collect();

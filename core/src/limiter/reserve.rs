@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::limiter::call::{Answer, Call};
+use crate::limiter::configured::key_decision::Wait;
 use crate::limiter::reservation::{Reservation, ReserveOptions};
 use crate::limiter::{KeyCall, Limiter, RESERVE, blocking, usage};
 use crate::rules::decision::{Decision, Usage};
@@ -82,8 +83,7 @@ impl Limiter {
     ) -> Result<Decision, Error> {
         let shared = self.shared();
         let call = KeyCall { action: RESERVE, request, hold: Some(terms.hold()) };
-        let request = shared.key_request(&call)?;
-        shared.closing.unless_closed(self.acquire_while_open(request, terms.timeout)).await
+        shared.closing.unless_closed(self.wait_in_line(&call, terms.timeout)).await
     }
 
     /// Ends the reservation with this id and charges `spent`, or what was reserved, as [`charge`](Self::charge) does. A
@@ -134,9 +134,11 @@ impl Limiter {
         ttl: Duration,
     ) -> Result<(Decision, u64), Error> {
         let hold = Some(Hold { id, ttl_us: micros(ttl) });
-        let shared = self.shared();
         let call = KeyCall { action: Action::Apply(operation), request, hold };
-        self.ask_kept(shared.key_request(&call)?).await
+        match self.decide_configured(&call, Wait::Await) {
+            Some(decided) => decided.await,
+            None => self.ask_kept(self.shared().key_request(&call)?).await,
+        }
     }
 }
 
@@ -201,6 +203,6 @@ impl blocking::Limiter {
     ) -> Result<Usage, Error> {
         let hold = Some(Hold { id, ttl_us: micros(ttl) });
         let call = KeyCall { action: Action::Apply(operation), request, hold };
-        self.asynchronous().shared().ask_key_blocking(&call).map(usage)
+        self.asynchronous().ask_key_blocking(&call).map(usage)
     }
 }

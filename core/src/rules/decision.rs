@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::error::Error;
 use crate::names::named_enum;
+use crate::rules::policy::Policy;
 
 named_enum! {
     /// Which part made a decision.
@@ -228,7 +229,7 @@ impl Decision {
             ));
         }
         let wait_us = match wait_us {
-            None if allowed => {
+            None if allowed && !shadowed => {
                 return Err(Error::invalid_argument(
                     "an admitted request waits for ever: only a denied one does",
                 ));
@@ -247,6 +248,30 @@ impl Decision {
         let (total, several) = Several::of(quotas.iter().copied());
         let total = QuotaUsage { remaining, ..total };
         Ok(Self { total, several, wait_us, allowed, source, degraded, cause, crossed, elastic, shadowed })
+    }
+
+    /// An answer without the store: it admits, with all units left, or denies for a time.
+    pub(crate) fn without_store(policy: &Policy, cause: Option<Cause>, denied_for_us: Option<u64>) -> Self {
+        let allowed = denied_for_us.is_none();
+        let each = policy.quotas().iter().map(|quota| QuotaUsage {
+            limit: quota.limit(),
+            remaining: if allowed { quota.capacity() } else { 0 },
+            reset_after_us: 0,
+            over: 0,
+        });
+        let (total, several) = Several::of(each);
+        Self {
+            total,
+            several,
+            wait_us: denied_for_us.unwrap_or(0),
+            allowed,
+            source: Source::Configuration,
+            degraded: None,
+            cause,
+            crossed: false,
+            elastic: false,
+            shadowed: false,
+        }
     }
 
     /// Whether every quota of the policy admits the request.
@@ -277,10 +302,10 @@ impl Decision {
     }
 
     /// How long until the same request would be admitted if no other request arrives, in microseconds: exactly then and
-    /// not one microsecond earlier. 0 when allowed; `None` means never: the cost exceeds what a quota can ever admit.
+    /// not one microsecond earlier. 0 when allowed, unless in [shadow](Self::shadowed); `None` means never: the cost exceeds what a quota can ever admit.
     pub fn retry_after_us(&self) -> Option<u64> {
         match self.wait_us {
-            _ if self.allowed => Some(0),
+            _ if self.allowed && !self.shadowed => Some(0),
             Self::NEVER => None,
             wait_us => Some(wait_us),
         }
@@ -293,7 +318,7 @@ impl Decision {
 
     /// How long this admitted request has to wait for its turn, in microseconds: leaky bucket only, otherwise 0.
     pub fn delay_us(&self) -> u64 {
-        if self.allowed { self.wait_us } else { 0 }
+        if self.allowed && !self.shadowed { self.wait_us } else { 0 }
     }
 
     /// [`delay_us`](Self::delay_us) as a duration.

@@ -145,7 +145,7 @@ fn known(configuration: &Configuration, source: &RequestAttributes<'_>, now_us: 
     let mut asked = Vec::new();
     let mut denied = None;
     for from in applied {
-        let policy = configuration.policy(from.policy).unwrap();
+        let policy = configuration.policy(from.policy);
         let verdict = configuration.key_verdict(from.policy, &from.key, now_us);
         let denial = if from.is_missing {
             Some(("missing_key", None))

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
-use crate::limiter::call::OwnedCall;
 use crate::limiter::completion::pending_call::{CallResult, panicked};
+use crate::limiter::owned_call::OwnedCall;
 use crate::runtime::close_signal::{CloseSignal, closed};
 
 /// The tag of a call and its answer.

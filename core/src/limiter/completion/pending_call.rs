@@ -12,7 +12,8 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot::{self, Receiver, Sender};
 
 use crate::error::{Error, ErrorKind};
-use crate::limiter::call::{Answer, Call, OwnedCall, OwnedRequest};
+use crate::limiter::call::{Answer, Call};
+use crate::limiter::owned_call::{OwnedCall, OwnedRequest};
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
 use crate::rules::reservation::list::Hold;
 use crate::runtime::close_signal::closed;

@@ -4,6 +4,7 @@
 
 mod cases;
 mod face;
+mod policies;
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -31,13 +32,14 @@ fn main() -> ExitCode {
 
 fn run(path: &str, store: &str) -> Result<bool, Box<dyn std::error::Error>> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    if let Some(all_agree) = run_policies(path, &text, store)? {
+        return Ok(all_agree);
+    }
     let file: File = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
     if !(1..=2).contains(&file.format) {
-        return Err(format!(
-            "{path}: format {} is not known: this runner reads formats 1 and 2",
-            file.format
-        )
-        .into());
+        return Err(
+            format!("{path}: format {} is not known: this runner reads formats 1 to 3", file.format).into()
+        );
     }
     if file.cases.is_empty() || file.cases.iter().any(|case| case.ops.is_empty()) {
         return Err(format!("{path}: it has no case, or a case without operations").into());
@@ -61,6 +63,32 @@ fn run(path: &str, store: &str) -> Result<bool, Box<dyn std::error::Error>> {
         all_agree &= agreed == file.cases.len();
     }
     Ok(all_agree)
+}
+
+/// Runs a file of format 3; `None` for another format.
+fn run_policies(path: &str, text: &str, store: &str) -> Result<Option<bool>, Box<dyn std::error::Error>> {
+    let file: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("{path}: {error}"))?;
+    if file["format"] != 3 {
+        return Ok(None);
+    }
+    let cases = file["cases"].as_array().filter(|cases| !cases.is_empty()).ok_or("a file without cases")?;
+    let mut all_agree = true;
+    for face in [Face::Blocking, Face::asynchronous()?] {
+        let runtime = match &face {
+            Face::Blocking => None,
+            Face::Asynchronous(runtime) => Some(runtime),
+        };
+        let mut agreed = 0;
+        for case in cases {
+            match policies::run_case(case, store, runtime) {
+                Ok(()) => agreed += 1,
+                Err(message) => println!("{} {store}: case {}, {message}", face.name(), case["name"]),
+            }
+        }
+        println!("{} {store}: {agreed} of {} cases agree", face.name(), cases.len());
+        all_agree &= agreed == cases.len();
+    }
+    Ok(Some(all_agree))
 }
 
 /// Where a case went wrong. The operations after it mean nothing: they build on it.

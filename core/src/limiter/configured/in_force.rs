@@ -1,0 +1,151 @@
+//! A configuration with its policies registered and their numbers prepared for the store.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::configuration::compiled::Configuration;
+use crate::configuration::model::DocumentPolicy;
+use crate::error::Error;
+use crate::limiter::Shared;
+use crate::limiter::configured::candidate_counts::CandidateCounters;
+use crate::rules::policy::Policy;
+use crate::rules::quota::{Algorithm, Quota};
+use crate::store::Store;
+use crate::store::request::{Numbers, PolicyId, PolicyOptions};
+
+#[derive(Debug)]
+pub(crate) struct InForce {
+    pub(crate) configuration: Configuration,
+    policies: Box<[ConfiguredPolicy]>,
+}
+
+/// A policy of the configuration, as the store knows it.
+#[derive(Debug)]
+pub(crate) struct ConfiguredPolicy {
+    pub(crate) id: PolicyId,
+    /// The policy under which a candidate's checks are compared.
+    pub(crate) comparison: Option<PolicyId>,
+    pub(crate) counters: Arc<CandidateCounters>,
+    options: PolicyOptions,
+    /// Each set of numbers, prepared when it is first used; none for a leased policy, whose only numbers are the policy's own.
+    prepared: Box<[OnceLock<Numbers>]>,
+    /// The sets whose states have keys of their own.
+    others: Box<[Policy]>,
+}
+
+impl InForce {
+    /// Registers the policies of a configuration. What was prepared and counted before is kept where it still holds.
+    pub(crate) fn new(
+        configuration: Configuration,
+        before: Option<&Self>,
+        shared: &Shared,
+    ) -> Result<Self, Error> {
+        let mut policies = Vec::with_capacity(configuration.policies().len());
+        let mut names = Vec::new();
+        for policy in configuration.policies() {
+            let document = policy.document;
+            let options = PolicyOptions {
+                outage: document.outage,
+                lease: document.lease,
+                has_numbers_of_keys: document.lease.is_none(),
+            };
+            let id = shared.registry.set_configured(&policy.sets[0], options, &shared.store)?;
+            names.push(policy.sets[0].name().to_owned());
+            let comparison = match &document.candidate {
+                Some(candidate) if candidate.compare > 0 => {
+                    names.push(candidate.comparison.name().to_owned());
+                    let options = PolicyOptions { lease: None, has_numbers_of_keys: false, ..options };
+                    Some(shared.registry.set_configured(&candidate.comparison, options, &shared.store)?)
+                }
+                _ => None,
+            };
+            let earlier = before.and_then(|before| before.named(policy.sets[0].name()));
+            let prepared = if document.lease.is_some() { &[][..] } else { policy.sets };
+            let prepared = prepared.iter().map(|set| {
+                let known = earlier.and_then(|(old, sets)| old.prepared_as(set, sets, options));
+                known.map_or_else(OnceLock::new, OnceLock::from)
+            });
+            let same_counts = |(old, sets): &(&ConfiguredPolicy, &[Policy])| {
+                old.comparison == comparison && sets.first() == policy.sets.first()
+            };
+            policies.push(ConfiguredPolicy {
+                id,
+                comparison,
+                counters: earlier
+                    .filter(same_counts)
+                    .map(|(old, _)| Arc::clone(&old.counters))
+                    .unwrap_or_default(),
+                options,
+                prepared: prepared.collect(),
+                others: with_keys_of_their_own(policy.sets),
+            });
+        }
+        shared.registry.retain_configured(&names);
+        Ok(Self { configuration, policies: policies.into() })
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = PolicyId> {
+        self.policies.iter().map(|policy| policy.id)
+    }
+
+    pub(crate) fn policy(&self, index: usize) -> &ConfiguredPolicy {
+        &self.policies[index]
+    }
+
+    /// The quotas of a set of numbers.
+    pub(crate) fn quotas(&self, index: usize, set: u32) -> &Policy {
+        &self.configuration.policy(index).sets[set as usize]
+    }
+
+    /// What the document says about a policy.
+    pub(crate) fn document(&self, index: usize) -> &DocumentPolicy {
+        self.configuration.policy(index).document
+    }
+
+    /// The numbers of a set as the store has prepared them; `None` for a leased policy.
+    pub(crate) fn numbers(&self, index: usize, set: u32, store: &Store) -> Option<&Numbers> {
+        let policy = &self.policies[index];
+        let prepared = policy.prepared.get(set as usize)?;
+        Some(prepared.get_or_init(|| {
+            store.prepare_numbers(policy.id, self.quotas(index, set), &policy.others, policy.options)
+        }))
+    }
+
+    /// The numbers of a key of a registered policy; `None` for a policy that the configuration does not have.
+    pub(crate) fn numbers_of(
+        &self,
+        id: PolicyId,
+        key: &[u8],
+        plan: Option<&str>,
+        store: &Store,
+    ) -> Option<&Numbers> {
+        let index = self.policies.iter().position(|policy| policy.id == id)?;
+        let plan = plan.map(str::as_bytes);
+        let choice = self.configuration.numbers(index, key, plan, store.clock().now_us());
+        self.numbers(index, choice.set, store)
+    }
+
+    fn named(&self, name: &str) -> Option<(&ConfiguredPolicy, &[Policy])> {
+        let index = self.configuration.policy_index(name)?;
+        Some((&self.policies[index], self.configuration.policy(index).sets))
+    }
+}
+
+impl ConfiguredPolicy {
+    /// The numbers of a set that are prepared already, under the same options.
+    fn prepared_as(&self, set: &Policy, sets: &[Policy], options: PolicyOptions) -> Option<Numbers> {
+        let prepared = sets.iter().position(|known| known == set).and_then(|at| self.prepared.get(at));
+        prepared.and_then(OnceLock::get).filter(|_| options.outage == self.options.outage).cloned()
+    }
+}
+
+/// The sets of which each has a sliding log with a period that no set before it has: logs have keys of their own.
+fn with_keys_of_their_own(sets: &[Policy]) -> Box<[Policy]> {
+    let mut periods = Vec::new();
+    let mut has_new_log = |set: &&Policy| {
+        let logs = set.quotas().iter().filter(|quota| quota.algorithm() == Algorithm::SlidingLog);
+        let new: Vec<_> = logs.map(Quota::period_us).filter(|period| !periods.contains(period)).collect();
+        periods.extend_from_slice(&new);
+        !new.is_empty()
+    };
+    sets.iter().filter(|set| has_new_log(set)).cloned().collect()
+}

@@ -1,0 +1,308 @@
+//! The operations on a limiter's configuration: its status, its changes, and waiting for them.
+
+use std::time::Duration;
+
+use crate::configuration::document::Document;
+use crate::configuration::entry::Entry;
+use crate::configuration_source::place::ConfigurationPlace;
+use crate::configuration_source::snapshot::{Changed, DocumentText, EntryChange, Snapshot};
+use crate::error::{Error, ErrorKind};
+use crate::limiter::configured::apply::Parsed;
+use crate::limiter::configured::candidate_counts::CandidateCounts;
+use crate::limiter::configured::status::ConfigurationStatus;
+use crate::limiter::{Limiter, Shared, blocking};
+use crate::runtime::clock::Clock;
+use crate::runtime::sleep::at_most;
+use crate::store::Store;
+use crate::store::redis::configuration::ConfigurationStore;
+use crate::store::redis::configuration::publish::{Author, Published};
+
+/// How long a change waits until this process has noticed it.
+const NOTICED_WITHIN: Duration = Duration::from_secs(5);
+
+/// A document and entries that the program itself has given.
+#[derive(Debug, Default)]
+pub(crate) struct OwnConfiguration {
+    snapshot: Snapshot,
+    parsed: Parsed,
+    applied_at_us: u64,
+}
+
+/// How a document is published.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct PublishOptions<'a> {
+    /// The version of the document that this one replaces; `None` replaces whichever is there. With another version there,
+    /// nothing is published.
+    pub expected_version: Option<u64>,
+    /// Who publishes it, up to 256 bytes.
+    pub by: &'a str,
+    /// The reason, up to 1,024 bytes.
+    pub why: &'a str,
+}
+
+impl<'a> PublishOptions<'a> {
+    /// Publishes over this version of the document only.
+    #[must_use]
+    pub fn expected_version(mut self, version: u64) -> Self {
+        self.expected_version = Some(version);
+        self
+    }
+
+    /// Who publishes it, up to 256 bytes.
+    #[must_use]
+    pub fn by(mut self, by: &'a str) -> Self {
+        self.by = by;
+        self
+    }
+
+    /// The reason, up to 1,024 bytes.
+    #[must_use]
+    pub fn why(mut self, why: &'a str) -> Self {
+        self.why = why;
+        self
+    }
+}
+
+impl Limiter {
+    /// Which configuration is in force; `None` for a limiter that has none.
+    pub fn configuration(&self) -> Option<ConfigurationStatus> {
+        let configured = &self.shared().configured;
+        if let Some(followed) = configured.followed() {
+            let status = followed.status();
+            let since_us = status.unreachable_since_us;
+            return Some(ConfigurationStatus {
+                source: status.source.into(),
+                version: status.version,
+                digest: status.digest.unwrap_or_default(),
+                applied_at_us: status.applied_at_us.unwrap_or(0),
+                unreachable_for_us: since_us
+                    .map_or(0, |since_us| Clock::system().now_us().saturating_sub(since_us)),
+                error: status.error.map(|error| error.message().into()),
+            });
+        }
+        let own = configured.own.lock();
+        own.as_ref().map(OwnConfiguration::status)
+    }
+
+    /// Replaces the document that the program has given, in TOML or JSON; its entries stay.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document cannot be used: line, column, what was read and what is
+    /// allowed. Then the one before stays in force. Also for a limiter whose configuration comes from elsewhere.
+    pub fn set_document(&self, text: &str) -> Result<ConfigurationStatus, Error> {
+        let shared = self.shared();
+        shared.registry.check_open()?;
+        match shared.configured.followed() {
+            Some(followed) => Err(not_own(&followed.status().source)),
+            None => shared.set_own_document(text),
+        }
+    }
+
+    /// Sets an entry: `deny ITEM`, `allow ITEM` or `override POLICY KEY`, with a JSON object as value that may have `until`, `by`,
+    /// `why` and, for an override, `numbers`.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when entry or value cannot be read, or do not fit the document in force;
+    /// when the source has no entries. [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis does not answer: the entry
+    /// may have been set.
+    pub async fn set_entry(&self, entry: &str, value: &str) -> Result<ConfigurationStatus, Error> {
+        let parsed = Entry::parse(entry, value)?;
+        if let Ok(in_force) = self.in_force() {
+            parsed.check(in_force.configuration.document())?;
+        }
+        self.change_entry(entry, Some(value)).await
+    }
+
+    /// Deletes an entry; one that is not there is no error.
+    ///
+    /// # Errors
+    /// As for [`set_entry`](Self::set_entry).
+    pub async fn delete_entry(&self, entry: &str) -> Result<ConfigurationStatus, Error> {
+        self.change_entry(entry, None).await
+    }
+
+    /// Waits until this version of the configuration or a later one is in force, at most for the timeout.
+    ///
+    /// # Errors
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the timeout passes before;
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for a limiter without a configuration.
+    pub async fn wait_for_version(
+        &self,
+        version: u64,
+        timeout: Duration,
+    ) -> Result<ConfigurationStatus, Error> {
+        let status = || self.configuration().ok_or_else(Error::no_configuration);
+        if status()?.version >= version {
+            return status();
+        }
+        let shared = self.shared();
+        if let Some(followed) = shared.configured.followed() {
+            let waiting = at_most(timeout, followed.wait_for_version(version));
+            let _ = shared.closing.unless_closed(async { Ok(waiting.await) }).await?;
+        }
+        let status = status()?;
+        if status.version >= version {
+            return Ok(status);
+        }
+        let (has, ms) = (status.version, timeout.as_millis());
+        let message =
+            format!("the configuration has version {has} after {ms} ms, and version {version} is awaited");
+        Err(Error::new(ErrorKind::StoreUnavailable, message))
+    }
+
+    /// How the candidate of a policy compares with the numbers in force; `None` for a policy without a candidate.
+    pub fn candidate_counts(&self, policy: &str) -> Option<CandidateCounts> {
+        let in_force = self.in_force().ok()?;
+        let index = in_force.configuration.policy_index(policy)?;
+        in_force.document(index).candidate.as_ref()?;
+        Some(in_force.policy(index).counters.counts())
+    }
+
+    /// Publishes a document, in TOML or JSON, to the Redis store that this limiter's configuration comes from, and waits until it
+    /// is in force here. Every process that follows the store takes it within a second.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document cannot be used; when another version than the expected
+    /// one is there; when the document does not come from Redis. [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis
+    /// does not answer: the document may have been published.
+    pub async fn publish(
+        &self,
+        document: &str,
+        options: PublishOptions<'_>,
+    ) -> Result<ConfigurationStatus, Error> {
+        let shared = self.shared();
+        shared.registry.check_open()?;
+        let followed = shared.configured.followed().ok_or_else(Error::no_configuration)?;
+        let source = followed.status().source;
+        if source != ConfigurationPlace::Store.to_string() {
+            return Err(Error::invalid_argument(format!(
+                "the document comes from {source}: change it there; a document is published to the source store"
+            )));
+        }
+        let parsed = Document::parse(document.as_bytes());
+        let parsed = parsed.map_err(|error| Error::invalid_argument(error.to_string()))?;
+        let store = self.configuration_store(&source)?;
+        let author = Author { by: options.by, why: options.why };
+        let mut expected = match options.expected_version {
+            Some(expected) => expected,
+            None => store.load().await?.document.map_or(0, |document| document.version),
+        };
+        loop {
+            match store.publish(parsed.canonical(), expected, author).await? {
+                Published::Done { version, .. } => {
+                    return self.wait_for_version(version, NOTICED_WITHIN).await;
+                }
+                Published::Conflict { document_version } if options.expected_version.is_none() => {
+                    expected = document_version;
+                }
+                Published::Conflict { document_version } => {
+                    return Err(Error::invalid_argument(format!(
+                        "the document has version {document_version} and not {expected}: read it again, and publish over that version"
+                    )));
+                }
+            }
+        }
+    }
+
+    fn configuration_store(&self, source: &str) -> Result<ConfigurationStore, Error> {
+        match &self.shared().store {
+            Store::Redis(store) if source.starts_with("store") => Ok(store.configuration()),
+            _ => Err(Error::invalid_argument(format!(
+                "the configuration comes from {source}, which has no entries: they are in Redis, with the source store or store+file:PATH"
+            ))),
+        }
+    }
+
+    async fn change_entry(&self, entry: &str, value: Option<&str>) -> Result<ConfigurationStatus, Error> {
+        let shared = self.shared();
+        shared.registry.check_open()?;
+        let change = EntryChange { entry: entry.into(), value: value.map(Into::into) };
+        if let Some(followed) = shared.configured.followed() {
+            let store = self.configuration_store(&followed.status().source)?;
+            let version = store.change_entries(&[change], Author { by: "", why: "" }).await?;
+            return self.wait_for_version(version, NOTICED_WITHIN).await;
+        }
+        let mut own = shared.configured.own.lock();
+        let mut next = own.as_ref().ok_or_else(Error::no_configuration)?.snapshot.clone();
+        let changes = [change];
+        next.change_entries(&changes);
+        shared.apply_own(&mut own, next, Changed::Entries(&changes))
+    }
+}
+
+impl Shared {
+    pub(crate) fn set_own_document(&self, text: &str) -> Result<ConfigurationStatus, Error> {
+        self.registry.await_configuration();
+        let mut own = self.configured.own.lock();
+        let mut next = own.as_ref().map(|own| own.snapshot.clone()).unwrap_or_default();
+        next.document = Some(DocumentText { version: next.version + 1, text: text.into() });
+        self.apply_own(&mut own, next, Changed::All)
+    }
+
+    fn apply_own(
+        &self,
+        own: &mut Option<OwnConfiguration>,
+        mut next: Snapshot,
+        changed: Changed<'_>,
+    ) -> Result<ConfigurationStatus, Error> {
+        next.version += 1;
+        let before = own.as_ref().map(|own| own.parsed.clone()).unwrap_or_default();
+        let parsed = self.apply_configuration(&before, &next, changed)?;
+        let applied = OwnConfiguration { snapshot: next, parsed, applied_at_us: Clock::system().now_us() };
+        Ok(own.insert(applied).status())
+    }
+}
+
+impl blocking::Limiter {
+    /// See [`Limiter::set_entry`].
+    ///
+    /// # Errors
+    /// See [`Limiter::set_entry`].
+    pub fn set_entry(&self, entry: &str, value: &str) -> Result<ConfigurationStatus, Error> {
+        self.block_on(self.asynchronous().set_entry(entry, value))?
+    }
+
+    /// See [`Limiter::delete_entry`].
+    ///
+    /// # Errors
+    /// See [`Limiter::delete_entry`].
+    pub fn delete_entry(&self, entry: &str) -> Result<ConfigurationStatus, Error> {
+        self.block_on(self.asynchronous().delete_entry(entry))?
+    }
+
+    /// See [`Limiter::publish`].
+    ///
+    /// # Errors
+    /// See [`Limiter::publish`].
+    pub fn publish(&self, document: &str, options: PublishOptions<'_>) -> Result<ConfigurationStatus, Error> {
+        self.block_on(self.asynchronous().publish(document, options))?
+    }
+
+    /// See [`Limiter::wait_for_version`].
+    ///
+    /// # Errors
+    /// See [`Limiter::wait_for_version`].
+    pub fn wait_for_version(&self, version: u64, timeout: Duration) -> Result<ConfigurationStatus, Error> {
+        self.block_on(self.asynchronous().wait_for_version(version, timeout))?
+    }
+}
+
+impl OwnConfiguration {
+    fn status(&self) -> ConfigurationStatus {
+        ConfigurationStatus {
+            source: "document".into(),
+            version: self.snapshot.version,
+            digest: self.parsed.document().map(|document| document.digest().into()).unwrap_or_default(),
+            applied_at_us: self.applied_at_us,
+            unreachable_for_us: 0,
+            error: None,
+        }
+    }
+}
+
+fn not_own(source: &str) -> Error {
+    Error::invalid_argument(format!(
+        "the configuration comes from {source}: change it there; set_document replaces a document that the program has given"
+    ))
+}

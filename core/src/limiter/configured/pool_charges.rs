@@ -1,0 +1,44 @@
+//! What elastic policies have spent and their pools have not been charged for yet.
+//!
+//! With Redis, charges are collected for up to [`COLLECTED_FOR`], and until this process asks the pool. The other stores are
+//! charged at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+
+/// How long charges are collected.
+pub(crate) const COLLECTED_FOR: Duration = Duration::from_millis(100);
+
+/// A pool: the name of its policy, and the key under it.
+pub(crate) type Pool = (Arc<str>, Box<[u8]>);
+
+#[derive(Debug, Default)]
+pub(crate) struct PoolCharges(Mutex<HashMap<Pool, u64, RandomState>>);
+
+impl PoolCharges {
+    /// Adds units that a pool has to be charged for; true for the first ones, after which the caller arranges that they are
+    /// [taken](Self::take_all) in time.
+    pub(crate) fn add(&self, pool: &Pool, units: u64) -> bool {
+        let mut charges = self.0.lock();
+        let is_first = charges.is_empty();
+        if let Some(charge) = charges.get_mut(pool) {
+            *charge += units;
+        } else {
+            charges.insert(pool.clone(), units);
+        }
+        is_first
+    }
+
+    pub(crate) fn take(&self, pool: &Pool) -> u64 {
+        let mut charges = self.0.lock();
+        if charges.is_empty() { 0 } else { charges.remove(pool).unwrap_or(0) }
+    }
+
+    pub(crate) fn take_all(&self) -> Vec<(Pool, u64)> {
+        self.0.lock().drain().collect()
+    }
+}

@@ -1,0 +1,311 @@
+//! The decision on a request by its attributes: all six steps of its way.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::FutureExt;
+
+use crate::configuration::matcher::{AppliedPolicy, PolicyMatch};
+use crate::configuration::request::AttributeSource;
+use crate::error::Error;
+use crate::limiter::configured::in_force::InForce;
+use crate::limiter::configured::key_decision::{ConfiguredCall, Opening, PoolUse, StoreCall, Wait};
+use crate::limiter::{CHECK, Limiter, RESERVE, blocking};
+use crate::rules::decision::{Cause, Decision};
+use crate::rules::reservation::id::ReservationId;
+use crate::rules::reservation::list::{Hold, ReservationTerms};
+use crate::rules::transition::Operation;
+use crate::store::request::{Action, Answer};
+
+/// The decision on a request by the configuration's lists, rules and policies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "a decision has to be looked at: a denied request must not proceed"]
+pub struct RequestDecision {
+    /// Whether the request may proceed.
+    pub allowed: bool,
+    /// Why it was denied: of several causes the first in the order of [`Cause`]; or why it was admitted without the store.
+    pub cause: Option<Cause>,
+    /// How long until the request would be admitted, in microseconds: the longest over the denials; 0 when allowed. `None`
+    /// means never.
+    pub retry_after_us: Option<u64>,
+    /// The decisions of the policies that the rules apply, in their order; none when a list or a missing key decides.
+    pub decisions: Vec<PolicyDecision>,
+}
+
+impl RequestDecision {
+    /// The HTTP status of a denial: 400 for a missing key, 403 for a deny list, otherwise 429. `None` when allowed.
+    pub fn status(&self) -> Option<u16> {
+        match self.cause {
+            _ if self.allowed => None,
+            Some(Cause::MissingKey) => Some(400),
+            Some(Cause::DenyList) => Some(403),
+            _ => Some(429),
+        }
+    }
+
+    fn without_policies(allowed: bool, cause: Option<Cause>, retry_after_us: Option<u64>) -> Self {
+        Self { allowed, cause, retry_after_us, decisions: Vec::new() }
+    }
+}
+
+/// The decision of one policy on a request.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PolicyDecision {
+    /// The policy's name.
+    pub policy: Arc<str>,
+    /// The key under the policy.
+    pub key: Box<[u8]>,
+    /// The units that the request spends.
+    pub cost: u64,
+    /// Percent of the capacity that was kept for others.
+    pub headroom: u8,
+    /// The decision; a denied request may have decisions that admit it.
+    pub decision: Decision,
+    /// The reservation that was made under the policy, which the caller commits or cancels with
+    /// [`Limiter::commit`] and [`Limiter::cancel`]. `None` where units were spent.
+    pub reservation: Option<ReservationId>,
+}
+
+/// Shows no key.
+impl fmt::Debug for PolicyDecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyDecision")
+            .field("policy", &self.policy)
+            .field("key", &format_args!("{} bytes", self.key.len()))
+            .field("cost", &self.cost)
+            .field("decision", &self.decision)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One policy of a request on its way.
+struct Course<'a> {
+    call: ConfiguredCall<'a>,
+    answer: Answer,
+    pool: PoolUse,
+    /// Whether the store has spent or set aside units for it.
+    spent: bool,
+}
+
+impl Limiter {
+    /// The policies that the configuration's rules apply to a request.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) without a configuration, and when the attribute that gives a cost holds
+    /// none.
+    pub fn matching(&self, request: &dyn AttributeSource) -> Result<Vec<PolicyMatch>, Error> {
+        self.in_force()?.configuration.matching(request, self.shared().store.clock().now_us())
+    }
+
+    /// Decides about a request by the configuration: its lists, rules and policies. Policies with a quota of concurrency are
+    /// reserved under `terms`, all others spend.
+    ///
+    /// When one policy denies, what the others spent or reserved is given back, and their decisions say what a peek tells then.
+    ///
+    /// # Errors
+    /// As for [`matching`](Self::matching) and [`check`](Self::check).
+    pub async fn decide(
+        &self,
+        request: &(dyn AttributeSource + Sync),
+        terms: &ReservationTerms,
+    ) -> Result<RequestDecision, Error> {
+        self.decide_request(request, terms, Wait::Await).await
+    }
+
+    pub(crate) fn in_force(&self) -> Result<Arc<InForce>, Error> {
+        let shared = self.shared();
+        shared.registry.check_open()?;
+        shared.configured.in_force().ok_or_else(Error::no_configuration)
+    }
+
+    pub(crate) async fn decide_request(
+        &self,
+        request: &(dyn AttributeSource + Sync),
+        terms: &ReservationTerms,
+        wait: Wait,
+    ) -> Result<RequestDecision, Error> {
+        let in_force = self.in_force()?;
+        let configuration = &in_force.configuration;
+        if !configuration.document().enabled {
+            return Ok(RequestDecision::without_policies(true, Some(Cause::Off), Some(0)));
+        }
+        let hold = terms.hold();
+        let now_us = self.shared().store.clock().now_us();
+        let (applied, plan) = {
+            let attributes = configuration.attributes(request);
+            if let Some(verdict) = configuration.list_verdict(&attributes, now_us) {
+                let retry_after_us = verdict.until_us.map(|until_us| until_us - now_us);
+                return Ok(if verdict.denies {
+                    RequestDecision::without_policies(false, Some(Cause::DenyList), retry_after_us)
+                } else {
+                    RequestDecision::without_policies(true, Some(Cause::AllowList), Some(0))
+                });
+            }
+            let plan = configuration.plan(&attributes).map(<[u8]>::to_vec);
+            (configuration.apply_rules(&attributes, now_us)?, plan)
+        };
+        let calls: Vec<_> = applied
+            .iter()
+            .map(|applied| {
+                (in_force.request_call(applied, plan.as_deref(), &hold, now_us), applied.is_missing)
+            })
+            .collect();
+        let courses = match self.open_all(&in_force, &calls, wait).await? {
+            Ok(courses) => courses,
+            Err(denial) => return Ok(denial),
+        };
+        self.conclude(&in_force, courses, wait).await
+    }
+
+    /// The steps before the store, and the store's answers; a denial before the store ends the request.
+    async fn open_all<'a>(
+        &self,
+        in_force: &'a InForce,
+        calls: &[(ConfiguredCall<'a>, bool)],
+        wait: Wait,
+    ) -> Result<Result<Vec<Course<'a>>, RequestDecision>, Error> {
+        let mut openings = Vec::with_capacity(calls.len());
+        for (call, is_missing) in calls {
+            openings.push(if *is_missing {
+                Opening::Answered(self.refuse_missing_key(in_force, *call))
+            } else {
+                self.open(in_force, *call)?
+            });
+        }
+        let denials = openings.iter().filter_map(|opening| match opening {
+            Opening::Answered((decision, _)) if !decision.allowed => Some(decision),
+            _ => None,
+        });
+        if let Some(denial) = merge_denials(denials) {
+            return Ok(Err(denial));
+        }
+        for (call, _) in calls {
+            self.charge_own_pool(in_force, *call, wait).await?;
+        }
+        let asked: Vec<StoreCall<'_>> = openings
+            .iter()
+            .filter_map(|opening| match opening {
+                Opening::Asked(asked) => Some(*asked),
+                Opening::Answered(_) => None,
+            })
+            .collect();
+        let mut answers = self.ask_each(in_force, &asked, wait).await?.into_iter();
+        let mut courses = Vec::with_capacity(calls.len());
+        for ((call, _), opening) in calls.iter().zip(openings) {
+            courses.push(match opening {
+                Opening::Answered(answer) => {
+                    Course { call: *call, answer, pool: PoolUse::default(), spent: false }
+                }
+                Opening::Asked(_) => {
+                    let answer = answers.next().ok_or_else(Error::no_answer)?;
+                    let spent = answer.0.allowed && !answer.0.source.is_outage();
+                    let (answer, pool) = self.close_call(in_force, *call, answer, wait).await?;
+                    Course { call: *call, answer, pool, spent }
+                }
+            });
+        }
+        Ok(Ok(courses))
+    }
+
+    /// The decision that follows from those of all policies. When one denies, the others give back what they have.
+    async fn conclude(
+        &self,
+        in_force: &InForce,
+        mut courses: Vec<Course<'_>>,
+        wait: Wait,
+    ) -> Result<RequestDecision, Error> {
+        let denial =
+            merge_denials(courses.iter().map(|course| &course.answer.0).filter(|made| !made.allowed));
+        for course in &mut courses {
+            if denial.is_none() {
+                self.owe_to_pool(in_force, course.call, course.pool.owed, wait).await?;
+            } else {
+                self.give_back(in_force, course, wait).await?;
+            }
+        }
+        let is_denied = denial.is_some();
+        let merged = denial.unwrap_or_else(|| RequestDecision::without_policies(true, None, Some(0)));
+        let decisions = courses.into_iter().map(|Course { call, answer: (decision, _), spent, .. }| {
+            let reservation = call.hold.filter(|_| spent && !is_denied).map(|hold| hold.id);
+            PolicyDecision {
+                policy: in_force.quotas(call.policy, 0).name().into(),
+                key: call.key.into(),
+                cost: call.cost,
+                headroom: call.headroom,
+                decision,
+                reservation,
+            }
+        });
+        Ok(RequestDecision { decisions: decisions.collect(), ..merged })
+    }
+
+    /// Gives back what a policy or its pool has spent or set aside for a request that another policy denies; its decision
+    /// becomes that of a peek.
+    async fn give_back(&self, in_force: &InForce, course: &mut Course<'_>, wait: Wait) -> Result<(), Error> {
+        let call = course.call;
+        if course.spent {
+            let ending = if call.hold.is_some() { Operation::Cancel } else { Operation::Refund };
+            let ended = ConfiguredCall { action: Action::Apply(ending), headroom: 0, ..call };
+            let _ = self.decide_on_key(in_force, ended, wait).await?;
+        }
+        let elastic = in_force.document(call.policy).elastic.as_ref();
+        if let Some(elastic) = elastic.filter(|_| course.pool.admitted > 0) {
+            let (action, cost) = (Action::Apply(Operation::Refund), course.pool.admitted);
+            let (policy, key) = (elastic.pool, &*elastic.key);
+            let refund = ConfiguredCall { policy, key, action, cost, headroom: 0, plan: None, hold: None };
+            let _ = self.decide_on_key(in_force, refund, wait).await?;
+        }
+        if course.spent || course.pool.admitted > 0 {
+            let peek = ConfiguredCall { action: Action::Apply(Operation::Peek), hold: None, ..call };
+            course.answer = self.decide_on_key(in_force, peek, wait).await?;
+        }
+        Ok(())
+    }
+}
+
+impl InForce {
+    /// The operation of a policy on a request: a reserve where the numbers of the key count concurrency, otherwise a check.
+    fn request_call<'a>(
+        &self,
+        applied: &'a AppliedPolicy,
+        plan: Option<&'a [u8]>,
+        hold: &'a Hold,
+        now_us: u64,
+    ) -> ConfiguredCall<'a> {
+        let &AppliedPolicy { policy, ref key, cost, headroom, .. } = applied;
+        let choice = self.configuration.numbers(policy, key, plan, now_us);
+        let (action, hold) = if self.quotas(policy, choice.set).is_only_reserved() {
+            (RESERVE, Some(hold))
+        } else {
+            (CHECK, None)
+        };
+        ConfiguredCall { policy, key, action, cost, headroom, plan, hold }
+    }
+}
+
+/// The foremost cause and the longest wait of several denials; `None` without one.
+fn merge_denials<'a>(denials: impl Iterator<Item = &'a Decision>) -> Option<RequestDecision> {
+    let denials: Vec<_> = denials.collect();
+    // Of several causes the one that stands first in their list is told.
+    let cause = denials.iter().filter_map(|denial| denial.cause).min_by_key(|cause| *cause as u8);
+    let waits = denials.iter().map(|denial| denial.retry_after_us());
+    let retry_after_us = waits.reduce(|longest, wait| Some(longest?.max(wait?)))?;
+    Some(RequestDecision::without_policies(false, cause, retry_after_us))
+}
+
+impl blocking::Limiter {
+    /// See [`Limiter::decide`].
+    ///
+    /// # Errors
+    /// See [`Limiter::decide`].
+    pub fn decide(
+        &self,
+        request: &(dyn AttributeSource + Sync),
+        terms: &ReservationTerms,
+    ) -> Result<RequestDecision, Error> {
+        let decided = self.asynchronous().decide_request(request, terms, Wait::Block);
+        decided.now_or_never().unwrap_or_else(|| Err(Error::no_answer()))
+    }
+}

@@ -1,0 +1,108 @@
+//! A call that owns its arguments, for callers that go on before it ends.
+
+use std::time::Duration;
+
+use crate::configuration::request::OwnedAttributes;
+use crate::error::Error;
+use crate::limiter::call::{Answer, Call};
+use crate::limiter::configured::manage::PublishOptions;
+use crate::limiter::{KeyCall, Limiter};
+use crate::rules::request::Request;
+use crate::rules::reservation::list::{Hold, ReservationTerms};
+use crate::store::request::Action;
+
+/// A call that owns its texts and so can outlive its caller.
+pub(crate) enum OwnedCall {
+    OneKey(OwnedRequest, Action, Option<Hold>),
+    ReserveInLine(OwnedRequest, ReservationTerms),
+    Checks { requests: Vec<OwnedRequest>, together: bool },
+    Acquire(OwnedRequest, Duration),
+    Decide(OwnedAttributes, ReservationTerms),
+    SetEntry(Box<str>, Box<str>),
+    DeleteEntry(Box<str>),
+    Publish { document: Box<str>, expected_version: Option<u64>, by: Box<str>, why: Box<str> },
+    WaitForVersion(u64, Duration),
+    Ready(Duration),
+    Doctor,
+}
+
+#[derive(Clone)]
+pub(crate) struct OwnedRequest {
+    key: Box<[u8]>,
+    policy: Option<Box<str>>,
+    cost: u64,
+    plan: Option<Box<str>>,
+    headroom: u8,
+}
+
+impl OwnedRequest {
+    fn of(request: &Request<'_>) -> Self {
+        let Request { key, policy, cost, plan, headroom } = *request;
+        Self { key: key.into(), policy: policy.map(Into::into), cost, plan: plan.map(Into::into), headroom }
+    }
+
+    pub(crate) fn request(&self) -> Request<'_> {
+        let Self { key, policy, cost, plan, headroom } = self;
+        Request { key, policy: policy.as_deref(), cost: *cost, plan: plan.as_deref(), headroom: *headroom }
+    }
+}
+
+impl OwnedCall {
+    pub(crate) fn of(call: &Call<'_>) -> Self {
+        if let Some(KeyCall { action, request, hold }) = call.on_key() {
+            return Self::OneKey(OwnedRequest::of(&request), action, hold);
+        }
+        match call {
+            Call::CheckMany(requests) | Call::CheckTogether(requests) => Self::Checks {
+                requests: requests.iter().map(OwnedRequest::of).collect(),
+                together: matches!(call, Call::CheckTogether(_)),
+            },
+            Call::Acquire(request, timeout) => Self::Acquire(OwnedRequest::of(request), *timeout),
+            Call::Reserve(request, terms) => Self::ReserveInLine(OwnedRequest::of(request), *terms),
+            Call::Decide(request, terms) => Self::Decide(OwnedAttributes::of(request), *terms),
+            Call::SetEntry(entry, value) => Self::SetEntry((*entry).into(), (*value).into()),
+            Call::DeleteEntry(entry) => Self::DeleteEntry((*entry).into()),
+            Call::Publish(document, options) => Self::Publish {
+                document: (*document).into(),
+                expected_version: options.expected_version,
+                by: options.by.into(),
+                why: options.why.into(),
+            },
+            Call::WaitForVersion(version, timeout) => Self::WaitForVersion(*version, *timeout),
+            Call::Ready(timeout) => Self::Ready(*timeout),
+            _ => Self::Doctor,
+        }
+    }
+
+    /// Whether the call may have to wait for more than the store's answer.
+    pub(crate) fn needs_timer(&self) -> bool {
+        !matches!(self, Self::OneKey(..) | Self::Checks { .. } | Self::Decide(..))
+    }
+
+    /// Performs the call, after [`Limiter::try_call`] returned `None`.
+    pub(crate) async fn run(&self, limiter: &Limiter) -> Result<Answer, Error> {
+        let borrowed: Vec<Request<'_>>;
+        let call = match self {
+            Self::OneKey(request, action, hold) => {
+                let call = KeyCall { action: *action, request: request.request(), hold: *hold };
+                return limiter.act(&call).await;
+            }
+            Self::ReserveInLine(request, terms) => Call::Reserve(request.request(), *terms),
+            Self::Checks { requests, together } => {
+                borrowed = requests.iter().map(OwnedRequest::request).collect();
+                if *together { Call::CheckTogether(&borrowed) } else { Call::CheckMany(&borrowed) }
+            }
+            Self::Acquire(request, timeout) => Call::Acquire(request.request(), *timeout),
+            Self::Decide(request, terms) => return limiter.decide(request, terms).await.map(Answer::Request),
+            Self::SetEntry(entry, value) => Call::SetEntry(entry, value),
+            Self::DeleteEntry(entry) => Call::DeleteEntry(entry),
+            Self::Publish { document, expected_version, by, why } => {
+                Call::Publish(document, PublishOptions { expected_version: *expected_version, by, why })
+            }
+            Self::WaitForVersion(version, timeout) => Call::WaitForVersion(*version, *timeout),
+            Self::Ready(timeout) => Call::Ready(*timeout),
+            Self::Doctor => Call::Doctor,
+        };
+        limiter.call_store(&call).await
+    }
+}
