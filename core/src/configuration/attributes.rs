@@ -91,6 +91,7 @@ pub(crate) struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
+    #[inline]
     pub(crate) fn new(
         source: &'a dyn AttributeSource,
         table: &'a AttributeTable,

@@ -29,11 +29,13 @@ pub struct RequestAttributes<'a> {
 
 impl<'a> RequestAttributes<'a> {
     /// A request about which nothing is known.
+    #[inline]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// The method, such as `GET`. Methods are compared as they are written.
+    #[inline]
     #[must_use]
     pub fn method(mut self, method: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         self.method = Some(method.as_ref());
@@ -41,6 +43,7 @@ impl<'a> RequestAttributes<'a> {
     }
 
     /// The path as the client sent it, with its escapes; a query or fragment after it is ignored.
+    #[inline]
     #[must_use]
     pub fn path(mut self, path: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         self.path = Some(path.as_ref());
@@ -48,6 +51,7 @@ impl<'a> RequestAttributes<'a> {
     }
 
     /// The other end of the socket, as an address or as text: see [`ClientAddressRules::key_of`](crate::ClientAddressRules::key_of).
+    #[inline]
     #[must_use]
     pub fn peer(mut self, peer: impl Into<Peer<'a>>) -> Self {
         self.peer = Some(peer.into());
@@ -55,6 +59,7 @@ impl<'a> RequestAttributes<'a> {
     }
 
     /// One line of a header. The name is in any case; a header has as many lines as were added, in this order.
+    #[inline]
     #[must_use]
     pub fn header(
         mut self,
@@ -67,6 +72,7 @@ impl<'a> RequestAttributes<'a> {
 
     /// What the application knows of the request, such as `user` or `plan`. A name is a letter and then letters, digits and
     /// `_`, all in lower case. Of two values of one name the later one counts.
+    #[inline]
     #[must_use]
     pub fn attribute(mut self, name: &'a str, value: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         self.attributes.push((name, value.as_ref()));
