@@ -94,9 +94,11 @@ impl RedisStore {
 
     fn of(deps: LeaseDeps) -> Self {
         let LeaseDeps { access, policies, keys, outage, denial_cache } = deps.clone();
-        let listener =
-            Listener::new(Arc::clone(&access.member), Arc::clone(&policies), Arc::clone(&denial_cache));
-        Self { access, keys, policies, outage, denial_cache, listener, leases: Leases::new(deps) }
+        let leases = Leases::new(deps);
+        let (member, known) = (Arc::clone(&access.member), Arc::clone(&policies));
+        let weak = Arc::downgrade(&leases);
+        let listener = Listener::new(member, known, Arc::clone(&denial_cache), weak);
+        Self { access, keys, policies, outage, denial_cache, listener, leases }
     }
 
     /// Answers pending callers, gives leases back, and releases everything that the store holds.

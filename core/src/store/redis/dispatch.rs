@@ -16,6 +16,7 @@ use crate::store::redis::denial_cache::ReadVersion;
 use crate::store::redis::pipeline::pending::{Member, PendingReply, Reply};
 use crate::store::redis::policies::{RedisNumbers, RedisPolicy};
 use crate::store::redis::routing::hub::Until;
+use crate::store::redis::routing::invalidation::LeasedKeys;
 use crate::store::redis::routing::runtimes::Topology;
 use crate::store::redis::script::reply::ScriptDecision;
 use crate::store::redis::transport::failure::Failure;
@@ -151,6 +152,10 @@ impl RedisStore {
         match request.action {
             Action::Reset => self.leases.forget(request),
             Action::Apply(Operation::Refund) => self.leases.spent_nothing(request),
+            // A take that was under way may have come before the block.
+            Action::Apply(Operation::Block) => {
+                Arc::clone(&self.leases).block_where(request.id, &|key| *key == *request.key);
+            }
             Action::Apply(_) => {}
         }
         if !is_check || answer.0.source != Source::Store {
@@ -158,6 +163,7 @@ impl RedisStore {
         }
         if answer.0.allowed {
             self.leases.admitted(request, &prepared.policy, &answer.0, asked_us);
+            self.listen();
             return Ok(answer);
         }
         if !self.leases.holds(request) {
@@ -246,6 +252,11 @@ impl RedisStore {
         }
     }
 
+    /// Listens for what other processes give back and block.
+    fn listen(&self) {
+        self.listener.listen(|| Some(Arc::clone(&self.access.hub().ok()?.channel)));
+    }
+
     /// Updates the denial cache: caches a denial, and removes keys that may be admitted again.
     fn learn(&self, prepared: &PreparedRequest<'_>, reply: &Reply) {
         let PreparedRequest { read_version, policy, request } = prepared;
@@ -255,7 +266,7 @@ impl RedisStore {
             Ok(ScriptDecision { denied: Some(denied), .. }) => {
                 if let Some(read_version) = read_version {
                     self.denial_cache.learn(*request, *read_version, &policy.call, Arc::clone(denied));
-                    self.listener.listen(|| Some(Arc::clone(&self.access.hub().ok()?.channel)));
+                    self.listen();
                 }
             }
             Ok(_) if gives_back => self.denial_cache.forget(*request, None),

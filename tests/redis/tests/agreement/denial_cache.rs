@@ -10,7 +10,7 @@ use polylimit::{
 };
 use polylimit_test_servers::{Kind, Server};
 
-use super::generators::{Random, random_policy_of};
+use super::generators::{Random, random_headroom, random_policy_of, with_random_penalty};
 
 const CASES: u64 = 300;
 const OPERATIONS: usize = 60;
@@ -27,13 +27,19 @@ fn numbers(decision: &Decision) -> (bool, u64, Option<u64>, u64) {
     (decision.allowed(), decision.remaining(), decision.retry_after_us(), decision.reset_after_us())
 }
 
-/// Has a limiter cache a denial, so that it subscribes to invalidations. Returns whether it does; denials of a policy with
-/// `count_denied` are never cached.
+/// Has a limiter cache a denial, so that it subscribes to invalidations. Returns whether it does; where a denial is counted, only those
+/// of a blocked key are cached, and none of those under a log with an excess.
 fn subscribe(server: &Server, limiter: &polylimit::blocking::Limiter, capacity: u64) -> bool {
     let _ = limiter.charge(Request::new("other").cost(capacity)).unwrap();
-    let _ = limiter.check("other").unwrap();
-    if limiter.check("other").unwrap().source() != Source::DenialCache {
-        return false;
+    let is_cached = || {
+        let _ = limiter.check("other").unwrap();
+        limiter.check("other").unwrap().source() == Source::DenialCache
+    };
+    if !is_cached() {
+        let _ = limiter.block("other", Duration::from_secs(60)).unwrap();
+        if !is_cached() {
+            return false;
+        }
     }
     until_subscribed(server, 1);
     server.command(&["PUBLISH", CHANNEL, "nothing"]);
@@ -67,6 +73,7 @@ fn cached_denials_match_the_store() {
         let name = format!("case{case}");
         let quotas = 1 + random.below(3);
         let policy = random_policy_of(&name, quotas, &mut random);
+        let policy = if random.once_in(3) { with_random_penalty(policy, &mut random) } else { policy };
         let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
         let cached = limiter(&server, &policy, &clock, Duration::from_secs(3_600)).blocking();
         let plain = limiter(&server, &policy, &clock, Duration::ZERO).blocking();
@@ -76,11 +83,11 @@ fn cached_denials_match_the_store() {
         for operation in 0..OPERATIONS {
             let cost =
                 random.pick(&[1, 1, 1, 2, capacity / 2 + 1, capacity, (capacity + 1).min(Request::MAX_COST)]);
-            let request = Request::new("key").cost(cost);
-            // Refunds and resets by either limiter invalidate the denial.
+            let request = Request::new("key").cost(cost).headroom(random_headroom(&mut random));
+            // Refunds, resets and blocks by either limiter invalidate the denial.
             let either = random.pick(&[&cached, &plain]);
             let before = messages_received(&cached);
-            match random.below(12) {
+            match random.below(13) {
                 0 | 1 => {
                     let is_reset = random.below(2) == 0;
                     let refunded = if is_reset { either.reset(request) } else { either.refund(request) };
@@ -98,10 +105,18 @@ fn cached_denials_match_the_store() {
                     let most = random.pick(policy.quotas()).period() / random.pick(&[1, 3, 10, 100]);
                     clock.advance(most).unwrap();
                 }
+                6 => {
+                    let time = Duration::from_millis(random.pick(&[0, 1, 1_000, 3_600_000]));
+                    assert_eq!(either.block(request, time).unwrap().source(), Source::Store);
+                    if is_subscribed {
+                        until_received(&cached, before + 1);
+                    }
+                }
                 5 => clock.set(clock.now_us() - random.pick(&[0, 1, 1_000, 1_000_000])).unwrap(),
                 _ => {
                     let expected = plain.peek(request).unwrap();
-                    let decision = cached.check(request).unwrap();
+                    // Of single checks, those with headroom go to the store.
+                    let decision = cached.check_many([request]).pop().unwrap().unwrap();
                     assert_eq!(decision.allowed(), expected.allowed(), "{policy}, {operation}: {cost}");
                     if decision.source() == Source::DenialCache {
                         hits += 1;
@@ -125,7 +140,7 @@ fn limiter_with_cache(
 }
 
 /// Waits until the invalidation channel has so many subscribers.
-fn until_subscribed(server: &Server, subscribers: u64) {
+pub(crate) fn until_subscribed(server: &Server, subscribers: u64) {
     let start = Instant::now();
     let count = || server.query::<(String, u64)>(&["PUBSUB", "NUMSUB", CHANNEL]).1;
     while count() != subscribers {

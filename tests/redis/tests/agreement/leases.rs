@@ -5,8 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use polylimit::{ErrorKind, Lease, Limiter, ManualClock, Outage, Policy, Request, Source};
+use polylimit::{Cause, ErrorKind, Lease, Limiter, ManualClock, Outage, Policy, Request, Source};
 use polylimit_test_servers::{FaultProxy, Kind, Server};
+
+use super::denial_cache::until_subscribed;
 
 const LIMIT: u64 = 4_000;
 const PROCESSES: usize = 8;
@@ -365,4 +367,29 @@ fn changed_limit_returns_leased_units_or_counts_them_as_lost() {
     });
     // Returned units are counted when the reply has arrived.
     until("returned units are counted", || leased.stats().lease_units_returned > 0);
+}
+
+#[test]
+fn lease_admits_nothing_while_the_key_is_blocked() {
+    for by_other in [false, true] {
+        let server = Server::start(Kind::Redis, &[]);
+        let lease = Lease::new(1_000, Duration::from_secs(60)).unwrap();
+        let leased = limiter(&server, "100000/52w fixed_window", Some(lease));
+        let blocking = leased.blocking();
+        while leased.stats().lease_units_held < 10 {
+            assert!(blocking.check("key").unwrap().allowed());
+        }
+        until_subscribed(&server, 1);
+        let other = limiter(&server, "100000/52w fixed_window", None);
+        let blocker = if by_other { other.blocking() } else { blocking.clone() };
+        assert!(blocker.block("key", Duration::from_secs(3_600)).is_ok());
+        if by_other {
+            until("the lease has ended", || leased.stats().lease_units_held == 0);
+        }
+        for _ in 0..100 {
+            assert_eq!(blocking.check("key").unwrap().cause(), Some(Cause::Blocked));
+        }
+        assert!(blocker.block("key", Duration::ZERO).is_ok());
+        until("the key is admitted again", || blocking.check("key").unwrap().allowed());
+    }
 }

@@ -14,5 +14,6 @@ mod edge_cases;
 mod generators;
 mod leases;
 mod numbers;
+mod policies;
 mod scripts;
 mod servers;

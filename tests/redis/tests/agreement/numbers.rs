@@ -24,7 +24,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(limiter: Limiter, sets: &[Policy]) -> Self {
+    fn new(limiter: &Limiter, sets: &[Policy]) -> Self {
         let limiter = limiter.blocking();
         let numbers = sets.iter().map(|set| limiter.prepare_numbers(set, sets).unwrap()).collect();
         Self { limiter, numbers }
@@ -86,15 +86,15 @@ fn run(servers: &Servers, seed: u64) {
         // Reservations of the policy are refused only where its own quotas have a queue.
         Limiter::builder().clock(clock.clone()).policy(Policy::parse("p", "1/s").unwrap())
     };
-    let memory = KEYS.map(|_| Prepared::new(builder().max_keys(1_000).build().unwrap(), &sets));
+    let memory = KEYS.map(|_| Prepared::new(&builder().max_keys(1_000).build().unwrap(), &sets));
     let stores = servers.urls().map(|url| {
         let builder = builder().store(&format!("{url}&prefix=numbers{seed}")).outage("p", Outage::Deny);
-        Prepared::new(builder.build().unwrap(), &sets)
+        Prepared::new(&builder.build().unwrap(), &sets)
     });
     let mut log: Vec<String> = sets.iter().map(|set| format!("{set:?}")).collect();
     for _ in 0..STEPS {
         let now_us = clock.now_us();
-        let (key, set) = (random.pick(&[0, 1]), random.below(4) as usize);
+        let (key, set) = (random.pick(&[0, 1]), random.pick(&[0, 1, 2, 3]));
         let period_us = u64::try_from(random.pick(sets[set].quotas()).period().as_micros()).unwrap();
         let then_us = match random.below(12) {
             0 => now_us + period_us / random.pick(&[2, 3, 7, 10, 97]),

@@ -245,6 +245,12 @@ impl KeyLease {
         self.give_up().iter().map(Grant::units).sum()
     }
 
+    /// The key is blocked. Removes both grants, and voids the take in flight.
+    pub(crate) fn block(&mut self) -> SmallVec<[Grant; 2]> {
+        self.resets += 1;
+        self.give_up()
+    }
+
     /// The policy has new numbers, with another maximum size. Removes both grants, and voids the take in flight.
     pub(crate) fn renew(&mut self, most: u64) -> SmallVec<[Grant; 2]> {
         self.resets += 1;

@@ -16,6 +16,7 @@ use crate::store::redis::lease::grant::Grant;
 use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey};
 use crate::store::redis::lease::{Leases, REFUND};
 use crate::store::redis::policies::RedisPolicy;
+use crate::store::redis::routing::invalidation::LeasedKeys;
 use crate::store::request::{PolicyId, StoreRequest};
 use crate::units::micros;
 
@@ -155,6 +156,29 @@ impl Leases {
             }
         }
         all
+    }
+}
+
+impl LeasedKeys for Leases {
+    /// Refunds the units of these keys in the background. Units of a take in flight, which may have come before the block, are lost.
+    fn block_where(self: Arc<Self>, id: PolicyId, is_one: &dyn Fn(&[u8]) -> bool) {
+        if self.keys_held.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut returned = Vec::new();
+        for shard in &self.shards {
+            for holding in &mut shard.lock().table {
+                if holding.lease_key.id == id && is_one(&holding.lease_key.key) {
+                    let held = holding.block();
+                    returned.extend(held.into_iter().map(|held| (holding.lease_key.clone(), held)));
+                }
+            }
+        }
+        if !returned.is_empty() {
+            let leases = Arc::clone(&self);
+            // The thread existed when the units were taken, so this does not fail.
+            let _ = self.spawn(async move { leases.refund_all(returned, || leases.deadline()).await });
+        }
     }
 }
 

@@ -1,11 +1,13 @@
-//! The invalidation channel: refunds and resets of any process end cached denials, for all limiters that share
-//! connections.
+//! The invalidation channel: refunds and resets of any process end cached denials, and blocks end leases, for all limiters that
+//! share connections.
 //!
-//! The scripts publish the main key of each refund and reset to the channel `prefix ":1:invalidations"`. A separate
+//! The scripts publish the main key of each refund, reset and block to the channel `prefix ":1:invalidations"`; after the key that a
+//! block blocks stands `!`, which a version that knows no blocks ignores. A separate
 //! connection and thread receive the messages, so that decisions are not delayed. Correctness does not depend on a
 //! message: it may be lost with its connection, and an operator may delete a key by hand. So a denial is cached for
-//! `denial_cache_max` at most, whether the channel is subscribed or not.
+//! `denial_cache_max` at most, and a lease lasts for its `max_age`, whether the channel is subscribed or not.
 
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -27,7 +29,7 @@ use crate::store::redis::transport::background_thread;
 use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
 use crate::store::redis::transport::session::Session;
-use crate::store::request::{Action, StoreRequest};
+use crate::store::request::{Action, PolicyId, StoreRequest};
 
 /// The pause after the server refused the subscription.
 const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(60);
@@ -38,16 +40,27 @@ pub(crate) struct Listener {
     member: Arc<Member>,
     policies: Arc<Policies>,
     denial_cache: Arc<DenialCache>,
+    leases: Weak<dyn LeasedKeys>,
     is_listening: AtomicBool,
 }
+
+/// The keys of which units are leased.
+pub(crate) trait LeasedKeys: Debug + Send + Sync {
+    /// Ends the leases of the policy's keys for which `is_one` is true, because one of them is blocked.
+    fn block_where(self: Arc<Self>, id: PolicyId, is_one: &dyn Fn(&[u8]) -> bool);
+}
+
+/// Stands behind the main key of a key that is blocked.
+const BLOCKED: &[u8] = b"!";
 
 impl Listener {
     pub(crate) fn new(
         member: Arc<Member>,
         policies: Arc<Policies>,
         denial_cache: Arc<DenialCache>,
+        leases: Weak<dyn LeasedKeys>,
     ) -> Arc<Self> {
-        Arc::new(Self { member, policies, denial_cache, is_listening: AtomicBool::new(false) })
+        Arc::new(Self { member, policies, denial_cache, leases, is_listening: AtomicBool::new(false) })
     }
 
     /// Subscribes to the channel if that has not been done.
@@ -65,10 +78,16 @@ impl Listener {
     }
 
     /// Drops what is cached of a key, given with its policy's name; `None` for a message that cannot be parsed.
-    fn invalidate(&self, key: Option<(&str, &UserKey)>) {
+    fn invalidate(&self, key: Option<(&str, &UserKey)>, is_blocked: bool) {
         self.member.counters.invalidations.add(1);
         let Some((policy, key)) = key else { return };
         let Some(id) = self.policies.named(policy) else { return };
+        if is_blocked && let Some(leases) = self.leases.upgrade() {
+            leases.block_where(id, &|leased| match key {
+                UserKey::Readable(key) => **key == *leased,
+                UserKey::Hashed => is_hashed(leased),
+            });
+        }
         match key {
             UserKey::Readable(key) => {
                 self.denial_cache.forget(
@@ -181,12 +200,14 @@ impl Channel {
         }
     }
 
-    /// Passes a message, the main key of a refund or reset, to every listener.
-    fn on_message(&self, main_key: &[u8]) {
+    /// Passes a message, the main key of a refund, a reset or a block, to every listener.
+    fn on_message(&self, message: &[u8]) {
+        let blocked = message.strip_suffix(BLOCKED);
+        let main_key = blocked.unwrap_or(message);
         let read = self.keys.read(main_key);
         let listeners = self.listeners.lock().all.clone();
         for listener in listeners.iter().filter_map(Weak::upgrade) {
-            listener.invalidate(read.as_ref().map(|(policy, key)| (*policy, key)));
+            listener.invalidate(read.as_ref().map(|(policy, key)| (*policy, key)), blocked.is_some());
         }
     }
 }

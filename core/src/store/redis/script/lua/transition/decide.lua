@@ -129,12 +129,12 @@ local function store_main(key, xs, raw, known_until, beside, until_us)
   return value
 end
 
--- Tells the denial caches of other processes that the key may be admitted again. The server may refuse it: no decision
--- depends on it.
-local function publish_invalidation(key)
+-- Tells the denial caches of other processes that the key may be admitted again, or, with '!' as the mark, their leases that it is
+-- blocked. The server may refuse it: no decision depends on it.
+local function publish_invalidation(key, mark)
   local main, space = string.match(key, '^((.+):[^:]+:{[^}]*})')
   if main then
-    try('PUBLISH', space .. ':invalidations', main)
+    try('PUBLISH', space .. ':invalidations', main .. mark)
   end
 end
 
@@ -178,7 +178,7 @@ local function decide(i, code, cost, asked, broken, ttl, id)
     for at = k, k + stride - 1 do
       call('DEL', keys[at])
     end
-    publish_invalidation(keys[k])
+    publish_invalidation(keys[k], '')
     return pack('>I6BI3', 0, 0, 0) .. string.rep('\0', 15 * logs)
   end
   if op >= RESERVE and not broken then
@@ -390,7 +390,7 @@ local function decide(i, code, cost, asked, broken, ttl, id)
     end
   end
   if refunds or op == BLOCK then
-    publish_invalidation(keys[main])
+    publish_invalidation(keys[main], op == BLOCK and ttl > 0 and '!' or '')
   end
   raw = raw or ''
   return pack('>I6BI3', spent, healed, #raw) .. raw .. views
