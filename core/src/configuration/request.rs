@@ -3,8 +3,6 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use smallvec::SmallVec;
-
 /// The attributes of a request: what the rules, lists and plans of a configuration are about. What is not set is absent.
 ///
 /// ```
@@ -23,8 +21,9 @@ pub struct RequestAttributes<'a> {
     method: Option<&'a [u8]>,
     path: Option<&'a [u8]>,
     peer: Option<Peer<'a>>,
-    headers: SmallVec<[(&'a [u8], &'a [u8]); 8]>,
-    attributes: SmallVec<[(&'a str, &'a [u8]); 4]>,
+    // A `SmallVec` would be invariant, so that no `Call` could borrow attributes that live as long as it does.
+    headers: Vec<(&'a [u8], &'a [u8])>,
+    attributes: Vec<(&'a str, &'a [u8])>,
 }
 
 impl<'a> RequestAttributes<'a> {

@@ -333,8 +333,21 @@ fn show_refund(decision: &mut Decision, left: Result<Usage, Error>) -> Result<()
 #[cfg(test)]
 mod tests {
     use crate::{Answer, Call, Decision, Error, ErrorKind, Limiter, Policy, Request};
+    use crate::{RequestAttributes, ReserveOptions};
 
     type Way = fn(&Limiter, &[Request<'_>]) -> Result<Vec<Decision>, Error>;
+
+    #[test]
+    fn a_call_decides_by_attributes_that_live_no_longer_than_it() {
+        let document = r#"{"polylimit": 1, "policies": {"p": {"quotas": "5/day"}},
+            "rules": [{"apply": [{"policy": "p", "key": "{user}"}]}]}"#;
+        let limiter = Limiter::builder().document(document).build().unwrap();
+        let user = String::from("alice");
+        let attributes = RequestAttributes::new().attribute("user", &user);
+        let call = Call::Decide(&attributes, ReserveOptions::default().terms().unwrap());
+        let Answer::Request(made) = limiter.blocking().call(&call).unwrap() else { panic!("another answer") };
+        assert_eq!((made.decisions.len(), &*made.decisions[0].key), (1, &b"alice"[..]));
+    }
 
     /// The asynchronous limiter, the blocking limiter and the operation as a call.
     const WAYS: [Way; 3] = [
