@@ -125,7 +125,8 @@ impl QuotaUsage {
     /// Whether these units were the first beyond the limit.
     #[inline]
     pub(crate) fn crossed(&self, units: u64) -> bool {
-        (1..=units).contains(&self.over)
+        // From 1 to the units, in one comparison.
+        self.over.wrapping_sub(1) < units
     }
 
     /// The usage of two quotas together: the least of the limits and of the remaining units, the longest of the times, and the
@@ -176,9 +177,10 @@ pub struct Decision {
     pub(crate) source: Source,
     pub(crate) degraded: Option<Degradation>,
     pub(crate) cause: Option<Cause>,
-    pub(crate) crossed: bool,
     pub(crate) elastic: bool,
     pub(crate) shadowed: bool,
+    /// Behind the fields that are the same for every admitted check, which are written together.
+    pub(crate) crossed: bool,
 }
 
 const _: () = assert!(size_of::<Decision>() == 56);
