@@ -121,7 +121,7 @@ pub use store::option::{OptionKind, StoreOption};
 pub use store::outage::Outage;
 #[cfg(feature = "redis")]
 pub use store::redis::RedisOptions;
-#[cfg(feature = "testing")]
+#[cfg(all(feature = "redis", feature = "testing"))]
 #[doc(hidden)]
 pub use store::redis::script::testing;
 pub use store::stats::Stats;
