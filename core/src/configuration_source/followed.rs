@@ -71,7 +71,7 @@ impl FollowedConfiguration {
         sink: &Arc<dyn ConfigurationSink>,
     ) -> Result<Self, Error> {
         let SourceOptions { place, copy } = options.clone();
-        let store = store.filter(|_| place.uses_store());
+        let store = store.filter(|_| place.uses_store()).inspect(ConfigurationStore::is_followed);
         if store.is_none() && place.uses_store() {
             return Err(Error::invalid_argument(format!(
                 "configuration is {}, which is for a Redis store: allowed for this store is file:PATH",
@@ -92,7 +92,7 @@ impl FollowedConfiguration {
         store: Option<ConfigurationStore>,
         sink: &Arc<dyn ConfigurationSink>,
     ) -> Self {
-        let store = store.filter(|_| self.key.place.uses_store());
+        let store = store.filter(|_| self.key.place.uses_store()).inspect(ConfigurationStore::is_followed);
         let key = Key { store: store.as_ref().map(ConfigurationStore::identity), ..self.key.clone() };
         let subscription = self.subscription.after_fork(sink, store);
         let followed =

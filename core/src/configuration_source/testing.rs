@@ -12,6 +12,7 @@ use crate::configuration_source::snapshot::{Changed, EntryChange, Snapshot};
 use crate::error::Error;
 use crate::runtime::clock::Clock;
 use crate::runtime::park;
+use crate::store::finding::Finding;
 use crate::store::redis::configuration::publish::{Author, PastKind, Published};
 use crate::store::redis::{RedisOptions, RedisStore};
 
@@ -214,6 +215,14 @@ impl Followed {
     pub fn load(&self) -> Result<(Option<String>, usize), Error> {
         let snapshot = self.block_on(self.store().configuration().load())?;
         Ok((snapshot.document.map(|document| document.text.to_string()), snapshot.entries.len()))
+    }
+
+    /// What the doctor finds.
+    ///
+    /// # Errors
+    /// As the doctor of a limiter.
+    pub fn doctor(&self) -> Result<Vec<Finding>, Error> {
+        self.block_on(self.store().examine())
     }
 
     fn store(&self) -> &RedisStore {

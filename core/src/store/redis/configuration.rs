@@ -15,6 +15,7 @@ pub(crate) mod log;
 pub(crate) mod publish;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::{Cmd, RedisError, Value};
@@ -116,6 +117,21 @@ impl ConfigurationStore {
 
     pub(crate) fn identity(&self) -> Identity {
         Identity(self.access.settings())
+    }
+
+    /// The limiter takes its configuration from here: the doctor looks whether it may.
+    pub(crate) fn is_followed(&self) {
+        self.access.follows_configuration.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads a little of everything that following reads.
+    pub(crate) async fn try_out(&self) -> Result<(), ConfigurationFailure> {
+        let mut connection = self.connect(None).await?;
+        connection.head().await?;
+        connection.records("", None).await?;
+        let mut command = redis::cmd("HSCAN");
+        command.arg(&connection.keys.entries).arg(0).arg("COUNT").arg(1);
+        connection.ask::<Value>(&command, REPLY_TIMEOUT).await.map(drop)
     }
 
     fn keys(&self) -> ConfigurationKeys {
@@ -289,8 +305,8 @@ impl ConfigurationFailure {
 
     fn no_permission() -> Self {
         Self::refused(
-            "the user may not do this with the configuration in Redis: grant %R~{prefix}:1:{configuration}* +xread \
-             +hmget +hscan to read it; publishing needs more (docs/redis.md)",
+            "the user may not do this with the configuration in Redis: grant %R~{prefix}:1:{configuration}* +xread +hmget \
+             +hscan to read it; publishing needs more (docs/redis.md)",
         )
     }
 }

@@ -80,7 +80,25 @@ impl RedisStore {
             }
         }
         findings.add(Fine, "decision", "a decision was made and forgotten");
+        #[cfg(feature = "configuration")]
+        self.examine_configuration(findings).await;
         Ok(())
+    }
+
+    /// Reads the configuration, if the limiter takes it from here.
+    #[cfg(feature = "configuration")]
+    async fn examine_configuration(&self, findings: &mut Findings) {
+        if !self.access.follows_configuration.load(Ordering::Relaxed) {
+            return;
+        }
+        match self.configuration().try_out().await {
+            Ok(()) => findings.add(Fine, "configuration", "the user may read the configuration"),
+            Err(failure) => {
+                let rights = self.least_rights();
+                let message = format!("{}; altogether the user needs {rights}", failure.error);
+                findings.add(Problem, "configuration", message);
+            }
+        }
     }
 
     /// The permissions that the store's user needs, as `ACL SETUSER` takes them.
@@ -89,9 +107,15 @@ impl RedisStore {
         let selects = if settings.target.database > 0 { " +select" } else { "" };
         let is_cluster = matches!(settings.target.endpoints, Endpoints::Cluster { .. });
         let routes = if is_cluster { " +cluster|slots +asking" } else { "" };
+        let follows = self.access.follows_configuration.load(Ordering::Relaxed);
+        let (reads, keys) = if follows {
+            (" +xread +hmget +hscan", format!("%R~{}:1:{{configuration}}* ", settings.prefix))
+        } else {
+            ("", String::new())
+        };
         format!(
-            "~{0}:* resetchannels &{0}:* -@all +evalsha +eval +time +get +mget +set +setrange +del +getrange +strlen \
-             +append +pexpireat +publish +subscribe +client|setname{selects}{routes}",
+            "{keys}~{0}:1:[^{{]* resetchannels &{0}:* -@all +evalsha +eval +time +get +mget +set +setrange +del +getrange +strlen \
+             +append +pexpireat +publish +subscribe +client|setname{reads}{selects}{routes}",
             settings.prefix
         )
     }

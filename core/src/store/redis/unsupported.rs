@@ -57,6 +57,10 @@ pub(crate) mod configuration {
         pub(crate) fn identity(&self) -> Identity {
             match *self {}
         }
+
+        pub(crate) fn is_followed(&self) {
+            match *self {}
+        }
     }
 
     impl Identity {

@@ -129,7 +129,8 @@ fn entries_beyond_the_bound_are_refused_and_all_those_below_are_loaded() {
     let followed = follow_published(&server.url());
     // The other limiter of this process has not seen what was set by hand; a follower of its own has.
     drop((manager, followed));
-    let followed = follow_published(&server.url());
+    let followed = follow(&server.url());
+    followed.ready(6 * SOON).unwrap();
     assert_eq!(followed.entries().len(), 100_000);
     server.command(&["HSET", &key(":entries"), "deny user c", "{}"]);
     server.command(&["HSET", &key(""), "last", "1-1"]);

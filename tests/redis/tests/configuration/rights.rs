@@ -1,6 +1,6 @@
 //! Applications may read the configuration and not write it.
 
-use polylimit::{Limiter, Outage, Policy, Source};
+use polylimit::{Limiter, Outage, Policy, Severity, Source};
 use polylimit_test_servers::{Kind, Server};
 
 use super::support::{SOON, follow, key, until_document, until_error, until_no_error};
@@ -101,6 +101,54 @@ fn each_right_to_read_is_needed_and_named_when_it_is_missing() {
         allow(&server, &rights);
         let application = follow(&as_limits(&server));
         until_error(&application, "grant %R~{prefix}:1:{configuration}* +xread +hmget +hscan");
+    }
+}
+
+#[test]
+fn doctor_looks_whether_the_user_may_read_the_configuration() {
+    let server = Server::start(Kind::Redis, &[]);
+    let examine = |rights: &str| {
+        allow(&server, rights);
+        let findings = follow(&as_limits(&server)).doctor().unwrap();
+        findings.into_iter().find(|finding| finding.subject == "configuration").unwrap()
+    };
+    assert_eq!(examine(&format!("{RIGHTS} {KEYS}")).severity, Severity::Fine);
+    for left_out in ["%R~polylimit:1:{configuration}*", "+xread", "+hmget", "+hscan"] {
+        let finding = examine(&format!("{RIGHTS} {KEYS}").replace(left_out, ""));
+        assert_eq!(finding.severity, Severity::Problem, "{left_out}");
+        // What the doctor names is enough.
+        let (_, named) = finding.message.split_once("altogether the user needs ").unwrap();
+        assert_eq!(examine(named).severity, Severity::Fine, "{named}");
+    }
+}
+
+#[test]
+fn managers_need_the_documented_rights() {
+    let documentation = include_str!("../../../../docs/redis.md");
+    let (_, rights) = documentation.split_once("ACL SETUSER manager on >secret ").unwrap();
+    let rights = rights.lines().next().unwrap();
+    let server = Server::start(Kind::Redis, &[]);
+    let perform = |rights: &str| {
+        allow(&server, rights);
+        server.command(&["FLUSHALL"]);
+        let manager = follow(&as_limits(&server));
+        for version in 0..33 {
+            manager.publish("one", version)?.unwrap();
+        }
+        manager.change(&[("deny user a", Some("{}")), ("deny user b", None)])?;
+        manager.change(&[("deny user a", None)])?;
+        manager.rollback(2)?.unwrap();
+        manager.history(1)?;
+        manager.load()?;
+        manager.ready(SOON)
+    };
+    perform(rights).unwrap();
+    for left_out in rights.split(' ').filter(|right| right.starts_with(['+', '~'])) {
+        // Without XREAD a follower loads and does not follow.
+        if left_out != "+xread" {
+            let error = perform(&rights.replace(left_out, "")).expect_err(left_out);
+            println!("without {left_out}: {error}");
+        }
     }
 }
 

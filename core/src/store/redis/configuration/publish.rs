@@ -23,6 +23,8 @@ const MAX_BY: usize = 256;
 const MAX_WHY: usize = 1_024;
 /// The longest entry and the longest JSON of one, in bytes.
 const MAX_ENTRY: usize = 65_536;
+/// All changes of one call together, in bytes: a follower reads the records of 100 calls at once.
+const MAX_CHANGE_BYTES: usize = 512 << 10;
 /// How many records of the log are read at once for the history.
 const PAGE: usize = 200;
 
@@ -232,8 +234,11 @@ fn check_changes(changes: &[EntryChange]) -> Result<(), Error> {
             changes.len()
         )));
     }
+    let mut bytes = 0;
     for EntryChange { entry, value } in changes {
-        let length = entry.len().max(value.as_ref().map_or(0, |value| value.len()));
+        let value_length = value.as_ref().map_or(0, |value| value.len());
+        let length = entry.len().max(value_length);
+        bytes += entry.len() + value_length;
         if length > MAX_ENTRY {
             return Err(Error::invalid_argument(format!(
                 "an entry or its value has {length} bytes: allowed are up to {MAX_ENTRY}"
@@ -244,6 +249,11 @@ fn check_changes(changes: &[EntryChange]) -> Result<(), Error> {
                 "an entry has another form: allowed are `deny ITEM`, `allow ITEM` and `override POLICY KEY`, each with JSON",
             ));
         }
+    }
+    if bytes > MAX_CHANGE_BYTES {
+        return Err(Error::invalid_argument(format!(
+            "the changed entries have {bytes} bytes: allowed are up to {MAX_CHANGE_BYTES} at once"
+        )));
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -176,6 +177,8 @@ pub(crate) struct Access {
     settings: ArcSwap<Settings>,
     /// `None` once the limiter is closed.
     hub: ArcSwapOption<Hub>,
+    /// Whether the limiter takes its configuration from this store.
+    pub(crate) follows_configuration: AtomicBool,
     /// The hub's counts that the limiter has added to its own, or that are not its own; locked while the hub changes.
     before: Mutex<Stats>,
 }
@@ -203,6 +206,7 @@ impl Access {
             clock,
             settings: ArcSwap::new(settings),
             hub: ArcSwapOption::new(hub),
+            follows_configuration: AtomicBool::new(false),
             before: Mutex::new(before),
         })
     }
