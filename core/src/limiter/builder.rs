@@ -342,6 +342,11 @@ impl LimiterBuilder {
                 };
                 Store::Local(Box::new(SharedFileStore::new(options, clock)))
             }
+            Place::Redis(options) if options.source()? != (None, None) => {
+                return Err(Error::invalid_argument(
+                    "configuration and copy are given with the options of the store: give them to the limiter",
+                ));
+            }
             Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
         };
         let watch = DegradationWatch::new(store.doctor_after(), hook);

@@ -8,11 +8,14 @@ mod tests;
 pub(crate) mod url;
 
 use std::fmt;
+use std::path::PathBuf;
 
-use table::{Options, Origin, Values};
+use table::{OptionValue, Options, Origin, Values};
 
+use crate::configuration_source::place::{CONFIGURATION, COPY};
 use crate::error::{Error, excerpt};
 use crate::store::duration;
+use crate::store::redis::config::kinds::{File, Source};
 use crate::store::redis::config::target::{Credentials, Endpoints, Identity, Location, Secret, Target, Tls};
 use crate::store::suggestion::Suggestion;
 
@@ -53,6 +56,8 @@ use crate::store::suggestion::Suggestion;
 pub struct RedisOptions {
     location: Location,
     values: Values,
+    configuration: OptionValue<Source>,
+    copy: OptionValue<File>,
 }
 
 impl RedisOptions {
@@ -67,7 +72,12 @@ impl RedisOptions {
     /// that may be part of a secret.
     pub fn parse(url: &str) -> Result<Self, Error> {
         let (location, parameters) = url::read(url)?;
-        let mut options = Self { location, values: Values::default() };
+        let mut options = Self {
+            location,
+            values: Values::default(),
+            configuration: OptionValue::default(),
+            copy: OptionValue::default(),
+        };
         for url::Parameter { name, value, show } in parameters {
             options.read(&name, &value, Origin::Url { show })?;
         }
@@ -92,7 +102,26 @@ impl RedisOptions {
     /// differ, or when options contradict each other or the URL: a user name without a password, a certificate without
     /// its key, or TLS, Sentinel or database options with a URL that does not use them.
     pub fn check(&self) -> Result<(), Error> {
+        self.source()?;
         self.settings().map(drop)
+    }
+
+    /// Where the limiter's configuration comes from: `store`, `file:PATH` or `store+file:PATH`. It is an option of the limiter,
+    /// which may stand in the URL of its store.
+    pub fn configuration(mut self, place: &str) -> Self {
+        self.configuration.put(place.into());
+        self
+    }
+
+    /// The file of the configuration's copy. It is an option of the limiter, which may stand in the URL of its store.
+    pub fn copy(mut self, path: impl Into<PathBuf>) -> Self {
+        self.copy.put(path.into());
+        self
+    }
+
+    /// The limiter's options that were given with those of its store: where the configuration comes from, and its copy.
+    pub(crate) fn source(&self) -> Result<(Option<Box<str>>, Option<PathBuf>), Error> {
+        Ok((self.configuration.resolve(&CONFIGURATION)?, self.copy.resolve(&COPY)?))
     }
 
     /// The checked settings.
@@ -101,6 +130,11 @@ impl RedisOptions {
     }
 
     fn read(&mut self, name: &str, text: &str, origin: Origin) -> Result<(), Error> {
+        match name {
+            _ if name == CONFIGURATION.name => return self.configuration.read(&CONFIGURATION, text, origin),
+            _ if name == COPY.name => return self.copy.read(&COPY, text, origin),
+            _ => {}
+        }
         self.values.read(name, text, origin).unwrap_or_else(|| {
             let (place, show) = match origin {
                 Origin::Url { show } => ("store URL: ", show),
@@ -126,6 +160,8 @@ impl fmt::Debug for RedisOptions {
         let mut out = f.debug_struct("RedisOptions");
         out.field("location", &self.location);
         self.values.debug(&mut out);
+        self.configuration.debug(&CONFIGURATION, &mut out);
+        self.copy.debug(&COPY, &mut out);
         out.finish()
     }
 }

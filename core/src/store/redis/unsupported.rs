@@ -4,7 +4,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::configuration_source::place::{CONFIGURATION, COPY};
 use crate::error::Error;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
@@ -18,12 +17,16 @@ use crate::store::stats::Stats;
 pub(crate) enum RedisOptions {}
 
 impl RedisOptions {
-    pub(crate) const ALL: &[StoreOption] = &[CONFIGURATION, COPY];
+    pub(crate) const ALL: &[StoreOption] = &[];
 
     pub(crate) fn parse(_url: &str) -> Result<Self, Error> {
         Err(Error::invalid_argument(
             "this program is built without Redis: use memory: or local:<name>, or build polylimit with its feature redis",
         ))
+    }
+
+    pub(crate) fn source(&self) -> Result<(Option<Box<str>>, Option<std::path::PathBuf>), Error> {
+        match *self {}
     }
 
     pub(crate) fn set(self, _name: &str, _text: &str) -> Result<Self, Error> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustls_pki_types::ServerName;
 
+use crate::configuration_source::place::{ConfigurationPlace, is_path};
 use crate::error::excerpt;
 use crate::store::duration;
 use crate::store::option::OptionKind;
@@ -141,10 +142,17 @@ kinds! {
         show: |text| excerpt(text),
     }
 
+    /// Where a configuration comes from.
+    Source(Box<str>) -> Box<str> {
+        read: |text| Some(text.into()),
+        allows: |_, text| ConfigurationPlace::read(text).is_some(),
+        show: |text| excerpt(text),
+    }
+
     /// The path of a file.
     File(PathBuf) -> PathBuf {
         read: |text| Some(text.into()),
-        allows: |_, path| !path.as_os_str().is_empty() && !path.as_os_str().as_encoded_bytes().contains(&0),
+        allows: |_, path| is_path(path),
         show: |path| format!("{:?}", path.to_string_lossy()),
     }
 

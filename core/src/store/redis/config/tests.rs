@@ -336,3 +336,24 @@ proptest! {
         let _ = RedisOptions::parse(&text);
     }
 }
+
+#[test]
+fn source_of_a_configuration_is_given_with_the_store_and_is_no_setting_of_it() {
+    let plain = options("redis://h");
+    let given = options("redis://h?configuration=store+file:/limits.toml&copy=/copy");
+    assert!(plain.settings().unwrap() == given.settings().unwrap(), "limiters share connections");
+    assert_eq!(plain.source().unwrap(), (None, None));
+    let source = (Some("store+file:/limits.toml".into()), Some(PathBuf::from("/copy")));
+    assert_eq!(given.source().unwrap(), source);
+    assert_eq!(plain.set("configuration", "store").unwrap().source().unwrap().0.as_deref(), Some("store"));
+    for text in ["", "file", "redis", "file:"] {
+        let error = RedisOptions::parse(&format!("redis://h?configuration={text}")).unwrap_err();
+        let expected = format!("configuration is {text:?}: allowed is file:PATH, store or store+file:PATH");
+        assert_eq!(error.message(), expected);
+    }
+    let differs = given.clone().configuration("store");
+    assert!(
+        refusal(&differs).contains("configuration is \"store\" in code and \"store+file:/limits.toml\" in")
+    );
+    assert!(refusal(&given.copy("/other")).contains("copy is \"/other\" in code"));
+}
