@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::configuration_source::followed::SourceOptions;
-use crate::configuration_source::place::{CONFIGURATION, COPY, ConfigurationPlace};
+use crate::configuration_source::place::{CONFIGURATION, COPY, ConfigurationPlace, is_path};
 use crate::error::{Error, excerpt};
 use crate::limiter::degradation_watch::DegradationWatch;
 use crate::limiter::event::{DegradedEvent, Hook};
@@ -136,7 +136,7 @@ const LOCAL_SIZE: StoreOption = StoreOption {
 #[derive(Default)]
 struct SourceText {
     place: Option<Box<str>>,
-    copy: Option<Box<str>>,
+    copy: Option<PathBuf>,
 }
 
 impl SourceText {
@@ -156,7 +156,10 @@ impl SourceText {
                 CONFIGURATION.allowed
             ))
         })?;
-        Ok(Some(SourceOptions { place, copy: self.copy.map(|path| PathBuf::from(&*path)) }))
+        if self.copy.as_deref().is_some_and(|path| !is_path(path)) {
+            return Err(Error::invalid_argument(format!("copy is no path: allowed is {}", COPY.allowed)));
+        }
+        Ok(Some(SourceOptions { place, copy: self.copy }))
     }
 }
 
@@ -314,10 +317,15 @@ impl LimiterBuilder {
                 Some(("outage", policy)) => outages.push((policy.into(), text.parse()?)),
                 Some(("lease", policy)) => leases.push((policy.into(), text.parse()?)),
                 _ if **name == *MAX_KEYS.name => max_keys = read_max_keys(text)?,
+                // The URL of a Redis store may have these options, too.
+                _ if matches!(place, Place::Redis(_)) => place = place.set(name, text)?,
                 _ if **name == *CONFIGURATION.name => source.place = Some(text.clone()),
-                _ if **name == *COPY.name => source.copy = Some(text.clone()),
+                _ if **name == *COPY.name => source.copy = Some(PathBuf::from(&**text)),
                 _ => place = place.set(name, text)?,
             }
+        }
+        if let Place::Redis(options) = &place {
+            (source.place, source.copy) = options.source()?;
         }
         if max_keys == 0 {
             return Err(Error::invalid_argument("max_keys is 0: allowed is 1 or more"));
@@ -341,11 +349,6 @@ impl LimiterBuilder {
                     None => options,
                 };
                 Store::Local(Box::new(SharedFileStore::new(options, clock)))
-            }
-            Place::Redis(options) if options.source()? != (None, None) => {
-                return Err(Error::invalid_argument(
-                    "configuration and copy are given with the options of the store: give them to the limiter",
-                ));
             }
             Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
         };

@@ -11,7 +11,8 @@ pub(crate) mod request_decision;
 pub(crate) mod status;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -39,6 +40,10 @@ pub(crate) struct Configured {
     pub(crate) own: Mutex<Option<OwnConfiguration>>,
     /// The source that is followed, if there is one.
     followed: OnceLock<FollowedConfiguration>,
+    /// Whether a forked child goes on following, or has begun to.
+    goes_on: AtomicBool,
+    /// The limiter whose configuration is followed, in the process that made it.
+    root: OnceLock<Weak<Shared>>,
     pub(crate) pool_charges: PoolCharges,
 }
 
@@ -46,6 +51,13 @@ impl Configured {
     /// The same configuration, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
         Self { in_force: ArcSwapOption::new(self.in_force.load_full()), ..Self::default() }
+    }
+
+    /// Ends following.
+    pub(crate) fn close(&self) {
+        if let Some(followed) = self.followed.get() {
+            followed.close();
+        }
     }
 
     pub(crate) fn followed(&self) -> Option<&FollowedConfiguration> {
@@ -84,12 +96,28 @@ impl Shared {
             }
             (None, Some(source)) => {
                 self.registry.await_configuration();
-                let sink: Arc<dyn ConfigurationSink> = Arc::new(Sink::new(self));
+                let root = self.configured.root.get_or_init(|| Arc::downgrade(self));
+                let sink: Arc<dyn ConfigurationSink> = Arc::new(Sink::new(root));
                 let followed = FollowedConfiguration::start(source, self.configuration_store(), &sink)?;
                 // Only this call sets it.
                 let _ = self.configured.followed.set(followed);
                 Ok(())
             }
+        }
+    }
+
+    /// Goes on following what the limiter of the parent process has followed. This is in place of it in a forked child.
+    pub(crate) fn go_on_following(&self, parent: &Self) {
+        let (ours, theirs) = (&self.configured, &parent.configured);
+        if ours.goes_on.load(Ordering::Relaxed) || ours.goes_on.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let (Some(followed), Some(root)) = (theirs.followed.get(), theirs.root.get())
+            && self.registry.check_open().is_ok()
+        {
+            let _ = ours.root.set(Weak::clone(root));
+            let sink: Arc<dyn ConfigurationSink> = Arc::new(Sink::new(root));
+            let _ = ours.followed.set(followed.after_fork(self.configuration_store(), &sink));
         }
     }
 

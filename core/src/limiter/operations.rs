@@ -82,6 +82,7 @@ impl Shared {
             let made = Box::new(Self { registry, configured, ..Self::new(store, self.watch.after_fork()) });
             self.after_fork.get_or_init(|| made)
         });
+        after_fork.go_on_following(self);
         // The replacement may itself belong to the parent, when this process is a grandchild.
         after_fork.here()
     }
@@ -134,6 +135,7 @@ impl Shared {
         }
         self.closing.close();
         self.watch.close();
+        self.configured.close();
         self.store.close();
         if let Some(timers) = self.timers.get() {
             timers.close();

@@ -60,8 +60,8 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        Self { shared: Arc::downgrade(shared), parsed: Mutex::default() }
+    pub(crate) fn new(shared: &Weak<Shared>) -> Self {
+        Self { shared: Weak::clone(shared), parsed: Mutex::default() }
     }
 }
 

@@ -323,6 +323,17 @@ impl From<RedisError> for ConfigurationFailure {
             None if error.is_io_error() => Self::unreachable("the connection has ended"),
             None | Some("WRONGTYPE") => Self::malformed(),
             Some("NOPERM") => Self::no_permission(),
+            // Of a command in a script.
+            Some("ERR")
+                if error
+                    .detail()
+                    .is_some_and(|detail| detail.contains("ACL") || detail.contains("The user")) =>
+            {
+                Self::no_permission()
+            }
+            Some("ERR") => {
+                Self::refused("Redis refuses a command on its configuration (ERR): see its version")
+            }
             // Another server has it now, or the server is starting: the next attempt finds out.
             Some(code) => Self::unreachable(code),
         }

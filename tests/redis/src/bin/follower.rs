@@ -1,7 +1,7 @@
 //! Follows a configuration and writes a line for each version that it applies: the version, and when, in microseconds since
 //! the Unix epoch. It ends with its input.
 //!
-//! Usage: `polylimit-follower URL [fork]`. With `fork` a child process follows in place of this one.
+//! Usage: `polylimit-follower URL [fork]`. With `fork` a limiter follows, in a child process in place of this one.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
+use polylimit::Limiter;
 use polylimit::configuration_testing::Followed;
 
 const AWHILE: Duration = Duration::from_secs(30);
@@ -26,18 +27,23 @@ fn main() {
         [url, fork] if fork == "fork" => (url, true),
         _ => panic!("usage: polylimit-follower URL [fork]"),
     };
-    let followed = Followed::start(Some(url), "store", None).unwrap();
-    followed.ready(AWHILE).unwrap();
     if !forks {
-        return follow(&followed);
+        let followed = Followed::start(Some(url), "store", None).unwrap();
+        followed.ready(AWHILE).unwrap();
+        let wait = |version| followed.wait_for_version(version, AWHILE).then(|| followed.status().version);
+        return follow(followed.status().version, wait);
     }
+    let limiter = Limiter::builder().store(url).configuration("store").build().unwrap().blocking();
+    let version = limiter.wait_for_version(1, AWHILE).unwrap().version;
     // SAFETY: The child follows and ends without unwinding. It takes no lock that a thread of the parent may hold but the
     // allocator's, which the C library sees to.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
-            let mine = followed.after_fork();
-            assert!(mine.is_ready(), "the child decides by what its parent had");
-            follow(&mine);
+            let has = limiter.asynchronous().configuration().unwrap().version;
+            assert_eq!(has, version, "the child decides by what its parent had");
+            follow(version, |version| {
+                limiter.wait_for_version(version, AWHILE).ok().map(|status| status.version)
+            });
             // SAFETY: It ends the process, and nothing else.
             unsafe { nix::libc::_exit(0) }
         }
@@ -47,15 +53,14 @@ fn main() {
     }
 }
 
-fn follow(followed: &Followed) {
+/// Writes every version from this one on. `wait` waits for a version and returns the one that is there.
+fn follow(first: u64, wait: impl Fn(u64) -> Option<u64> + Sync) {
     // The main thread ends the process when nothing follows any more.
-    let next = followed.status().version;
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut next = next;
-            while followed.wait_for_version(next, AWHILE) {
+            let mut next = first;
+            while let Some(version) = wait(next) {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-                let version = followed.status().version;
                 println!("{version} {}", now.as_micros());
                 next = version + 1;
             }

@@ -10,5 +10,6 @@ mod away;
 mod changes;
 mod files;
 mod following;
+mod limiters;
 mod rights;
 mod support;
