@@ -23,6 +23,7 @@ fn limiter_decides_by_the_configuration_in_its_store_until_it_is_closed() {
     let url = format!("{}?configuration=store&copy={}", server.url(), copy.display());
     let limiter = build(&url);
     let blocking = limiter.clone().blocking();
+    blocking.wait_for_version(1, SOON).unwrap();
     let check = || blocking.check(Request::new("key").policy("p")).unwrap();
     assert_eq!([check(), check(), check()].map(|decision| decision.allowed()), [true, true, false]);
     manager.publish(&DOCUMENT.replace("2/", "5/"), 1).unwrap().unwrap();
