@@ -49,6 +49,8 @@ struct State {
     snapshot: Snapshot,
     /// Whether document and entries are known.
     is_complete: bool,
+    /// Which version of the store was read last, be its document good or bad.
+    version: u64,
     /// Which document of the store was read last, be it good or bad.
     document_version: u64,
     /// Whether the start has been made: file and copy were read.
@@ -215,12 +217,9 @@ impl Follower {
 
     /// Up to where the store's changes are applied; `None` before anything of the store is known.
     pub(crate) fn known(&self) -> Option<Known> {
-        let State { snapshot, is_complete, document_version, .. } = &*self.state.lock();
-        let known = || Known {
-            version: snapshot.version,
-            last: snapshot.last.clone(),
-            document_version: *document_version,
-        };
+        let State { snapshot, is_complete, version, document_version, .. } = &*self.state.lock();
+        let known =
+            || Known { version: *version, last: snapshot.last.clone(), document_version: *document_version };
         is_complete.then(known)
     }
 
@@ -267,7 +266,8 @@ impl Follower {
         let mut state = self.state.lock();
         let state = &mut *state;
         let StoreChange { version, last, document, entries } = change;
-        (state.snapshot.version, state.snapshot.last, state.is_complete) = (version, last, true);
+        let before = std::mem::replace(&mut state.snapshot.version, version);
+        (state.version, state.snapshot.last, state.is_complete) = (version, last, true);
         let changed = match entries {
             EntriesChange::All(entries) => {
                 state.snapshot.entries = entries;
@@ -284,6 +284,10 @@ impl Follower {
         let is_offered = document.is_some();
         let is_taken = document.is_some_and(|document| self.offer(state, document));
         let is_refused = is_offered && !is_taken;
+        if is_refused && changed == Changed::Entries(&[]) {
+            state.snapshot.version = before;
+            return;
+        }
         // Entries change under the document that decides.
         if !is_taken && state.snapshot.document.is_some() && !(is_refused && changed == Changed::Entries(&[]))
         {
@@ -317,6 +321,7 @@ impl Follower {
             // Without a document it is of no use: what is there may be older than the store's first one.
             Ok(Some(snapshot)) if snapshot.document.is_some() => {
                 state.document_version = snapshot.document.as_ref().map_or(0, |document| document.version);
+                state.version = snapshot.version;
                 (state.snapshot, state.is_complete) = (snapshot, true);
             }
             Ok(_) => {}
