@@ -208,6 +208,18 @@ impl OwnedAttributes {
     }
 }
 
+impl OwnedAttributes {
+    pub(crate) fn borrowed(&self) -> RequestAttributes<'_> {
+        RequestAttributes {
+            method: self.method.as_deref(),
+            path: self.path.as_deref(),
+            peer: self.peer(),
+            headers: self.headers.iter().map(|(name, value)| (&**name, &**value)).collect(),
+            attributes: self.attributes.iter().map(|(name, value)| (&**name, &**value)).collect(),
+        }
+    }
+}
+
 impl AttributeSource for OwnedAttributes {
     fn method(&self) -> Option<&[u8]> {
         self.method.as_deref()

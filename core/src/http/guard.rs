@@ -28,6 +28,7 @@
 
 mod asking;
 mod builder;
+mod by_configuration;
 mod check;
 mod ending;
 mod key;
@@ -45,8 +46,10 @@ pub use check::{GuardCheck, OutageReport, Verdict};
 pub use key::{KeyPart, MissingKey};
 pub use ledger::RequestLimits;
 
+use crate::configuration::request::RequestAttributes;
 use crate::error::Error;
 use crate::http::guard::builder::{Shared, resolve};
+use crate::http::guard::by_configuration::{ConfiguredRequest, no_attributes};
 use crate::http::headers::{HeaderField, HeaderSettings};
 use crate::limiter::Limiter;
 use crate::rules::policy::Policy;
@@ -86,6 +89,7 @@ pub struct RequestFacts<'a> {
     cost: Option<u64>,
     route: Option<&'a str>,
     policies: Option<&'a [&'a str]>,
+    attributes: Option<&'a RequestAttributes<'a>>,
 }
 
 impl<'a> RequestFacts<'a> {
@@ -122,6 +126,15 @@ impl<'a> RequestFacts<'a> {
     #[must_use]
     pub fn policies(mut self, policies: &'a [&'a str]) -> Self {
         self.policies = Some(policies);
+        self
+    }
+}
+
+impl<'a> RequestFacts<'a> {
+    /// The attributes of the request, for a guard that decides [by the configuration](GuardBuilder::by_configuration).
+    #[must_use]
+    pub fn attributes(mut self, attributes: &'a RequestAttributes<'a>) -> Self {
+        self.attributes = Some(attributes);
         self
     }
 }
@@ -169,6 +182,11 @@ impl Guard {
         limits.fields_at(&|| self.limiter().shared().store().clock().now_us())
     }
 
+    /// Whether it decides by the configuration of its limiter, so that it needs the attributes of a request and no key.
+    pub fn is_by_configuration(&self) -> bool {
+        self.shared.is_by_configuration
+    }
+
     /// Whether quotas without a name have a budget for each route, so that the guard needs the route of a request.
     pub fn is_per_route(&self) -> bool {
         self.shared.is_per_route
@@ -187,6 +205,19 @@ impl Guard {
     /// given twice; [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
     pub fn start(&self, limits: &RequestLimits, facts: &RequestFacts<'_>) -> Result<GuardCheck, Error> {
         let shared = &*self.shared;
+        if shared.is_by_configuration {
+            let attributes = facts.attributes.ok_or_else(no_attributes)?;
+            let configured = ConfiguredRequest::new(attributes, shared.options.reserve.terms()?);
+            return GuardCheck::new(
+                self.clone(),
+                limits.clone(),
+                &[],
+                0,
+                &[],
+                false,
+                Some(Box::new(configured)),
+            );
+        }
         let cost = facts.cost.unwrap_or(shared.options.cost);
         let is_refused = facts.key.is_none() && shared.options.missing_key == MissingKey::Refuse;
         let key = facts.key.unwrap_or_default();
@@ -200,7 +231,7 @@ impl Guard {
             own = self.policies_for(facts)?;
             &*own
         };
-        GuardCheck::new(self.clone(), limits.clone(), key, cost, policies, is_refused)
+        GuardCheck::new(self.clone(), limits.clone(), key, cost, policies, is_refused, None)
     }
 
     /// Whether the policies of a request are those of requests on no route.

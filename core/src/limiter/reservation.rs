@@ -265,7 +265,7 @@ impl Reservation {
         self.renewal = None;
     }
 
-    fn request(&self) -> Request<'_> {
+    pub(crate) fn request(&self) -> Request<'_> {
         Request { cost: 0, policy: self.policy.as_deref(), ..Request::new(&*self.key) }
     }
 }

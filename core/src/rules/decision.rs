@@ -33,6 +33,11 @@ named_enum! {
 }
 
 impl Source {
+    /// Whether the store or what is in front of it decided, and not the configuration alone.
+    pub(crate) const fn asks_store(self) -> bool {
+        !matches!(self, Self::Configuration)
+    }
+
     /// Whether the store could not decide and the outage policy answered.
     pub const fn is_outage(self) -> bool {
         matches!(self, Self::Fallback | Self::Allow | Self::Deny)

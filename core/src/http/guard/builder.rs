@@ -21,6 +21,7 @@ pub struct GuardBuilder {
     given: Option<Vec<String>>,
     is_per_request: bool,
     is_per_route: bool,
+    is_by_configuration: bool,
     header_names: Vec<(String, String)>,
     options: GuardOptions,
 }
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     pub(super) given: Vec<String>,
     /// The policies of a request without a route.
     pub(super) everywhere: Arc<[Policy]>,
+    /// Whether the limiter's configuration says what a request has.
+    pub(super) is_by_configuration: bool,
     /// Whether quotas without a name have a budget for each route.
     pub(super) is_per_route: bool,
     /// The policies by route and by the list that a function returned.
@@ -71,7 +74,15 @@ impl GuardBuilder {
             reserve: ReserveOptions::default(),
         };
         let (is_per_request, is_per_route) = (false, false);
-        Self { limiter, given: None, is_per_request, is_per_route, header_names: Vec::new(), options }
+        Self {
+            limiter,
+            given: None,
+            is_per_request,
+            is_per_route,
+            is_by_configuration: false,
+            header_names: Vec::new(),
+            options,
+        }
     }
 
     /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be left out where the limiter has one
@@ -99,6 +110,13 @@ impl GuardBuilder {
     /// with a name has one budget in all scopes.
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.options.scope = Some(scope.into());
+        self
+    }
+
+    /// The limits are those of the limiter's configuration: its rules say which policies, keys and costs a request has, by the
+    /// [attributes](crate::guard::RequestFacts::attributes) of the request. Policies, key, cost and scope are not given then.
+    pub fn by_configuration(mut self) -> Self {
+        self.is_by_configuration = true;
         self
     }
 
@@ -214,7 +232,15 @@ impl GuardBuilder {
         let mut options = self.options;
         options.reserve.checked()?;
         options.headers = options.headers.names(self.header_names)?;
-        let is_unlimited = self.is_per_request && self.given.is_none();
+        if self.is_by_configuration {
+            self.limiter.configuration().ok_or_else(Error::no_configuration)?;
+            if self.given.is_some() || self.is_per_request || options.is_reserved {
+                return Err(Error::invalid_argument(
+                    "a guard that decides by the configuration has policies of its own: leave policy and reserved out",
+                ));
+            }
+        }
+        let is_unlimited = (self.is_per_request || self.is_by_configuration) && self.given.is_none();
         let given = self.given.unwrap_or_default();
         let everywhere = if is_unlimited {
             Arc::from([])
@@ -226,6 +252,7 @@ impl GuardBuilder {
         let are_named = given.is_empty() || everywhere.iter().zip(&given).all(is_named);
         let has_quotas = self.is_per_request || !are_named;
         Ok(Shared {
+            is_by_configuration: self.is_by_configuration,
             is_per_route: self.is_per_route && options.scope.is_none() && has_quotas,
             limiter: self.limiter,
             given,

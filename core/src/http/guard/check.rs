@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, ErrorKind};
 use crate::http::guard::Guard;
+use crate::http::guard::by_configuration::ConfiguredRequest;
 use crate::http::guard::ledger::{Charge, Claim, Ledger, Report, RequestLimits, Taken};
 use crate::http::guard::settlement::Settlement;
 use crate::http::headers::{HeaderField, Problem, problem};
@@ -34,10 +35,12 @@ pub struct GuardCheck {
     pub(super) policies: SmallVec<[Applied; 1]>,
     /// What the store decides in the same call for guards that the request meets later.
     pub(super) ahead: Vec<Ahead>,
+    /// What the configuration decides, for a guard that has its limits from it.
+    pub(super) configured: Option<Box<ConfiguredRequest>>,
     /// Why the guard decides nothing: the request has no key.
     is_refused: bool,
     pub(super) error: Option<Error>,
-    overruled: Option<bool>,
+    pub(super) overruled: Option<bool>,
     pub(super) stage: Stage,
     /// The number of this guard among those of the request.
     pub(super) number: u32,
@@ -127,6 +130,7 @@ impl GuardCheck {
         cost: u64,
         policies: &[Policy],
         is_refused: bool,
+        configured: Option<Box<ConfiguredRequest>>,
     ) -> Result<Self, Error> {
         let key = Arc::from(key);
         let options = &guard.shared.options;
@@ -162,6 +166,7 @@ impl GuardCheck {
             cost,
             policies,
             ahead: Vec::new(),
+            configured,
             is_refused,
             error: None,
             overruled: None,
@@ -213,6 +218,9 @@ impl GuardCheck {
             self.error = Some(no_decision());
         }
         self.stage = Stage::Concluded;
+        if self.configured.is_some() {
+            return self.conclude_configured();
+        }
         let verdict = self.decide();
         self.give_back_own();
         verdict
@@ -267,7 +275,7 @@ impl GuardCheck {
         }
     }
 
-    fn conclude_without_decision(&mut self, error: Error) -> Verdict {
+    pub(super) fn conclude_without_decision(&mut self, error: Error) -> Verdict {
         if !is_outage(&error) {
             return Verdict::Fail(error);
         }
@@ -282,7 +290,7 @@ impl GuardCheck {
     }
 
     /// The decisions of this guard itself.
-    fn decisions(&self) -> impl Iterator<Item = &Decision> {
+    pub(super) fn decisions(&self) -> impl Iterator<Item = &Decision> {
         self.policies.iter().filter(|one| one.is_asked()).filter_map(|one| one.decision.as_ref())
     }
 
@@ -316,7 +324,7 @@ impl GuardCheck {
         }
     }
 
-    fn deny(&mut self, problem: Problem) -> Verdict {
+    pub(super) fn deny(&mut self, problem: Problem) -> Verdict {
         let settlements = self.limits.lock().deny(self.number);
         self.settlements.extend(settlements);
         Verdict::Deny(problem)

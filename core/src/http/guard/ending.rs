@@ -13,6 +13,10 @@ impl GuardCheck {
     /// attempt, is charged again. A response that does not count gives back what only this guard relies on. What was reserved stays
     /// set aside until the check [ends](Self::end).
     pub fn finish(&mut self, counts: bool) {
+        if self.configured.is_some() {
+            let is_denied = self.limits.lock().is_denied();
+            return self.finish_configured(counts && !is_denied);
+        }
         let mut ledger = self.limits.lock();
         if ledger.is_attempt_denied() {
             self.settlements.extend(ledger.end(self.number, false, None));
@@ -43,6 +47,10 @@ impl GuardCheck {
         self.stage = Stage::Concluded;
         let checked = spent.map_or(Ok(()), |units| Request::new("").cost(units).checked().map(|_| ()));
         let spent = spent.filter(|_| checked.is_ok());
+        if self.configured.is_some() {
+            self.end_configured(counts, spent);
+            return checked;
+        }
         let settlements = self.limits.lock().end(self.number, counts, spent);
         self.settlements.extend(settlements);
         checked
@@ -80,7 +88,8 @@ impl GuardCheck {
                 None => continue,
             };
             let (limiter, policy) = (self.guard.limiter().clone(), one.policy.clone());
-            self.settlements.push(Settlement { limiter, policy, key: Arc::clone(&self.key), step });
+            let key = Arc::clone(&self.key);
+            self.settlements.push(Settlement { limiter, policy, key, plan: None, step });
         }
     }
 }

@@ -282,6 +282,11 @@ impl Ledger {
         }
     }
 
+    /// Whether the newest guard of the request has denied it.
+    pub(super) fn is_denied(&self) -> bool {
+        self.is_denied
+    }
+
     /// Whether the newest attempt of a request that may have several is denied, so that its response counts for no guard.
     pub(super) fn is_attempt_denied(&self) -> bool {
         self.has_attempts && self.is_denied
@@ -326,6 +331,7 @@ impl Ledger {
                     limiter: one.limiter.clone(),
                     policy: one.policy.clone(),
                     key: Arc::clone(&one.key),
+                    plan: None,
                     step: Step::Refund(one.units),
                 });
             }
@@ -374,7 +380,7 @@ impl Entry {
         let (limiter, policy, key) = (&self.limiter, &self.policy, &self.key);
         let mut add = |step| {
             let (limiter, policy, key) = (limiter.clone(), policy.clone(), Arc::clone(key));
-            settlements.push(Settlement { limiter, policy, key, step });
+            settlements.push(Settlement { limiter, policy, key, plan: None, step });
         };
         if !self.claims.is_empty() && !self.reservations.is_empty() {
             return;

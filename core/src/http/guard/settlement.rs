@@ -13,6 +13,8 @@ pub(super) struct Settlement {
     pub(super) limiter: Limiter,
     pub(super) policy: Policy,
     pub(super) key: Arc<[u8]>,
+    /// The plan of the request, for a policy of a configuration.
+    pub(super) plan: Option<Arc<str>>,
     pub(super) step: Step,
 }
 
@@ -27,6 +29,16 @@ pub(super) enum Step {
 }
 
 impl Settlement {
+    /// The end of a reservation, which knows its policy and key.
+    pub(super) fn end(limiter: &Limiter, reservation: Reservation) -> Option<Self> {
+        let request = reservation.request();
+        let policy = limiter.policy(request.policy_name()?)?;
+        let key = Arc::from(request.key());
+        let plan = request.plan_name().map(Arc::from);
+        let step = Step::End(Box::new(reservation));
+        Some(Self { limiter: limiter.clone(), policy, key, plan, step })
+    }
+
     /// The refund, if it is one.
     pub(super) fn refund(&self) -> Option<Request<'_>> {
         match self.step {
@@ -61,6 +73,10 @@ impl Settlement {
     }
 
     fn request(&self, units: u64) -> Request<'_> {
-        Request::new(&self.key).policy(self.policy.name()).cost(units)
+        let request = Request::new(&self.key).policy(self.policy.name()).cost(units);
+        match &self.plan {
+            Some(plan) => request.plan(plan),
+            None => request,
+        }
     }
 }

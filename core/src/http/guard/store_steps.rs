@@ -1,11 +1,13 @@
 //! The steps of a check that a limiter takes part in: what it decides, gives back, commits and cancels.
 
+use crate::configuration::request::RequestAttributes;
 use crate::error::Error;
 use crate::http::guard::check::{GuardCheck, Stage, no_decision};
 use crate::limiter::Limiter;
 use crate::limiter::call::{Answer, Call};
 use crate::rules::decision::Decision;
 use crate::rules::request::Request;
+use crate::rules::reservation::list::ReservationTerms;
 
 impl GuardCheck {
     /// Passes the call that has to be made next, and its limiter, to a function, which may be called again until
@@ -19,7 +21,18 @@ impl GuardCheck {
         if let Some(settlement) = self.settlements.get(self.settled) {
             return Some(with(&settlement.limiter, &settlement.call()));
         }
+        if let Some((attributes, terms)) = self.to_be_configured() {
+            return Some(with(self.guard.limiter(), &Call::Decide(&attributes, terms)));
+        }
         self.asking(&self.requests()).map(|call| with(self.guard.limiter(), &call))
+    }
+
+    /// What the configuration has still to decide.
+    fn to_be_configured(&self) -> Option<(RequestAttributes<'_>, ReservationTerms)> {
+        let configured = self.configured.as_ref()?;
+        let is_asking = self.stage == Stage::Asking && self.error.is_none();
+        let attributes = configured.undecided().filter(|_| is_asking)?;
+        Some((attributes, configured.terms))
     }
 
     /// The call that asks next; `requests` are those that are checked.
@@ -48,6 +61,11 @@ impl GuardCheck {
                 self.limits.lock().settled(settlement, left);
             }
             self.settled += 1;
+        } else if self.configured.is_some() {
+            self.answer_configured(answer.and_then(|answer| match answer {
+                Answer::Request(decided) => Ok(decided),
+                _ => Err(no_decision()),
+            }));
         } else if let Some(at) = self.next_reserved() {
             self.answer_reserve(at, one(answer));
         } else {
@@ -63,6 +81,8 @@ impl GuardCheck {
         loop {
             let answer = if let Some(settlement) = self.settlements.get(self.settled) {
                 settlement.limiter.call(&settlement.call()).await
+            } else if let Some((attributes, terms)) = self.to_be_configured() {
+                self.guard.limiter().call(&Call::Decide(&attributes, terms)).await
             } else {
                 let requests = self.requests();
                 let Some(call) = self.asking(&requests) else { return };

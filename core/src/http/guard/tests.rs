@@ -3,7 +3,7 @@
 mod cases;
 
 use crate::guard::{Guard, GuardCheck, RequestFacts, RequestLimits, Verdict};
-use crate::{Limiter, Policy, Request};
+use crate::{Limiter, Policy, Request, RequestAttributes};
 
 #[test]
 fn guard_without_policies_limits_only_requests_that_give_some() {
@@ -191,4 +191,111 @@ fn calls_of_a_check_are_made_one_after_the_other() {
     // A check whose calls are not made has no decision.
     let mut check = guard.start(&RequestLimits::default(), &RequestFacts::new().key(b"key")).unwrap();
     assert!(matches!(check.conclude(), Verdict::Fail(_)));
+}
+
+const DOCUMENT: &str = r#"
+    polylimit = 1
+    [policies.api]
+    quotas = "2/minute"
+    plans = { gold = "9/minute" }
+    [policies.shadow]
+    quotas = "1/minute"
+    mode = "shadow"
+    [policies.slots]
+    quotas = "1 concurrent"
+    [[rules]]
+    match = { path = "/slow" }
+    apply = [{ policy = "slots", key = "all" }]
+    [[rules]]
+    match = { path = "/strict" }
+    apply = [{ policy = "api", key = "{header.x-api-key}", missing = "deny" }]
+    [[rules]]
+    match = { path = "/v1/{*rest}" }
+    apply = [{ policy = "api", key = "{client}" }, { policy = "shadow", key = "{client}" }]
+    [lists]
+    deny = ["client 203.0.113.0/24"]
+"#;
+
+fn configured() -> (Limiter, Guard) {
+    let limiter = Limiter::builder().document(DOCUMENT).build().unwrap();
+    let guard = Guard::builder(limiter.clone()).by_configuration().build().unwrap();
+    (limiter, guard)
+}
+
+fn check_of(guard: &Guard, attributes: &RequestAttributes<'_>) -> (GuardCheck, Verdict) {
+    let facts = RequestFacts::new().attributes(attributes);
+    let mut check = guard.start(&RequestLimits::default(), &facts).unwrap();
+    check.ask_blocking();
+    let verdict = check.conclude();
+    check.refund_blocking();
+    (check, verdict)
+}
+
+fn status_of(guard: &Guard, path: &str, peer: &str) -> (Option<u16>, usize) {
+    let (check, verdict) = check_of(guard, &RequestAttributes::new().method("GET").path(path).peer(peer));
+    let status = match verdict {
+        Verdict::Admit => None,
+        Verdict::Deny(problem) => Some(problem.status()),
+        Verdict::Fail(error) => panic!("{error}"),
+    };
+    (status, check.fields().len())
+}
+
+#[test]
+fn the_configuration_says_what_a_request_has() {
+    let (_, guard) = configured();
+    // A request that no rule matches has no limit, and no fields.
+    assert_eq!(status_of(&guard, "/", "192.0.2.1"), (None, 0));
+    assert_eq!(status_of(&guard, "/", "203.0.113.7"), (Some(403), 0));
+    assert_eq!(status_of(&guard, "/strict", "192.0.2.1"), (Some(400), 0));
+    // The policy in shadow denies nothing, and no field tells it.
+    assert_eq!(status_of(&guard, "/v1/a", "192.0.2.1").0, None);
+    assert_eq!(status_of(&guard, "/v1/b", "192.0.2.1").0, None);
+    let (status, fields) = status_of(&guard, "/v1/c", "192.0.2.1");
+    assert_eq!((status, fields > 0), (Some(429), true));
+}
+
+#[test]
+fn response_that_does_not_count_gives_back_what_a_configured_request_spent() {
+    let (limiter, guard) = configured();
+    let attributes = RequestAttributes::new().path("/v1/a").peer("192.0.2.1").attribute("plan", "gold");
+    let (mut check, verdict) = check_of(&guard, &attributes);
+    assert!(matches!(verdict, Verdict::Admit));
+    let left = || {
+        let request = Request::new("192.0.2.1").policy("api").plan("gold");
+        limiter.blocking().peek(request).unwrap().remaining()
+    };
+    assert_eq!(left(), 8);
+    check.finish(false);
+    check.refund_blocking();
+    assert_eq!(left(), 9);
+}
+
+#[test]
+fn configured_slot_is_held_until_the_response_is_done() {
+    let (_, guard) = configured();
+    let attributes = RequestAttributes::new().path("/slow");
+    let (mut first, verdict) = check_of(&guard, &attributes);
+    assert!(matches!(verdict, Verdict::Admit) && first.holds());
+    first.finish(true);
+    first.refund_blocking();
+    assert!(matches!(check_of(&guard, &attributes).1, Verdict::Deny(problem) if problem.status() == 429));
+    first.end(None).unwrap();
+    first.refund_blocking();
+    let (mut next, verdict) = check_of(&guard, &attributes);
+    assert!(matches!(verdict, Verdict::Admit));
+    next.end(None).unwrap();
+    next.refund_blocking();
+}
+
+#[test]
+fn guard_without_a_configuration_or_attributes_is_refused() {
+    let limiter = Limiter::builder().policy(Policy::parse("api", "1/minute").unwrap()).build().unwrap();
+    let refused = Guard::builder(limiter).by_configuration().build().unwrap_err();
+    assert!(refused.to_string().contains("has no configuration"), "{refused}");
+    let (limiter, guard) = configured();
+    let refused = guard.start(&RequestLimits::default(), &RequestFacts::new()).unwrap_err();
+    assert!(refused.to_string().contains("no attributes"), "{refused}");
+    let both = Guard::builder(limiter).by_configuration().policy("api").build().unwrap_err();
+    assert!(both.to_string().contains("leave policy"), "{both}");
 }

@@ -39,6 +39,8 @@ enum Cause {
     Outage,
     /// The request has nothing that it can be counted by.
     NoKey,
+    /// A deny list has the request.
+    Refused,
 }
 
 /// The problem of a request that was denied under at least one of these policies; `None` when all admit it.
@@ -99,6 +101,12 @@ impl Problem {
         Self { cause: Cause::NoKey, status: None, detail, violated: Vec::new() }
     }
 
+    /// The problem of a request that a deny list refuses.
+    pub(crate) fn refused() -> Self {
+        let detail = "The request is refused.".to_owned();
+        Self { cause: Cause::Refused, status: None, detail, violated: Vec::new() }
+    }
+
     /// With another status and detail, unless an outage is the cause.
     pub(crate) fn with(mut self, status: Option<u16>, detail: Option<&str>) -> Self {
         if self.cause == Cause::Quota {
@@ -111,12 +119,13 @@ impl Problem {
     }
 
     /// The status of the response: 429 (RFC 6585, section 4) or another one that was chosen for denials, 503 (RFC 9110,
-    /// section 15.6.4) when an outage is the cause, and 400 for a request without a key.
+    /// section 15.6.4) when an outage is the cause, 400 for a request without a key, and 403 for one that a deny list refuses.
     pub fn status(&self) -> u16 {
         self.status.unwrap_or(match self.cause {
             Cause::Quota => 429,
             Cause::Outage => 503,
             Cause::NoKey => 400,
+            Cause::Refused => 403,
         })
     }
 
@@ -130,7 +139,7 @@ impl Problem {
         match self.cause {
             Cause::Quota => "https://iana.org/assignments/http-problem-types#quota-exceeded",
             Cause::Outage => "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-            Cause::NoKey => "about:blank",
+            Cause::NoKey | Cause::Refused => "about:blank",
         }
     }
 
@@ -140,6 +149,7 @@ impl Problem {
             Cause::Quota => "Request cannot be satisfied as assigned quota has been exceeded",
             Cause::Outage => "Request cannot be satisfied due to temporary server capacity constraints",
             Cause::NoKey => "Bad Request",
+            Cause::Refused => "Forbidden",
         }
     }
 

@@ -1,5 +1,6 @@
 //! The options of a layer, with the same names as in every other language.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ impl<B> RateLimitLayer<B> {
                 address: Box::new(move |request| address(request).as_ref().to_vec()),
                 key: None,
                 path_parameter: None,
+                peer: None,
+                attributes: None,
                 policies: None,
                 cost: None,
                 count: None,
@@ -47,7 +50,56 @@ impl<B> RateLimitLayer<B> {
     }
 }
 
+impl<B> RateLimitLayer<B> {
+    /// Starts a layer that decides by the limiter's configuration: its rules say which policies, keys and costs a request has, by
+    /// method, path, client, headers, the extension [`User`](crate::http::tower::User) as `user`, and
+    /// [`attributes`](RateLimitBuilder::attributes). `peer` returns the other end of the socket, as for
+    /// [`client_address`](crate::http::tower::client_address).
+    ///
+    /// ```
+    /// use axum::Router;
+    /// use axum::routing::get;
+    /// use polylimit::Limiter;
+    /// use polylimit::tower::RateLimitLayer;
+    ///
+    /// # fn layered() -> Result<Router, polylimit::Error> {
+    /// let document = r#"
+    ///     polylimit = 1
+    ///     [policies.api]
+    ///     quotas = "100/minute"
+    ///     [[rules]]
+    ///     match = { path = "/v1/{*rest}" }
+    ///     apply = [{ policy = "api", key = "{client}" }]
+    /// "#;
+    /// let limiter = Limiter::builder().document(document).build()?;
+    /// let limit = RateLimitLayer::by_configuration(limiter, |_| None).build()?;
+    /// let app = Router::new().route("/v1/hello", get(|| async { "hello" })).layer(limit);
+    /// # Ok(app)
+    /// # }
+    /// # layered().unwrap();
+    /// ```
+    pub fn by_configuration(
+        limiter: Limiter,
+        peer: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static,
+    ) -> RateLimitBuilder<B> {
+        let mut builder = Self::builder(limiter, |_| "");
+        builder.guard = builder.guard.by_configuration();
+        builder.functions.peer = Some(Box::new(peer));
+        builder
+    }
+}
+
 impl<B> RateLimitBuilder<B> {
+    /// What the program knows of a request besides, such as its `plan` or `country`, for a layer that decides
+    /// [by the configuration](RateLimitLayer::by_configuration): names of small letters, digits and `_`, with their values.
+    pub fn attributes(
+        mut self,
+        attributes: impl Fn(&Parts) -> Vec<(String, String)> + Send + Sync + 'static,
+    ) -> Self {
+        self.functions.attributes = Some(Box::new(attributes));
+        self
+    }
+
     /// Counts requests by this key, such as a user who has logged in. A request for which it returns `None` is counted as
     /// [`missing_key`](Self::missing_key) says. When this is called several times, the last function is tried first. A key that
     /// needs an asynchronous lookup comes from an outer layer, which puts it into the request's extensions.

@@ -1,8 +1,11 @@
 //! The limit of one layer: its guard, and the functions that read a request for it.
 
+use std::net::IpAddr;
+
 use http::request::Parts;
 use http::{Response, StatusCode, response};
 
+use crate::configuration::request::RequestAttributes;
 use crate::http::guard::{
     Guard, GuardCheck, KeyPart, MissingKey, OutageReport, RequestFacts, RequestLimits, Verdict,
 };
@@ -49,6 +52,10 @@ pub(super) struct Functions<B> {
     pub(super) address: Of<Vec<u8>>,
     pub(super) key: Option<Of<Option<Vec<u8>>>>,
     pub(super) path_parameter: Option<Parameter>,
+    /// The other end of the socket, where the configuration decides.
+    pub(super) peer: Option<Of<Option<IpAddr>>>,
+    /// What the program knows of the request besides, where the configuration decides.
+    pub(super) attributes: Option<Of<Vec<(String, String)>>>,
     pub(super) policies: Option<Of<Option<Vec<String>>>>,
     pub(super) cost: Option<Of<u64>>,
     pub(super) count: Option<Counts>,
@@ -153,6 +160,13 @@ impl<B> Limit<B> {
 
     fn start(&self, request: &Parts, limits: &RequestLimits) -> Result<GuardCheck, crate::Error> {
         let of = &self.functions;
+        if self.guard.is_by_configuration() {
+            let given = of.attributes.as_ref().map(|attributes| attributes(request)).unwrap_or_default();
+            let peer = of.peer.as_ref().and_then(|peer| peer(request));
+            return self
+                .guard
+                .start(limits, &RequestFacts::new().attributes(&attributes_of(request, peer, &given)));
+        }
         let key = self.key_of(request);
         let policies = of.policies.as_ref().and_then(|policies| policies(request));
         let policies: Option<Vec<&str>> =
@@ -193,4 +207,26 @@ impl<B> Limit<B> {
             KeyPart::Path(name) => self.functions.path_parameter.as_ref()?(request, name).map(Into::into),
         }
     }
+}
+
+/// What the configuration decides by.
+fn attributes_of<'a>(
+    request: &'a Parts,
+    peer: Option<IpAddr>,
+    given: &'a [(String, String)],
+) -> RequestAttributes<'a> {
+    let mut attributes = RequestAttributes::new().method(request.method.as_str()).path(request.uri.path());
+    if let Some(peer) = peer {
+        attributes = attributes.peer(peer);
+    }
+    for (name, value) in &request.headers {
+        attributes = attributes.header(name.as_str(), value.as_bytes());
+    }
+    if let Some(User(user)) = request.extensions.get::<User>() {
+        attributes = attributes.attribute("user", user);
+    }
+    for (name, value) in given {
+        attributes = attributes.attribute(name, value);
+    }
+    attributes
 }

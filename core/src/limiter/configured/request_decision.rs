@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::future::FutureExt;
 
 use crate::configuration::matcher::{AppliedPolicy, PolicyMatch};
+use crate::configuration::model::Mode;
 use crate::configuration::request::AttributeSource;
 use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
@@ -66,6 +67,8 @@ pub struct PolicyDecision {
     /// The reservation that was made under the policy, which the caller commits or cancels with
     /// [`Limiter::commit`] and [`Limiter::cancel`]. `None` where units were spent.
     pub reservation: Option<ReservationId>,
+    /// Whether HTTP fields tell the decision: not for a policy that is off or in shadow, nor for an answer without the store.
+    pub is_told: bool,
 }
 
 /// Shows no key.
@@ -234,6 +237,7 @@ impl Limiter {
                 key: call.key.into(),
                 cost: call.cost,
                 headroom: call.headroom,
+                is_told: decision.source.asks_store() && in_force.document(call.policy).mode == Mode::On,
                 decision,
                 reservation,
             }

@@ -1,0 +1,206 @@
+//! A guard that decides by the configuration of its limiter: the rules of the document say which policies, keys and costs a
+//! request has.
+
+use std::sync::Arc;
+
+use crate::configuration::request::{AttributeSource, OwnedAttributes, RequestAttributes};
+use crate::error::Error;
+use crate::http::guard::check::{Applied, GuardCheck, Origin, Stage, Verdict, no_decision};
+use crate::http::guard::ledger::{Charge, Report};
+use crate::http::guard::settlement::{Settlement, Step};
+use crate::http::headers::{Problem, problem};
+use crate::limiter::configured::request_decision::{PolicyDecision, RequestDecision};
+use crate::limiter::reservation::{AtEnd, Reservation};
+use crate::rules::decision::Decision;
+use crate::rules::request::Request;
+use crate::rules::reservation::list::ReservationTerms;
+
+/// What the configuration has to decide about a request, and what it has decided.
+pub(super) struct ConfiguredRequest {
+    attributes: OwnedAttributes,
+    pub(super) terms: ReservationTerms,
+    plan: Option<Arc<str>>,
+    decided: Option<RequestDecision>,
+    /// What was reserved, until the response is done.
+    reservations: Vec<Reservation>,
+}
+
+impl ConfiguredRequest {
+    pub(super) fn new(attributes: &RequestAttributes<'_>, terms: ReservationTerms) -> Self {
+        let attributes = OwnedAttributes::of(attributes);
+        let plan =
+            attributes.attribute("plan").and_then(|plan| std::str::from_utf8(plan).ok()).map(Arc::from);
+        Self { attributes, terms, plan, decided: None, reservations: Vec::new() }
+    }
+
+    /// The attributes of a request that has still to be decided.
+    pub(super) fn undecided(&self) -> Option<RequestAttributes<'_>> {
+        self.decided.is_none().then(|| self.attributes.borrowed())
+    }
+}
+
+/// Whether the store has spent units for a decision, so that they can be given back.
+fn is_spent(made: &PolicyDecision) -> bool {
+    let Decision { allowed, shadowed, elastic, source, .. } = &made.decision;
+    let is_counted = *allowed && !shadowed && !elastic && made.reservation.is_none() && made.cost > 0;
+    is_counted && !source.is_outage() && source.asks_store()
+}
+
+impl GuardCheck {
+    /// Takes the configuration's decision.
+    pub(super) fn answer_configured(&mut self, answer: Result<RequestDecision, Error>) {
+        let decided = match answer {
+            Ok(decided) => decided,
+            Err(error) => return self.error = Some(error),
+        };
+        let limiter = self.guard.limiter().clone();
+        for made in &decided.decisions {
+            let Some(policy) = limiter.policy(&made.policy) else { continue };
+            if let Some(id) = made.reservation {
+                let options = self.guard.shared.options.reserve;
+                let Some(configured) = &mut self.configured else { return };
+                let terms = ReservationTerms { id, ..configured.terms };
+                let request = request_of(made, configured.plan.as_deref());
+                match limiter.adopt(request, &terms, options, made.decision.clone()) {
+                    Ok(reservation) => configured.reservations.push(reservation),
+                    Err(error) => self.error = Some(error),
+                }
+            }
+            self.policies.push(Applied {
+                policy,
+                units: 0,
+                origin: Origin::Store,
+                is_held: false,
+                reserving: None,
+                decision: Some(made.decision.clone()),
+            });
+        }
+        if let Some(configured) = &mut self.configured {
+            configured.decided = Some(decided);
+        }
+    }
+
+    /// Concludes by the configuration's decision.
+    pub(super) fn conclude_configured(&mut self) -> Verdict {
+        if let Some(error) = self.error.take() {
+            self.give_back_configured();
+            return self.conclude_without_decision(error);
+        }
+        let Some(decided) = self.configured.as_mut().and_then(|configured| configured.decided.clone()) else {
+            return Verdict::Fail(no_decision());
+        };
+        let is_denied_by_store = self.decisions().any(|made| !made.allowed() && !made.source().is_outage());
+        let is_dry_run = self.guard.shared.options.is_dry_run;
+        let is_admitted = match self.overruled {
+            Some(true) if !decided.allowed && !is_denied_by_store => {
+                self.limits.lock().set_outage("on_outage", self.guard.headers());
+                true
+            }
+            Some(false) if decided.allowed && !is_dry_run => {
+                self.give_back_configured();
+                return self.deny(Problem::unavailable());
+            }
+            _ => decided.allowed || is_dry_run,
+        };
+        self.record_configured(&decided);
+        if is_admitted {
+            let by_outage = self.decisions().map(Decision::source).find(|source| source.is_outage());
+            if let Some(source) = by_outage.filter(|_| self.overruled.is_none()) {
+                self.limits.lock().set_outage(source.name(), self.guard.headers());
+            }
+            if self.configured.as_ref().is_some_and(|configured| !configured.reservations.is_empty()) {
+                self.stage = Stage::Holding { counts: true };
+            }
+            return Verdict::Admit;
+        }
+        let options = &self.guard.shared.options;
+        let problem = match decided.status() {
+            Some(403) => Problem::refused(),
+            Some(400) => Problem::without_key(&[""; 0]),
+            _ => {
+                let denials = decided.decisions.iter().filter(|made| !made.decision.allowed());
+                let cost = denials.map(|made| made.cost).max().unwrap_or(1);
+                let outcomes = self.outcomes();
+                let outcomes: Vec<_> = outcomes.iter().map(|(policy, made)| (policy, made)).collect();
+                problem(&outcomes, cost).map_or_else(Problem::unavailable, |problem| {
+                    problem.with(options.status, options.message.as_deref())
+                })
+            }
+        };
+        self.deny(problem)
+    }
+
+    /// Records the decisions for the fields of the response. Policies that are off or in shadow, and decisions without the store,
+    /// are not told.
+    fn record_configured(&mut self, decided: &RequestDecision) {
+        let mut ledger = self.limits.lock();
+        let (headers, is_dry_run) = (self.guard.headers(), self.guard.shared.options.is_dry_run);
+        for made in decided.decisions.iter().filter(|made| made.is_told) {
+            let Some(policy) = self.policies.iter().find(|one| one.policy.name() == &*made.policy) else {
+                continue;
+            };
+            let key: Arc<[u8]> = Arc::from(&*made.key);
+            let charge = Charge { limiter: self.guard.limiter(), policy: &policy.policy, key: &key };
+            let report = Report { headers, is_shown: true, is_dry_run };
+            ledger.record(charge, made.decision.clone(), report);
+        }
+    }
+
+    /// Ends what a configured request has spent when there is a response, unless it counts.
+    pub(super) fn finish_configured(&mut self, counts: bool) {
+        if let Stage::Holding { counts: known } = &mut self.stage {
+            *known = counts;
+        }
+        if !counts {
+            self.give_back_units();
+        }
+    }
+
+    /// Ends what a configured request has reserved when the response is done.
+    pub(super) fn end_configured(&mut self, counts: bool, spent: Option<u64>) {
+        let Some(configured) = &mut self.configured else { return };
+        for mut reservation in std::mem::take(&mut configured.reservations) {
+            reservation.set_end(if counts { AtEnd::Commit(spent) } else { AtEnd::Cancel });
+            // The handle of a policy that has vanished ends its reservation when it is dropped.
+            self.settlements.extend(Settlement::end(self.guard.limiter(), reservation));
+        }
+    }
+
+    fn give_back_configured(&mut self) {
+        self.give_back_units();
+        self.end_configured(false, None);
+    }
+
+    fn give_back_units(&mut self) {
+        let Some(configured) = &self.configured else { return };
+        let spent =
+            configured.decided.iter().flat_map(|decided| &decided.decisions).filter(|made| is_spent(made));
+        for made in spent {
+            let Some(policy) = self.policies.iter().find(|one| one.policy.name() == &*made.policy) else {
+                continue;
+            };
+            self.settlements.push(Settlement {
+                limiter: self.guard.limiter().clone(),
+                policy: policy.policy.clone(),
+                key: Arc::from(&*made.key),
+                plan: configured.plan.clone(),
+                step: Step::Refund(made.cost),
+            });
+        }
+    }
+}
+
+fn request_of<'a>(made: &'a PolicyDecision, plan: Option<&'a str>) -> Request<'a> {
+    let request = Request::new(&made.key).policy(&made.policy).cost(made.cost);
+    match plan {
+        Some(plan) => request.plan(plan),
+        None => request,
+    }
+}
+
+/// The attributes by which a guard without a configuration would not decide.
+pub(super) fn no_attributes() -> Error {
+    Error::invalid_argument(
+        "a guard that decides by the configuration got no attributes: give the request's method, path, peer and headers",
+    )
+}
