@@ -127,6 +127,16 @@ impl Exchange {
         self.current.borrow().clone().ok_or_else(no_answer)
     }
 
+    /// Takes the newest result that does not fit into the arrays.
+    pub(crate) fn take_unread(&self) -> Option<OperationResult> {
+        self.unread.take()
+    }
+
+    /// Has `read` look at that result.
+    pub(crate) fn with_unread<T>(&self, read: impl FnOnce(Option<&OperationResult>) -> T) -> T {
+        read(self.unread.borrow().as_ref())
+    }
+
     /// Writes a result for JavaScript. What does not fit into the arrays is kept until JavaScript reads it with a method of
     /// [`NativeExchange`]; an error is thrown by `throw_error`.
     pub(crate) fn write_result(&self, result: OperationResult) {
@@ -138,6 +148,8 @@ impl Exchange {
                 self.arrays.write_kind(AnswerKind::Decisions, decisions.len());
             }
             Ok(Answer::Findings(findings)) => self.arrays.write_kind(AnswerKind::Findings, findings.len()),
+            Ok(Answer::Request(made)) => self.arrays.write_kind(AnswerKind::Request, made.decisions.len()),
+            Ok(Answer::Configuration(_)) => self.arrays.write_kind(AnswerKind::Configuration, 0),
             Ok(_) | Err(_) => self.arrays.write_kind(AnswerKind::Failure, 0),
         }
         *self.unread.borrow_mut() = Some(result);
@@ -210,15 +222,18 @@ impl NativeExchange {
     pub fn load_decision(&self, at: u32) -> Result<()> {
         catch_panic(|| {
             let unread = self.exchange.unread.borrow();
-            let Some(Ok(Answer::Decisions(decisions))) = &*unread else { return Err(no_answer()) };
-            match decisions.get(at as usize) {
-                Some(Ok(decision)) => {
-                    self.exchange.arrays.write_decision(decision);
-                    Ok(())
+            let found = match &*unread {
+                Some(Ok(Answer::Decisions(decisions))) => {
+                    decisions.get(at as usize).map(|made| made.as_ref())
                 }
-                Some(Err(error)) => Err(to_js_error(error.clone())),
-                None => Err(no_answer()),
-            }
+                Some(Ok(Answer::Request(made))) => {
+                    made.decisions.get(at as usize).map(|made| Ok(&made.decision))
+                }
+                _ => None,
+            };
+            let decision = found.ok_or_else(no_answer)?.map_err(|error| to_js_error(error.clone()))?;
+            self.exchange.arrays.write_decision(decision);
+            Ok(())
         })
     }
 
@@ -290,6 +305,6 @@ impl NativeFunction for NextFunction {
     }
 }
 
-fn no_answer() -> napi::Error<Code> {
+pub(crate) fn no_answer() -> napi::Error<Code> {
     internal("the exchange has no such answer: this is a defect in polylimit")
 }

@@ -87,6 +87,7 @@ impl NativeLimiter {
         url: String,
         policies: Vec<PolicyRow>,
         options: Vec<OptionText>,
+        document: Option<String>,
         clock: Option<&NativeClock>,
     ) -> Result<Self> {
         catch_panic(|| {
@@ -102,6 +103,9 @@ impl NativeLimiter {
             }
             for OptionText { name, text } in options {
                 builder = builder.option(&name, &text);
+            }
+            if let Some(document) = document {
+                builder = builder.document(&document);
             }
             if let Some(clock) = clock {
                 builder = builder.clock(clock.clock.clone());

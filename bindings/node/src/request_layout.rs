@@ -59,6 +59,9 @@ pub enum AnswerKind {
     Ready,
     Decisions,
     Findings,
+    /// The decision on a request by its attributes.
+    Request,
+    Configuration,
     Failure,
 }
 

@@ -186,7 +186,7 @@ impl NativeLimiter {
     }
 }
 
-fn read_id(env: Env, id: Unknown<'_>) -> Result<ReservationId> {
+pub(crate) fn read_id(env: Env, id: Unknown<'_>) -> Result<ReservationId> {
     let mut text = TextBuffer::new();
     // SAFETY: the value is an argument of this call.
     let bytes = unsafe { text.bytes("id", env.raw(), id.raw())? };

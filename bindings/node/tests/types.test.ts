@@ -8,7 +8,9 @@ import fastify, { type FastifyReply, type FastifyRequest } from "fastify";
 import { Hono } from "hono";
 import Koa from "koa";
 import {
+  type CandidateCounts,
   type Cause,
+  type ConfigurationStatus,
   type Decision,
   type DenialResponse,
   denialOf,
@@ -17,8 +19,10 @@ import {
   headerFields,
   Limiter,
   ManualClock,
+  type PolicyMatch,
   PolylimitError,
   Quota,
+  type RequestDecision,
   type Reservation,
   type ReservationId,
   type ReserveOptions,
@@ -106,6 +110,31 @@ async function decide(): Promise<number> {
     return code === "closed" ? 1 : 0;
   }
   return usage.taken + wait + source.length;
+}
+
+async function configure(): Promise<number> {
+  const own = new Limiter("memory:", { document: "polylimit = 1" });
+  const status: ConfigurationStatus = own.setDocument({ polylimit: 1, policies: { api: { quotas: "5/s" } } });
+  // @ts-expect-error a document is text or an object
+  own.setDocument(5);
+  const since: number = own.configuration()?.appliedAt?.getTime() ?? status.version;
+  await own.setEntry("override api bob", { numbers: "9/s", by: "ann" });
+  // @ts-expect-error unknown property of an entry
+  await own.setEntry("deny user bob", { since: "today" });
+  await own.deleteEntry("override api bob");
+  await own.waitForVersion(status.version, 1000);
+  await new Limiter("redis://localhost", { configuration: "store", copy: "/tmp/copy" }).publish("", {
+    expectedVersion: 1,
+  });
+  const matches: PolicyMatch[] = own.matching({ path: "/", headers: { accept: ["a", "b"] }, attributes: { user: 5n } });
+  // @ts-expect-error unknown attribute
+  own.matching({ url: "/" });
+  const made: RequestDecision = await own.decide({ headers: new Headers() }, { id: "one", ttlMs: 5000 });
+  for (const { policy, key, reservation } of made.decisions) {
+    if (reservation !== null) await own.cancel(key, reservation, policy);
+  }
+  const counts: CandidateCounts | undefined = own.candidateCounts("api");
+  return since + matches.length + (made.status ?? 200) + (counts?.bothAllow ?? 0);
 }
 
 async function reserve(id: ReservationId): Promise<number> {
@@ -218,4 +247,4 @@ const handler = fetchRateLimit(
   },
 );
 
-export { decide, decorators, guards, handler, reserve, respond };
+export { configure, decide, decorators, guards, handler, reserve, respond };

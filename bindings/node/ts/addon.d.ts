@@ -56,6 +56,10 @@ export declare class NativeClock {
 }
 
 export declare class NativeExchange {
+  /** The newest configuration status. */
+  configuration(): NativeConfiguration
+  /** The newest decision on a request; `loadDecision` reads those of its policies. */
+  requestDecision(): NativeRequestDecision
   /**
    * `on_finished` is called on JavaScript's thread after operations have finished, once for many of them, and `on_event`
    * after limiters have raised events.
@@ -137,7 +141,23 @@ export declare class NativeGuard {
 }
 
 export declare class NativeLimiter {
-  constructor(exchange: NativeExchange, number: number, url: string, policies: Array<PolicyRow>, options: Array<OptionText>, clock?: NativeClock | undefined | null)
+  /** Which configuration is in force; `None` for a limiter without one. */
+  configuration(): NativeConfiguration | null
+  /** Replaces the document that the program has given. */
+  setDocument(text: string): NativeConfiguration
+  setEntry(entry: string, value: string): void
+  deleteEntry(entry: string): void
+  /** Publishes a document to the source in the store. */
+  publish(document: string, settings: PublishSettings): void
+  /** Waits until a version of the configuration or a later one is in force. */
+  waitForVersion(version: number, timeoutMs: number): void
+  /** The policies that the rules apply to a request. */
+  matching(attributes: AttributesRow): Array<NativeMatch>
+  /** Decides about a request by its attributes, and leaves the decision or its ticket. */
+  decide(attributes: AttributesRow, id?: unknown | undefined | null, ttlMs?: number | undefined | null): void
+  /** How a policy's candidate compares with the numbers in force; `None` for a policy without one. */
+  candidateCounts(policy: string): NativeCandidateCounts | null
+  constructor(exchange: NativeExchange, number: number, url: string, policies: Array<PolicyRow>, options: Array<OptionText>, document?: string | undefined | null, clock?: NativeClock | undefined | null)
   /** Creates the function that runs operations on single keys. */
   operateFunction(): (key?: string | Uint8Array, policy?: string) => void
   /**
@@ -215,7 +235,25 @@ export declare const enum AnswerKind {
   Ready = 2,
   Decisions = 3,
   Findings = 4,
-  Failure = 5,
+  /** The decision on a request by its attributes. */
+  Request = 5,
+  Configuration = 6,
+  Failure = 7,
+}
+
+export interface AttributeRow {
+  name: string
+  /** Text or bytes. */
+  value: unknown
+}
+
+export interface AttributesRow {
+  method?: string
+  path?: string
+  peer?: string
+  /** Names and values in turn. */
+  headers: Array<string>
+  attributes: Array<AttributeRow>
 }
 
 export interface BackoffSettings {
@@ -357,9 +395,28 @@ export interface KeyChoice {
 
 export declare function limiterOptions(): Array<OptionRow>
 
+export interface NativeCandidateCounts {
+  bothAllow: number
+  onlyLiveDenies: number
+  onlyCandidateDenies: number
+  bothDeny: number
+}
+
 export interface NativeClient {
   address: string
   key: string
+}
+
+export interface NativeConfiguration {
+  source: string
+  version: number
+  /** Hexadecimal digits; empty before the first configuration. */
+  digest: string
+  /** Since the Unix epoch; 0 before the first configuration. */
+  appliedAtMs: number
+  /** For how long the source has been unreachable; 0 when it is not. */
+  ageMs: number
+  error?: string
 }
 
 export interface NativeEvent {
@@ -379,11 +436,26 @@ export interface NativeFinding {
   message: string
 }
 
+export interface NativeMatch {
+  policy: string
+  key: KeyValue
+  cost: number
+  headroom: number
+}
+
 export interface NativeOutage {
   code?: string
   message?: string
   /** The number of policies that an outage policy has decided; `loadOutcome` reads them. */
   outcomes: number
+}
+
+export interface NativePolicyDecision {
+  policy: string
+  key: KeyValue
+  cost: number
+  headroom: number
+  reservation?: KeyValue
 }
 
 export interface NativeProblem {
@@ -396,6 +468,15 @@ export interface NativeProblem {
   jsonType: string
   text: string
   textType: string
+}
+
+export interface NativeRequestDecision {
+  allowed: boolean
+  cause?: string
+  status?: number
+  /** `None` for never. */
+  retryAfterMs?: number
+  decisions: Array<NativePolicyDecision>
 }
 
 export interface NativeResponse {
@@ -444,6 +525,12 @@ export interface PolicyRow {
   quotas: string
   outage?: string
   lease?: string
+}
+
+export interface PublishSettings {
+  expectedVersion?: number
+  by?: string
+  why?: string
 }
 
 export interface QuotaNumbers {

@@ -3,6 +3,18 @@
 export type { Key } from "./arguments";
 export { Backoff, type BackoffOptions, serverWaitMs, type WaitFields } from "./backoff";
 export { type ClientAddress, type ClientAddressOptions, ClientAddressRules } from "./client_address";
+export type {
+  AttributeHeaders,
+  CandidateCounts,
+  ConfigurationStatus,
+  DecideOptions,
+  EntryValue,
+  MatchedDecision,
+  PolicyMatch,
+  PublishOptions,
+  RequestAttributes,
+  RequestDecision,
+} from "./configuration";
 export type { Decision, QuotaUsage, Usage } from "./decision";
 export { PolylimitError } from "./errors";
 export type { DegradedEvent, Finding } from "./events";

@@ -1,6 +1,5 @@
 import { Field, type NativeLimiter, Operation, RequestField, RequestOption } from "./addon";
 import {
-  camelCase,
   checkedOptions,
   type Key,
   keyOf,
@@ -10,9 +9,10 @@ import {
   text,
   unknownOption,
 } from "./arguments";
+import { documentText } from "./configuration";
 import { type Decision, readDecision, readDecisions, readUsage, type Usage, withErrors } from "./decision";
 import { callNative, invalidArgument, type PolylimitError } from "./errors";
-import { type Finding, registerLimiter } from "./events";
+import { registerLimiter } from "./events";
 import {
   answerOf,
   exchange,
@@ -21,9 +21,10 @@ import {
   request as sharedRequest,
   writeShortKey,
 } from "./exchange";
+import { LimiterManagement } from "./limiter_management";
 import { ManualClock, nativeClock } from "./manual_clock";
 import { native } from "./native";
-import { limiterError, nativeOf, operateAll, registerNative } from "./native_limiters";
+import { limiterError, operateAll, registerNative } from "./native_limiters";
 import {
   ACQUIRE,
   type AcquireOptions,
@@ -33,14 +34,13 @@ import {
   headroomOf,
   type LimiterOptions,
   optionTexts,
-  POLICY,
   planOf,
   policyOf,
   REQUEST,
   type RequestOptions,
   TIMEOUT,
 } from "./options";
-import { type PolicyView, policyRows, policyView, type Quotas, quotasText } from "./policy";
+import { policyRows } from "./policy";
 import {
   block,
   type CommitOptions,
@@ -74,9 +74,7 @@ let submit: (limiter: Limiter, operation: Operation, key: Key, options: RequestO
  * key, the cost, the policy or an option is not allowed, and of code `closed` after `close`. A pending promise keeps the
  * process alive; an open limiter does not.
  */
-export class Limiter {
-  /** For `using`: closes the limiter. */
-  declare [Symbol.dispose]: () => void;
+export class Limiter extends LimiterManagement {
   readonly #native: NativeLimiter;
   readonly #operate: OperateFunction;
   /** The numbers under which the addon has interned the names of policies. */
@@ -90,14 +88,16 @@ export class Limiter {
    * @throws PolylimitError `invalid_argument`. A store that cannot be reached is not an error of the constructor.
    */
   constructor(url: string, options: LimiterOptions = {}) {
+    super();
     text("url", url, 'a store such as "memory:" or "redis://localhost"');
     const texts = optionTexts(options);
-    const { policies = {}, clock } = options;
+    const { policies = {}, document, clock } = options;
     if (clock !== undefined && !(clock instanceof ManualClock)) throw notAllowed("clock", clock, "a ManualClock");
     optionalFunction("onDegraded", options.onDegraded);
+    const given = document === undefined ? undefined : documentText(document);
     const [rows, id] = [policyRows(policies), registerLimiter(this, options.onDegraded)];
     this.#native = callNative(
-      () => new native.NativeLimiter(exchange, id, url, rows, texts, clock && nativeClock(clock)),
+      () => new native.NativeLimiter(exchange, id, url, rows, texts, given, clock && nativeClock(clock)),
     );
     this.#operate = this.#native.operateFunction() as OperateFunction;
     registerNative(this, this.#native, url);
@@ -270,83 +270,6 @@ export class Limiter {
     );
   }
 
-  /**
-   * Waits until the store answers, at most `timeoutMs` milliseconds. A service calls it at its start, so that its first
-   * decisions are the store's; a limiter works without it too.
-   */
-  ready(timeoutMs: number): Promise<void> {
-    return operateAll(
-      this,
-      (native) => native.ready(number("timeoutMs", timeoutMs, TIMEOUT)),
-      () => undefined,
-    );
-  }
-
-  /** Examines the store for problems of its operation. A store that cannot be reached is a finding, not an error. */
-  doctor(): Promise<Finding[]> {
-    return operateAll(
-      this,
-      (native) => native.doctor(),
-      () => Array.from(exchange.findings(), (finding) => ({ ...finding }) as Finding),
-    );
-  }
-
-  /**
-   * Finds the policy that decides a request with this `policy` option: a name, quotas, or nothing. Quotas become a policy,
-   * whose name requests may use from then on. In a `scope`, a text of 1 to 256 bytes, quotas have a budget of their own; a
-   * policy with a name has one budget in all scopes.
-   *
-   * @throws PolylimitError `invalid_argument` when no policy has that name, the quotas cannot be read, or `policy` is
-   * missing and the limiter has several
-   */
-  policyFor(policy?: string, scope?: string): PolicyView {
-    const native = nativeOf(this);
-    if (policy !== undefined) text("policy", policy, POLICY);
-    if (scope !== undefined) text("scope", scope, "text of 1 to 256 bytes");
-    return policyView(callNative(() => native.policyFor(policy, scope)));
-  }
-
-  /** Adds a policy, or changes the numbers of the one of that name. Usage is kept. */
-  setPolicy(name: string, quotas: Quotas): void {
-    const native = nativeOf(this);
-    text("name", name, "a policy's name");
-    const quotaText = quotasText(name, quotas);
-    callNative(() => native.setPolicy(name, quotaText));
-  }
-
-  /** All policies, including those made from quotas in requests. */
-  get policies(): PolicyView[] {
-    return Array.from(nativeOf(this).policies(), policyView);
-  }
-
-  /** The number of keys in a `memory:` or `local:` store; `undefined` for Redis. */
-  get keys(): number | undefined {
-    return nativeOf(this).keys() ?? undefined;
-  }
-
-  /** Counters of the limiter's operations since its start, by name. */
-  stats(): Record<string, number> {
-    const counts = nativeOf(this).stats();
-    return Object.fromEntries(counts.map(({ name, count }) => [camelCase(name), count]));
-  }
-
-  /** Sets the password, and the user name if there is one, with which new connections authenticate. */
-  setCredentials(username: string | undefined, password: string): void {
-    const native = nativeOf(this);
-    if (username !== undefined) text("username", username, "text");
-    text("password", password, "text");
-    callNative(() => native.setCredentials(username, password));
-  }
-
-  /**
-   * Closes the limiter, and releases its connections, threads and memory at once. Pending and later operations fail with
-   * `closed`. Closing again has no effect.
-   */
-  close(): void {
-    const native = nativeOf(this);
-    callNative(() => native.close());
-  }
-
   /** Checks the options, and submits an operation. */
   #submit(operation: Operation, key: Key, options: RequestOptions | string | undefined): void {
     if (options === undefined || typeof options === "string") {
@@ -409,11 +332,6 @@ export class Limiter {
   static {
     submit = (limiter, operation, key, options) => limiter.#submit(operation, key, options);
   }
-}
-
-// The oldest supported version of Node has no such symbol.
-if (Symbol.dispose !== undefined) {
-  Object.defineProperty(Limiter.prototype, Symbol.dispose, { value: Limiter.prototype.close });
 }
 
 function operate<T>(

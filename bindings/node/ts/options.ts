@@ -12,6 +12,11 @@ import type { StoreOptions } from "./tables";
 export interface LimiterOptions extends StoreOptions {
   /** The policies by name. A request can also name quotas, which become a policy then. */
   readonly policies?: Policies;
+  /**
+   * A document that the program itself keeps: TOML or JSON text, or an object. `setDocument` replaces it. For a document in a file or
+   * in Redis see `configuration`.
+   */
+  readonly document?: string | object;
   /** The clock of the decisions. By default it is the server's for Redis, and the system's otherwise. */
   readonly clock?: ManualClock;
   /**
@@ -56,7 +61,7 @@ const CHECK = ["key", ...REQUEST];
 
 const rows = new Map(native.limiterOptions().map((row) => [camelCase(row.name), row]));
 
-const LIMITER = ["policies", "clock", "onDegraded", ...rows.keys()];
+const LIMITER = ["policies", "document", "clock", "onDegraded", ...rows.keys()];
 
 /** The options that an object has or inherits, as text under their names in the core. */
 export function optionTexts(options: object): { name: string; text: string }[] {

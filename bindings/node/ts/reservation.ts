@@ -217,7 +217,7 @@ function settingsOf(options: ReserveOptions | string | undefined): ReserveOption
 }
 
 /** Checks that a value may be an id; the addon and the core check its bytes. */
-function idOf(id: ReservationId): ReservationId {
+export function idOf(id: ReservationId): ReservationId {
   if (typeof id === "string" || types.isUint8Array(id)) return id;
   throw notAllowed("id", id, "text or a Uint8Array, of 1 to 64 bytes");
 }

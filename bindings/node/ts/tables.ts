@@ -97,6 +97,20 @@ export interface StoreOptions {
    */
   readonly localSize?: string;
   /**
+   * Where the limits come from, if they are a configuration: file:PATH is a document in TOML or JSON, store a
+   * document and entries in Redis, store+file:PATH a document in a file with entries in Redis.
+   *
+   * Allowed: file:PATH, store or store+file:PATH. There is no default.
+   */
+  readonly configuration?: string;
+  /**
+   * A file to which the configuration is written after each change, and from which it is read when the limiter
+   * is made: so a process starts while Redis is away. Only with `configuration`.
+   *
+   * Allowed: the path of a file. There is no default.
+   */
+  readonly copy?: string;
+  /**
    * How long a decision may take, with queueing, connecting, sending and waiting for the reply. What takes
    * longer is answered by the outage policy.
    *

@@ -11,6 +11,7 @@ use crate::configuration::request::AttributeSource;
 use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::key_decision::{ConfiguredCall, Opening, PoolUse, StoreCall, Wait};
+use crate::limiter::operations::check_ttl;
 use crate::limiter::{CHECK, Limiter, RESERVE, blocking};
 use crate::rules::decision::{Cause, Decision};
 use crate::rules::reservation::id::ReservationId;
@@ -135,6 +136,7 @@ impl Limiter {
             return Ok(RequestDecision::without_policies(true, Some(Cause::Off), Some(0)));
         }
         let hold = terms.hold();
+        check_ttl(hold.ttl_us)?;
         let now_us = self.shared().store.clock().now_us();
         let (applied, plan) = {
             let attributes = configuration.attributes(request);

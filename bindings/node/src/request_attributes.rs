@@ -1,0 +1,73 @@
+//! The attributes of a request, as JavaScript passes them.
+
+use napi::bindgen_prelude::Unknown;
+use napi::{Env, JsValue};
+use napi_derive::napi;
+use polylimit::RequestAttributes;
+
+use crate::error::Result;
+use crate::text::TextBuffer;
+
+/// What an application knows of a request under a name.
+#[napi(object, object_to_js = false)]
+pub struct AttributeRow<'env> {
+    pub name: String,
+    /// Text or bytes.
+    pub value: Unknown<'env>,
+}
+
+/// The attributes of a request.
+#[napi(object, object_to_js = false)]
+pub struct AttributesRow<'env> {
+    pub method: Option<String>,
+    pub path: Option<String>,
+    pub peer: Option<String>,
+    /// Names and values in turn.
+    pub headers: Vec<String>,
+    pub attributes: Vec<AttributeRow<'env>>,
+}
+
+/// The same, with their bytes.
+pub(crate) struct ReadAttributes {
+    method: Option<String>,
+    path: Option<String>,
+    peer: Option<String>,
+    headers: Vec<String>,
+    attributes: Vec<(String, Vec<u8>)>,
+}
+
+impl AttributesRow<'_> {
+    pub(crate) fn read(self, env: Env) -> Result<ReadAttributes> {
+        let Self { method, path, peer, headers, attributes } = self;
+        let read = |AttributeRow { name, value }: AttributeRow<'_>| {
+            let mut text = TextBuffer::new();
+            // SAFETY: the value is a property of an argument of this call.
+            let bytes = unsafe { text.bytes(&name, env.raw(), value.raw())? }.to_vec();
+            Ok((name, bytes))
+        };
+        let attributes = attributes.into_iter().map(read).collect::<Result<_>>()?;
+        Ok(ReadAttributes { method, path, peer, headers, attributes })
+    }
+}
+
+impl ReadAttributes {
+    pub(crate) fn attributes(&self) -> RequestAttributes<'_> {
+        let mut request = RequestAttributes::new();
+        if let Some(method) = &self.method {
+            request = request.method(method);
+        }
+        if let Some(path) = &self.path {
+            request = request.path(path);
+        }
+        if let Some(peer) = &self.peer {
+            request = request.peer(peer);
+        }
+        for pair in self.headers.chunks_exact(2) {
+            request = request.header(&pair[0], &pair[1]);
+        }
+        for (name, value) in &self.attributes {
+            request = request.attribute(name, value);
+        }
+        request
+    }
+}
