@@ -4,14 +4,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use polylimit::{Answer, Call, Error, Limiter, Request, ReservationId, ReservationTerms};
+use polylimit::{Answer, Call, Error, Limiter, PublishOptions, Request, ReservationId, ReservationTerms};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use crate::configuration::{OwnedAttributes, PyConfigurationStatus};
 use crate::decision::{PyDecision, PyUsage};
 use crate::error::{call_core, invalid_argument, raise_panic, to_exception};
 use crate::events::{self, PyFinding};
 use crate::request::{OwnedRequest, read_requests};
+use crate::request_decision::PyRequestDecision;
 use crate::reservation_end::{Ending, SharedReservation};
 
 /// The operations that take one key.
@@ -72,6 +74,16 @@ pub(crate) enum OwnedCall {
     Cancel(OwnedRequest, ReservationId),
     Renew(OwnedRequest, ReservationId, Duration),
     Block(OwnedRequest, Duration),
+    Decide(Arc<OwnedAttributes>, ReservationTerms),
+    SetEntry(Box<str>, Box<str>),
+    DeleteEntry(Box<str>),
+    Publish {
+        document: Box<str>,
+        expected_version: Option<u64>,
+        by: Box<str>,
+        why: Box<str>,
+    },
+    WaitForVersion(u64, Duration),
     /// Ends the reservation of a handle, which is open until this call begins.
     End(Arc<SharedReservation>, Ending),
     Ready(Duration),
@@ -121,6 +133,18 @@ impl OwnedCall {
             Self::Cancel(request, id) => use_call(&Call::Cancel(request.as_core(), *id)),
             Self::Renew(request, id, ttl) => use_call(&Call::Renew(request.as_core(), *id, *ttl)),
             Self::Block(request, time) => use_call(&Call::Block(request.as_core(), *time)),
+            Self::Decide(attributes, terms) => {
+                let attributes = attributes.as_core();
+                use_call(&Call::Decide(&attributes, *terms))
+            }
+            Self::SetEntry(item, value) => use_call(&Call::SetEntry(item, value)),
+            Self::DeleteEntry(item) => use_call(&Call::DeleteEntry(item)),
+            Self::Publish { document, expected_version, by, why } => {
+                let options = PublishOptions::default().by(by).why(why);
+                let expecting = |version| options.expected_version(version);
+                use_call(&Call::Publish(document, expected_version.map_or(options, expecting)))
+            }
+            Self::WaitForVersion(version, timeout) => use_call(&Call::WaitForVersion(*version, *timeout)),
             Self::End(reservation, ending) => reservation.end(*ending, use_call),
             Self::Ready(timeout) => use_call(&Call::Ready(*timeout)),
             Self::Doctor => use_call(&Call::Doctor),
@@ -185,6 +209,8 @@ pub(crate) fn answer_to_python(
             let findings = findings.into_iter().map(|finding| Py::new(py, PyFinding(finding)));
             Ok(PyList::new(py, findings.collect::<PyResult<Vec<_>>>()?)?.into_any().unbind())
         }
+        Answer::Request(decision) => Ok(Py::new(py, PyRequestDecision(decision))?.into_any()),
+        Answer::Configuration(status) => Ok(Py::new(py, PyConfigurationStatus(status))?.into_any()),
         Answer::Ready => Ok(py.None()),
         _ => Err(invalid_argument(py, "the core returned a kind of answer that this binding does not know")),
     }

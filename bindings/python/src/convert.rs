@@ -91,7 +91,7 @@ pub(crate) fn borrow_utf8<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a str> 
     Some(unsafe { str::from_utf8_unchecked(std::slice::from_raw_parts(start.cast(), length)) })
 }
 
-/// A key: text, bytes, or a whole number, which counts as its decimal text. Equal bytes are the same key.
+/// A key, or the value of an attribute: text, bytes, or a whole number, which counts as its decimal text. Equal bytes are the same key.
 pub(crate) enum Key {
     Text(Utf8Text),
     Bytes(PyBackedBytes),
@@ -108,31 +108,37 @@ impl Key {
     }
 }
 
-impl<'py> FromPyObject<'_, 'py> for Key {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+impl Key {
+    /// Reads the argument `name`.
+    pub(crate) fn read(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(text) = value.cast::<PyString>() {
-            return Ok(Self::Text(Utf8Text::new(&text, "key")?));
+            return Ok(Self::Text(Utf8Text::new(text, name)?));
         }
         if let Ok(bytes) = value.cast::<PyBytes>() {
             return Ok(Self::Bytes(bytes.to_owned().into()));
         }
         if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
-            return Ok(Self::Owned(decimal(&value)?.into_bytes().into()));
+            return Ok(Self::Owned(decimal(name, value)?.into_bytes().into()));
         }
-        Err(PyTypeError::new_err(format!(
-            "key is of type {}: allowed are str, bytes and int",
-            value.get_type().name()?
-        )))
+        let kind = value.get_type().name()?;
+        Err(PyTypeError::new_err(format!("{name} is of type {kind}: allowed are str, bytes and int")))
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Key {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Self::read("key", &value)
     }
 }
 
 /// The decimal text of a whole number. A subclass such as an enumeration may have another `str`, so `__index__` is used.
-fn decimal(number: &Bound<'_, PyAny>) -> PyResult<String> {
+fn decimal(name: &str, number: &Bound<'_, PyAny>) -> PyResult<String> {
     let text = number.call_method0(intern!(number.py(), "__index__"))?.str();
-    text.map(|text| text.to_string())
-        .map_err(|_| invalid_argument(number.py(), "key is a number of more digits than Python writes out"))
+    text.map(|text| text.to_string()).map_err(|_| {
+        invalid_argument(number.py(), &format!("{name} is a number of more digits than Python writes out"))
+    })
 }
 
 /// Reads a cost.

@@ -12,6 +12,8 @@
 mod async_limiter;
 mod call;
 mod client;
+mod configuration;
+mod configured;
 mod convert;
 mod decision;
 mod error;
@@ -30,6 +32,7 @@ mod operation_type;
 mod options;
 mod policy;
 mod request;
+mod request_decision;
 mod request_limits;
 mod reservation;
 mod reservation_end;
@@ -49,6 +52,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<client::PyAttempts>()?;
     module.add_class::<client::PyBackoff>()?;
     module.add_class::<client::PyThrottle>()?;
+    module.add_class::<configuration::PyCandidateCounts>()?;
+    module.add_class::<configuration::PyConfigurationStatus>()?;
+    module.add_class::<configuration::PyPolicyMatch>()?;
+    module.add_class::<configuration::PyRequestAttributes>()?;
     module.add_class::<decision::PyDecision>()?;
     module.add_class::<decision::PyQuotaUsage>()?;
     module.add_class::<decision::PyUsage>()?;
@@ -65,6 +72,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<options::PyOption>()?;
     module.add_class::<policy::PyPolicy>()?;
     module.add_class::<policy::PyQuota>()?;
+    module.add_class::<request_decision::PyPolicyDecision>()?;
+    module.add_class::<request_decision::PyRequestDecision>()?;
     module.add_class::<request_limits::PyRequestLimits>()?;
     module.add_class::<reservation::PyAsyncReservation>()?;
     module.add_class::<reservation::PyReservation>()?;

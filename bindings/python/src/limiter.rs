@@ -9,7 +9,7 @@ use crate::call::{Operation, OwnedCall, answer_to_python};
 use crate::convert::{Key, read_duration};
 use crate::error::call_core;
 use crate::limiter_classes::{self, PyAsyncLimiter, PyLimiter, block_doc, decision_doc, operation_doc};
-use crate::options::{Url, build_limiter};
+use crate::options::{LimiterArguments, Url, build_limiter};
 use crate::policy::PyPolicy;
 use crate::request::{OwnedRequest, Plan, PolicyArgument};
 use crate::reserve::{self, ReserveArguments, Reserver, Reserving, reserve_doc};
@@ -43,18 +43,20 @@ impl PyLimiter {
 impl PyLimiter {
     #[new]
     #[pyo3(
-        signature = (url = Url::default(), policies = None, *, clock = None, on_degraded = None, **options),
-        text_signature = "(url='memory:', policies=None, *, clock=None, on_degraded=None, **options)"
+        signature = (url = Url::default(), policies = None, *, document = None, clock = None, on_degraded = None, **options),
+        text_signature = "(url='memory:', policies=None, *, document=None, clock=None, on_degraded=None, **options)"
     )]
     fn new(
         py: Python<'_>,
         url: Url,
         policies: Option<&Bound<'_, PyAny>>,
+        document: Option<&Bound<'_, PyAny>>,
         clock: Option<&Bound<'_, PyAny>>,
         on_degraded: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        Ok(Self::from_core(&build_limiter(py, &url, policies, clock, on_degraded, options)?))
+        let given = LimiterArguments { policies, document, clock, on_degraded, options };
+        Ok(Self::from_core(&build_limiter(py, &url, given)?))
     }
 
     /// Decides, and spends the cost from every quota of the policy when all admit it.

@@ -22,6 +22,9 @@ url
     ``"redis-sentinel://..."``, ``"redis-cluster://..."``, and ``rediss`` for TLS.
 policies
     Policies by name: ``{"api": "100/minute; 1000/hour"}``. Quotas may also be given with each request.
+document
+    A configuration with policies, rules and lists, in place of ``policies``: its text, in TOML or JSON, or a dict.
+    ``set_document`` replaces it.
 clock
     ``"system"``, ``"coarse"`` or a ``ManualClock``. By default Redis uses the clock of its server.
 on_degraded

@@ -7,6 +7,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyMapping, PyString};
 
+use crate::configuration::read_json;
 use crate::convert::{Utf8Text, read_duration, seconds};
 use crate::error::{call_core, invalid_argument};
 use crate::events;
@@ -181,16 +182,22 @@ impl Deref for Url {
     }
 }
 
-/// Builds a limiter from the arguments of `Limiter(...)` and `AsyncLimiter(...)`.
-pub(crate) fn build_limiter(
-    py: Python<'_>,
-    url: &str,
-    policies: Option<&Bound<'_, PyAny>>,
-    clock: Option<&Bound<'_, PyAny>>,
-    on_degraded: Option<&Bound<'_, PyAny>>,
-    options: Option<&Bound<'_, PyDict>>,
-) -> PyResult<Limiter> {
+/// The arguments of `Limiter(...)` and `AsyncLimiter(...)` besides the URL.
+pub(crate) struct LimiterArguments<'a, 'py> {
+    pub(crate) policies: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) document: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) clock: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) on_degraded: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) options: Option<&'a Bound<'py, PyDict>>,
+}
+
+/// Builds a limiter.
+pub(crate) fn build_limiter(py: Python<'_>, url: &str, given: LimiterArguments<'_, '_>) -> PyResult<Limiter> {
+    let LimiterArguments { policies, document, clock, on_degraded, options } = given;
     let mut builder = events::queue_events(Limiter::builder().store(url), on_degraded)?;
+    if let Some(document) = document {
+        builder = builder.document(&read_json("document", document)?);
+    }
     if let Some(policies) = policies {
         for policy in read_policies(policies)? {
             builder = builder.policy(policy);
@@ -212,7 +219,8 @@ pub(crate) fn build_limiter(
             _ => builder.option(&name, &option_text(&name, &value)?),
         };
     }
-    call_core(py, || builder.build())
+    // A document may be large; other threads run while it is read.
+    call_core(py, || py.detach(|| builder.build()))
 }
 
 /// Whether the core knows an option of this name, or one for a single policy such as `outage.login`.

@@ -192,7 +192,7 @@ pub(crate) fn renew_call(
     Ok(OwnedCall::Renew(request, read_id(id)?, read_duration("ttl", ttl)?))
 }
 
-fn read_id(id: &Bound<'_, PyAny>) -> PyResult<ReservationId> {
+pub(crate) fn read_id(id: &Bound<'_, PyAny>) -> PyResult<ReservationId> {
     let text = Utf8Text::read(id, "id")?;
     call_core(id.py(), || ReservationId::new(&*text))
 }

@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+import policies
 from polylimit import AsyncLimiter, Decision, Limiter, ManualClock, PolylimitError, Quota, Usage
 
 Answer = dict[str, Any]
@@ -171,6 +172,19 @@ def run_face(name: str, cases: list[Any], store: str, loop: asyncio.AbstractEven
     return agreed == len(cases)
 
 
+def run_policies(name: str, cases: list[Any], store: str, loop: asyncio.AbstractEventLoop | None) -> bool:
+    """Run all cases of format 3 through one face."""
+    agreed = 0
+    for number, case in enumerate(cases):
+        difference = policies.run_case(case, number, store, loop)
+        if difference is None:
+            agreed += 1
+        else:
+            sys.stdout.write(f"{name} {store}: case {case['name']!r}, {difference}\n")
+    sys.stdout.write(f"{name} {store}: {agreed} of {len(cases)} cases agree\n")
+    return agreed == len(cases)
+
+
 def main(arguments: list[str]) -> int:
     """Run the program."""
     if len(arguments) != 2:
@@ -180,14 +194,15 @@ def main(arguments: list[str]) -> int:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         cases = content["cases"]
-        if content["format"] not in (1, 2) or not cases or not all(case["ops"] for case in cases):
-            raise ValueError("this runner reads formats 1 and 2, with cases that have operations")
+        if content["format"] not in (1, 2, 3) or not cases or not all(case["ops"] for case in cases):
+            raise ValueError("this runner reads formats 1 to 3, with cases that have operations")
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"runner.py: {path}: {error}\n")
         return 2
+    run = run_policies if content["format"] == 3 else run_face
     loop = asyncio.new_event_loop()
     try:
-        agree = [run_face("python", cases, store, None), run_face("python (async)", cases, store, loop)]
+        agree = [run("python", cases, store, None), run("python (async)", cases, store, loop)]
     finally:
         loop.close()
     return 0 if all(agree) else 1

@@ -10,9 +10,11 @@ __all__ = [
     "AsyncReservation",
     "Attempts",
     "Backoff",
+    "CandidateCounts",
     "ClientAddress",
     "ClientAddressRules",
     "ClosedError",
+    "ConfigurationStatus",
     "CoreGuard",
     "Decision",
     "DegradedEvent",
@@ -25,11 +27,15 @@ __all__ = [
     "Operation",
     "Option",
     "Policy",
+    "PolicyDecision",
+    "PolicyMatch",
     "PolylimitError",
     "Problem",
     "Quota",
     "QuotaUsage",
     "Request",
+    "RequestAttributes",
+    "RequestDecision",
     "RequestLimits",
     "Reservation",
     "ReserveOperation",
@@ -54,6 +60,7 @@ _Quotas: TypeAlias = str | Quota | Sequence[str | Quota]
 _Algorithm: TypeAlias = Literal["sliding_window", "token_bucket", "leaky_bucket", "fixed_window", "sliding_log"]
 
 _Outage: TypeAlias = Literal["fallback", "allow", "deny"]
+_Value: TypeAlias = str | bytes | int
 _Cause: TypeAlias = Literal["off", "allow_list", "deny_list", "missing_key", "blocked", "quota", "concurrency"]
 
 class _Options(TypedDict, total=False):
@@ -61,6 +68,10 @@ class _Options(TypedDict, total=False):
     """The most keys that are held in this process, over all policies. Allowed: 1 or more. Default: ``1000000``."""
     local_size: str | None
     """How many bytes a local store takes when it is made. One that is there has to have that size. Allowed: 1MiB to 64GiB. Default: ``64MiB``."""
+    configuration: str | None
+    """Where the limits come from, if they are a configuration: file:PATH is a document in TOML or JSON, store a document and entries in Redis, store+file:PATH a document in a file with entries in Redis. Allowed: file:PATH, store or store+file:PATH."""
+    copy: str | None
+    """A file to which the configuration is written after each change, and from which it is read when the limiter is made: so a process starts while Redis is away. Only with `configuration`. Allowed: the path of a file."""
     deadline: str | float | timedelta | None
     """How long a decision may take, with queueing, connecting, sending and waiting for the reply. What takes longer is answered by the outage policy. Allowed: 1ms to 60s. Default: ``50ms``."""
     outage: _Outage | Mapping[str, _Outage] | None
@@ -154,6 +165,9 @@ class Limiter:
         ``"redis-sentinel://..."``, ``"redis-cluster://..."``, and ``rediss`` for TLS.
     policies
         Policies by name: ``{"api": "100/minute; 1000/hour"}``. Quotas may also be given with each request.
+    document
+        A configuration with policies, rules and lists, in place of ``policies``: its text, in TOML or JSON, or a dict.
+        ``set_document`` replaces it.
     clock
         ``"system"``, ``"coarse"`` or a ``ManualClock``. By default Redis uses the clock of its server.
     on_degraded
@@ -174,6 +188,7 @@ class Limiter:
         url: str = "memory:",
         policies: Mapping[str, _Quotas] | None = None,
         *,
+        document: str | Mapping[str, Any] | None = None,
         clock: ManualClock | Literal["system", "coarse"] | None = None,
         on_degraded: Callable[[DegradedEvent], object] | None = None,
         **options: Unpack[_Options],
@@ -521,6 +536,130 @@ class Limiter:
         """
     def doctor(self) -> list[Finding]:
         """Examines the store for problems of operation: version, memory policy, rights, latency and clock."""
+    def decide(
+        self, attributes: RequestAttributes, *, id: str | None = None, ttl: float | timedelta | None = None
+    ) -> RequestDecision:
+        """Decides about a request by the configuration: its lists, its rules, and the policies that these apply.
+
+        All policies admit the request, or nothing is spent. Policies with a quota such as ``"20 concurrent"`` are reserved: the caller
+        commits or cancels them by ``id``. All others spend.
+
+        Parameters
+        ----------
+        attributes
+            What is known of the request.
+        id
+            The id of the reservations: 1 to 64 bytes of text; random by default.
+        ttl
+            How long reservations last, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the limiter has no configuration, or the attribute that gives a cost holds none.
+        ClosedError
+            When the limiter was closed.
+        """
+    def matching(self, attributes: RequestAttributes) -> list[PolicyMatch]:
+        """The policies that the configuration's rules apply to a request, with keys and costs; decides nothing.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the limiter has no configuration, or the attribute that gives a cost holds none.
+        """
+    def configuration(self) -> ConfigurationStatus | None:
+        """Which configuration is in force, and where it comes from; ``None`` for a limiter without one."""
+    def set_document(self, document: str | Mapping[str, Any]) -> ConfigurationStatus:
+        """Replaces the document that the program has given; entries stay.
+
+        Parameters
+        ----------
+        document
+            The text, in TOML or JSON, or a dict.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the document cannot be used: ``line L, column C: ...``; the one before stays in force. Also for a limiter whose
+            configuration comes from elsewhere.
+        """
+    def set_entry(self, item: str, value: str | Mapping[str, Any] | None = None) -> ConfigurationStatus:
+        """Sets an entry of the configuration, which takes the place of one with the same text.
+
+        Parameters
+        ----------
+        item
+            ``"deny ITEM"``, ``"allow ITEM"`` or ``"override POLICY KEY"``, such as ``"deny client 203.0.113.0/24"``.
+        value
+            A dict, or its JSON text, with ``until``, ``by``, ``why`` and, for an override, ``numbers``: ``{"numbers": "500/minute", "until":
+            "2027-01-01T00:00:00Z"}``. A ``datetime`` with a time zone may be a time.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the entry cannot be read or does not fit the document, or the source of the configuration has no entries.
+        StoreUnavailableError
+            When Redis does not answer: the entry may have been set.
+        """
+    def delete_entry(self, item: str) -> ConfigurationStatus:
+        """Deletes an entry of the configuration; one that is not there is no error.
+
+        Parameters
+        ----------
+        item
+            The text of the entry, such as ``"deny client 203.0.113.0/24"``.
+        """
+    def publish(
+        self,
+        document: str | Mapping[str, Any],
+        *,
+        expected_version: int | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> ConfigurationStatus:
+        """Publishes a document to the Redis store that the configuration comes from, and waits until it is in force here. Every
+        process that follows the store takes it within a second.
+
+        Parameters
+        ----------
+        document
+            The text, in TOML or JSON, or a dict.
+        expected_version
+            The version of the document that this one replaces; by default whichever is there. With another version there, nothing is
+            published.
+        by
+            Who publishes it, up to 256 bytes.
+        why
+            The reason, up to 1,024 bytes.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the document cannot be used, with its line and column; when another version than the expected one is there; when the
+            document does not come from Redis.
+        StoreUnavailableError
+            When Redis does not answer: the document may have been published.
+        """
+    def wait_for_version(self, version: int, timeout: float | timedelta) -> ConfigurationStatus:
+        """Waits until this version of the configuration or a later one is in force.
+
+        Parameters
+        ----------
+        version
+            The version, as ``configuration()`` tells it.
+        timeout
+            Seconds or a ``timedelta``.
+
+        Raises
+        ------
+        StoreUnavailableError
+            When the timeout passes before.
+        InvalidArgumentError
+            When the limiter has no configuration.
+        """
+    def candidate_counts(self, policy: str) -> CandidateCounts | None:
+        """What the candidate of a policy would have decided; ``None`` for a policy without a candidate."""
     def set_policy(self, name: str, quotas: _Quotas) -> None:
         """Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
         period, step and buckets stay the same.
@@ -579,6 +718,9 @@ class AsyncLimiter:
         ``"redis-sentinel://..."``, ``"redis-cluster://..."``, and ``rediss`` for TLS.
     policies
         Policies by name: ``{"api": "100/minute; 1000/hour"}``. Quotas may also be given with each request.
+    document
+        A configuration with policies, rules and lists, in place of ``policies``: its text, in TOML or JSON, or a dict.
+        ``set_document`` replaces it.
     clock
         ``"system"``, ``"coarse"`` or a ``ManualClock``. By default Redis uses the clock of its server.
     on_degraded
@@ -599,6 +741,7 @@ class AsyncLimiter:
         url: str = "memory:",
         policies: Mapping[str, _Quotas] | None = None,
         *,
+        document: str | Mapping[str, Any] | None = None,
         clock: ManualClock | Literal["system", "coarse"] | None = None,
         on_degraded: Callable[[DegradedEvent], object] | None = None,
         **options: Unpack[_Options],
@@ -950,6 +1093,132 @@ class AsyncLimiter:
         """
     def doctor(self) -> Coroutine[Any, Any, list[Finding]]:
         """Examines the store for problems of operation: version, memory policy, rights, latency and clock."""
+    def decide(
+        self, attributes: RequestAttributes, *, id: str | None = None, ttl: float | timedelta | None = None
+    ) -> Coroutine[Any, Any, RequestDecision]:
+        """Decides about a request by the configuration: its lists, its rules, and the policies that these apply.
+
+        All policies admit the request, or nothing is spent. Policies with a quota such as ``"20 concurrent"`` are reserved: the caller
+        commits or cancels them by ``id``. All others spend.
+
+        Parameters
+        ----------
+        attributes
+            What is known of the request.
+        id
+            The id of the reservations: 1 to 64 bytes of text; random by default.
+        ttl
+            How long reservations last, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the limiter has no configuration, or the attribute that gives a cost holds none.
+        ClosedError
+            When the limiter was closed.
+        """
+    def matching(self, attributes: RequestAttributes) -> list[PolicyMatch]:
+        """The policies that the configuration's rules apply to a request, with keys and costs; decides nothing.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the limiter has no configuration, or the attribute that gives a cost holds none.
+        """
+    def configuration(self) -> ConfigurationStatus | None:
+        """Which configuration is in force, and where it comes from; ``None`` for a limiter without one."""
+    def set_document(self, document: str | Mapping[str, Any]) -> ConfigurationStatus:
+        """Replaces the document that the program has given; entries stay.
+
+        Parameters
+        ----------
+        document
+            The text, in TOML or JSON, or a dict.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the document cannot be used: ``line L, column C: ...``; the one before stays in force. Also for a limiter whose
+            configuration comes from elsewhere.
+        """
+    def set_entry(
+        self, item: str, value: str | Mapping[str, Any] | None = None
+    ) -> Coroutine[Any, Any, ConfigurationStatus]:
+        """Sets an entry of the configuration, which takes the place of one with the same text.
+
+        Parameters
+        ----------
+        item
+            ``"deny ITEM"``, ``"allow ITEM"`` or ``"override POLICY KEY"``, such as ``"deny client 203.0.113.0/24"``.
+        value
+            A dict, or its JSON text, with ``until``, ``by``, ``why`` and, for an override, ``numbers``: ``{"numbers": "500/minute", "until":
+            "2027-01-01T00:00:00Z"}``. A ``datetime`` with a time zone may be a time.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the entry cannot be read or does not fit the document, or the source of the configuration has no entries.
+        StoreUnavailableError
+            When Redis does not answer: the entry may have been set.
+        """
+    def delete_entry(self, item: str) -> Coroutine[Any, Any, ConfigurationStatus]:
+        """Deletes an entry of the configuration; one that is not there is no error.
+
+        Parameters
+        ----------
+        item
+            The text of the entry, such as ``"deny client 203.0.113.0/24"``.
+        """
+    def publish(
+        self,
+        document: str | Mapping[str, Any],
+        *,
+        expected_version: int | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> Coroutine[Any, Any, ConfigurationStatus]:
+        """Publishes a document to the Redis store that the configuration comes from, and waits until it is in force here. Every
+        process that follows the store takes it within a second.
+
+        Parameters
+        ----------
+        document
+            The text, in TOML or JSON, or a dict.
+        expected_version
+            The version of the document that this one replaces; by default whichever is there. With another version there, nothing is
+            published.
+        by
+            Who publishes it, up to 256 bytes.
+        why
+            The reason, up to 1,024 bytes.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the document cannot be used, with its line and column; when another version than the expected one is there; when the
+            document does not come from Redis.
+        StoreUnavailableError
+            When Redis does not answer: the document may have been published.
+        """
+    def wait_for_version(self, version: int, timeout: float | timedelta) -> Coroutine[Any, Any, ConfigurationStatus]:
+        """Waits until this version of the configuration or a later one is in force.
+
+        Parameters
+        ----------
+        version
+            The version, as ``configuration()`` tells it.
+        timeout
+            Seconds or a ``timedelta``.
+
+        Raises
+        ------
+        StoreUnavailableError
+            When the timeout passes before.
+        InvalidArgumentError
+            When the limiter has no configuration.
+        """
+    def candidate_counts(self, policy: str) -> CandidateCounts | None:
+        """What the candidate of a policy would have decided; ``None`` for a policy without a candidate."""
     def set_policy(self, name: str, quotas: _Quotas) -> None:
         """Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
         period, step and buckets stay the same.
@@ -1350,6 +1619,153 @@ class Policy:
     @property
     def quotas(self) -> tuple[Quota, ...]:
         """The quotas, in the order in which they were given."""
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+
+@final
+class RequestAttributes:
+    """What is known of a request: what the rules, lists and plans of a configuration are about.
+
+    Texts count as their UTF-8 bytes, and whole numbers as their decimal text. What is not given is absent, and so is an empty value.
+
+    Parameters
+    ----------
+    method
+        The method, such as ``"GET"``. Methods are compared as they are written.
+    path
+        The path as the client sent it, with its escapes; a query after it is ignored.
+    peer
+        The other end of the socket: an address, with or without a port.
+    headers
+        The lines of the header, as pairs of a name in any case and a value, in their order.
+    attributes
+        What the application knows, such as ``{"user": "alice"}``. A name is a letter and then letters, digits and ``_``, in lower
+        case.
+    """
+    def __new__(
+        cls,
+        *,
+        method: _Value | None = None,
+        path: _Value | None = None,
+        peer: str | None = None,
+        headers: Mapping[str, _Value] | Iterable[tuple[str | bytes, _Value]] = (),
+        attributes: Mapping[str, _Value | None] | None = None,
+    ) -> Self: ...
+
+@final
+class RequestDecision:
+    """The decision on a request by the lists, rules and policies of a configuration; true when the request is allowed."""
+    @property
+    def allowed(self) -> bool:
+        """Whether the request may proceed."""
+    @property
+    def cause(self) -> _Cause | None:
+        """The cause of the first denial, or why the request was admitted without the store: as the ``cause`` of a ``Decision``."""
+    @property
+    def status(self) -> int | None:
+        """The HTTP status of a denial: 400 for a missing key, 403 for a deny list, otherwise 429. ``None`` when allowed."""
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until the request would be admitted: the longest over the denials; 0 when allowed, and ``None`` for never."""
+    @property
+    def retry_after_us(self) -> int | None:
+        """``retry_after`` in whole microseconds, exact."""
+    @property
+    def decisions(self) -> tuple[PolicyDecision, ...]:
+        """The decisions of the policies that the rules apply, in their order; none where a list or a missing key decides."""
+    def __bool__(self) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+
+@final
+class PolicyDecision:
+    """The decision of one policy on a request."""
+    @property
+    def policy(self) -> str:
+        """The policy's name."""
+    @property
+    def key(self) -> bytes:
+        """The key under the policy."""
+    @property
+    def cost(self) -> int:
+        """The units that the request spends."""
+    @property
+    def headroom(self) -> int:
+        """The part of each quota that the request leaves for others, in percent."""
+    @property
+    def decision(self) -> Decision:
+        """The decision. Those of a denied request may admit it: what they spent is given back."""
+    @property
+    def reservation(self) -> str | None:
+        """The id of the reservation that was made under the policy, for the limiter's ``commit`` and ``cancel``; ``None`` where units
+        were spent.
+        """
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+
+@final
+class PolicyMatch:
+    """A policy that the rules of a configuration apply to a request."""
+    @property
+    def policy(self) -> str:
+        """The policy's name."""
+    @property
+    def key(self) -> bytes:
+        """The key under the policy."""
+    @property
+    def cost(self) -> int:
+        """The units that the request spends."""
+    @property
+    def headroom(self) -> int:
+        """The part of each quota that the request leaves for others, in percent."""
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+
+@final
+class ConfigurationStatus:
+    """Which configuration is in force, and where it comes from."""
+    @property
+    def source(self) -> str:
+        """The source: ``"document"`` for one that the program gives, otherwise as the option ``configuration`` names it."""
+    @property
+    def version(self) -> int:
+        """Raised with each change; 0 before the first."""
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first."""
+    @property
+    def applied_at(self) -> float:
+        """When this version was applied, in seconds since the Unix epoch by the clock of this host; 0 before the first."""
+    @property
+    def applied_at_us(self) -> int:
+        """``applied_at`` in whole microseconds, exact."""
+    @property
+    def age(self) -> float:
+        """Seconds for which the source has been unreachable; 0 while it is reachable."""
+    @property
+    def age_us(self) -> int:
+        """``age`` in whole microseconds, exact."""
+    @property
+    def error(self) -> str | None:
+        """Why a newer configuration was not applied, or may not be known; ``None`` when all is well."""
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+
+@final
+class CandidateCounts:
+    """What the candidate of a policy would have decided beside the quotas in force, in checks since either's quotas changed."""
+    @property
+    def both_allow(self) -> int:
+        """Checks that both admit."""
+    @property
+    def only_live_denies(self) -> int:
+        """Checks that the quotas in force deny and the candidate would admit."""
+    @property
+    def only_candidate_denies(self) -> int:
+        """Checks that the quotas in force admit and the candidate would deny."""
+    @property
+    def both_deny(self) -> int:
+        """Checks that both deny."""
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 

@@ -157,6 +157,9 @@ impl Limiter {
                 (in_force.request_call(applied, plan.as_deref(), &hold, now_us), applied.is_missing)
             })
             .collect();
+        if calls.iter().any(|(call, _)| call.hold.is_some()) {
+            check_ttl(hold.ttl_us)?;
+        }
         let courses = match self.open_all(&in_force, &calls, wait).await? {
             Ok(courses) => courses,
             Err(denial) => return Ok(denial),

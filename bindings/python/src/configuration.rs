@@ -1,0 +1,315 @@
+//! What a limiter's configuration is made of and tells: the attributes of requests, the policies of a request, the status of the
+//! configuration and the counts of a candidate.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use polylimit::{CandidateCounts, ConfigurationStatus, PolicyMatch, RequestAttributes};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDateTime, PyDict, PyMapping, PyString};
+
+use crate::convert::{Key, Utf8Text, seconds};
+
+/// What is known of a request: what the rules, lists and plans of a configuration are about.
+///
+/// Texts count as their UTF-8 bytes, and whole numbers as their decimal text. What is not given is absent, and so is an empty value.
+///
+/// Parameters
+/// ----------
+/// method
+///     The method, such as ``"GET"``. Methods are compared as they are written.
+/// path
+///     The path as the client sent it, with its escapes; a query after it is ignored.
+/// peer
+///     The other end of the socket: an address, with or without a port.
+/// headers
+///     The lines of the header, as pairs of a name in any case and a value, in their order.
+/// attributes
+///     What the application knows, such as ``{"user": "alice"}``. A name is a letter and then letters, digits and ``_``, in lower
+///     case.
+#[pyclass(name = "RequestAttributes", module = "polylimit", frozen)]
+pub(crate) struct PyRequestAttributes(Arc<OwnedAttributes>);
+
+impl PyRequestAttributes {
+    pub(crate) fn shared(&self) -> Arc<OwnedAttributes> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// The attributes of a request with texts of their own, which can outlive the Python call that made them.
+pub(crate) struct OwnedAttributes {
+    method: Option<Key>,
+    path: Option<Key>,
+    peer: Option<Utf8Text>,
+    headers: Vec<(Key, Key)>,
+    attributes: Vec<(Utf8Text, Key)>,
+}
+
+impl OwnedAttributes {
+    pub(crate) fn as_core(&self) -> RequestAttributes<'_> {
+        let mut request = RequestAttributes::new();
+        if let Some(method) = &self.method {
+            request = request.method(method.as_bytes());
+        }
+        if let Some(path) = &self.path {
+            request = request.path(path.as_bytes());
+        }
+        if let Some(peer) = &self.peer {
+            request = request.peer(&**peer);
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name.as_bytes(), value.as_bytes());
+        }
+        for (name, value) in &self.attributes {
+            request = request.attribute(name, value.as_bytes());
+        }
+        request
+    }
+}
+
+#[pymethods]
+impl PyRequestAttributes {
+    #[new]
+    #[pyo3(
+        signature = (*, method = None, path = None, peer = None, headers = None, attributes = None),
+        text_signature = "(*, method=None, path=None, peer=None, headers=(), attributes=None)"
+    )]
+    fn new(
+        method: Option<&Bound<'_, PyAny>>,
+        path: Option<&Bound<'_, PyAny>>,
+        peer: Option<&Bound<'_, PyAny>>,
+        headers: Option<&Bound<'_, PyAny>>,
+        attributes: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let bytes =
+            |name, value: Option<&Bound<'_, PyAny>>| value.map(|value| Key::read(name, value)).transpose();
+        let mut owned = OwnedAttributes {
+            method: bytes("method", method)?,
+            path: bytes("path", path)?,
+            peer: peer.map(|peer| Utf8Text::read(peer, "peer")).transpose()?,
+            headers: Vec::new(),
+            attributes: Vec::new(),
+        };
+        if let Some(headers) = headers {
+            owned.headers = read_headers(headers)?;
+        }
+        if let Some(attributes) = attributes {
+            owned.attributes = read_attributes(attributes)?;
+        }
+        Ok(Self(Arc::new(owned)))
+    }
+
+    /// Shows which attributes there are, and no value: they identify clients.
+    fn __repr__(&self) -> String {
+        let OwnedAttributes { method, path, peer, headers, attributes } = &*self.0;
+        let mut text = "RequestAttributes(".to_owned();
+        let given = [("method", method.is_some()), ("path", path.is_some()), ("peer", peer.is_some())];
+        for (name, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+            let _ = write!(text, "{name}=..., ");
+        }
+        let names: Vec<_> = attributes.iter().map(|(name, _)| &**name).collect();
+        let _ = write!(text, "headers={}, attributes={names:?})", headers.len());
+        text
+    }
+}
+
+/// Reads pairs of names and values, or a mapping.
+fn read_headers(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(Key, Key)>> {
+    let pairs = match headers.cast::<PyMapping>() {
+        Ok(mapping) => mapping.items()?.into_any(),
+        Err(_) if headers.is_instance_of::<PyString>() || headers.is_instance_of::<PyBytes>() => {
+            let kind = headers.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "headers are of type {kind}: allowed are pairs of names and values"
+            )));
+        }
+        Err(_) => headers.clone(),
+    };
+    let pairs = pairs.try_iter()?.map(|pair| {
+        let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
+        Ok((Key::read("header name", &name)?, Key::read("header", &value)?))
+    });
+    pairs.collect()
+}
+
+fn read_attributes(attributes: &Bound<'_, PyAny>) -> PyResult<Vec<(Utf8Text, Key)>> {
+    let Ok(mapping) = attributes.cast::<PyMapping>() else {
+        let kind = attributes.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("attributes are of type {kind}: allowed is a dict")));
+    };
+    let pairs = mapping.items()?.into_iter().filter_map(|pair| {
+        let pair = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>();
+        let read = pair.and_then(|(name, value)| {
+            let name = Utf8Text::read(&name, "attribute name")?;
+            Ok(if value.is_none() { None } else { Some((name, Key::read("attribute", &value)?)) })
+        });
+        read.transpose()
+    });
+    pairs.collect()
+}
+
+/// Reads a document or the value of an entry: its text, or a dict, which becomes JSON.
+pub(crate) fn read_json(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Box<str>> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok((&*Utf8Text::new(text, name)?).into());
+    }
+    if value.cast::<PyMapping>().is_err() {
+        let kind = value.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("{name} is of type {kind}: allowed are str and dict")));
+    }
+    let py = value.py();
+    let options = PyDict::new(py);
+    // A time in a value, such as that of `until`, is written as RFC 3339 has it.
+    options.set_item("default", py.get_type::<PyDateTime>().getattr("isoformat")?)?;
+    let dict = PyDict::new(py);
+    dict.update(value.cast::<PyMapping>()?)?;
+    let text = py.import("json")?.call_method("dumps", (dict,), Some(&options))?;
+    Ok((&*Utf8Text::read(&text, name)?).into())
+}
+
+/// Which configuration is in force, and where it comes from.
+#[pyclass(name = "ConfigurationStatus", module = "polylimit", frozen, eq)]
+#[derive(PartialEq)]
+pub(crate) struct PyConfigurationStatus(pub(crate) ConfigurationStatus);
+
+#[pymethods]
+impl PyConfigurationStatus {
+    /// The source: ``"document"`` for one that the program gives, otherwise as the option ``configuration`` names it.
+    #[getter]
+    fn source(&self) -> &str {
+        &self.0.source
+    }
+
+    /// Raised with each change; 0 before the first.
+    #[getter]
+    fn version(&self) -> u64 {
+        self.0.version
+    }
+
+    /// SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
+    #[getter]
+    fn digest(&self) -> &str {
+        &self.0.digest
+    }
+
+    /// When this version was applied, in seconds since the Unix epoch by the clock of this host; 0 before the first.
+    #[getter]
+    fn applied_at(&self) -> f64 {
+        seconds(self.0.applied_at_us)
+    }
+
+    /// ``applied_at`` in whole microseconds, exact.
+    #[getter]
+    fn applied_at_us(&self) -> u64 {
+        self.0.applied_at_us
+    }
+
+    /// Seconds for which the source has been unreachable; 0 while it is reachable.
+    #[getter]
+    fn age(&self) -> f64 {
+        seconds(self.0.unreachable_for_us)
+    }
+
+    /// ``age`` in whole microseconds, exact.
+    #[getter]
+    fn age_us(&self) -> u64 {
+        self.0.unreachable_for_us
+    }
+
+    /// Why a newer configuration was not applied, or may not be known; ``None`` when all is well.
+    #[getter]
+    fn error(&self) -> Option<&str> {
+        self.0.error.as_deref()
+    }
+
+    fn __repr__(&self) -> String {
+        let ConfigurationStatus { source, version, digest, .. } = &self.0;
+        let mut text = format!("ConfigurationStatus(source={source:?}, version={version}, digest='{digest}'");
+        if self.0.unreachable_for_us > 0 {
+            let _ = write!(text, ", age={:?}", seconds(self.0.unreachable_for_us));
+        }
+        if let Some(error) = &self.0.error {
+            let _ = write!(text, ", error={error:?}");
+        }
+        text + ")"
+    }
+}
+
+/// A policy that the rules of a configuration apply to a request.
+#[pyclass(name = "PolicyMatch", module = "polylimit", frozen, eq)]
+#[derive(PartialEq)]
+pub(crate) struct PyPolicyMatch(pub(crate) PolicyMatch);
+
+#[pymethods]
+impl PyPolicyMatch {
+    /// The policy's name.
+    #[getter]
+    fn policy(&self) -> &str {
+        &self.0.policy
+    }
+
+    /// The key under the policy.
+    #[getter]
+    fn key(&self) -> &[u8] {
+        &self.0.key
+    }
+
+    /// The units that the request spends.
+    #[getter]
+    fn cost(&self) -> u64 {
+        self.0.cost
+    }
+
+    /// The part of each quota that the request leaves for others, in percent.
+    #[getter]
+    fn headroom(&self) -> u8 {
+        self.0.headroom
+    }
+
+    /// Omits the key, which may be a secret or a person's name.
+    fn __repr__(&self) -> String {
+        let PolicyMatch { policy, cost, headroom, .. } = &self.0;
+        format!("PolicyMatch(policy='{policy}', key=..., cost={cost}, headroom={headroom})")
+    }
+}
+
+/// What the candidate of a policy would have decided beside the quotas in force, in checks since either's quotas changed.
+#[pyclass(name = "CandidateCounts", module = "polylimit", frozen, eq)]
+#[derive(PartialEq)]
+pub(crate) struct PyCandidateCounts(pub(crate) CandidateCounts);
+
+#[pymethods]
+impl PyCandidateCounts {
+    /// Checks that both admit.
+    #[getter]
+    fn both_allow(&self) -> u64 {
+        self.0.both_allow
+    }
+
+    /// Checks that the quotas in force deny and the candidate would admit.
+    #[getter]
+    fn only_live_denies(&self) -> u64 {
+        self.0.only_live_denies
+    }
+
+    /// Checks that the quotas in force admit and the candidate would deny.
+    #[getter]
+    fn only_candidate_denies(&self) -> u64 {
+        self.0.only_candidate_denies
+    }
+
+    /// Checks that both deny.
+    #[getter]
+    fn both_deny(&self) -> u64 {
+        self.0.both_deny
+    }
+
+    fn __repr__(&self) -> String {
+        let CandidateCounts { both_allow, only_live_denies, only_candidate_denies, both_deny } = self.0;
+        format!(
+            "CandidateCounts(both_allow={both_allow}, only_live_denies={only_live_denies}, \
+             only_candidate_denies={only_candidate_denies}, both_deny={both_deny})"
+        )
+    }
+}

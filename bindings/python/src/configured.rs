@@ -1,0 +1,367 @@
+//! The operations of both limiter classes on their configuration, and the decision on a request by it.
+
+use std::time::Duration;
+
+use polylimit::{Limiter, ReservationTerms, ReserveOptions};
+use pyo3::prelude::*;
+
+use crate::async_limiter::create;
+use crate::call::OwnedCall;
+use crate::configuration::{
+    PyCandidateCounts, PyConfigurationStatus, PyPolicyMatch, PyRequestAttributes, read_json,
+};
+use crate::convert::{Utf8Text, read_duration, read_integer};
+use crate::error::call_core;
+use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
+use crate::reserve::read_id;
+
+/// The documentation of `decide` in both classes.
+macro_rules! decide_doc {
+    () => {
+        r#"Decides about a request by the configuration: its lists, its rules, and the policies that these apply.
+
+All policies admit the request, or nothing is spent. Policies with a quota such as ``"20 concurrent"`` are reserved: the caller
+commits or cancels them by ``id``. All others spend.
+
+Parameters
+----------
+attributes
+    What is known of the request.
+id
+    The id of the reservations: 1 to 64 bytes of text; random by default.
+ttl
+    How long reservations last, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+
+Raises
+------
+InvalidArgumentError
+    When the limiter has no configuration, or the attribute that gives a cost holds none.
+ClosedError
+    When the limiter was closed."#
+    };
+}
+
+/// The documentation of `set_entry` in both classes.
+macro_rules! set_entry_doc {
+    () => {
+        r#"Sets an entry of the configuration, which takes the place of one with the same text.
+
+Parameters
+----------
+item
+    ``"deny ITEM"``, ``"allow ITEM"`` or ``"override POLICY KEY"``, such as ``"deny client 203.0.113.0/24"``.
+value
+    A dict, or its JSON text, with ``until``, ``by``, ``why`` and, for an override, ``numbers``: ``{"numbers": "500/minute", "until":
+    "2027-01-01T00:00:00Z"}``. A ``datetime`` with a time zone may be a time.
+
+Raises
+------
+InvalidArgumentError
+    When the entry cannot be read or does not fit the document, or the source of the configuration has no entries.
+StoreUnavailableError
+    When Redis does not answer: the entry may have been set."#
+    };
+}
+
+/// The documentation of `delete_entry` in both classes.
+macro_rules! delete_entry_doc {
+    () => {
+        r#"Deletes an entry of the configuration; one that is not there is no error.
+
+Parameters
+----------
+item
+    The text of the entry, such as ``"deny client 203.0.113.0/24"``."#
+    };
+}
+
+/// The documentation of `publish` in both classes.
+macro_rules! publish_doc {
+    () => {
+        r#"Publishes a document to the Redis store that the configuration comes from, and waits until it is in force here. Every
+process that follows the store takes it within a second.
+
+Parameters
+----------
+document
+    The text, in TOML or JSON, or a dict.
+expected_version
+    The version of the document that this one replaces; by default whichever is there. With another version there, nothing is
+    published.
+by
+    Who publishes it, up to 256 bytes.
+why
+    The reason, up to 1,024 bytes.
+
+Raises
+------
+InvalidArgumentError
+    When the document cannot be used, with its line and column; when another version than the expected one is there; when the
+    document does not come from Redis.
+StoreUnavailableError
+    When Redis does not answer: the document may have been published."#
+    };
+}
+
+/// The documentation of `wait_for_version` in both classes.
+macro_rules! wait_for_version_doc {
+    () => {
+        r#"Waits until this version of the configuration or a later one is in force.
+
+Parameters
+----------
+version
+    The version, as ``configuration()`` tells it.
+timeout
+    Seconds or a ``timedelta``.
+
+Raises
+------
+StoreUnavailableError
+    When the timeout passes before.
+InvalidArgumentError
+    When the limiter has no configuration."#
+    };
+}
+
+/// The documentation of `set_document` in both classes.
+macro_rules! set_document_doc {
+    () => {
+        r#"Replaces the document that the program has given; entries stay.
+
+Parameters
+----------
+document
+    The text, in TOML or JSON, or a dict.
+
+Raises
+------
+InvalidArgumentError
+    When the document cannot be used: ``line L, column C: ...``; the one before stays in force. Also for a limiter whose
+    configuration comes from elsewhere."#
+    };
+}
+
+/// The documentation of `matching` in both classes.
+macro_rules! matching_doc {
+    () => {
+        r#"The policies that the configuration's rules apply to a request, with keys and costs; decides nothing.
+
+Raises
+------
+InvalidArgumentError
+    When the limiter has no configuration, or the attribute that gives a cost holds none."#
+    };
+}
+
+#[pymethods]
+impl PyLimiter {
+    #[doc = decide_doc!()]
+    #[pyo3(signature = (attributes, *, id = None, ttl = None))]
+    fn decide(
+        &self,
+        py: Python<'_>,
+        attributes: &Bound<'_, PyRequestAttributes>,
+        id: Option<&Bound<'_, PyAny>>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.call(py, &decide_call(attributes, id, ttl)?)
+    }
+
+    #[doc = matching_doc!()]
+    fn matching(&self, attributes: &Bound<'_, PyRequestAttributes>) -> PyResult<Vec<PyPolicyMatch>> {
+        matching(self.core(), attributes)
+    }
+
+    /// Which configuration is in force, and where it comes from; ``None`` for a limiter without one.
+    fn configuration(&self) -> Option<PyConfigurationStatus> {
+        self.core().configuration().map(PyConfigurationStatus)
+    }
+
+    #[doc = set_document_doc!()]
+    fn set_document(&self, document: &Bound<'_, PyAny>) -> PyResult<PyConfigurationStatus> {
+        set_document(self.core(), document)
+    }
+
+    #[doc = set_entry_doc!()]
+    #[pyo3(signature = (item, value = None))]
+    fn set_entry(
+        &self,
+        py: Python<'_>,
+        item: &Bound<'_, PyAny>,
+        value: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.call(py, &set_entry_call(item, value)?)
+    }
+
+    #[doc = delete_entry_doc!()]
+    fn delete_entry(&self, py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        self.call(py, &delete_entry_call(item)?)
+    }
+
+    #[doc = publish_doc!()]
+    #[pyo3(signature = (document, *, expected_version = None, by = None, why = None))]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        document: &Bound<'_, PyAny>,
+        expected_version: Option<&Bound<'_, PyAny>>,
+        by: Option<&Bound<'_, PyAny>>,
+        why: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.call(py, &publish_call(document, expected_version, by, why)?)
+    }
+
+    #[doc = wait_for_version_doc!()]
+    fn wait_for_version(
+        &self,
+        py: Python<'_>,
+        version: &Bound<'_, PyAny>,
+        timeout: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        self.call(py, &wait_call(version, timeout)?)
+    }
+
+    /// What the candidate of a policy would have decided; ``None`` for a policy without a candidate.
+    fn candidate_counts(&self, policy: &Bound<'_, PyAny>) -> PyResult<Option<PyCandidateCounts>> {
+        candidate_counts(self.core(), policy)
+    }
+}
+
+#[pymethods]
+impl PyAsyncLimiter {
+    #[doc = decide_doc!()]
+    #[pyo3(signature = (attributes, *, id = None, ttl = None))]
+    fn decide(
+        this: &Bound<'_, Self>,
+        attributes: &Bound<'_, PyRequestAttributes>,
+        id: Option<&Bound<'_, PyAny>>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        create(this, decide_call(attributes, id, ttl)?)
+    }
+
+    #[doc = matching_doc!()]
+    fn matching(&self, attributes: &Bound<'_, PyRequestAttributes>) -> PyResult<Vec<PyPolicyMatch>> {
+        matching(self.core(), attributes)
+    }
+
+    /// Which configuration is in force, and where it comes from; ``None`` for a limiter without one.
+    fn configuration(&self) -> Option<PyConfigurationStatus> {
+        self.core().configuration().map(PyConfigurationStatus)
+    }
+
+    #[doc = set_document_doc!()]
+    fn set_document(&self, document: &Bound<'_, PyAny>) -> PyResult<PyConfigurationStatus> {
+        set_document(self.core(), document)
+    }
+
+    #[doc = set_entry_doc!()]
+    #[pyo3(signature = (item, value = None))]
+    fn set_entry(
+        this: &Bound<'_, Self>,
+        item: &Bound<'_, PyAny>,
+        value: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        create(this, set_entry_call(item, value)?)
+    }
+
+    #[doc = delete_entry_doc!()]
+    fn delete_entry(this: &Bound<'_, Self>, item: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        create(this, delete_entry_call(item)?)
+    }
+
+    #[doc = publish_doc!()]
+    #[pyo3(signature = (document, *, expected_version = None, by = None, why = None))]
+    fn publish(
+        this: &Bound<'_, Self>,
+        document: &Bound<'_, PyAny>,
+        expected_version: Option<&Bound<'_, PyAny>>,
+        by: Option<&Bound<'_, PyAny>>,
+        why: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        create(this, publish_call(document, expected_version, by, why)?)
+    }
+
+    #[doc = wait_for_version_doc!()]
+    fn wait_for_version(
+        this: &Bound<'_, Self>,
+        version: &Bound<'_, PyAny>,
+        timeout: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        create(this, wait_call(version, timeout)?)
+    }
+
+    /// What the candidate of a policy would have decided; ``None`` for a policy without a candidate.
+    fn candidate_counts(&self, policy: &Bound<'_, PyAny>) -> PyResult<Option<PyCandidateCounts>> {
+        candidate_counts(self.core(), policy)
+    }
+}
+
+fn decide_call(
+    attributes: &Bound<'_, PyRequestAttributes>,
+    id: Option<&Bound<'_, PyAny>>,
+    ttl: Option<&Bound<'_, PyAny>>,
+) -> PyResult<OwnedCall> {
+    let mut options = ReserveOptions::default();
+    if let Some(id) = id {
+        options = options.id(read_id(id)?);
+    }
+    if let Some(ttl) = ttl {
+        options = options.ttl(read_duration("ttl", ttl)?);
+    }
+    let terms: ReservationTerms = call_core(attributes.py(), || options.terms())?;
+    Ok(OwnedCall::Decide(attributes.get().shared(), terms))
+}
+
+fn matching(limiter: &Limiter, attributes: &Bound<'_, PyRequestAttributes>) -> PyResult<Vec<PyPolicyMatch>> {
+    let owned = attributes.get().shared();
+    let matched = call_core(attributes.py(), || limiter.matching(&owned.as_core()))?;
+    Ok(matched.into_iter().map(PyPolicyMatch).collect())
+}
+
+fn set_document(limiter: &Limiter, document: &Bound<'_, PyAny>) -> PyResult<PyConfigurationStatus> {
+    let (py, text) = (document.py(), read_json("document", document)?);
+    // A large document takes some milliseconds; other threads run meanwhile.
+    call_core(py, || py.detach(|| limiter.set_document(&text))).map(PyConfigurationStatus)
+}
+
+fn set_entry_call(item: &Bound<'_, PyAny>, value: Option<&Bound<'_, PyAny>>) -> PyResult<OwnedCall> {
+    let item = (&*Utf8Text::read(item, "item")?).into();
+    let value = value.map_or_else(|| Ok("{}".into()), |value| read_json("value", value))?;
+    Ok(OwnedCall::SetEntry(item, value))
+}
+
+fn delete_entry_call(item: &Bound<'_, PyAny>) -> PyResult<OwnedCall> {
+    Ok(OwnedCall::DeleteEntry((&*Utf8Text::read(item, "item")?).into()))
+}
+
+fn publish_call(
+    document: &Bound<'_, PyAny>,
+    expected_version: Option<&Bound<'_, PyAny>>,
+    by: Option<&Bound<'_, PyAny>>,
+    why: Option<&Bound<'_, PyAny>>,
+) -> PyResult<OwnedCall> {
+    let text = |name: &str, value: Option<&Bound<'_, PyAny>>| -> PyResult<Box<str>> {
+        value.map_or_else(|| Ok("".into()), |value| Ok((&*Utf8Text::read(value, name)?).into()))
+    };
+    Ok(OwnedCall::Publish {
+        document: read_json("document", document)?,
+        expected_version: expected_version
+            .map(|version| read_integer("expected_version", version))
+            .transpose()?,
+        by: text("by", by)?,
+        why: text("why", why)?,
+    })
+}
+
+fn wait_call(version: &Bound<'_, PyAny>, timeout: &Bound<'_, PyAny>) -> PyResult<OwnedCall> {
+    let timeout: Duration = read_duration("timeout", timeout)?;
+    Ok(OwnedCall::WaitForVersion(read_integer("version", version)?, timeout))
+}
+
+fn candidate_counts(limiter: &Limiter, policy: &Bound<'_, PyAny>) -> PyResult<Option<PyCandidateCounts>> {
+    let name = Utf8Text::read(policy, "policy")?;
+    let counts = call_core(policy.py(), || Ok(limiter.candidate_counts(&name)))?;
+    Ok(counts.map(PyCandidateCounts))
+}
