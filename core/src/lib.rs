@@ -142,6 +142,11 @@ struct HttpDocs;
 #[doc = include_str!("../../docs/local.md")]
 struct LocalDocs;
 
+/// The examples of the documentation of limits as configuration, run as tests.
+#[cfg(all(doctest, feature = "configuration", feature = "redis"))]
+#[doc = include_str!("../../docs/policies.md")]
+struct PoliciesDocs;
+
 /// The examples of the documentation of reservations, run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/reservations.md")]

@@ -12,6 +12,7 @@ mod paths;
 use std::fs;
 
 use pages::{Page, pages, root};
+use polylimit::Limiter;
 
 /// Page, language of its code blocks, and the test that compiles or runs them.
 const COVERED: &[(&str, &str, &str)] = &[
@@ -19,6 +20,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("README.md", "rust", "core/src/lib.rs"),
     ("docs/http.md", "rust", "core/src/lib.rs"),
     ("docs/local.md", "rust", "core/src/lib.rs"),
+    ("docs/policies.md", "rust", "core/src/lib.rs"),
     ("docs/redis.md", "rust", "core/src/lib.rs"),
     ("docs/reservations.md", "rust", "core/src/lib.rs"),
     // The same blocks as in the pages of the bindings.
@@ -74,8 +76,8 @@ fn every_code_block_is_covered_by_a_test() {
     let mut used = vec![false; COVERED.len()];
     for Page { path, fenced, .. } in pages() {
         for (line, language) in fenced {
-            // The test below checks commands; text is not code.
-            if ["sh", "text"].contains(&language.as_str()) {
+            // The tests below check commands and documents; text is not code.
+            if ["sh", "toml", "text"].contains(&language.as_str()) {
                 continue;
             }
             let at = COVERED.iter().position(|(page, of, _)| *page == path && *of == language);
@@ -103,6 +105,22 @@ fn every_documented_command_exists() {
         for (line, command) in commands {
             if let Err(reason) = commands::check(folder, &command) {
                 panic!("{path}:{line}: {command}: {reason}");
+            }
+        }
+    }
+}
+
+/// Blocks of TOML are whole documents, which a limiter takes.
+#[test]
+fn every_document_is_accepted() {
+    let pages = pages();
+    let documents: usize = pages.iter().map(|page| page.documents.len()).sum();
+    assert!(documents > 5, "only {documents} documents were found");
+    for Page { path, documents, .. } in pages {
+        for (line, document) in documents {
+            assert!(document.starts_with("polylimit = 1\n"), "{path}:{line}: this is no document");
+            if let Err(error) = Limiter::builder().document(&document).build() {
+                panic!("{path}:{line}: {error}");
             }
         }
     }

@@ -14,6 +14,8 @@ pub(crate) struct Page {
     pub(crate) fenced: Vec<(usize, String)>,
     /// The commands of `sh` blocks and indented blocks, with their lines. Lines that end in a backslash are joined.
     pub(crate) commands: Vec<(usize, String)>,
+    /// The `toml` blocks, with the lines at which they start.
+    pub(crate) documents: Vec<(usize, String)>,
 }
 
 pub(crate) fn root() -> &'static Path {
@@ -49,7 +51,7 @@ fn find(folder: &Path, files: &mut Vec<PathBuf>) {
 
 fn page(file: &Path) -> Page {
     let path = file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
-    let mut page = Page { fenced: Vec::new(), commands: Vec::new(), path };
+    let mut page = Page { fenced: Vec::new(), commands: Vec::new(), documents: Vec::new(), path };
     let mut fence: Option<String> = None;
     let mut before = "";
     let mut indented = false;
@@ -59,8 +61,15 @@ fn page(file: &Path) -> Page {
             assert!(line.starts_with("```"), "{}:{}: an indented fence", page.path, at + 1);
             if fence.take().is_none() {
                 page.fenced.push((at + 1, language.to_owned()));
+                if language == "toml" {
+                    page.documents.push((at + 1, String::new()));
+                }
                 fence = Some(language.to_owned());
             }
+        } else if fence.as_deref() == Some("toml") {
+            let (_, document) = page.documents.last_mut().unwrap();
+            document.push_str(line);
+            document.push('\n');
         } else {
             // An indented block follows an empty line.
             let deep = fence.is_none() && line.starts_with("    ") && !DRAWINGS.contains(&page.path.as_str());
