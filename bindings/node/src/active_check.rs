@@ -7,6 +7,8 @@ use polylimit::Error;
 use polylimit::guard::GuardCheck;
 use polylimit::headers::Problem;
 
+use crate::request_attributes::ReadAttributes;
+
 /// One guard's check of one request, and the problem if it was denied.
 pub(crate) struct ActiveCheck {
     pub(crate) check: GuardCheck,
@@ -77,4 +79,6 @@ pub(crate) struct PreparedFacts {
     /// The check of the guard before, with which it shares the limits of the request.
     pub(crate) earlier: Option<SharedCheck>,
     pub(crate) policies: Option<Vec<String>>,
+    /// For a guard by the configuration.
+    pub(crate) attributes: Option<ReadAttributes>,
 }

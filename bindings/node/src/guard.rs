@@ -22,6 +22,7 @@ use crate::guard_check::NativeCheck;
 use crate::guard_settings::{GuardSettings, build};
 use crate::limiter::NativeLimiter;
 use crate::number::{cost, number};
+use crate::request_attributes::{AttributeRow, ReadAttributes};
 use crate::request_layout::{Field, GuardStep, NO_KEY, PolicyRef, RequestField};
 use crate::text::{self, TextBuffer};
 
@@ -131,7 +132,30 @@ impl NativeGuard {
                 None => None,
                 Some(earlier) => Some(Rc::clone(&earlier.shared)),
             };
-            *self.handle.exchange.prepared.borrow_mut() = PreparedFacts { earlier, policies };
+            *self.handle.exchange.prepared.borrow_mut() =
+                PreparedFacts { earlier, policies, attributes: None };
+            Ok(())
+        })
+    }
+
+    /// Whether the configuration of the limiter decides.
+    #[napi]
+    pub fn is_by_configuration(&self) -> Result<bool> {
+        catch_panic(|| Ok(self.handle.guard()?.is_by_configuration()))
+    }
+
+    /// Gives the next decision the attributes of its request, after `prepare`: the lines of `requestText`, and what the program
+    /// knows.
+    #[napi]
+    pub fn prepare_attributes(
+        &self,
+        env: Env,
+        request: String,
+        attributes: Vec<AttributeRow<'_>>,
+    ) -> Result<()> {
+        catch_panic(|| {
+            let read = ReadAttributes::of_lines(env, &request, attributes)?;
+            self.handle.exchange.prepared.borrow_mut().attributes = Some(read);
             Ok(())
         })
     }
@@ -241,12 +265,17 @@ impl GuardHandle {
     }
 
     fn decide(&self, facts: RequestFacts<'_>) -> Result<Option<String>> {
-        let PreparedFacts { earlier, policies } = self.exchange.prepared.take();
+        let PreparedFacts { earlier, policies, attributes } = self.exchange.prepared.take();
         let guard = self.guard()?;
         let texts: Option<Vec<&str>> =
             policies.as_ref().map(|policies| policies.iter().map(|one| &**one).collect());
         let facts = match &texts {
             Some(texts) => facts.policies(texts),
+            None => facts,
+        };
+        let attributes = attributes.as_ref().map(ReadAttributes::attributes);
+        let facts = match &attributes {
+            Some(attributes) => facts.attributes(attributes),
             None => facts,
         };
         let mut check = guard.start(&limits_of(earlier.as_ref()), &facts).map_err(to_js_error)?;

@@ -13,6 +13,8 @@ use crate::number::{cost, duration, whole};
 pub struct GuardSettings {
     /// `None` for the only policy of the limiter.
     pub policies: Option<Vec<String>>,
+    /// Whether the configuration of the limiter decides.
+    pub by_configuration: bool,
     /// Whether the policies are a function of the request.
     pub per_request: bool,
     pub scope: Option<String>,
@@ -42,6 +44,9 @@ pub(crate) fn build(limiter: polylimit::Limiter, settings: GuardSettings) -> Res
         .per_route(true)
         .dry_run(settings.dry_run)
         .reserved(settings.spends);
+    if settings.by_configuration {
+        builder = builder.by_configuration();
+    }
     if let Some(ttl_ms) = settings.ttl_ms {
         builder = builder.ttl(duration("ttlMs", ttl_ms)?);
     }

@@ -39,18 +39,31 @@ pub(crate) struct ReadAttributes {
 impl AttributesRow<'_> {
     pub(crate) fn read(self, env: Env) -> Result<ReadAttributes> {
         let Self { method, path, peer, headers, attributes } = self;
-        let read = |AttributeRow { name, value }: AttributeRow<'_>| {
-            let mut text = TextBuffer::new();
-            // SAFETY: the value is a property of an argument of this call.
-            let bytes = unsafe { text.bytes(&name, env.raw(), value.raw())? }.to_vec();
-            Ok((name, bytes))
-        };
-        let attributes = attributes.into_iter().map(read).collect::<Result<_>>()?;
-        Ok(ReadAttributes { method, path, peer, headers, attributes })
+        Ok(ReadAttributes { method, path, peer, headers, attributes: read_rows(env, attributes)? })
     }
 }
 
+/// Reads rows, which are arguments of the current call.
+fn read_rows(env: Env, rows: Vec<AttributeRow<'_>>) -> Result<Vec<(String, Vec<u8>)>> {
+    let read = |AttributeRow { name, value }: AttributeRow<'_>| {
+        let mut text = TextBuffer::new();
+        // SAFETY: the value is a property of an argument of this call.
+        let bytes = unsafe { text.bytes(&name, env.raw(), value.raw())? }.to_vec();
+        Ok((name, bytes))
+    };
+    rows.into_iter().map(read).collect()
+}
+
 impl ReadAttributes {
+    /// The attributes of a request whose method, path, peer, and names and values of headers each have a line. An empty line is
+    /// an absent value.
+    pub(crate) fn of_lines(env: Env, request: &str, rows: Vec<AttributeRow<'_>>) -> Result<Self> {
+        let mut lines = request.split('\n').map(ToOwned::to_owned);
+        let mut next = || lines.next().filter(|line| !line.is_empty());
+        let (method, path, peer) = (next(), next(), next());
+        Ok(Self { method, path, peer, headers: lines.collect(), attributes: read_rows(env, rows)? })
+    }
+
     pub(crate) fn attributes(&self) -> RequestAttributes<'_> {
         let mut request = RequestAttributes::new();
         if let Some(method) = &self.method {

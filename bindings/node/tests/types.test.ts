@@ -247,4 +247,8 @@ const handler = fetchRateLimit(
   },
 );
 
+rateLimit({ limiter, attributes: (req) => ({ tenant: req.headers.host, plan: 5n }) });
+// @ts-expect-error attributes are a function
+rateLimit({ limiter, attributes: { tenant: "t" } });
+
 export { configure, decide, decorators, guards, handler, reserve, respond };

@@ -124,6 +124,13 @@ export declare class NativeGuard {
    * where they are a function of the request.
    */
   prepare(earlier: NativeCheck | undefined | null, isNewest: boolean, policies?: Array<string> | undefined | null): void
+  /** Whether the configuration of the limiter decides. */
+  isByConfiguration(): boolean
+  /**
+   * Gives the next decision the attributes of its request, after `prepare`: the lines of `requestText`, and what the program
+   * knows.
+   */
+  prepareAttributes(request: string, attributes: Array<AttributeRow>): void
   /**
    * Continues after the store has answered: the check is the newest of the exchange. `Field::Ticket` is 0 unless there is more
    * to ask.
@@ -352,6 +359,8 @@ export interface FieldSettings {
 export interface GuardSettings {
   /** `None` for the only policy of the limiter. */
   policies?: Array<string>
+  /** Whether the configuration of the limiter decides. */
+  byConfiguration: boolean
   /** Whether the policies are a function of the request. */
   perRequest: boolean
   scope?: string

@@ -264,7 +264,7 @@ function headerLines(headers: AttributeHeaders): string[] {
 
 const HEADERS = "pairs of texts, or an object of texts and lists of texts";
 
-function attributeRows(
+export function attributeRows(
   attributes: Readonly<Record<string, Key | null | undefined>>,
 ): { name: string; value: unknown }[] {
   if (typeof attributes !== "object" || attributes === null || Symbol.iterator in attributes) {

@@ -4,6 +4,7 @@ import { optionalFunction } from "./arguments";
 import { invalidArgument } from "./errors";
 import type { DenialResponse, HeaderFields } from "./headers";
 import { keyOfPeer } from "./http/address";
+import { isByConfiguration, ofFetch } from "./http/by_configuration";
 import { Guard } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { bodyUntilDone } from "./http/response_end";
@@ -46,13 +47,14 @@ export function rateLimit<More extends unknown[] = []>(
   optionalFunction("handler", handler);
   const { peer, key } = checkOptions(options, ["peer"]);
   optionalFunction("peer", peer);
-  if (peer === undefined && key === undefined) {
+  if (peer === undefined && key === undefined && !isByConfiguration(options)) {
     throw invalidArgument("neither key nor peer is given: a Request does not have the address of its client");
   }
   const guard = new Guard(options, {
     clientOf: (rules, request: Request, ...more: More) =>
       keyOfPeer(rules, peer?.(request, ...more), (header) => request.headers.get(header)),
     methodOf: (request, ..._more) => request.method,
+    requestOf: (request, ...more) => ofFetch(request, peer?.(request, ...more)),
     headerOf: (name, request, ..._more) => request.headers.get(name) ?? undefined,
   });
   return async (request, ...more) => {

@@ -9,6 +9,7 @@ import { invalidArgument } from "./errors";
 import { denialToResponse, withFields } from "./fetch";
 import type { HeaderFields } from "./headers";
 import { keyOfPeer, peerOf, type Socket } from "./http/address";
+import { ofFetch } from "./http/by_configuration";
 import { Guard, type GuardResult } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { bodyUntilDone, whenDone } from "./http/response_end";
@@ -41,6 +42,7 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
   const guard = new Guard(options, {
     clientOf: (rules, context: Context) => keyOfPeer(rules, peer(context), (header) => context.req.header(header)),
     methodOf: (context) => context.req.method,
+    requestOf: (context) => ofFetch(context.req.raw, (options.peer ?? peerIfKnown)(context)),
     headerOf: (name, context) => context.req.header(name),
     routeOf,
     userOf: (context) => context.get("user") ?? context.get("jwtPayload"),

@@ -4,7 +4,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 
 import type { ClientAddressRules } from "./client_address";
 import { invalidArgument } from "./errors";
-import { keyOfAddress, keyOfRequest } from "./http/address";
+import { keyOfAddress, keyOfRequest, peerOf } from "./http/address";
+import { ofNode } from "./http/by_configuration";
 import { Guard } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { whenDone } from "./http/response_end";
@@ -17,6 +18,8 @@ export interface KoaContext {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
   readonly method: string;
+  /** The path and the query as the client sent them. */
+  readonly originalUrl?: string;
   readonly app: { readonly proxy?: boolean };
   /** `state.rateLimit` is the decision of the last rate limit that did not skip the request. */
   // biome-ignore lint/suspicious/noExplicitAny: as Koa's own types
@@ -43,6 +46,7 @@ export function rateLimit<Context extends KoaContext = KoaContext>(
   const guard = new Guard<[context: Context], [context: Context], unknown>(checkOptions(options), {
     clientOf,
     methodOf: ({ method }) => method,
+    requestOf: ({ req, originalUrl }) => ofNode(req, originalUrl ?? req.url, peerOf(req.socket)),
     headerOf: (name, { req }) => headerLine(req, name),
     userOf: ({ state }) => (state as Limited).user,
     pathOf: (name, { params }) => (params as Record<string, string | undefined> | undefined)?.[name],

@@ -4,7 +4,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 
 import type { ClientAddressRules } from "../client_address";
 import { invalidArgument } from "../errors";
-import { keyOfAddress, keyOfRequest } from "./address";
+import { keyOfAddress, keyOfRequest, peerOf } from "./address";
+import { ofNode } from "./by_configuration";
 import type { RateLimit } from "./options";
 import { limitNode, type NodeOptions, varyWith } from "./run_guard";
 
@@ -42,6 +43,10 @@ export function limitExpress<Req extends ExpressRequest, Res extends ServerRespo
 ): ExpressMiddleware<Req, Res> {
   return limitNode(options, {
     clientOf,
+    requestOf: (req) => {
+      const { originalUrl, url } = req as { readonly originalUrl?: string; readonly url?: string };
+      return ofNode(req, originalUrl ?? url, peerOf(req.socket));
+    },
     routeOf,
     rawOf: (res) => res,
     setField: (res, name, value) => res.setHeader(name, value),

@@ -4,7 +4,8 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { ClientAddressRules } from "../client_address";
 import { invalidArgument, type PolylimitError } from "../errors";
 import type { DenialResponse } from "../headers";
-import { keyOfAddress, keyOfRequest } from "./address";
+import { keyOfAddress, keyOfRequest, peerOf } from "./address";
+import { ofNode } from "./by_configuration";
 import type { RateLimitOptions } from "./options";
 import { limitNode, varyWith } from "./run_guard";
 
@@ -27,6 +28,7 @@ export function limitFastify(
 ): Hook {
   return limitNode(options, {
     clientOf,
+    requestOf: ({ raw, originalUrl }) => ofNode(raw, originalUrl ?? raw.url, peerOf(raw.socket)),
     routeOf,
     rawOf: (reply) => reply.raw,
     setField: (reply, name, value) => reply.header(name, value),

@@ -4,7 +4,7 @@
  */
 
 import { Field, GuardStep, type NativeCheck, type NativeGuard, RequestField, RequestOption } from "../addon";
-import { type Key, keyOf, notAllowed, number, text } from "../arguments";
+import { type Key, keyOf, notAllowed, number } from "../arguments";
 import { ClientAddressRules } from "../client_address";
 import { readDecision, writeDecision } from "../decision";
 import { callNative, PolylimitError, toPublicError } from "../errors";
@@ -14,9 +14,17 @@ import { native } from "../native";
 import { nativeLimiter } from "../native_limiters";
 import { COST } from "../options";
 import type { ErrorCode } from "../tables";
+import { type AppAttributes, appRows, requestText } from "./by_configuration";
 import { after, settle, warn } from "./guard_steps";
 import { type FrameworkAdapter, partReader } from "./key_parts";
-import { guardSettings, isPromise, type MaybePromise, type RateLimit, type RateLimitOptions } from "./options";
+import {
+  guardSettings,
+  isPromise,
+  type MaybePromise,
+  policyList,
+  type RateLimit,
+  type RateLimitOptions,
+} from "./options";
 import { DecidedRateLimit, type DecidedRequest, keepState, type Outcome, RequestState, stateOf } from "./rate_limit";
 
 const fields = sharedFields;
@@ -67,6 +75,9 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
   readonly #parts: readonly ((context: Context) => string | undefined)[];
   readonly #fallsBackToAddress: boolean;
   readonly #isPerRoute: boolean;
+  /** Whether the configuration of the limiter decides; the user of a request is then one of its attributes. */
+  readonly #isByConfiguration: boolean;
+  readonly #readUser: ((context: Context) => string | undefined) | undefined;
   /** Whether an option is a function of the request. */
   readonly #hasFunctions: boolean;
   /** Whether requests of a method are limited; `undefined` when all are. */
@@ -78,7 +89,7 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
   #fields: HeaderFields = [];
 
   constructor(options: RateLimitOptions<Context, Finished, Denied>, framework: FrameworkAdapter<Context>) {
-    const { limiter, clientAddress, key, cost, skip, policy, methods } = options;
+    const { limiter, clientAddress, key, cost, skip, policy, methods, attributes } = options;
     this.#options = options;
     this.#framework = framework;
     this.#rules =
@@ -89,8 +100,11 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     this.#decide = this.#native.decideFunction() as DecideFunction;
     this.#parts = this.#native.keyParts().map(([kind, name]) => partReader(kind, name, framework, this.#rules));
     this.#fallsBackToAddress = this.#native.fallsBackToAddress();
+    this.#isByConfiguration = this.#native.isByConfiguration();
+    this.#readUser = framework.userOf && partReader("user", "", framework, this.#rules);
     this.#isPerRoute = framework.routeOf !== undefined && this.#native.isPerRoute();
-    this.#hasFunctions = skip !== undefined || [key, cost, policy].some((option) => typeof option === "function");
+    this.#hasFunctions =
+      skip !== undefined || [key, cost, policy, attributes].some((option) => typeof option === "function");
     this.#methods = methods === undefined ? undefined : new Map();
     this.#names = this.#native.policies();
   }
@@ -102,7 +116,7 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
   decide(target: object, previous: unknown, context: Context): MaybePromise<GuardResult<Denied> | undefined> {
     if (this.#methods !== undefined && !this.#appliesTo(this.#framework.methodOf(...context))) return undefined;
     const earlier = stateOf(target, previous);
-    if (!this.#hasFunctions) return this.#submit(target, earlier, context, undefined, undefined, undefined);
+    if (!this.#hasFunctions) return this.#submit(target, earlier, context, undefined, undefined, undefined, undefined);
     const { skip } = this.#options;
     if (skip === undefined) return this.#callFunctions(target, earlier, context);
     return after(skip(...context), (skips) => (skips ? undefined : this.#callFunctions(target, earlier, context)));
@@ -114,17 +128,18 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     earlier: RequestState | undefined,
     context: Context,
   ): MaybePromise<GuardResult<Denied>> {
-    const { key, cost, policy } = this.#options;
+    const { key, cost, policy, attributes } = this.#options;
     const given = typeof key === "function" ? key(...context) : undefined;
     const units = typeof cost === "function" ? cost(...context) : undefined;
     const found = typeof policy === "function" ? policy(...context) : undefined;
+    const known = attributes?.(...context);
     const isPerRequest = typeof policy === "function";
-    if (isPromise(given) || isPromise(units) || isPromise(found)) {
-      return Promise.all([given, units, found]).then(([given, units, found]) =>
-        this.#submit(target, earlier, context, given, units, isPerRequest ? list(found) : undefined),
+    if (isPromise(given) || isPromise(units) || isPromise(found) || isPromise(known)) {
+      return Promise.all([given, units, found, known]).then(([given, units, found, known]) =>
+        this.#submit(target, earlier, context, given, units, isPerRequest ? policyList(found) : undefined, known),
       );
     }
-    return this.#submit(target, earlier, context, given, units, isPerRequest ? list(found) : undefined);
+    return this.#submit(target, earlier, context, given, units, isPerRequest ? policyList(found) : undefined, known);
   }
 
   /** Whether `finish` must be called before the header fields of a response are sent. */
@@ -226,15 +241,17 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     given: Key | null | undefined,
     units: number | undefined,
     policies: string[] | undefined,
+    attributes: AppAttributes | null | undefined,
   ): MaybePromise<GuardResult<Denied>> {
-    const key = given ?? this.#keyWithoutFunction(context);
+    const key = this.#isByConfiguration ? undefined : (given ?? this.#keyWithoutFunction(context));
     const route = this.#isPerRoute ? this.#framework.routeOf?.(...context) : undefined;
-    const isKept = policies !== undefined || this.waitsForResponse;
+    const isKept = policies !== undefined || this.waitsForResponse || this.#isByConfiguration;
     const run: Run<Context> = { context, earlier, key, units, route, isKept };
     try {
-      if (earlier !== undefined || policies !== undefined) {
+      if (earlier !== undefined || policies !== undefined || this.#isByConfiguration) {
         const check = earlier?.checkUnlessNewest(fields[Field.Check]);
         this.#native.prepare(check, earlier !== undefined && check === undefined, policies);
+        if (this.#isByConfiguration) this.#prepareAttributes(context, attributes);
       }
       let argument: string | Uint8Array | undefined;
       if (key === undefined) request[RequestField.KeyLength] = NO_KEY;
@@ -251,6 +268,12 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
       throw toPublicError(thrown);
     }
     return this.#answer(target, run);
+  }
+
+  /** Gives the next decision what the rules of the configuration are about. */
+  #prepareAttributes(context: Context, attributes: AppAttributes | null | undefined): void {
+    const rows = appRows(attributes, this.#readUser?.(context));
+    this.#native.prepareAttributes(requestText(this.#framework.requestOf(...context)), rows);
   }
 
   /** Continues once the store has answered, which may be asked several times. */
@@ -349,7 +372,7 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
   }
 
   #outcomes({ route }: Run<Context>, count: number, check: NativeCheck | undefined): readonly Outcome[] {
-    if (count !== 1) return check === undefined ? [] : readOutcomes(check, count);
+    if (count !== 1 || this.#isByConfiguration) return check === undefined ? [] : readOutcomes(check, count);
     const decision = readDecision();
     let policy: string | undefined;
     if (typeof this.#options.policy !== "function") {
@@ -367,12 +390,6 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     writeDecision(decision);
     return callNative(() => this.#native.restore(earlier, keyOf(key ?? ""), units, route));
   }
-}
-
-/** The policies that a function of the request has returned. */
-function list(found: string | readonly string[] | null | undefined): string[] {
-  const policies = [found ?? []].flat() as unknown[];
-  return policies.map((one) => text("policy", one, "a policy's name or quotas, a list of them, or nothing"));
 }
 
 function readOutcomes(check: NativeCheck, count: number): Outcome[] {

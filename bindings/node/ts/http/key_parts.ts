@@ -2,12 +2,15 @@
 
 import { type Key, notAllowed } from "../arguments";
 import type { ClientAddressRules } from "../client_address";
+import { type HttpRequest, isByConfiguration } from "./by_configuration";
 
 /** How a framework's request is read. */
 export interface FrameworkAdapter<Context extends unknown[]> {
   /** The key of the client, found by the rules if there are any. */
   readonly clientOf: (rules: ClientAddressRules | undefined, ...context: Context) => Key;
   readonly methodOf: (...context: Context) => string;
+  /** The request as it came, for a configuration. */
+  readonly requestOf: (...context: Context) => HttpRequest;
   /** All lines of a header, joined. */
   readonly headerOf: (name: string, ...context: Context) => string | undefined;
   /** The route of the guard, as the same text in every process; `undefined` for a guard before all routes. */
@@ -46,13 +49,14 @@ export function partReader<Context extends unknown[]>(
 }
 
 /** Whether the key is the client's address, or has it as a part, and the framework's settings find it. */
-export function needsAddress({
-  key,
-  clientAddress,
-}: {
+export function needsAddress(options: {
+  readonly limiter: object;
+  readonly policy?: unknown;
   readonly key?: unknown;
   readonly clientAddress?: unknown;
 }): boolean {
+  const { key, clientAddress } = options;
+  if (isByConfiguration(options)) return false;
   return (key === undefined || [key].flat().includes("address")) && clientAddress === undefined;
 }
 

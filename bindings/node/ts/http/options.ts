@@ -8,6 +8,7 @@ import type { PolylimitError } from "../errors";
 import { fieldSettings, type HeaderFields, type HeaderOptions, type Problem } from "../headers";
 import type { Limiter } from "../limiter";
 import { nativeLimiter } from "../native_limiters";
+import { type AppAttributes, checkByConfiguration } from "./by_configuration";
 
 /** The decision about a request, and its policy. With several policies: the first denial, or the one with the least left. */
 export interface RateLimit extends Decision {
@@ -94,6 +95,12 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
   readonly ttlMs?: number;
   /** How long the reservation of one request is renewed, in milliseconds; 1 h by default, and 0 never renews it. */
   readonly maxAgeMs?: number;
+  /**
+   * What the program knows of a request, for the rules of the limiter's configuration: an object by names of lower-case letters, digits
+   * and `_`. The framework's user is its `user`, unless the function returns another. Only where the configuration decides, because
+   * the limiter has one and no `policy` is given.
+   */
+  readonly attributes?: (...context: Context) => MaybePromise<AppAttributes | null | undefined>;
   /** Which requests proceed without a decision. */
   readonly skip?: (...context: Context) => MaybePromise<boolean>;
   /** The methods that are limited; by default all. */
@@ -131,6 +138,7 @@ export const OPTION_NAMES: readonly string[] = [
   "spent",
   "ttlMs",
   "maxAgeMs",
+  "attributes",
   "skip",
   "methods",
   "dryRun",
@@ -149,7 +157,7 @@ export function checkOptions<O extends object>(options: O, more: readonly string
   checkedOptions("options", options, [...OPTION_NAMES, ...more]);
   const { limiter, count } = options as { readonly limiter?: unknown; readonly count?: unknown };
   nativeLimiter(limiter as Limiter);
-  for (const name of ["spent", "skip", "onDenied", "onOutage"]) {
+  for (const name of ["attributes", "spent", "skip", "onDenied", "onOutage"]) {
     optionalFunction(name, (options as Record<string, unknown>)[name]);
   }
   if (count !== undefined && count !== "every" && typeof count !== "function") {
@@ -171,6 +179,7 @@ export function guardSettings<C extends unknown[], F extends unknown[], D>(
   const isFunction = typeof policy === "function";
   return {
     policies: isFunction || policy === undefined ? undefined : texts("policy", policy, "a policy's name or quotas"),
+    byConfiguration: checkByConfiguration(options),
     perRequest: isFunction,
     scope: own("scope", "text of 1 to 256 bytes"),
     keyParts: key === undefined || typeof key === "function" ? [] : texts("key", key, "a function, a part of the key"),
@@ -202,4 +211,10 @@ export type MaybePromise<T> = T | PromiseLike<T>;
 
 export function isPromise<T>(value: MaybePromise<T>): value is PromiseLike<T> {
   return typeof value === "object" && value !== null && typeof (value as PromiseLike<T>).then === "function";
+}
+
+/** The policies that a function of the request has returned. */
+export function policyList(found: string | readonly string[] | null | undefined): string[] {
+  const policies = [found ?? []].flat() as unknown[];
+  return policies.map((one) => text("policy", one, "a policy's name or quotas, a list of them, or nothing"));
 }

@@ -6,6 +6,7 @@ import type { Key } from "../arguments";
 import type { ClientAddressRules } from "../client_address";
 import { invalidArgument } from "../errors";
 import type { DenialResponse, HeaderFields } from "../headers";
+import type { HttpRequest } from "./by_configuration";
 import { Guard, type GuardResult } from "./guard";
 import { checkOptions, isPromise, type MaybePromise, type RateLimit, type RateLimitOptions } from "./options";
 import { whenDone } from "./response_end";
@@ -23,6 +24,7 @@ type Limited = { rateLimit?: RateLimit; readonly user?: unknown };
 export interface NodeFramework<Req, Res> {
   /** The key of the client, found by the rules if there are any. */
   readonly clientOf: (rules: ClientAddressRules | undefined, req: Req) => Key;
+  readonly requestOf: (req: Req) => HttpRequest;
   /** The route to which quotas without a name belong. */
   readonly routeOf: ((req: Req) => string | undefined) | undefined;
   readonly rawOf: (res: Res) => NodeResponse;
@@ -43,6 +45,7 @@ export function limitNode<Req extends NodeRequest, Res>(
 ): (req: Req, res: Res, next: (error?: never) => void) => void {
   const guard = new Guard<[req: Req, res: Res], [req: Req, res: Res], unknown>(checkOptions(options), {
     clientOf: framework.clientOf,
+    requestOf: framework.requestOf,
     methodOf: ({ method = "GET" }) => method,
     headerOf: (name, req) => headerLine(req, name),
     routeOf: framework.routeOf,
