@@ -269,6 +269,9 @@ fn bad_input_is_refused_with_what_is_allowed() {
         refused(limiter.renew("key", id, ttl).unwrap_err(), "1 ms to 48 h");
     }
     refused(limiter.check("key").unwrap_err(), "use reserve");
+    // Also where the store knows the key.
+    let _ = limiter.reserve("key", ReserveOptions::default()).unwrap().detach();
+    refused(limiter.check("key").unwrap_err(), "use reserve");
     refused(limiter.check_many(["key"]).remove(0).unwrap_err(), "use reserve");
     refused(limiter.take("key").unwrap_err(), "use reserve");
     refused(limiter.acquire("key", LONG).unwrap_err(), "use reserve");

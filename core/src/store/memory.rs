@@ -155,6 +155,10 @@ impl MemoryStore {
         let KnownEntry { current, entry, sweep } = shard.known(id, hash, key)?;
         let states = entry.states.as_mut_slice();
         let Some((decision, written)) = current.rules.check_bucket(states, now_us, cost) else {
+            // A check where reservations are counted is refused by the caller.
+            if current.rules.slots.is_some() {
+                return None;
+            }
             let (decision, written) = check_others(&current.rules, &mut entry.states, now_us, cost);
             if written {
                 recent_denials.invalidate(hash);
