@@ -3,6 +3,8 @@ package polylimit
 /*
 #cgo noescape polylimit_go_guard_start
 #cgo nocallback polylimit_go_guard_start
+#cgo noescape polylimit_go_guard_start_configured
+#cgo nocallback polylimit_go_guard_start_configured
 #include "shim.h"
 */
 import "C"
@@ -21,6 +23,9 @@ type GuardOptions struct {
 	// Policies are names of policies, or quotas as text: all of them admit a request, or it spends nothing under any. It may be
 	// nil when the limiter has one policy.
 	Policies []string
+	// ByConfiguration: the rules of the limiter's configuration say which policies, keys and costs a request has, by
+	// RequestFacts.Attributes. Policies, key, cost and scope are not given then.
+	ByConfiguration bool
 	// PerRequest: each request gives its policies, and those of the guard are for a request that gives none.
 	PerRequest bool
 	// Scope is the budget of quotas without a name, 1 to 256 bytes; empty is none.
@@ -60,6 +65,8 @@ type Guard struct {
 	addresses *AddressKeys
 	keyParts  []string
 	isLimited bool
+	// Whether it decides by the configuration.
+	isConfigured bool
 }
 
 // RequestFacts are what a middleware knows about a request.
@@ -80,6 +87,8 @@ type RequestFacts struct {
 	// Policies are those of this request in place of the guard's; nil for the guard's, and otherwise the request is not limited
 	// when there are none. They must come from the program and never from its users.
 	Policies []string
+	// Attributes are what a guard by configuration decides by; nothing else is read then.
+	Attributes RequestAttributes
 }
 
 // OutageAction is what a program says about a decision that was made without the store.
@@ -122,7 +131,10 @@ func (l *Limiter) NewGuard(options GuardOptions, rules AddressRules) (*Guard, er
 	}
 	array := optionArray(plain)
 	defer C.free(unsafe.Pointer(array))
-	guard := &Guard{limiter: l, addresses: addresses, keyParts: options.KeyParts, isLimited: len(options.Methods) == 0}
+	guard := &Guard{
+		limiter: l, addresses: addresses, keyParts: options.KeyParts, isLimited: len(options.Methods) == 0,
+		isConfigured: options.ByConfiguration,
+	}
 	var told message
 	status := C.polylimit_guard_new(l.limiter, array, C.size_t(len(plain)), &guard.guard, &told[0], C.size_t(len(told)))
 	if err := told.err(status); err != nil {
@@ -145,6 +157,7 @@ func (o *GuardOptions) settings() []Option {
 		}
 	}
 	add("policy", o.Policies...)
+	add("by_configuration", strconv.FormatBool(o.ByConfiguration))
 	add("per_request", strconv.FormatBool(o.PerRequest))
 	given("scope", o.Scope)
 	add("per_route", strconv.FormatBool(o.PerRoute))
@@ -204,6 +217,9 @@ func (g *Guard) needsAddress(facts *RequestFacts) bool {
 // start starts the check, and concludes it if the store decides at once. POLYLIMIT_PENDING: the stage says what is next.
 func (g *Guard) start(check *GuardCheck, own *guardCall, earlier *GuardCheck, facts *RequestFacts) (C.polylimit_status, error) {
 	defer runtime.KeepAlive(g)
+	if g.isConfigured {
+		return g.startConfigured(check, own, earlier, &facts.Attributes), nil
+	}
 	if hasNUL(facts.Route) {
 		return 0, invalid("route contains a NUL")
 	}
@@ -249,6 +265,21 @@ func (g *Guard) start(check *GuardCheck, own *guardCall, earlier *GuardCheck, fa
 		unsafe.SliceData(policySizes), C.size_t(len(policySizes)), &own.told[0], C.size_t(len(own.told)))
 	check.check = own.plain.check
 	return status, nil
+}
+
+// startConfigured starts the check of a guard that decides by the configuration; see start.
+func (g *Guard) startConfigured(check *GuardCheck, own *guardCall, earlier *GuardCheck, request *RequestAttributes) C.polylimit_status {
+	var known *C.polylimit_guard_check
+	if earlier != nil {
+		earlier.mutex.Lock()
+		defer earlier.mutex.Unlock()
+		known = earlier.check
+	}
+	plain := request.plain()
+	status := C.polylimit_go_guard_start_configured(&own.plain, g.guard, known, textStart(plain.texts.String()),
+		&plain.lengths[0], plain.headers, plain.attributes, &own.told[0], C.size_t(len(own.told)))
+	check.check = own.plain.check
+	return status
 }
 
 // packed joins texts into one, with the length of each.

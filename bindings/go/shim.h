@@ -124,6 +124,84 @@ static inline polylimit_status polylimit_go_reserve(const polylimit_completions 
     return status;
 }
 
+// Attributes of a request whose texts have no NUL at their end, and room for most of its pairs.
+typedef struct polylimit_go_attributes {
+    polylimit_attributes plain;
+    polylimit_pair *many;
+    polylimit_pair room[32];
+} polylimit_go_attributes;
+
+static inline polylimit_line polylimit_go_next(const char **texts, const size_t **lengths) {
+    polylimit_line line = {*texts, **lengths};
+    *texts += line.length;
+    *lengths += 1;
+    return line;
+}
+
+// Reads method, path, peer, headers and attributes from one text, in which they stand one after the other: first each name, then
+// its value. polylimit_go_release_attributes frees them.
+static inline int polylimit_go_read(polylimit_go_attributes *read, const char *texts, const size_t *lengths,
+                                    size_t header_count, size_t attribute_count) {
+    size_t count = header_count + attribute_count;
+    polylimit_pair *pairs = read->room;
+    memset(&read->plain, 0, sizeof read->plain);
+    read->plain.size = sizeof read->plain;
+    read->many = NULL;
+    if (count > sizeof read->room / sizeof *read->room) {
+        pairs = read->many = malloc(count * sizeof *pairs);
+        if (pairs == NULL) {
+            return 0;
+        }
+    }
+    read->plain.method = polylimit_go_next(&texts, &lengths);
+    read->plain.path = polylimit_go_next(&texts, &lengths);
+    read->plain.peer = polylimit_go_next(&texts, &lengths);
+    for (size_t at = 0; at < count; at++) {
+        pairs[at].name = polylimit_go_next(&texts, &lengths);
+        pairs[at].value = polylimit_go_next(&texts, &lengths);
+    }
+    read->plain.headers = pairs;
+    read->plain.header_count = header_count;
+    read->plain.attributes = pairs + header_count;
+    read->plain.attribute_count = attribute_count;
+    return 1;
+}
+
+static inline void polylimit_go_release_attributes(const polylimit_go_attributes *read) { free(read->many); }
+
+// Finds the policies that apply to a request.
+static inline polylimit_status polylimit_go_matching(const polylimit_limiter *limiter, const char *texts, const size_t *lengths,
+                                                     size_t header_count, size_t attribute_count, polylimit_matches **matches,
+                                                     char *message, size_t capacity) {
+    polylimit_go_attributes read;
+    if (!polylimit_go_read(&read, texts, lengths, header_count, attribute_count)) {
+        return POLYLIMIT_INTERNAL;
+    }
+    polylimit_status status = polylimit_limiter_matching(limiter, &read.plain, matches, message, capacity);
+    polylimit_go_release_attributes(&read);
+    return status;
+}
+
+// Submits the decision on a request. An error message is written to the result.
+static inline polylimit_status polylimit_go_decide(const polylimit_completions *completions, const polylimit_limiter *limiter,
+                                                   const char *texts, const size_t *lengths, size_t header_count,
+                                                   size_t attribute_count, const polylimit_reservation_options *given,
+                                                   const char *id, size_t id_length, uint64_t tag,
+                                                   polylimit_request_decision **decision, polylimit_result *result) {
+    polylimit_go_attributes read;
+    polylimit_reservation_options options = *given;
+    options.id = id;
+    options.id_length = id_length;
+    if (!polylimit_go_read(&read, texts, lengths, header_count, attribute_count)) {
+        return POLYLIMIT_INTERNAL;
+    }
+    polylimit_status status = polylimit_completions_submit_decide(completions, limiter, &read.plain, &options, tag, decision,
+                                                                  result, sizeof *result, result->message,
+                                                                  sizeof result->message);
+    polylimit_go_release_attributes(&read);
+    return status;
+}
+
 // Copies a text and appends a NUL. An empty text becomes NULL. Returns 0 if the text is too long.
 static inline int polylimit_go_text(char *place, size_t capacity, const char *text, size_t length, const char **copied) {
     *copied = NULL;
@@ -318,6 +396,29 @@ static inline polylimit_status polylimit_go_guard_start(
     if (memory != room.bytes) {
         free(memory);
     }
+    if (status == POLYLIMIT_OK) {
+        status = polylimit_guard_check_run(call->check, &stopped, message, capacity);
+    }
+    return status == POLYLIMIT_OK ? polylimit_go_guard_conclude(call, POLYLIMIT_OUTAGE_LEAVE, message, capacity) : status;
+}
+
+// Starts a check by the configuration, and takes it to its end if the store decides at once; see polylimit_go_guard_conclude.
+static inline polylimit_status polylimit_go_guard_start_configured(polylimit_go_guard_call *call, const polylimit_guard *guard,
+                                                                   const polylimit_guard_check *earlier, const char *texts,
+                                                                   const size_t *lengths, size_t header_count,
+                                                                   size_t attribute_count, char *message, size_t capacity) {
+    static const uint32_t stopped = 1;
+    polylimit_go_attributes read;
+    polylimit_request_facts facts = {0};
+    call->check = NULL;
+    call->stage = POLYLIMIT_GO_ASKED;
+    if (!polylimit_go_read(&read, texts, lengths, header_count, attribute_count)) {
+        return POLYLIMIT_INTERNAL;
+    }
+    facts.size = sizeof facts;
+    facts.attributes = &read.plain;
+    polylimit_status status = polylimit_guard_check_new(guard, earlier, &facts, &call->check, message, capacity);
+    polylimit_go_release_attributes(&read);
     if (status == POLYLIMIT_OK) {
         status = polylimit_guard_check_run(call->check, &stopped, message, capacity);
     }

@@ -15,6 +15,26 @@
 #include <stdint.h>
 
 /**
+ * Sets an entry.
+ */
+#define POLYLIMIT_SET_ENTRY 1
+
+/**
+ * Deletes an entry; one that is not there is no error.
+ */
+#define POLYLIMIT_DELETE_ENTRY 2
+
+/**
+ * Publishes a document to the source `store`.
+ */
+#define POLYLIMIT_PUBLISH 3
+
+/**
+ * Waits until a version of the configuration, or a later one, is in force.
+ */
+#define POLYLIMIT_WAIT_FOR_VERSION 4
+
+/**
  * The maximum number of quotas of one policy.
  */
 #define POLYLIMIT_MAX_QUOTAS 16
@@ -273,6 +293,16 @@ typedef struct polylimit_guard_check polylimit_guard_check;
 typedef struct polylimit_limiter polylimit_limiter;
 
 /**
+ * The policies that a configuration's rules apply to a request. Freed by polylimit_matches_free.
+ */
+typedef struct polylimit_matches polylimit_matches;
+
+/**
+ * The decision on a request by its attributes, with that of each policy. Freed by polylimit_request_decision_free.
+ */
+typedef struct polylimit_request_decision polylimit_request_decision;
+
+/**
  * Units that are set aside for its holder. Any thread may use it at any time until it is freed. While it lives, the library renews
  * the reservation in the background. It stays usable when its limiter is freed, and its operations then fail with
  * POLYLIMIT_CLOSED. In a forked child it is a copy, which may only be freed: the reservation belongs to the parent.
@@ -333,85 +363,93 @@ typedef struct polylimit_line {
 } polylimit_line;
 
 /**
- * One setting: a name and a value, both texts that end with a NUL. The settings of a limiter are:
- *
- * - `policy.<name>`: the quotas of a policy, such as "10/second; 1000/hour". Policies keep the order of the options. A limiter
- *   without policies takes requests that name quotas.
- * - `outage.<name>`: how that policy decides while the store is unavailable: "fallback", "allow" or "deny". Redis only.
- * - `lease.<name>`: leases the busy keys of that policy: "auto", the largest number of units, or units and a time
- *   ("100/500ms"). Redis only.
- * - any option of the store, such as `deadline` ("20ms"), `outage` ("deny") or `max_keys` ("100000").
+ * A change of a configuration, or the wait for one. Texts may be NULL where they have no effect.
  */
-typedef struct polylimit_option {
+typedef struct polylimit_change {
     /**
-     * The name of the setting.
-     */
-    const char *name;
-    /**
-     * Its value.
-     */
-    const char *value;
-} polylimit_option;
-
-/**
- * One operation on one key.
- */
-typedef struct polylimit_request {
-    /**
-     * sizeof(polylimit_request), set by the caller.
+     * sizeof(polylimit_change), set by the caller.
      */
     uint32_t size;
     /**
-     * One of POLYLIMIT_CHECK to POLYLIMIT_BLOCK.
+     * One of POLYLIMIT_SET_ENTRY to POLYLIMIT_WAIT_FOR_VERSION.
      */
     uint32_t operation;
     /**
-     * The name of a policy of the limiter, or quotas as text such as "100/minute; 1000/hour"; may be NULL when the
-     * limiter has one policy. Ends with a NUL.
+     * The entry: `deny ITEM`, `allow ITEM` or `override POLICY KEY`; for POLYLIMIT_SET_ENTRY and POLYLIMIT_DELETE_ENTRY.
      */
-    const char *policy;
+    const char *entry;
     /**
-     * Identifies what is limited, such as a user or an address: any bytes. May be NULL when `key_length` is 0.
+     * A JSON object that may have `until`, `by`, `why` and, for an override, `numbers`; for POLYLIMIT_SET_ENTRY. NULL is "{}".
      */
-    const void *key;
+    const char *value;
     /**
-     * The length of the key in bytes: 0 to 1 MiB.
+     * A document in TOML or JSON; for POLYLIMIT_PUBLISH.
      */
-    size_t key_length;
+    const char *document;
     /**
-     * The units that the request spends: 0 to 10^12. A cost of 0 is always allowed and leaves no trace.
+     * Who publishes it, up to 256 bytes; may be NULL.
      */
-    uint64_t cost;
+    const char *by;
     /**
-     * The longest wait, in microseconds; only for POLYLIMIT_ACQUIRE, POLYLIMIT_READY and POLYLIMIT_RESERVE.
+     * The reason, up to 1,024 bytes; may be NULL.
+     */
+    const char *why;
+    /**
+     * For POLYLIMIT_PUBLISH the version of the document that this one replaces; for POLYLIMIT_WAIT_FOR_VERSION the version of the
+     * configuration.
+     */
+    uint64_t version;
+    /**
+     * The longest wait, in microseconds; for POLYLIMIT_WAIT_FOR_VERSION.
      */
     uint64_t timeout_us;
     /**
-     * Names the reservation among those of its key: any bytes; only for POLYLIMIT_RESERVE to POLYLIMIT_RENEW.
+     * For POLYLIMIT_PUBLISH: 1 to publish over `version` only, 0 to replace whichever document is there.
      */
-    const void *id;
-    /**
-     * The length of the id in bytes: 1 to POLYLIMIT_RESERVATION_ID_SIZE.
-     */
-    size_t id_length;
-    /**
-     * How long the reservation lasts from now, in microseconds: 1 ms to 48 h; only for POLYLIMIT_RESERVE and POLYLIMIT_RENEW. For
-     * POLYLIMIT_BLOCK how long the key is blocked: 0, or 1 ms to 366 days.
-     */
-    uint64_t ttl_us;
-    /**
-     * The plan of the key, whose quotas decide where the policy has a plan of that name; may be NULL. Ends with a NUL.
-     */
-    const char *plan;
-    /**
-     * The part of each quota's capacity that a check, a peek or a reserve leaves for others, in percent, rounded up: 0 to 99.
-     */
-    uint32_t headroom;
+    uint32_t has_version;
     /**
      * Always 0.
      */
     uint32_t reserved;
-} polylimit_request;
+} polylimit_change;
+
+/**
+ * Which configuration is in force. Made by the library, with its texts; freed by polylimit_configuration_free.
+ */
+typedef struct polylimit_configuration {
+    /**
+     * The size of this struct, set by the library.
+     */
+    uint32_t size;
+    /**
+     * Always 0.
+     */
+    uint32_t reserved;
+    /**
+     * Raised with each change. 0 before the first.
+     */
+    uint64_t version;
+    /**
+     * When this version was applied, in microseconds since the Unix epoch; 0 before the first.
+     */
+    uint64_t applied_at_us;
+    /**
+     * For how long the source has been unreachable, in microseconds; 0 when it is not.
+     */
+    uint64_t unreachable_for_us;
+    /**
+     * Where it comes from: "document" for one that the program gives, otherwise as the option `configuration` names it.
+     */
+    const char *source;
+    /**
+     * SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
+     */
+    const char *digest;
+    /**
+     * Why a newer configuration was not applied, or may not be known; NULL when there is no error.
+     */
+    const char *error;
+} polylimit_configuration;
 
 /**
  * One quota's own view of a key, after the operation.
@@ -604,6 +642,90 @@ typedef struct polylimit_result {
 } polylimit_result;
 
 /**
+ * One setting: a name and a value, both texts that end with a NUL. The settings of a limiter are:
+ *
+ * - `policy.<name>`: the quotas of a policy, such as "10/second; 1000/hour". Policies keep the order of the options. A limiter
+ *   without policies takes requests that name quotas.
+ * - `outage.<name>`: how that policy decides while the store is unavailable: "fallback", "allow" or "deny". Redis only.
+ * - `lease.<name>`: leases the busy keys of that policy: "auto", the largest number of units, or units and a time
+ *   ("100/500ms"). Redis only.
+ * - `document`: the limits as a document in TOML or JSON, which the program may replace with polylimit_limiter_set_document.
+ * - `configuration`: where a document is followed: "file:PATH", "store" or "store+file:PATH"; and `copy`: a file to which it is
+ *   written after each change, and from which a process starts while Redis is away.
+ * - any option of the store, such as `deadline` ("20ms"), `outage` ("deny") or `max_keys` ("100000").
+ */
+typedef struct polylimit_option {
+    /**
+     * The name of the setting.
+     */
+    const char *name;
+    /**
+     * Its value.
+     */
+    const char *value;
+} polylimit_option;
+
+/**
+ * One operation on one key.
+ */
+typedef struct polylimit_request {
+    /**
+     * sizeof(polylimit_request), set by the caller.
+     */
+    uint32_t size;
+    /**
+     * One of POLYLIMIT_CHECK to POLYLIMIT_BLOCK.
+     */
+    uint32_t operation;
+    /**
+     * The name of a policy of the limiter, or quotas as text such as "100/minute; 1000/hour"; may be NULL when the
+     * limiter has one policy. Ends with a NUL.
+     */
+    const char *policy;
+    /**
+     * Identifies what is limited, such as a user or an address: any bytes. May be NULL when `key_length` is 0.
+     */
+    const void *key;
+    /**
+     * The length of the key in bytes: 0 to 1 MiB.
+     */
+    size_t key_length;
+    /**
+     * The units that the request spends: 0 to 10^12. A cost of 0 is always allowed and leaves no trace.
+     */
+    uint64_t cost;
+    /**
+     * The longest wait, in microseconds; only for POLYLIMIT_ACQUIRE, POLYLIMIT_READY and POLYLIMIT_RESERVE.
+     */
+    uint64_t timeout_us;
+    /**
+     * Names the reservation among those of its key: any bytes; only for POLYLIMIT_RESERVE to POLYLIMIT_RENEW.
+     */
+    const void *id;
+    /**
+     * The length of the id in bytes: 1 to POLYLIMIT_RESERVATION_ID_SIZE.
+     */
+    size_t id_length;
+    /**
+     * How long the reservation lasts from now, in microseconds: 1 ms to 48 h; only for POLYLIMIT_RESERVE and POLYLIMIT_RENEW. For
+     * POLYLIMIT_BLOCK how long the key is blocked: 0, or 1 ms to 366 days.
+     */
+    uint64_t ttl_us;
+    /**
+     * The plan of the key, whose quotas decide where the policy has a plan of that name; may be NULL. Ends with a NUL.
+     */
+    const char *plan;
+    /**
+     * The part of each quota's capacity that a check, a peek or a reserve leaves for others, in percent, rounded up: 0 to 99.
+     */
+    uint32_t headroom;
+    /**
+     * Always 0.
+     */
+    uint32_t reserved;
+} polylimit_request;
+
+/**
  * One counter of a limiter.
  */
 typedef struct polylimit_stat {
@@ -658,6 +780,63 @@ typedef struct polylimit_degraded_event {
 typedef void (*polylimit_on_degraded)(const struct polylimit_degraded_event *event, void *context);
 
 /**
+ * A name with its value, such as a line of a header: any bytes.
+ */
+typedef struct polylimit_pair {
+    /**
+     * The name.
+     */
+    struct polylimit_line name;
+    /**
+     * The value.
+     */
+    struct polylimit_line value;
+} polylimit_pair;
+
+/**
+ * What a program says about a request, so that the configuration finds the limits of it. An empty value is the same as none.
+ */
+typedef struct polylimit_attributes {
+    /**
+     * sizeof(polylimit_attributes), set by the caller.
+     */
+    uint32_t size;
+    /**
+     * Always 0.
+     */
+    uint32_t reserved;
+    /**
+     * The method, such as GET, as the client sent it.
+     */
+    struct polylimit_line method;
+    /**
+     * The path as the client sent it, with its escapes; a query after it is ignored.
+     */
+    struct polylimit_line path;
+    /**
+     * The other end of the socket: an address, with or without a port, or any other text, in UTF-8.
+     */
+    struct polylimit_line peer;
+    /**
+     * Each line of each header, in the order in which they came. Names are in any case.
+     */
+    const struct polylimit_pair *headers;
+    /**
+     * The number of elements of `headers`.
+     */
+    size_t header_count;
+    /**
+     * What the program knows of the request, such as `user` or `plan`. A name is a letter and then letters, digits and `_`, all in
+     * lower case. Of two values of one name the later one counts.
+     */
+    const struct polylimit_pair *attributes;
+    /**
+     * The number of elements of `attributes`.
+     */
+    size_t attribute_count;
+} polylimit_attributes;
+
+/**
  * What a middleware knows about a request. Texts end with a NUL. Nothing is used after the call.
  */
 typedef struct polylimit_request_facts {
@@ -708,6 +887,10 @@ typedef struct polylimit_request_facts {
      * The number of policies.
      */
     size_t policy_count;
+    /**
+     * The attributes of the request, for a guard that decides by the configuration; otherwise NULL.
+     */
+    const struct polylimit_attributes *attributes;
 } polylimit_request_facts;
 
 /**
@@ -723,6 +906,66 @@ typedef struct polylimit_outcome {
      */
     const struct polylimit_decision *decision;
 } polylimit_outcome;
+
+/**
+ * A policy that a configuration's rules apply to a request.
+ */
+typedef struct polylimit_match {
+    /**
+     * sizeof(polylimit_match), set by the caller.
+     */
+    uint32_t size;
+    /**
+     * The percent of each quota's capacity that is left for others.
+     */
+    uint32_t headroom;
+    /**
+     * The units that the request spends.
+     */
+    uint64_t cost;
+    /**
+     * The name of the policy; valid until the matches are freed.
+     */
+    const char *policy;
+    /**
+     * The key under the policy: any bytes; valid until the matches are freed.
+     */
+    const void *key;
+    /**
+     * The length of the key in bytes.
+     */
+    size_t key_length;
+} polylimit_match;
+
+/**
+ * How the candidate of a policy compares with the numbers in force: checks since the quotas of either changed.
+ */
+typedef struct polylimit_candidate_counts {
+    /**
+     * sizeof(polylimit_candidate_counts), set by the caller.
+     */
+    uint32_t size;
+    /**
+     * 1 when the policy has a candidate, otherwise 0, and all counts are 0.
+     */
+    uint32_t has_candidate;
+    /**
+     * Both admit.
+     */
+    uint64_t both_allow;
+    /**
+     * The numbers in force deny what the candidate admits.
+     */
+    uint64_t only_live_denies;
+    /**
+     * The candidate denies what the numbers in force admit.
+     */
+    uint64_t only_candidate_denies;
+    /**
+     * Both deny.
+     */
+    uint64_t both_deny;
+} polylimit_candidate_counts;
 
 /**
  * At most `limit` units per period, counted by an algorithm.
@@ -820,6 +1063,79 @@ typedef struct polylimit_reservation_options {
     uint32_t reserved;
 } polylimit_reservation_options;
 
+/**
+ * The decision on a request as a whole.
+ */
+typedef struct polylimit_request_outcome {
+    /**
+     * sizeof(polylimit_request_outcome), set by the caller.
+     */
+    uint32_t size;
+    /**
+     * 1 when the request may proceed, otherwise 0.
+     */
+    uint32_t allowed;
+    /**
+     * Why it was denied, or admitted without the store: 0 is none; see polylimit_cause_name.
+     */
+    uint32_t cause;
+    /**
+     * The HTTP status of a denial: 400 for a missing key, 403 for a deny list, otherwise 429. 0 when allowed.
+     */
+    uint32_t http_status;
+    /**
+     * Microseconds until the request would be admitted: the longest over the denials. 0 when allowed; POLYLIMIT_NEVER when never.
+     */
+    uint64_t retry_after_us;
+    /**
+     * The number of policies that have decided; none when a list or a missing key did.
+     */
+    size_t policy_count;
+} polylimit_request_outcome;
+
+/**
+ * The decision of one policy on a request.
+ */
+typedef struct polylimit_policy_decision {
+    /**
+     * sizeof(polylimit_policy_decision), set by the caller.
+     */
+    uint32_t size;
+    /**
+     * The percent of each quota's capacity that was left for others.
+     */
+    uint32_t headroom;
+    /**
+     * The units that the request spends.
+     */
+    uint64_t cost;
+    /**
+     * The name of the policy; valid until the decision on the request is freed, as are the key and the id.
+     */
+    const char *policy;
+    /**
+     * The key under the policy: any bytes.
+     */
+    const void *key;
+    /**
+     * The length of the key in bytes.
+     */
+    size_t key_length;
+    /**
+     * The id of the reservation that was made, which the caller ends by polylimit_limiter_commit or polylimit_limiter_cancel; NULL
+     * where units were spent.
+     */
+    const void *id;
+    /**
+     * The length of the id in bytes.
+     */
+    size_t id_length;
+    /**
+     * The decision. A request that is denied may have decisions that admit it: what they spent was given back.
+     */
+    struct polylimit_decision decision;
+} polylimit_policy_decision;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -860,6 +1176,81 @@ polylimit_status polylimit_server_wait(const struct polylimit_line *retry_after,
                                        uint64_t *wait_us_out,
                                        char *error_buffer,
                                        size_t error_capacity);
+
+/**
+ * Changes the configuration, or waits for a change, and blocks this thread until that is done, or until another thread sets
+ * `*stopped` to a number other than 0; then it returns POLYLIMIT_PENDING, and whether the change was made is unknown. `stopped` may
+ * be NULL, and `configuration_out` too; see polylimit_limiter_configuration.
+ *
+ * POLYLIMIT_INVALID_ARGUMENT: the entry, its value or the document cannot be read or do not fit; another version than the expected
+ * one is there; the limiter's source has no entries, or its document does not come from Redis. POLYLIMIT_STORE_UNAVAILABLE: Redis
+ * does not answer, so the change may have been made, or the version is not in force after the timeout.
+ */
+polylimit_status polylimit_limiter_change(const struct polylimit_limiter *limiter,
+                                          const struct polylimit_change *change,
+                                          const uint32_t *stopped,
+                                          struct polylimit_configuration **configuration_out,
+                                          char *error_buffer,
+                                          size_t error_capacity);
+
+/**
+ * Changes the configuration, or waits for a change, without blocking; see polylimit_limiter_change. The statuses are those of
+ * polylimit_completions_submit. The answer of a result is not written: polylimit_limiter_configuration tells what is in force.
+ */
+polylimit_status polylimit_completions_submit_change(const struct polylimit_completions *completions,
+                                                     const struct polylimit_limiter *limiter,
+                                                     const struct polylimit_change *change,
+                                                     uint64_t tag,
+                                                     struct polylimit_result *result_out,
+                                                     size_t result_size,
+                                                     char *error_buffer,
+                                                     size_t error_capacity);
+
+/**
+ * Sets an entry: `deny ITEM`, `allow ITEM` or `override POLICY KEY`. `value` is a JSON object that may have `until`, `by`, `why` and,
+ * for an override, `numbers`; NULL is "{}". `configuration_out` may be NULL. See polylimit_limiter_change.
+ */
+polylimit_status polylimit_limiter_set_entry(const struct polylimit_limiter *limiter,
+                                             const char *entry,
+                                             const char *value,
+                                             struct polylimit_configuration **configuration_out,
+                                             char *error_buffer,
+                                             size_t error_capacity);
+
+/**
+ * Deletes an entry; one that is not there is no error. `configuration_out` may be NULL. See polylimit_limiter_change.
+ */
+polylimit_status polylimit_limiter_delete_entry(const struct polylimit_limiter *limiter,
+                                                const char *entry,
+                                                struct polylimit_configuration **configuration_out,
+                                                char *error_buffer,
+                                                size_t error_capacity);
+
+/**
+ * Publishes a document, in TOML or JSON, to the Redis store that this limiter's configuration comes from, and waits until it is in
+ * force here; every process that follows the store takes it within a second. `expected_version` points at the version of the
+ * document that this one replaces, or is NULL to replace whichever is there. `by` and `why`, who publishes it and the reason, may be
+ * NULL, and `configuration_out` too. See polylimit_limiter_change.
+ */
+polylimit_status polylimit_limiter_publish(const struct polylimit_limiter *limiter,
+                                           const char *document,
+                                           const uint64_t *expected_version,
+                                           const char *by,
+                                           const char *why,
+                                           struct polylimit_configuration **configuration_out,
+                                           char *error_buffer,
+                                           size_t error_capacity);
+
+/**
+ * Waits until this version of the configuration, or a later one, is in force, for at most `timeout_us` microseconds; then it fails
+ * with POLYLIMIT_STORE_UNAVAILABLE. `configuration_out` may be NULL. See polylimit_limiter_change.
+ */
+polylimit_status polylimit_limiter_wait_for_version(const struct polylimit_limiter *limiter,
+                                                    uint64_t version,
+                                                    uint64_t timeout_us,
+                                                    struct polylimit_configuration **configuration_out,
+                                                    char *error_buffer,
+                                                    size_t error_capacity);
 
 /**
  * Creates rules from `option_count` settings with these names:
@@ -1026,6 +1417,32 @@ size_t polylimit_completions_pending(const struct polylimit_completions *complet
 void polylimit_completions_free(struct polylimit_completions *completions);
 
 /**
+ * Which configuration is in force. `*configuration_out` becomes NULL for a limiter that has none; otherwise it is freed by
+ * polylimit_configuration_free.
+ */
+polylimit_status polylimit_limiter_configuration(const struct polylimit_limiter *limiter,
+                                                 struct polylimit_configuration **configuration_out,
+                                                 char *error_buffer,
+                                                 size_t error_capacity);
+
+/**
+ * Frees a status and its texts. NULL is allowed.
+ */
+void polylimit_configuration_free(struct polylimit_configuration *configuration);
+
+/**
+ * Replaces the document that the program has given, in TOML or JSON; its entries stay. A document that cannot be used is
+ * POLYLIMIT_INVALID_ARGUMENT, with a message "line L, column C: ..." that says what was read and what is allowed; the one before
+ * stays in force. So it is for a limiter whose configuration comes from elsewhere. `configuration_out` may be NULL; see
+ * polylimit_limiter_configuration.
+ */
+polylimit_status polylimit_limiter_set_document(const struct polylimit_limiter *limiter,
+                                                const char *document,
+                                                struct polylimit_configuration **configuration_out,
+                                                char *error_buffer,
+                                                size_t error_capacity);
+
+/**
  * Examines the store for problems of its operation, and writes each finding as a line "severity: subject: message\n"; the
  * severity is fine, advice or problem. It makes a decision on a key of its own, which it then deletes. Stores without a server
  * have no findings. The length without the NUL is written to `length_out`, which may be NULL, even if the buffer is too
@@ -1084,6 +1501,8 @@ polylimit_status polylimit_limiter_set_on_degraded(const struct polylimit_limite
  * - `dry_run` ("true", "false"): decides, spends and reports without ever denying.
  * - `reserved` ("true", "false"): requests are reserved under every policy until polylimit_guard_check_end says what was spent, and not
  *   only under those with a quota that counts reservations.
+ * - `by_configuration` ("true", "false"): the rules of the limiter's configuration say which policies, keys and costs a request has, by
+ *   the `attributes` of its facts. Policies, key, cost and scope are not given then.
  * - `ttl_us` and `max_age_us`: as in polylimit_reservation_options, for the reservations of requests.
  *
  * Freed by polylimit_guard_free.
@@ -1405,6 +1824,45 @@ polylimit_status polylimit_limiter_set_credentials(const struct polylimit_limite
                                                    size_t error_capacity);
 
 /**
+ * Finds the policies that the configuration's rules apply to a request; nothing is asked of a store, and nothing is spent.
+ * POLYLIMIT_INVALID_ARGUMENT for a limiter without a configuration, and when an attribute that gives a cost holds none. The matches
+ * are freed by polylimit_matches_free.
+ */
+polylimit_status polylimit_limiter_matching(const struct polylimit_limiter *limiter,
+                                            const struct polylimit_attributes *attributes,
+                                            struct polylimit_matches **matches_out,
+                                            char *error_buffer,
+                                            size_t error_capacity);
+
+/**
+ * The number of matches; 0 when `matches` is NULL.
+ */
+size_t polylimit_matches_count(const struct polylimit_matches *matches);
+
+/**
+ * Writes the match at an index from 0, in the order of the rules.
+ */
+polylimit_status polylimit_matches_at(const struct polylimit_matches *matches,
+                                      size_t index,
+                                      struct polylimit_match *match_out,
+                                      char *error_buffer,
+                                      size_t error_capacity);
+
+/**
+ * Frees matches. NULL is allowed.
+ */
+void polylimit_matches_free(struct polylimit_matches *matches);
+
+/**
+ * Writes how the candidate of a policy has compared with its quotas in this process.
+ */
+polylimit_status polylimit_limiter_candidate_counts(const struct polylimit_limiter *limiter,
+                                                    const char *policy,
+                                                    struct polylimit_candidate_counts *counts_out,
+                                                    char *error_buffer,
+                                                    size_t error_capacity);
+
+/**
  * The name of a status, such as "invalid_argument"; NULL for an unknown number. Not to be freed.
  */
 const char *polylimit_status_name(polylimit_status status);
@@ -1610,6 +2068,59 @@ polylimit_status polylimit_quota_text(const struct polylimit_quota *quota,
                                       size_t *length_out,
                                       char *error_buffer,
                                       size_t error_capacity);
+
+/**
+ * Decides about a request by the configuration: its lists, its rules and their policies. All policies admit it, or what they spent is
+ * given back. Policies with a quota of concurrent reservations reserve, under the id and for the time of `options`, which may be
+ * NULL; the rest of the options has no effect. POLYLIMIT_INVALID_ARGUMENT for a limiter without a configuration, and when an attribute
+ * that gives a cost holds none. The decision is freed by polylimit_request_decision_free; reservations outlive it.
+ */
+polylimit_status polylimit_limiter_decide(const struct polylimit_limiter *limiter,
+                                          const struct polylimit_attributes *attributes,
+                                          const struct polylimit_reservation_options *options,
+                                          struct polylimit_request_decision **decision_out,
+                                          char *error_buffer,
+                                          size_t error_capacity);
+
+/**
+ * Decides about a request as polylimit_limiter_decide does, without waiting. The handle is there at once.
+ *
+ * POLYLIMIT_OK: the decision was available at once, and the handle has it. POLYLIMIT_PENDING: polylimit_completions_drain will return a
+ * result without an answer, with this tag; from then on the handle has the decision. Any other status is an error, and there will be
+ * neither a result nor a handle. `result_size` is sizeof(polylimit_result).
+ */
+polylimit_status polylimit_completions_submit_decide(const struct polylimit_completions *completions,
+                                                     const struct polylimit_limiter *limiter,
+                                                     const struct polylimit_attributes *attributes,
+                                                     const struct polylimit_reservation_options *options,
+                                                     uint64_t tag,
+                                                     struct polylimit_request_decision **decision_out,
+                                                     struct polylimit_result *result_out,
+                                                     size_t result_size,
+                                                     char *error_buffer,
+                                                     size_t error_capacity);
+
+/**
+ * Writes the decision on the request as a whole. One whose result was not drained yet has none: POLYLIMIT_INVALID_ARGUMENT.
+ */
+polylimit_status polylimit_request_decision_outcome(const struct polylimit_request_decision *decision,
+                                                    struct polylimit_request_outcome *outcome_out,
+                                                    char *error_buffer,
+                                                    size_t error_capacity);
+
+/**
+ * Writes the decision of the policy at an index from 0, in the order of the rules.
+ */
+polylimit_status polylimit_request_decision_at(const struct polylimit_request_decision *decision,
+                                               size_t index,
+                                               struct polylimit_policy_decision *policy_out,
+                                               char *error_buffer,
+                                               size_t error_capacity);
+
+/**
+ * Frees the decision on a request; its reservations stay. NULL is allowed.
+ */
+void polylimit_request_decision_free(struct polylimit_request_decision *decision);
 
 /**
  * Writes a random id of a reservation, which no other process chooses: POLYLIMIT_RESERVATION_ID_SIZE bytes at `id` are always

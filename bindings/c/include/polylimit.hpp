@@ -382,6 +382,187 @@ struct Request {
     Ask ask = {};
 };
 
+/** A name with its value, such as a line of a header. */
+using Pair = std::pair<std::string_view, std::string_view>;
+
+/** What a program says about a request; see polylimit_attributes. The texts have to outlive the call. */
+struct RequestAttributes {
+    std::string_view method = {};
+    std::string_view path = {};
+    std::string_view peer = {};
+    /** Each line of each header, in the order in which they came. */
+    std::vector<Pair> headers = {};
+    /** What the program knows of the request, such as the user. */
+    std::vector<Pair> attributes = {};
+};
+
+/** A policy that a configuration's rules apply to a request. */
+struct PolicyMatch {
+    std::string policy;
+    std::string key;
+    std::uint64_t cost;
+    std::uint32_t headroom;
+};
+
+/** The decision of one policy on a request. */
+struct PolicyDecision {
+    std::string policy;
+    std::string key;
+    std::uint64_t cost;
+    std::uint32_t headroom;
+    Decision decision;
+    /** The id of the reservation that was made, which the caller commits or cancels; none where units were spent. */
+    std::optional<std::string> reservation;
+};
+
+/** The decision on a request by its attributes. */
+struct RequestDecision {
+    bool allowed;
+    /** Why it was denied, or admitted without the store, such as "deny_list"; NULL for no cause. */
+    const char *cause;
+    /** The HTTP status of a denial; 0 when allowed. */
+    std::uint32_t status;
+    /** The time until the request would be admitted; no value means never. */
+    std::optional<std::chrono::microseconds> retry_after;
+    std::vector<PolicyDecision> decisions;
+
+    [[nodiscard]] explicit operator bool() const noexcept { return allowed; }
+};
+
+/** Which configuration is in force; see polylimit_configuration. */
+struct Configuration {
+    std::string source;
+    std::uint64_t version;
+    std::string digest;
+    std::chrono::system_clock::time_point applied_at;
+    /** For how long the source has been unreachable; 0 when it is not. */
+    std::chrono::microseconds unreachable_for;
+    std::optional<std::string> error;
+};
+
+/** How a document is published. */
+struct PublishOptions {
+    /** The version of the document that this one replaces; none replaces whichever is there. */
+    std::optional<std::uint64_t> expected_version = {};
+    /** Who publishes it, and the reason. */
+    std::string by = {};
+    std::string why = {};
+};
+
+/** How the candidate of a policy compares with the numbers in force. */
+struct CandidateCounts {
+    std::uint64_t both_allow;
+    std::uint64_t only_live_denies;
+    std::uint64_t only_candidate_denies;
+    std::uint64_t both_deny;
+};
+
+namespace detail {
+
+inline polylimit_line to_line(std::string_view text) noexcept { return {text.data(), text.size()}; }
+
+/** Attributes in the form of C; they refer to the texts of the request. */
+class PlainAttributes {
+public:
+    explicit PlainAttributes(const RequestAttributes &request)
+        : headers_(to_pairs(request.headers)), attributes_(to_pairs(request.attributes)) {
+        plain_.size = sizeof plain_;
+        plain_.method = to_line(request.method);
+        plain_.path = to_line(request.path);
+        plain_.peer = to_line(request.peer);
+        plain_.headers = headers_.data();
+        plain_.header_count = headers_.size();
+        plain_.attributes = attributes_.data();
+        plain_.attribute_count = attributes_.size();
+    }
+
+    PlainAttributes(const PlainAttributes &) = delete;
+    PlainAttributes &operator=(const PlainAttributes &) = delete;
+
+    [[nodiscard]] const polylimit_attributes *get() const noexcept { return &plain_; }
+
+private:
+    static std::vector<polylimit_pair> to_pairs(const std::vector<Pair> &pairs) {
+        std::vector<polylimit_pair> plain;
+        plain.reserve(pairs.size());
+        for (const auto &[name, value] : pairs) {
+            plain.push_back({to_line(name), to_line(value)});
+        }
+        return plain;
+    }
+
+    std::vector<polylimit_pair> headers_;
+    std::vector<polylimit_pair> attributes_;
+    polylimit_attributes plain_ = {};
+};
+
+using RequestDecisionHandle = std::unique_ptr<polylimit_request_decision, Freed<polylimit_request_decision_free>>;
+
+inline RequestDecision from_plain(const polylimit_request_decision *handle) {
+    Message message;
+    auto outcome = sized<polylimit_request_outcome>();
+    message.check(polylimit_request_decision_outcome(handle, &outcome, message.start(), message.capacity()));
+    RequestDecision decision = {outcome.allowed != 0, polylimit_cause_name(outcome.cause), outcome.http_status, {}, {}};
+    if (outcome.retry_after_us != POLYLIMIT_NEVER) {
+        decision.retry_after = microseconds(outcome.retry_after_us);
+    }
+    decision.decisions.reserve(outcome.policy_count);
+    for (std::size_t at = 0; at < outcome.policy_count; ++at) {
+        auto made = sized<polylimit_policy_decision>();
+        message.check(polylimit_request_decision_at(handle, at, &made, message.start(), message.capacity()));
+        decision.decisions.push_back({made.policy, std::string(static_cast<const char *>(made.key), made.key_length),
+                                      made.cost, made.headroom, Decision(made.decision), std::nullopt});
+        if (made.id != nullptr) {
+            decision.decisions.back().reservation.emplace(static_cast<const char *>(made.id), made.id_length);
+        }
+    }
+    return decision;
+}
+
+inline std::optional<Configuration> from_plain(polylimit_configuration *given) {
+    if (given == nullptr) {
+        return std::nullopt;
+    }
+    std::unique_ptr<polylimit_configuration, Freed<polylimit_configuration_free>> plain(given);
+    auto applied_at = std::chrono::duration_cast<std::chrono::system_clock::duration>(microseconds(plain->applied_at_us));
+    Configuration configuration = {plain->source,
+                                   plain->version,
+                                   plain->digest,
+                                   std::chrono::system_clock::time_point(applied_at),
+                                   microseconds(plain->unreachable_for_us),
+                                   std::nullopt};
+    if (plain->error != nullptr) {
+        configuration.error = plain->error;
+    }
+    return configuration;
+}
+
+/** The room for a message on an entry or a document. */
+inline constexpr std::size_t long_message = 4096;
+
+/** A text for C, which a NUL would cut. */
+inline const char *c_text(const std::string &text, const char *name) {
+    if (text.find('\0') != std::string::npos) {
+        throw Error(POLYLIMIT_INVALID_ARGUMENT, (std::string(name) + " has a NUL in it").c_str());
+    }
+    return text.c_str();
+}
+
+} // namespace detail
+
+/** The decision on a request that was submitted; see Completions::submit_decide. */
+class PendingDecision {
+public:
+    /** Owns a handle of C. */
+    explicit PendingDecision(polylimit_request_decision *handle) noexcept : handle_(handle) {}
+
+    /** The decision. Throws invalid_argument before its result was drained. */
+    [[nodiscard]] RequestDecision get() const { return detail::from_plain(handle_.get()); }
+
+private:
+    detail::RequestDecisionHandle handle_;
+};
+
 /** The result of one request among several: its decision, or why there is none. */
 using CheckResult = std::variant<Decision, Error>;
 
@@ -531,6 +712,110 @@ public:
         message.check(polylimit_limiter_ready(get(), timeout_us, message.start(), message.capacity()));
     }
 
+    /**
+     * Decides about a request by the configuration: its lists, its rules and their policies. Policies with a quota of concurrent
+     * reservations reserve, under the id and for the ttl of `options`.
+     */
+    [[nodiscard]] RequestDecision decide(const RequestAttributes &request, const ReserveOptions &options = {}) const {
+        detail::Message message;
+        detail::PlainAttributes attributes(request);
+        auto plain = detail::to_plain(options, {});
+        polylimit_request_decision *decision = nullptr;
+        message.check(polylimit_limiter_decide(get(), attributes.get(), &plain, &decision, message.start(),
+                                               message.capacity()));
+        return PendingDecision(decision).get();
+    }
+
+    /** The policies that the configuration's rules apply to a request. */
+    [[nodiscard]] std::vector<PolicyMatch> matching(const RequestAttributes &request) const {
+        detail::Message message;
+        detail::PlainAttributes attributes(request);
+        polylimit_matches *made = nullptr;
+        message.check(
+            polylimit_limiter_matching(get(), attributes.get(), &made, message.start(), message.capacity()));
+        std::unique_ptr<polylimit_matches, detail::Freed<polylimit_matches_free>> matches(made);
+        std::vector<PolicyMatch> found;
+        found.reserve(polylimit_matches_count(made));
+        for (std::size_t at = 0; at < polylimit_matches_count(made); ++at) {
+            auto plain = detail::sized<polylimit_match>();
+            message.check(polylimit_matches_at(made, at, &plain, message.start(), message.capacity()));
+            found.push_back({plain.policy, std::string(static_cast<const char *>(plain.key), plain.key_length), plain.cost,
+                             plain.headroom});
+        }
+        return found;
+    }
+
+    /** Which configuration is in force; no value for a limiter that has none. */
+    [[nodiscard]] std::optional<Configuration> configuration() const {
+        detail::Message message;
+        polylimit_configuration *configuration = nullptr;
+        message.check(polylimit_limiter_configuration(get(), &configuration, message.start(), message.capacity()));
+        return detail::from_plain(configuration);
+    }
+
+    /** Replaces the document that the program has given; see polylimit_limiter_set_document. */
+    Configuration set_document(const std::string &document) const {
+        std::string told(detail::long_message, '\0');
+        polylimit_configuration *configuration = nullptr;
+        polylimit_status status = polylimit_limiter_set_document(get(), detail::c_text(document, "document"),
+                                                                 &configuration, told.data(), told.size());
+        if (status != POLYLIMIT_OK) {
+            throw Error(status, told.c_str());
+        }
+        return *detail::from_plain(configuration);
+    }
+
+    /** Sets an entry; `value` is a JSON object. See polylimit_limiter_set_entry. */
+    Configuration set_entry(const std::string &entry, const std::string &value = "{}") const {
+        auto change = detail::sized<polylimit_change>();
+        change.operation = POLYLIMIT_SET_ENTRY;
+        change.entry = detail::c_text(entry, "entry");
+        change.value = detail::c_text(value, "value");
+        return perform(change);
+    }
+
+    /** Deletes an entry; one that is not there is no error. */
+    Configuration delete_entry(const std::string &entry) const {
+        auto change = detail::sized<polylimit_change>();
+        change.operation = POLYLIMIT_DELETE_ENTRY;
+        change.entry = detail::c_text(entry, "entry");
+        return perform(change);
+    }
+
+    /** Publishes a document to the source `store`, and waits until it is in force here. */
+    Configuration publish(const std::string &document, const PublishOptions &options = {}) const {
+        auto change = detail::sized<polylimit_change>();
+        change.operation = POLYLIMIT_PUBLISH;
+        change.document = detail::c_text(document, "document");
+        change.by = detail::c_text(options.by, "by");
+        change.why = detail::c_text(options.why, "why");
+        change.has_version = options.expected_version ? 1 : 0;
+        change.version = options.expected_version.value_or(0);
+        return perform(change);
+    }
+
+    /** Waits until this version of the configuration, or a later one, is in force; throws store_unavailable after `timeout`. */
+    Configuration wait_for_version(std::uint64_t version, std::chrono::microseconds timeout) const {
+        auto change = detail::sized<polylimit_change>();
+        change.operation = POLYLIMIT_WAIT_FOR_VERSION;
+        change.version = version;
+        change.timeout_us = detail::whole_us(timeout);
+        return perform(change);
+    }
+
+    /** How the candidate of a policy has compared with its quotas in this process; no value without a candidate. */
+    [[nodiscard]] std::optional<CandidateCounts> candidate_counts(const char *policy) const {
+        detail::Message message;
+        auto counts = detail::sized<polylimit_candidate_counts>();
+        message.check(
+            polylimit_limiter_candidate_counts(get(), policy, &counts, message.start(), message.capacity()));
+        if (counts.has_candidate == 0) {
+            return std::nullopt;
+        }
+        return CandidateCounts{counts.both_allow, counts.only_live_denies, counts.only_candidate_denies,
+                               counts.both_deny};
+    }
+
     void set_policy(const char *name, const char *quotas) const {
         detail::Message message;
         message.check(polylimit_limiter_set_policy(get(), name, quotas, message.start(), message.capacity()));
@@ -657,6 +942,17 @@ private:
         return result;
     }
 
+    Configuration perform(const polylimit_change &change) const {
+        std::string told(detail::long_message, '\0');
+        polylimit_configuration *configuration = nullptr;
+        polylimit_status status =
+            polylimit_limiter_change(get(), &change, nullptr, &configuration, told.data(), told.size());
+        if (status != POLYLIMIT_OK) {
+            throw Error(status, told.c_str());
+        }
+        return *detail::from_plain(configuration);
+    }
+
     Decision decide(std::uint32_t operation, std::string_view key, const Ask &ask) const {
         return Decision(perform(detail::to_plain(operation, key, ask)).answer.decision);
     }
@@ -712,6 +1008,22 @@ public:
                                                                sizeof result, message.start(), message.capacity());
         message.check(status);
         return known(status, result);
+    }
+
+    /** Decides about a request without waiting: the decision, and its result if that is available at once. */
+    [[nodiscard]] std::pair<PendingDecision, std::optional<polylimit_result>>
+    submit_decide(const Limiter &limiter, const RequestAttributes &request, std::uint64_t tag,
+                  const ReserveOptions &options = {}) const {
+        detail::Message message;
+        detail::PlainAttributes attributes(request);
+        auto plain = detail::to_plain(options, {});
+        polylimit_request_decision *decision = nullptr;
+        polylimit_result result;
+        polylimit_status status =
+            polylimit_completions_submit_decide(get(), limiter.get(), attributes.get(), &plain, tag, &decision, &result,
+                                                sizeof result, message.start(), message.capacity());
+        message.check(status);
+        return {PendingDecision(decision), known(status, result)};
     }
 
     /** Reserves without waiting: the reservation, and its result if that is available at once. It has no decision before. */

@@ -43,6 +43,8 @@ pub struct polylimit_guard {
 /// - `dry_run` ("true", "false"): decides, spends and reports without ever denying.
 /// - `reserved` ("true", "false"): requests are reserved under every policy until polylimit_guard_check_end says what was spent, and not
 ///   only under those with a quota that counts reservations.
+/// - `by_configuration` ("true", "false"): the rules of the limiter's configuration say which policies, keys and costs a request has, by
+///   the `attributes` of its facts. Policies, key, cost and scope are not given then.
 /// - `ttl_us` and `max_age_us`: as in polylimit_reservation_options, for the reservations of requests.
 ///
 /// Freed by polylimit_guard_free.
@@ -97,12 +99,15 @@ fn set(builder: GuardBuilder, name: &str, value: &str) -> Result<GuardBuilder, F
         "message" => builder.message(value),
         "dry_run" => builder.dry_run(parsed(name, value, "true or false")?),
         "reserved" => builder.reserved(parsed(name, value, "true or false")?),
+        "by_configuration" if parsed(name, value, "true or false")? => builder.by_configuration(),
+        "by_configuration" => builder,
         "ttl_us" => builder.ttl(microseconds(name, value)?),
         "max_age_us" => builder.max_age(microseconds(name, value)?),
         _ => {
             return Err(Failure::invalid(format!(
                 "option {} is not known: allowed are policy, per_request, scope, per_route, key_part, missing_key, cost, \
-                 method, headers, reset_form, header_name.<field>, status, message, dry_run, reserved, ttl_us, max_age_us",
+                 method, headers, reset_form, header_name.<field>, status, message, dry_run, reserved, by_configuration, ttl_us, \
+                 max_age_us",
                 name.escape_debug()
             )));
         }

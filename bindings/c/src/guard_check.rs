@@ -27,6 +27,8 @@ use crate::arguments::out_param;
 use crate::arguments::sized;
 use crate::arguments::sized_out;
 use crate::arguments::text;
+use crate::attributes::polylimit_attributes;
+use crate::attributes::request_attributes;
 use crate::check_state::CheckState;
 use crate::client_address::polylimit_line;
 use crate::completions::Tag;
@@ -85,12 +87,14 @@ pub struct polylimit_request_facts {
     pub policies: *const *const c_char,
     /// The number of policies.
     pub policy_count: usize,
+    /// The attributes of the request, for a guard that decides by the configuration; otherwise NULL.
+    pub attributes: *const polylimit_attributes,
 }
 
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_request_facts {
     const NAME: &'static str = "facts";
-    const MIN_SIZE: u32 = 80;
+    const MIN_SIZE: u32 = 88;
 }
 
 /// Starts the decision on a request. The steps of a middleware are:
@@ -138,6 +142,14 @@ impl polylimit_request_facts {
         // SAFETY: the caller guarantees it.
         let (address, route) =
             unsafe { (optional_text(self.address, "address")?, optional_text(self.route, "route")?) };
+        if guard.is_by_configuration() {
+            if self.attributes.is_null() {
+                return Ok(guard.start(limits, &RequestFacts::new())?);
+            }
+            // SAFETY: the caller guarantees attributes.
+            let attributes = unsafe { request_attributes(self.attributes) }?;
+            return Ok(guard.start(limits, &RequestFacts::new().attributes(&attributes))?);
+        }
         let mut facts = RequestFacts::new();
         // SAFETY: the caller guarantees it.
         let key = unsafe { self.find_key(guard, address) }?;

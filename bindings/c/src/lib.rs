@@ -10,10 +10,10 @@
 //! - `version`, `error`: statuses, messages, panics
 //! - `arguments`, `names`: pointers and texts of callers, names of numbers
 //! - `decision`, `quota`, `clock`, `options`, `client_address`: values
-//! - `request`, `reservation_options`: one operation as a value
+//! - `request`, `reservation_options`, `attributes`: one operation as a value
 //! - `limiter`: its life and its policies
-//! - `operations`, `reservation`, `completions`, `reservation_handle`, `guard`, `headers`, `diagnostics`: everything that uses a
-//!   limiter
+//! - `operations`, `reservation`, `completions`, `reservation_handle`, `configuration`, `change`, `matching`, `request_decision`,
+//!   `guard`, `headers`, `diagnostics`: everything that uses a limiter
 
 #![allow(
     unsafe_code,
@@ -33,11 +33,14 @@
 )]
 
 mod arguments;
+pub mod attributes;
 pub mod backoff;
+pub mod change;
 mod check_state;
 pub mod client_address;
 pub mod clock;
 pub mod completions;
+pub mod configuration;
 pub mod decision;
 pub mod diagnostics;
 pub mod error;
@@ -45,11 +48,13 @@ pub mod guard;
 pub mod guard_check;
 pub mod headers;
 pub mod limiter;
+pub mod matching;
 pub mod names;
 pub mod operations;
 pub mod options;
 pub mod quota;
 pub mod request;
+pub mod request_decision;
 pub mod reservation;
 pub mod reservation_handle;
 pub mod reservation_options;

@@ -14,6 +14,9 @@ use crate::error::Failure;
 /// - `outage.<name>`: how that policy decides while the store is unavailable: "fallback", "allow" or "deny". Redis only.
 /// - `lease.<name>`: leases the busy keys of that policy: "auto", the largest number of units, or units and a time
 ///   ("100/500ms"). Redis only.
+/// - `document`: the limits as a document in TOML or JSON, which the program may replace with polylimit_limiter_set_document.
+/// - `configuration`: where a document is followed: "file:PATH", "store" or "store+file:PATH"; and `copy`: a file to which it is
+///   written after each change, and from which a process starts while Redis is away.
 /// - any option of the store, such as `deadline` ("20ms"), `outage` ("deny") or `max_keys` ("100000").
 #[repr(C)]
 pub struct polylimit_option {
@@ -38,6 +41,8 @@ pub(crate) unsafe fn apply(
         let value = unsafe { text(value, &format!("the value of option {}", name.escape_debug())) }?;
         builder = if let Some(policy) = name.strip_prefix("policy.") {
             builder.policy(Policy::parse(policy, value)?)
+        } else if name == "document" {
+            builder.document(value)
         } else {
             builder.option(name, value)
         };

@@ -270,7 +270,7 @@ impl polylimit_answer {
                 place.size = USAGE_SIZE;
                 place.set(usage);
             }
-            Answer::Ready => {}
+            Answer::Ready | Answer::Configuration(_) => {}
             _ => {
                 return Err(Failure::new(ErrorKind::Internal, "an operation has an answer of another kind"));
             }

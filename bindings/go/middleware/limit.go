@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -25,6 +26,8 @@ type Limit[R, D any] struct {
 	options   Options[R, D]
 	framework Framework[R]
 	guard     *polylimit.Guard
+	// Whether the configuration of the limiter decides.
+	isConfigured bool
 }
 
 // New makes a limit. It fails with ErrInvalidArgument for an invalid option: a policy that the limiter does not know, quotas that
@@ -34,7 +37,7 @@ func New[R, D any](options Options[R, D], framework Framework[R]) (*Limit[R, D],
 	if err != nil {
 		return nil, err
 	}
-	return &Limit[R, D]{options, framework, guard}, nil
+	return &Limit[R, D]{options, framework, guard, options.isConfigured()}, nil
 }
 
 // Decide decides about a request and writes the header fields of its response. The decision is nil for a request that is not
@@ -108,6 +111,10 @@ func IsGone(request *http.Request) bool { return errors.Is(request.Context().Err
 // factsOf reads what the guard needs to know about a request.
 func (l *Limit[R, D]) factsOf(request R, plain *http.Request) (facts polylimit.RequestFacts, err error) {
 	options := &l.options
+	if l.isConfigured {
+		facts.Attributes = l.attributesOf(request, plain)
+		return facts, nil
+	}
 	facts.Route, facts.Peer = l.framework.Route(request), plain.RemoteAddr
 	if facts.Peer == "" || facts.Peer == "@" {
 		// The other end of a Unix socket, which has no address, is on this host.
@@ -133,6 +140,39 @@ func (l *Limit[R, D]) factsOf(request R, plain *http.Request) (facts polylimit.R
 		}
 	}
 	return facts, err
+}
+
+// attributesOf are the attributes of a request for the rules of a configuration.
+func (l *Limit[R, D]) attributesOf(request R, plain *http.Request) polylimit.RequestAttributes {
+	// The path as the client sent it, also where a handler has stripped a prefix; not so in the request of a proxy.
+	path := plain.RequestURI
+	if !strings.HasPrefix(path, "/") {
+		path = plain.URL.EscapedPath()
+	}
+	attributes := polylimit.RequestAttributes{Method: plain.Method, Path: path, Peer: plain.RemoteAddr}
+	attributes.Headers = make([][2]string, 0, len(plain.Header)+1)
+	// net/http keeps it apart.
+	attributes.Headers = append(attributes.Headers, [2]string{"host", plain.Host})
+	for name, lines := range plain.Header {
+		for _, line := range lines {
+			attributes.Headers = append(attributes.Headers, [2]string{name, line})
+		}
+	}
+	if l.options.Attributes != nil {
+		attributes.Attributes = l.options.Attributes(request)
+	}
+	if l.options.User == nil {
+		return attributes
+	}
+	if user := l.options.User(request); user != "" {
+		// The program's own map stays as it is.
+		attributes.Attributes = maps.Clone(attributes.Attributes)
+		if attributes.Attributes == nil {
+			attributes.Attributes = map[string]string{}
+		}
+		attributes.Attributes["user"] = user
+	}
+	return attributes
 }
 
 // valueOf is the value of a key part; empty when the request has none.

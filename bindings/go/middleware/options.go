@@ -15,7 +15,9 @@ import (
 type Options[R, D any] struct {
 	// Limiter decides.
 	Limiter *polylimit.Limiter
-	// Policy is a policy of the limiter, or quotas as text. It is optional when the limiter has one policy.
+	// Policy is a policy of the limiter, or quotas as text. It is optional when the limiter has one policy. A limiter with a
+	// configuration (polylimit.WithConfiguration, polylimit.WithDocument) decides by that, where none of Policy, Policies and PolicyFunc
+	// is given: by the method, path, peer and headers of a request, and by Attributes.
 	Policy string
 	// Policies are several policies in place of Policy, without duplicates: all of them admit a request, or it spends nothing
 	// under any.
@@ -23,6 +25,9 @@ type Options[R, D any] struct {
 	// PolicyFunc returns the policies of a request, in place of Policy and Policies: names, or quotas as text, which must not come
 	// from clients because the limiter keeps each of them. A request for which it returns none is not limited.
 	PolicyFunc func(R) ([]string, error)
+	// Attributes returns what the program knows of a request, such as "plan" or "country", for the rules of a configuration. "user" is
+	// what User returns. Nil knows nothing else.
+	Attributes func(R) map[string]string
 	// Scope is the budget of quotas without a name, such as "/login" (1 to 256 bytes): all middlewares with the same scope share
 	// one. If it is empty, the scope is the route, where the framework knows it; a middleware around a whole server has none. A
 	// policy with a name has one budget in all scopes.
@@ -31,7 +36,7 @@ type Options[R, D any] struct {
 	Key func(R) (string, error)
 	// KeyParts are the parts of the key in place of Key: Address, User, Header, Cookie, Path. Several are joined.
 	KeyParts []KeyPart
-	// User returns the authenticated user for the key part User; empty when there is none.
+	// User returns the authenticated user for the key part User, and for the attribute "user"; empty when there is none.
 	User func(R) string
 	// MissingKey is how a request is counted for which Key returns an empty key, or which lacks one of KeyParts: by its "address"
 	// (the default), "share" (together with all others without a key), or "refuse" (it is not counted and answered by 400).
@@ -120,11 +125,21 @@ func (o *Options[R, D]) guard() (*polylimit.Guard, error) {
 		}
 		parts = append(parts, string(part))
 	}
+	if o.isConfigured() && (o.Key != nil || len(parts) > 0 || o.Cost != nil || o.FixedCost != 0 || o.Scope != "") {
+		return nil, invalid("Options has no policy, so the limiter's configuration decides: allowed are neither key, cost nor scope")
+	}
 	return o.Limiter.NewGuard(polylimit.GuardOptions{
-		Policies: policies, PerRequest: o.PolicyFunc != nil, Scope: o.Scope, PerRoute: true, KeyParts: parts,
+		ByConfiguration: o.isConfigured(),
+		Policies:        policies, PerRequest: o.PolicyFunc != nil, Scope: o.Scope, PerRoute: true, KeyParts: parts,
 		MissingKey: o.MissingKey, Cost: o.FixedCost, Methods: o.Methods, Headers: o.Headers, Status: o.Status,
 		Message: o.Message, DryRun: o.DryRun, Reserved: o.Spent != nil, TTL: o.TTL, MaxAge: o.MaxAge,
 	}, o.Address)
+}
+
+// isConfigured is whether the configuration of the limiter decides.
+func (o *Options[R, D]) isConfigured() bool {
+	_, isConfigured := o.Limiter.Configuration()
+	return isConfigured && o.Policy == "" && o.Policies == nil && o.PolicyFunc == nil
 }
 
 func invalid(message string) error {

@@ -19,6 +19,9 @@ static polylimit_status run_blocking(const polylimit_limiter *limiter, const pol
     char room[POLYLIMIT_RESERVATION_ID_SIZE];
     char *message = result->message;
     size_t capacity = sizeof result->message;
+    if (request->headroom != 0 || request->plan != NULL) {
+        return polylimit_limiter_call(limiter, request, NULL, result, sizeof *result, message, capacity);
+    }
     switch (request->operation) {
     case POLYLIMIT_CHECK:
         decision->size = sizeof *decision;
@@ -46,6 +49,9 @@ static polylimit_status run_blocking(const polylimit_limiter *limiter, const pol
     case POLYLIMIT_CANCEL:
         usage->size = sizeof *usage;
         return polylimit_limiter_cancel(limiter, policy, key, length, id, id_length, usage, message, capacity);
+    case POLYLIMIT_BLOCK:
+        usage->size = sizeof *usage;
+        return polylimit_limiter_block(limiter, policy, key, length, request->ttl_us, usage, message, capacity);
     case POLYLIMIT_RENEW:
         usage->size = sizeof *usage;
         return polylimit_limiter_renew(limiter, policy, key, length, id, id_length, request->ttl_us, usage, message,
@@ -56,13 +62,12 @@ static polylimit_status run_blocking(const polylimit_limiter *limiter, const pol
     }
 }
 
-static polylimit_status run_completed(polylimit_completions *completions, const polylimit_limiter *limiter,
-                                      const polylimit_request *request, polylimit_result *result) {
-    static uint64_t tag = 0;
+static uint64_t tag = 0;
+
+/* Waits for the result of the last tag. */
+static polylimit_status await(const polylimit_completions *completions, polylimit_status status, polylimit_result *result) {
     char *message = result->message;
     size_t capacity = sizeof result->message;
-    polylimit_status status = polylimit_completions_submit(completions, limiter, request, ++tag, result,
-                                                           sizeof *result, message, capacity);
     while (status == POLYLIMIT_PENDING) {
         struct pollfd watched = {.fd = polylimit_completions_fd(completions), .events = POLLIN, .revents = 0};
         if (poll(&watched, 1, 60000) != 1) {
@@ -79,6 +84,43 @@ static polylimit_status run_completed(polylimit_completions *completions, const 
             return result->tag == tag ? result->status : POLYLIMIT_INTERNAL;
         }
     }
+    return status;
+}
+
+static polylimit_status run_completed(const polylimit_completions *completions, const polylimit_limiter *limiter,
+                                      const polylimit_request *request, polylimit_result *result) {
+    polylimit_status status = polylimit_completions_submit(completions, limiter, request, ++tag, result, sizeof *result,
+                                                           result->message, sizeof result->message);
+    return await(completions, status, result);
+}
+
+polylimit_status face_decide(const struct face *face, const polylimit_limiter *limiter,
+                             const polylimit_attributes *attributes, const polylimit_reservation_options *options,
+                             polylimit_request_decision **decision_out, char *message, size_t capacity) {
+    if (!face->completions) {
+        return polylimit_limiter_decide(limiter, attributes, options, decision_out, message, capacity);
+    }
+    polylimit_result result = {.size = 0};
+    polylimit_status status = polylimit_completions_submit_decide(face->completions, limiter, attributes, options, ++tag, decision_out,
+                                                                  &result, sizeof result, message, capacity);
+    if (status != POLYLIMIT_PENDING) {
+        return status;
+    }
+    status = await(face->completions, status, &result);
+    snprintf(message, capacity, "%s", result.message);
+    return status;
+}
+
+polylimit_status face_change(const struct face *face, const polylimit_limiter *limiter, const polylimit_change *change,
+                             char *message, size_t capacity) {
+    polylimit_result result = {.size = 0};
+    polylimit_status status = polylimit_completions_submit_change(face->completions, limiter, change, ++tag, &result,
+                                                                  sizeof result, message, capacity);
+    if (status != POLYLIMIT_PENDING) {
+        return status;
+    }
+    status = await(face->completions, status, &result);
+    snprintf(message, capacity, "%s", result.message);
     return status;
 }
 

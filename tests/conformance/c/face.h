@@ -14,4 +14,13 @@ struct face {
 void face_run(const struct face *face, const polylimit_limiter *limiter, const polylimit_request *request,
               polylimit_result *result);
 
+/* Decides about a request by its attributes, and waits for the decision. */
+polylimit_status face_decide(const struct face *face, const polylimit_limiter *limiter,
+                             const polylimit_attributes *attributes, const polylimit_reservation_options *options,
+                             polylimit_request_decision **decision_out, char *message, size_t capacity);
+
+/* Changes a configuration by completions, and waits until that is done. */
+polylimit_status face_change(const struct face *face, const polylimit_limiter *limiter, const polylimit_change *change,
+                             char *message, size_t capacity);
+
 #endif

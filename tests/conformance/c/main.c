@@ -10,6 +10,7 @@
 
 #include "cases.h"
 #include "face.h"
+#include "policies.h"
 
 #define QUOTAS_SIZE 4096
 
@@ -132,7 +133,7 @@ static bool run_case(struct run *run, const cJSON *item) {
     return agrees;
 }
 
-static bool run_file(const cJSON *cases, const struct face *face, const char *store) {
+static bool run_file(const cJSON *cases, uint64_t format, const struct face *face, const char *store) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     int agreed = 0, number = 0;
@@ -146,7 +147,7 @@ static bool run_file(const cJSON *cases, const struct face *face, const char *st
         if (cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(item, "ops")) == 0) {
             cases_die("it has no operations", run.case_name);
         }
-        agreed += run_case(&run, item);
+        agreed += format == 3 ? policies_run(item, face, store, number) : run_case(&run, item);
     }
     if (number == 0) {
         cases_die("it has no case", "the file");
@@ -168,8 +169,10 @@ int main(int count, char **arguments) {
     if (polylimit_completions_open(&completed.completions, message, sizeof message) != POLYLIMIT_OK) {
         cases_die(message, "completions");
     }
-    bool agrees = run_file(cases, &blocking, arguments[2]);
-    agrees = run_file(cases, &completed, arguments[2]) && agrees;
+    uint64_t format = 0;
+    cases_number(json, "format", &format);
+    bool agrees = run_file(cases, format, &blocking, arguments[2]);
+    agrees = run_file(cases, format, &completed, arguments[2]) && agrees;
     polylimit_completions_free(completed.completions);
     cJSON_Delete(json);
     return agrees ? 0 : 1;

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "cases.h"
+#include "policies.hpp"
 
 namespace {
 
@@ -81,6 +82,48 @@ Json to_json(const polylimit::Usage &usage, std::uint32_t operation) {
 /** The operations by calls that wait. */
 struct Blocking {
     static constexpr const char *name = "c++";
+    static constexpr int number = 0;
+
+    policies::Json operate(const polylimit::Limiter &limiter, std::uint32_t operation, const std::string &key,
+                           const polylimit::Ask &ask, const polylimit::ReservationTerms &terms) {
+        polylimit::ReserveOptions options;
+        switch (operation) {
+        case POLYLIMIT_CHECK:
+            return policies::to_json(limiter.check(key, ask));
+        case POLYLIMIT_PEEK:
+            return policies::to_json(limiter.peek(key, ask));
+        case POLYLIMIT_TAKE:
+            return policies::to_json(limiter.take(key, ask));
+        case POLYLIMIT_CHARGE:
+            return policies::to_json(limiter.charge(key, ask));
+        case POLYLIMIT_REFUND:
+            return policies::to_json(limiter.refund(key, ask));
+        case POLYLIMIT_RESERVE: {
+            options.id = terms.id;
+            options.ttl = terms.ttl;
+            options.max_age = std::chrono::microseconds(0);
+            auto reservation = limiter.reserve(key, ask, options);
+            // It stays as the case leaves it.
+            reservation.detach();
+            return policies::to_json(reservation.decision());
+        }
+        case POLYLIMIT_COMMIT:
+            return policies::to_json(limiter.commit(key, terms.id, ask.cost, ask.policy, ask.plan));
+        case POLYLIMIT_CANCEL:
+            return policies::to_json(limiter.cancel(key, terms.id, ask.policy, ask.plan));
+        case POLYLIMIT_RENEW:
+            return policies::to_json(limiter.renew(key, terms.id, terms.ttl, ask.policy, ask.plan));
+        case POLYLIMIT_BLOCK:
+            return policies::to_json(limiter.block(key, terms.ttl, ask.policy, ask.plan));
+        default:
+            return policies::to_json(limiter.reset(key, ask.policy, ask.plan));
+        }
+    }
+
+    polylimit::RequestDecision decide(const polylimit::Limiter &limiter, const polylimit::RequestAttributes &request,
+                                      const polylimit::ReserveOptions &options) {
+        return limiter.decide(request, options);
+    }
 
     Json run(const polylimit::Limiter &limiter, std::uint32_t operation, const std::string &key, std::uint64_t cost,
              const polylimit::ReservationTerms &terms) {
@@ -121,10 +164,35 @@ struct Blocking {
 /** The operations by completions. */
 struct Completed {
     static constexpr const char *name = "c++ (completions)";
+    static constexpr int number = 1;
+
+    policies::Json operate(const polylimit::Limiter &limiter, std::uint32_t operation, const std::string &key,
+                           const polylimit::Ask &ask, const polylimit::ReservationTerms &terms) {
+        auto result = await(completions.submit(limiter, operation, key, ++tag, ask, {}, terms));
+        if (operation == POLYLIMIT_CHECK || operation == POLYLIMIT_PEEK || operation == POLYLIMIT_RESERVE) {
+            return policies::to_json(polylimit::Decision(result.answer.decision));
+        }
+        return policies::to_json(polylimit::Usage(result.answer.usage));
+    }
+
+    polylimit::RequestDecision decide(const polylimit::Limiter &limiter, const polylimit::RequestAttributes &request,
+                                      const polylimit::ReserveOptions &options) {
+        auto [decision, result] = completions.submit_decide(limiter, request, ++tag, options);
+        await(result);
+        return decision.get();
+    }
 
     Json run(const polylimit::Limiter &limiter, std::uint32_t operation, const std::string &key, std::uint64_t cost,
              const polylimit::ReservationTerms &terms) {
-        auto result = completions.submit(limiter, operation, key, ++tag, {nullptr, cost}, {}, terms);
+        auto result = await(completions.submit(limiter, operation, key, ++tag, {nullptr, cost}, {}, terms));
+        if (operation == POLYLIMIT_CHECK || operation == POLYLIMIT_PEEK || operation == POLYLIMIT_RESERVE) {
+            return to_json(polylimit::Decision(result.answer.decision));
+        }
+        return to_json(polylimit::Usage(result.answer.usage), operation);
+    }
+
+    /** Waits for the result of the last tag. */
+    polylimit_result await(std::optional<polylimit_result> result) {
         while (!result) {
             pollfd watched = {completions.fd(), POLLIN, 0};
             if (poll(&watched, 1, 60000) != 1) {
@@ -135,10 +203,7 @@ struct Completed {
         if (result->status != POLYLIMIT_OK) {
             throw polylimit::Error(result->status, result->message);
         }
-        if (operation == POLYLIMIT_CHECK || operation == POLYLIMIT_PEEK || operation == POLYLIMIT_RESERVE) {
-            return to_json(polylimit::Decision(result->answer.decision));
-        }
-        return to_json(polylimit::Usage(result->answer.usage), operation);
+        return *result;
     }
 
     polylimit::Completions completions;
@@ -206,7 +271,7 @@ bool run_case(Face &face, const std::string &store, const cJSON *item, const std
     }
 }
 
-template <typename Face> bool run_file(const cJSON *cases, const std::string &store) {
+template <typename Face> bool run_file(const cJSON *cases, std::uint64_t format, const std::string &store) {
     Face face;
     // A store that outlives this process has never seen such a key.
     auto started = std::to_string(std::chrono::system_clock::now().time_since_epoch().count());
@@ -214,7 +279,7 @@ template <typename Face> bool run_file(const cJSON *cases, const std::string &st
     const cJSON *item;
     cJSON_ArrayForEach(item, cases) {
         std::string key = std::string(Face::name) + " " + started + " " + std::to_string(count++);
-        agreed += run_case(face, store, item, key);
+        agreed += format == 3 ? policies::run_case(face, store, item, count) : run_case(face, store, item, key);
     }
     if (count == 0) {
         cases_die("it has no case", "the file");
@@ -232,7 +297,8 @@ int main(int count, char **arguments) {
     }
     Json json(cases_read(arguments[1]));
     const cJSON *cases = field(json.get(), "cases");
-    bool agrees = run_file<Blocking>(cases, arguments[2]);
-    agrees = run_file<Completed>(cases, arguments[2]) && agrees;
+    std::uint64_t format = number(json.get(), "format", 0);
+    bool agrees = run_file<Blocking>(cases, format, arguments[2]);
+    agrees = run_file<Completed>(cases, format, arguments[2]) && agrees;
     return agrees ? 0 : 1;
 }

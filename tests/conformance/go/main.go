@@ -29,7 +29,14 @@ func main() {
 }
 
 func run(path, store string) (bool, error) {
-	cases, err := read(path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	if format(text) == 3 {
+		return runPolicies(path, text, store)
+	}
+	cases, err := read(path, text)
 	if err != nil {
 		return false, err
 	}
@@ -53,6 +60,27 @@ func run(path, store string) (bool, error) {
 	}
 	fmt.Printf("go %s: %d of %d cases agree\n", store, agreed, len(cases.Cases))
 	return agreed == len(cases.Cases), nil
+}
+
+// runPolicies runs a file of format 3.
+func runPolicies(path string, text []byte, store string) (bool, error) {
+	cases, err := readPolicies(text)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(cases) == 0 {
+		return false, errors.New(path + ": it has no case")
+	}
+	agreed := 0
+	for number, item := range cases {
+		if at, err := runPoliciesCase(item, number, store); err != nil {
+			fmt.Printf("go %s: case %q, operation %d: %v\n", store, item.Name, at, err)
+			continue
+		}
+		agreed++
+	}
+	fmt.Printf("go %s: %d of %d cases agree\n", store, agreed, len(cases))
+	return agreed == len(cases), nil
 }
 
 // runCase runs a case up to the first difference, after which the operations mean nothing: at is the difference's operation.

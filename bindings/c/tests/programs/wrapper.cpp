@@ -74,6 +74,44 @@ static void leaves_headroom_and_blocks() {
     CHECK(status_of([&] { (void)limiter.check("k", {nullptr, 1, 100}); }) == POLYLIMIT_INVALID_ARGUMENT);
 }
 
+static void decides_by_a_configuration() {
+    const char *document = R"({"polylimit": 1, "policies": {"api": {"quotas": "3/minute fixed_window"}, "slots": {"quotas": "1 concurrent"}},
+        "rules": [{"match": {"path": "/slow"}, "apply": [{"policy": "slots", "key": "all"}], "continue": true},
+                  {"apply": [{"policy": "api", "key": "{user,client}", "headroom": 20}]}]})";
+    polylimit::Limiter limiter("memory:", {{"document", document}});
+    polylimit::RequestAttributes request{"GET", "/slow", "192.0.2.1", {{"x-trace", "1"}}, {{"user", "alice"}}};
+    auto matches = limiter.matching(request);
+    CHECK(matches.size() == 2 && matches[1].policy == "api" && matches[1].key == "user=alice" && matches[1].headroom == 20);
+    polylimit::ReserveOptions options;
+    options.id = "one";
+    auto decided = limiter.decide(request, options);
+    CHECK(decided && decided.status == 0 && decided.cause == nullptr && decided.decisions.size() == 2);
+    CHECK(decided.decisions[0].reservation == "one" && !decided.decisions[1].reservation);
+    CHECK(decided.decisions[1].decision.remaining() == 1 && decided.decisions[1].cost == 1);
+    auto denied = limiter.decide(request);
+    CHECK(!denied && denied.status == 429 && std::string(denied.cause) == "concurrency" && denied.retry_after > 1s);
+    auto before = limiter.configuration();
+    CHECK(before && before->source == "document" && before->digest.size() == 64 && !before->error);
+    CHECK(limiter.set_entry("deny user alice", R"({"why": "a test"})").version > before->version);
+    CHECK(limiter.decide(request).status == 403 && limiter.candidate_counts("api") == std::nullopt);
+    auto after = limiter.delete_entry("deny user alice");
+    CHECK(limiter.wait_for_version(after.version, 0us).version == after.version);
+    CHECK(limiter.set_document(R"({"polylimit": 1, "policies": {"api": {"quotas": "9/s"}}})").version > after.version);
+    CHECK(limiter.decide(request).decisions.empty());
+    try {
+        limiter.set_document("polylimit = 1\nrule = 2\n");
+        CHECK(false);
+    } catch (const polylimit::Error &error) {
+        CHECK(std::string(error.what()).find("line 2, column 1: ") == 0);
+    }
+    CHECK(status_of([&] { limiter.publish(document, {1, "ann", "why"}); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { limiter.set_entry(std::string("deny user a\0b", 13)); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(!polylimit::Limiter("memory:", {{"policy.api", "1/s"}}).configuration());
+    polylimit::Completions completions;
+    auto [pending, result] = completions.submit_decide(limiter, request, 1);
+    CHECK(result && pending.get().allowed);
+}
+
 static void checks_several() {
     polylimit::ManualClock clock(1700000000000000);
     polylimit::Limiter limiter(
@@ -224,6 +262,7 @@ static void completes_reservations() {
 int main() {
     decides();
     leaves_headroom_and_blocks();
+    decides_by_a_configuration();
     checks_several();
     counts();
     tells();
