@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::configuration::request::{AttributeSource, OwnedAttributes, RequestAttributes};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::http::guard::check::{Applied, GuardCheck, Origin, Stage, Verdict, no_decision};
 use crate::http::guard::ledger::{Charge, Report};
 use crate::http::guard::settlement::{Settlement, Step};
@@ -84,6 +84,10 @@ impl GuardCheck {
     pub(super) fn conclude_configured(&mut self) -> Verdict {
         if let Some(error) = self.error.take() {
             self.give_back_configured();
+            // The rules took cost and keys from the request, so a wrong one is the client's mistake and not the program's.
+            if error.kind() == ErrorKind::InvalidArgument && !self.guard.shared.options.is_dry_run {
+                return self.deny(Problem::invalid());
+            }
             return self.conclude_without_decision(error);
         }
         let Some(decided) = self.configured.as_mut().and_then(|configured| configured.decided.clone()) else {

@@ -210,6 +210,9 @@ const DOCUMENT: &str = r#"
     match = { path = "/strict" }
     apply = [{ policy = "api", key = "{header.x-api-key}", missing = "deny" }]
     [[rules]]
+    match = { path = "/cost/{units}" }
+    apply = [{ policy = "api", key = "{client}", cost = "{path.units}" }]
+    [[rules]]
     match = { path = "/v1/{*rest}" }
     apply = [{ policy = "api", key = "{client}" }, { policy = "shadow", key = "{client}" }]
     [lists]
@@ -248,6 +251,8 @@ fn the_configuration_says_what_a_request_has() {
     assert_eq!(status_of(&guard, "/", "192.0.2.1"), (None, 0));
     assert_eq!(status_of(&guard, "/", "203.0.113.7"), (Some(403), 0));
     assert_eq!(status_of(&guard, "/strict", "192.0.2.1"), (Some(400), 0));
+    assert_eq!(status_of(&guard, "/cost/many", "192.0.2.1"), (Some(400), 0));
+    assert_eq!(status_of(&guard, "/cost/0", "192.0.2.1").0, None);
     // The policy in shadow denies nothing, and no field tells it.
     assert_eq!(status_of(&guard, "/v1/a", "192.0.2.1").0, None);
     assert_eq!(status_of(&guard, "/v1/b", "192.0.2.1").0, None);

@@ -39,6 +39,8 @@ enum Cause {
     Outage,
     /// The request has nothing that it can be counted by.
     NoKey,
+    /// The request itself gives a cost or a key that is not allowed.
+    Invalid,
     /// A deny list has the request.
     Refused,
 }
@@ -101,6 +103,12 @@ impl Problem {
         Self { cause: Cause::NoKey, status: None, detail, violated: Vec::new() }
     }
 
+    /// The problem of a request whose own attributes give a cost or a key that no request may have.
+    pub(crate) fn invalid() -> Self {
+        let detail = "The request has a cost or a key that is not allowed.".to_owned();
+        Self { cause: Cause::Invalid, status: None, detail, violated: Vec::new() }
+    }
+
     /// The problem of a request that a deny list refuses.
     pub(crate) fn refused() -> Self {
         let detail = "The request is refused.".to_owned();
@@ -119,12 +127,12 @@ impl Problem {
     }
 
     /// The status of the response: 429 (RFC 6585, section 4) or another one that was chosen for denials, 503 (RFC 9110,
-    /// section 15.6.4) when an outage is the cause, 400 for a request without a key, and 403 for one that a deny list refuses.
+    /// section 15.6.4) when an outage is the cause, 400 for a request without a key or with a cost that is not allowed, and 403 for one that a deny list refuses.
     pub fn status(&self) -> u16 {
         self.status.unwrap_or(match self.cause {
             Cause::Quota => 429,
             Cause::Outage => 503,
-            Cause::NoKey => 400,
+            Cause::NoKey | Cause::Invalid => 400,
             Cause::Refused => 403,
         })
     }
@@ -139,7 +147,7 @@ impl Problem {
         match self.cause {
             Cause::Quota => "https://iana.org/assignments/http-problem-types#quota-exceeded",
             Cause::Outage => "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-            Cause::NoKey | Cause::Refused => "about:blank",
+            Cause::NoKey | Cause::Invalid | Cause::Refused => "about:blank",
         }
     }
 
@@ -148,7 +156,7 @@ impl Problem {
         match self.cause {
             Cause::Quota => "Request cannot be satisfied as assigned quota has been exceeded",
             Cause::Outage => "Request cannot be satisfied due to temporary server capacity constraints",
-            Cause::NoKey => "Bad Request",
+            Cause::NoKey | Cause::Invalid => "Bad Request",
             Cause::Refused => "Forbidden",
         }
     }
