@@ -1,6 +1,6 @@
 //! Answers of operations: decisions, usages and findings.
 
-use polylimit::{Answer, DecisionParts, Degradation, Source};
+use polylimit::{Answer, Cause, DecisionParts, Degradation, Source};
 
 use crate::error::{PolylimitError, Result};
 use crate::number::{Span, signed, unsigned};
@@ -40,6 +40,16 @@ pub struct Decision {
     pub is_outage: bool,
     /// Why this is not what a healthy store would have answered for this key alone, such as `timeout`.
     pub degraded: Option<String>,
+    /// Why the request was denied, or is `shadowed`: `deny_list`, `missing_key`, `blocked`, `quota` or `concurrency`; or why it was
+    /// admitted without the store: `off` or `allow_list`. Nothing otherwise.
+    pub cause: Option<String>,
+    /// Whether this decision has made the use of some quota cross its limit, into its excess.
+    pub crossed: bool,
+    /// Whether the pool of an elastic policy has admitted the request.
+    pub elastic: bool,
+    /// Whether the policy is in shadow and would have denied: the request is allowed, and has the cause and the `retry_after` of the
+    /// denial.
+    pub shadowed: bool,
     /// The state under each quota, in the order of the policy.
     pub quotas: Vec<QuotaUsage>,
 }
@@ -101,6 +111,10 @@ impl From<&polylimit::Decision> for Decision {
             source: decision.source().name().to_owned(),
             is_outage: decision.source().is_outage(),
             degraded: decision.degraded().map(|why| why.name().to_owned()),
+            cause: decision.cause().map(|cause| cause.name().to_owned()),
+            crossed: decision.crossed(),
+            elastic: decision.elastic(),
+            shadowed: decision.shadowed(),
             quotas: quotas(decision.quotas()),
         }
     }
@@ -115,17 +129,22 @@ impl Decision {
             let known = |why: &Degradation| why.name() == name;
             Degradation::ALL.into_iter().find(known).ok_or_else(|| unknown("degradation", name))
         };
-        let wait = if self.allowed { Some(self.delay) } else { self.retry_after };
+        let cause = |name: &String| {
+            let known = |cause: &Cause| cause.name() == name;
+            Cause::ALL.into_iter().find(known).ok_or_else(|| unknown("cause", name))
+        };
+        let waits_turn = self.allowed && !self.shadowed;
+        let wait = if waits_turn { Some(self.delay) } else { self.retry_after };
         let quotas: Result<Vec<_>> = self.quotas.iter().map(QuotaUsage::to_core).collect();
         Ok(polylimit::Decision::from_parts(DecisionParts {
             allowed: self.allowed,
             wait_us: wait.map(|wait| wait.us("wait")).transpose()?,
             source,
             degraded: self.degraded.as_ref().map(degraded).transpose()?,
-            cause: None,
-            crossed: false,
-            elastic: false,
-            shadowed: false,
+            cause: self.cause.as_ref().map(cause).transpose()?,
+            crossed: self.crossed,
+            elastic: self.elastic,
+            shadowed: self.shadowed,
             remaining: unsigned("remaining", self.remaining)?,
             quotas: &quotas?,
         })?)
@@ -248,6 +267,6 @@ pub(crate) fn findings(answer: AnswerResult) -> Result<Vec<Finding>> {
     }
 }
 
-fn unexpected(answer: &Answer) -> PolylimitError {
+pub(crate) fn unexpected(answer: &Answer) -> PolylimitError {
     PolylimitError::Internal(format!("unexpected answer to an operation: {answer:?}"))
 }

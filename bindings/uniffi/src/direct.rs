@@ -10,6 +10,8 @@
 //! | ready | 10 | limiter | | ready |
 //! | doctor | 11 | limiter | | findings |
 //! | reserve, commit, cancel, renew, end, release, is lost | 12 to 18 | limiter, or handle | `direct/reservation.rs` | |
+//! | block | 19 | limiter | a request; the time is the timeout of the header | a usage |
+//! | decide by a configuration, matching, and changes of it | 20 to 27 | limiter | `direct/configured.rs` | |
 //! | decide, continue, overrule, finish, outcomes, release, applies to, end | 32 to 39 | guard, or check | `direct/guard.rs` | |
 //! | fields, problem | 48, 49 | | `direct/headers.rs` | |
 //! | open a queue | 64 | | the descriptor to wake (`i64`), or -1 | the queue (`u64`) |
@@ -21,6 +23,7 @@
 //! A **target** is an address that an object of the language owns: `Limiter::address`, `Guard::address`, or what an earlier
 //! answer had. The object outlives the call. A limiter that was closed stays at its address and answers with an error.
 
+mod configured;
 mod guard;
 mod headers;
 mod held;
@@ -33,7 +36,7 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polylimit::{Answer, Call, Error};
+use polylimit::{Answer, Call, ConfigurationStatus, Error, PolicyMatch};
 
 use crate::direct::held::Reserved;
 use crate::direct::layout::{HEADER_LENGTH, Header, Reader, SUBMIT, TRY, WAIT, Writer, malformed};
@@ -42,7 +45,7 @@ use crate::error::{PolylimitError, Result, panicked};
 use crate::limiter::Limiter;
 use crate::number::Span;
 
-pub use layout::{degradation_names, source_names};
+pub use layout::{cause_names, degradation_names, source_names};
 
 /// The call was submitted: the queue has the answer later.
 const PENDING: i32 = -1;
@@ -61,6 +64,7 @@ const CHECK_MANY: u8 = 8;
 const CHECK_TOGETHER: u8 = 9;
 const READY: u8 = 10;
 const DOCTOR: u8 = 11;
+const BLOCK: u8 = 19;
 const OPEN_QUEUE: u8 = 64;
 const TAKE: u8 = 65;
 const CANCEL: u8 = 66;
@@ -77,6 +81,8 @@ enum Outcome {
     Reserved(Reserved),
     Number(u64),
     Flag(bool),
+    Matches(Vec<PolicyMatch>),
+    Status(Option<ConfigurationStatus>),
     Bytes(Vec<u8>),
     Taken(Arc<Queue>, Duration),
     Nothing,
@@ -127,13 +133,15 @@ unsafe fn perform(target: u64, buffer: &[u8]) -> Result<Outcome> {
     let header = reader.header()?;
     debug_assert_eq!(HEADER_LENGTH, 32);
     match header.operation {
-        1..=DOCTOR => {
+        1..=DOCTOR | BLOCK => {
             // SAFETY: the caller guarantees the target.
             let limiter = unsafe { object::<Limiter>(target) }?;
             call(limiter, &header, &mut reader)
         }
         // SAFETY: the caller guarantees the target.
         12..=18 => unsafe { reservation::perform(target, &header, &mut reader) },
+        // SAFETY: the caller guarantees the target.
+        20..=27 => configured::perform(unsafe { object(target) }?, &header, &mut reader),
         // SAFETY: the caller guarantees the target.
         32..=39 => unsafe { guard::perform(target, &header, &mut reader) },
         48 | 49 => headers::perform(&header, &mut reader),
@@ -195,6 +203,7 @@ fn call(limiter: &Limiter, header: &Header, reader: &mut Reader<'_>) -> Result<O
             let request = reader.request()??;
             Some(Call::Acquire(request, longest_wait(header)?))
         }
+        BLOCK => Some(Call::Block(reader.request()??, longest_wait(header)?)),
         READY => Some(Call::Ready(longest_wait(header)?)),
         DOCTOR => Some(Call::Doctor),
         _ => None,
@@ -225,7 +234,8 @@ fn call(limiter: &Limiter, header: &Header, reader: &mut Reader<'_>) -> Result<O
 }
 
 fn longest_wait(header: &Header) -> Result<Duration> {
-    crate::number::unsigned("timeout", header.timeout_us).map(Duration::from_micros)
+    let name = if header.operation == BLOCK { "time" } else { "timeout" };
+    crate::number::unsigned(name, header.timeout_us).map(Duration::from_micros)
 }
 
 /// The answer to a call, or why there is none yet.
@@ -269,6 +279,12 @@ fn write(outcome: Result<Outcome>, buffer: &mut [u8]) -> i32 {
         }
         Ok(Outcome::Number(number)) => writer.u64(number),
         Ok(Outcome::Flag(flag)) => writer.u8(flag.into()),
+        Ok(Outcome::Status(status)) => {
+            if let Some(status) = status {
+                configured::write_status(&mut writer, &status);
+            }
+        }
+        Ok(Outcome::Matches(matches)) => configured::write_matches(&mut writer, &matches),
         Ok(Outcome::Bytes(bytes)) => writer.raw(&bytes),
         Ok(Outcome::Taken(queue, timeout)) => queue.take(timeout, &mut writer, room - size_of::<u32>()),
         Ok(Outcome::Nothing) => {}

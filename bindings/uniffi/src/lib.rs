@@ -14,6 +14,7 @@
 
 mod client;
 mod client_address;
+mod configured;
 mod decision;
 mod direct;
 mod error;
@@ -30,8 +31,14 @@ mod settings;
 
 pub use client::{AttemptStep, Attempts, Backoff, Throttle, server_wait};
 pub use client_address::ClientAddressRules;
+pub use configured::{
+    CandidateCounts, ConfigurationStatus, HeaderLine, PolicyDecision, PolicyMatch, PublishOptions, RequestAttributes,
+    RequestDecision,
+};
 pub use decision::{CheckResult, Decision, Finding, QuotaUsage, Usage};
-pub use direct::{Java_polylimit_DirectCalls_call, degradation_names, polylimit_direct_call, source_names};
+pub use direct::{
+    Java_polylimit_DirectCalls_call, cause_names, degradation_names, polylimit_direct_call, source_names,
+};
 pub use error::{ErrorRow, PolylimitError, error_table};
 pub use event::{DegradedEvent, take_events, wait_for_events};
 pub use guard::{Guard, GuardAnswer, GuardCheck, GuardFacts, GuardOptions, GuardOutage};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use polylimit::{Call, blocking};
 
@@ -96,6 +97,18 @@ impl Limiter {
     /// Removes the state of the key under its policy; the cost does not matter.
     pub fn reset(&self, request: Request) -> Result<Usage> {
         self.call(&request, Call::Reset, usage)
+    }
+
+    /// Denies every request of the key under its policy for that long, 1 ms to 366 days; 0 ends a block and forgets the key's
+    /// penalties.
+    pub fn block(&self, request: Request, time: Span) -> Result<Usage> {
+        let time = time.duration("time")?;
+        self.call(&request, |request| Call::Block(request, time), usage)
+    }
+
+    /// Ends a block of the key under its policy, and forgets its penalties.
+    pub fn unblock(&self, request: Request) -> Result<Usage> {
+        self.call(&request, |request| Call::Block(request, Duration::ZERO), usage)
     }
 
     /// Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
@@ -253,7 +266,11 @@ impl AsyncLimiter {
         self.start_call(|| Ok(call(request.to_core()?)))
     }
 
-    fn start_call<'a>(&self, call: impl FnOnce() -> Result<Call<'a>>) -> Result<AnswerFuture> {
+    pub(crate) fn core(&self) -> &polylimit::Limiter {
+        &self.limiter
+    }
+
+    pub(crate) fn start_call<'a>(&self, call: impl FnOnce() -> Result<Call<'a>>) -> Result<AnswerFuture> {
         guarded(|| Ok(Box::pin(self.limiter.start(&call()?)) as AnswerFuture))
     }
 }
@@ -288,6 +305,18 @@ impl AsyncLimiter {
     /// Removes the state of the key under its policy; the cost does not matter.
     pub async fn reset(&self, request: Request) -> Result<Usage> {
         answer(self.start(&request, Call::Reset)?, usage).await
+    }
+
+    /// Denies every request of the key under its policy for that long, 1 ms to 366 days; 0 ends a block and forgets the key's
+    /// penalties.
+    pub async fn block(&self, request: Request, time: Span) -> Result<Usage> {
+        let time = time.duration("time")?;
+        answer(self.start(&request, |request| Call::Block(request, time))?, usage).await
+    }
+
+    /// Ends a block of the key under its policy, and forgets its penalties.
+    pub async fn unblock(&self, request: Request) -> Result<Usage> {
+        answer(self.start(&request, |request| Call::Block(request, Duration::ZERO))?, usage).await
     }
 
     /// Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.

@@ -11,6 +11,13 @@ pub(crate) fn unsigned(name: &str, number: i64) -> Result<u64> {
         .map_err(|_| PolylimitError::InvalidArgument(format!("{name} is {number}: allowed is 0 or more")))
 }
 
+/// A headroom from the caller; the core refuses what is above 99.
+pub(crate) fn percent(headroom: i32) -> Result<u8> {
+    u8::try_from(headroom).map_err(|_| {
+        PolylimitError::InvalidArgument(format!("headroom is {headroom} percent: allowed is 0 to 99"))
+    })
+}
+
 /// Numbers of the core are below 2^63. Counters saturate.
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)

@@ -5,7 +5,7 @@ use std::fmt;
 use polylimit::{Algorithm, Quota};
 
 use crate::error::{PolylimitError, Result, guarded};
-use crate::number::{Span, unsigned};
+use crate::number::{Span, percent, unsigned};
 
 /// A key, the policy that is applied to it, and the units that the request spends. Its text form omits the key.
 #[derive(Clone, PartialEq, Eq, uniffi::Record)]
@@ -19,12 +19,23 @@ pub struct Request {
     /// The units that the request spends, 0 to 10^12; 1 by default.
     #[uniffi(default)]
     pub cost: Option<i64>,
+    /// Percent of every quota's capacity that the request leaves for others, 0 to 99; 0 by default. For a check, a peek and a
+    /// reserve.
+    #[uniffi(default)]
+    pub headroom: Option<i32>,
+    /// The plan of the key, for a limiter with a configuration: it selects the numbers, where the policy has this plan.
+    #[uniffi(default)]
+    pub plan: Option<String>,
 }
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (policy, cost) = (&self.policy, &self.cost);
-        f.debug_struct("Request").field("policy", policy).field("cost", cost).finish_non_exhaustive()
+        f.debug_struct("Request")
+            .field("policy", &self.policy)
+            .field("cost", &self.cost)
+            .field("headroom", &self.headroom)
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
     }
 }
 
@@ -42,6 +53,12 @@ impl Request {
         }
         if let Some(cost) = self.cost {
             request = request.cost(unsigned("cost", cost)?);
+        }
+        if let Some(headroom) = self.headroom {
+            request = request.headroom(percent(headroom)?);
+        }
+        if let Some(plan) = &self.plan {
+            request = request.plan(plan);
         }
         Ok(request)
     }

@@ -59,6 +59,10 @@ pub struct Settings {
     /// The clock, in tests.
     #[uniffi(default)]
     pub clock: Option<Arc<ManualClock>>,
+    /// A document of policies, rules and lists, in TOML or JSON, that the program keeps itself. For one that is followed there
+    /// are the options `configuration` and `copy`.
+    #[uniffi(default)]
+    pub document: Option<String>,
 }
 
 impl Settings {
@@ -81,6 +85,9 @@ impl Settings {
         }
         if let Some(clock) = &self.clock {
             builder = builder.clock(clock.clock.clone());
+        }
+        if let Some(document) = &self.document {
+            builder = builder.document(document);
         }
         Ok(builder.build()?)
     }
@@ -156,6 +163,7 @@ mod tests {
             policies: Vec::new(),
             options: HashMap::from([("password".to_owned(), "hunter4".to_owned())]),
             clock: None,
+            document: None,
         };
         let shown = format!("{settings} {settings:?}");
         assert!(!shown.contains("hunter") && !shown.contains("user"), "{shown}");

@@ -6,6 +6,7 @@
 
 require 'json'
 require 'polylimit'
+require_relative 'policies'
 
 # Runs cases on one store.
 class Runner
@@ -112,8 +113,9 @@ end
 abort 'usage: runner.rb FILE STORE' unless ARGV.size == 2
 path, store = ARGV
 file = JSON.parse(File.read(path))
-unless [1, 2].include?(file['format']) && file['cases'].any? && file['cases'].all? { |one| one['ops'].any? }
-  warn "#{path}: this runner reads formats 1 and 2, with cases that have operations"
+unless [1, 2, 3].include?(file['format']) && file['cases'].any? && file['cases'].all? { |one| one['ops'].any? }
+  warn "#{path}: this runner reads formats 1 to 3, with cases that have operations"
   exit 2
 end
-exit(Runner.new(store).run(file['cases']) ? 0 : 1)
+runner = file['format'] == 3 ? PolicyCases : Runner
+exit(runner.new(store).run(file['cases']) ? 0 : 1)

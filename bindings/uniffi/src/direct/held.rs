@@ -38,6 +38,7 @@ pub(crate) struct Reserve {
     pub(super) limiter: polylimit::Limiter,
     pub(super) key: Box<[u8]>,
     pub(super) policy: Option<Box<str>>,
+    pub(super) plan: Option<Box<str>>,
     pub(super) terms: ReservationTerms,
     pub(super) options: ReserveOptions,
     pub(super) commits_at_end: bool,
@@ -49,6 +50,9 @@ impl Reserve {
         let mut request = Request::new(&self.key);
         if let Some(policy) = &self.policy {
             request = request.policy(policy);
+        }
+        if let Some(plan) = &self.plan {
+            request = request.plan(plan);
         }
         Reserved::of(&self.limiter, request, &self.terms, (self.options, self.commits_at_end), answer)
     }

@@ -14,8 +14,9 @@
 //! | 24 | `i64` | timeout in microseconds |
 //! | 32 | | arguments |
 //!
-//! The argument of an operation on one key is a check's request: `u8` whether it has a cost, cost (`i64`), key (bytes), policy
-//! (text or [`NONE`]). Those of operations on several are a list of them.
+//! The argument of an operation on one key is a check's request: `u8` [`HAS_COST`] and [`HAS_PLAN`], cost (`i64`), headroom in percent
+//! (`i32`), key (bytes), policy (text or [`NONE`]), and the plan (text) where it has one. Those of operations on several are a list of
+//! them.
 //!
 //! **Answer:** its kind (`u8`), and
 //!
@@ -28,29 +29,35 @@
 //! | [`READY`] | nothing |
 //! | [`FINDINGS`] | a list of findings: severity, subject and message (texts) |
 //! | [`RESERVATION`] | the handle (`u64`, 0 where nothing was set aside), the id (bytes), a decision |
+//! | 7 and more | see `direct/configured.rs` |
 //!
 //! **Decision**, offsets from its start:
 //!
 //! | offset | type | field |
 //! |---:|---|---|
-//! | 0 | `u8` | [`ALLOWED`], [`IS_OUTAGE`], and in a usage [`FOUND`] |
+//! | 0 | `u8` | [`ALLOWED`], [`IS_OUTAGE`], [`CROSSED`], [`ELASTIC`], [`SHADOWED`], and in a usage [`FOUND`] |
 //! | 1 | `u8` | source: index in `source_names` |
 //! | 2 | `u8` | degradation: index in `degradation_names` and 1; 0 is none |
-//! | 3 | `i64` | remaining |
-//! | 11 | `i64` | `retry_after` in microseconds; -1 is never. 0 in a usage |
-//! | 19 | `i64` | `reset_after` in microseconds |
-//! | 27 | `i64` | `delay` in microseconds; in a usage the units that were taken |
-//! | 35 | `i64` | over |
-//! | 43 | `u32` | number of quotas |
-//! | 47 | 4 `i64` each | limit, remaining, `reset_after` and over of each quota |
+//! | 3 | `u8` | cause: index in `cause_names` and 1; 0 is none, as in a usage |
+//! | 4 | `i64` | remaining |
+//! | 12 | `i64` | `retry_after` in microseconds; -1 is never. 0 in a usage |
+//! | 20 | `i64` | `reset_after` in microseconds |
+//! | 28 | `i64` | `delay` in microseconds; in a usage the units that were taken |
+//! | 36 | `i64` | over |
+//! | 44 | `u32` | number of quotas |
+//! | 48 | 4 `i64` each | limit, remaining, `reset_after` and over of each quota |
 
-use polylimit::{Answer, Decision, DecisionParts, Degradation, Error, QuotaUsage, Request, Source, Usage};
+use polylimit::{
+    Answer, Cause, Decision, DecisionParts, Degradation, Error, QuotaUsage, Request, Source, Usage,
+};
 
+use crate::decision::unexpected;
+use crate::direct::configured;
 use crate::error::{PolylimitError, Result};
-use crate::number::{signed, unsigned};
+use crate::number::{percent, signed, unsigned};
 
 /// The length of what is left out.
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 /// Answers what needs no waiting.
 pub(super) const TRY: u8 = 1;
 /// Waits for the store on this thread.
@@ -71,7 +78,13 @@ pub(super) const RESERVATION: u8 = 6;
 const ALLOWED: u8 = 1;
 const IS_OUTAGE: u8 = 2;
 const FOUND: u8 = 4;
-const NEVER: i64 = -1;
+const CROSSED: u8 = 8;
+const ELASTIC: u8 = 16;
+const SHADOWED: u8 = 32;
+pub(super) const NEVER: i64 = -1;
+
+const HAS_COST: u8 = 1;
+const HAS_PLAN: u8 = 2;
 
 /// The header of a request.
 pub(super) struct Header {
@@ -82,8 +95,14 @@ pub(super) struct Header {
     pub(super) timeout_us: i64,
 }
 
-/// The cost, the key and the policy of a request.
-type RequestParts<'a> = (Option<i64>, &'a [u8], Option<&'a [u8]>);
+/// A request as it was read.
+struct RequestParts<'a> {
+    cost: Option<i64>,
+    headroom: i32,
+    key: &'a [u8],
+    policy: Option<&'a [u8]>,
+    plan: Option<&'a [u8]>,
+}
 
 /// Reads a request. Nothing beyond the end of the buffer is read.
 pub(super) struct Reader<'a> {
@@ -155,26 +174,27 @@ impl<'a> Reader<'a> {
 
     /// A check's request. The inner error concerns this one alone.
     pub(super) fn request(&mut self) -> Result<Result<Request<'a>>> {
-        let (cost, key, policy) = self.request_parts()?;
-        Ok(request(key, policy, cost))
+        Ok(self.request_parts()?.request())
     }
 
     /// A check's request whose cost is what was spent, if that is told.
     pub(super) fn spending(&mut self) -> Result<(Request<'a>, Option<u64>)> {
-        let (spent, key, policy) = self.request_parts()?;
-        let spent = spent.map(|spent| unsigned("spent", spent)).transpose()?;
-        Ok((request(key, policy, None)?, spent))
+        let mut parts = self.request_parts()?;
+        let spent = parts.cost.take().map(|spent| unsigned("spent", spent)).transpose()?;
+        Ok((parts.request()?, spent))
     }
 
     fn request_parts(&mut self) -> Result<RequestParts<'a>> {
-        let (has_cost, cost) = (self.u8()? != 0, self.i64()?);
+        let (flags, cost, headroom) = (self.u8()?, self.i64()?, self.array().map(i32::from_le_bytes)?);
         let key = self.bytes()?.ok_or_else(|| malformed("its key is missing"))?;
-        Ok((has_cost.then_some(cost), key, self.bytes()?))
+        let policy = self.bytes()?;
+        let plan = if flags & HAS_PLAN == 0 { None } else { self.bytes()? };
+        Ok(RequestParts { cost: (flags & HAS_COST != 0).then_some(cost), headroom, key, policy, plan })
     }
 
     /// A decision that an answer had.
     pub(super) fn decision(&mut self) -> Result<Decision> {
-        let [flags, source, degradation] = self.array()?;
+        let [flags, source, degradation, cause] = self.array()?;
         let (remaining, retry_after_us) = (unsigned("remaining", self.i64()?)?, self.i64()?);
         let (_, delay_us, _) = (self.i64()?, self.i64()?, self.i64()?);
         let quotas = self.list(|reader| {
@@ -184,13 +204,15 @@ impl<'a> Reader<'a> {
             Ok(QuotaUsage { limit, remaining, reset_after_us, over: unsigned("over", reader.i64()?)? })
         })?;
         let allowed = flags & ALLOWED != 0;
-        let wait_us = if allowed { delay_us } else { retry_after_us };
+        let shadowed = flags & SHADOWED != 0;
+        let wait_us = if allowed && !shadowed { delay_us } else { retry_after_us };
         let wait_us = if wait_us == NEVER { None } else { Some(unsigned("wait", wait_us)?) };
         let source =
             Source::ALL.get(usize::from(source)).ok_or_else(|| malformed("its source is not known"))?;
         let degraded = usize::from(degradation).checked_sub(1).and_then(|at| Degradation::ALL.get(at));
         let (degraded, source) = (degraded.copied(), *source);
-        let (cause, crossed, elastic, shadowed) = (None, false, false, false);
+        let cause = usize::from(cause).checked_sub(1).and_then(|at| Cause::ALL.get(at)).copied();
+        let (crossed, elastic) = (flags & CROSSED != 0, flags & ELASTIC != 0);
         let parts = DecisionParts {
             allowed,
             wait_us,
@@ -207,15 +229,23 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn request<'a>(key: &'a [u8], policy: Option<&'a [u8]>, cost: Option<i64>) -> Result<Request<'a>> {
-    let mut request = Request::new(key);
-    if let Some(policy) = policy {
-        request = request.policy(text(policy)?);
+impl<'a> RequestParts<'a> {
+    fn request(self) -> Result<Request<'a>> {
+        let mut request = Request::new(self.key);
+        if let Some(policy) = self.policy {
+            request = request.policy(text(policy)?);
+        }
+        if let Some(cost) = self.cost {
+            request = request.cost(unsigned("cost", cost)?);
+        }
+        if self.headroom != 0 {
+            request = request.headroom(percent(self.headroom)?);
+        }
+        if let Some(plan) = self.plan {
+            request = request.plan(text(plan)?);
+        }
+        Ok(request)
     }
-    if let Some(cost) = cost {
-        request = request.cost(unsigned("cost", cost)?);
-    }
-    Ok(request)
 }
 
 fn text(bytes: &[u8]) -> Result<&str> {
@@ -270,7 +300,7 @@ impl<'a> Writer<'a> {
         self.raw(&number.to_le_bytes());
     }
 
-    fn number(&mut self, number: u64) {
+    pub(super) fn number(&mut self, number: u64) {
         self.raw(&signed(number).to_le_bytes());
     }
 
@@ -280,6 +310,14 @@ impl<'a> Writer<'a> {
 
     pub(super) fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
+    }
+
+    /// Bytes that may be left out.
+    pub(super) fn optional(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bytes(bytes),
+            None => self.u32(NONE),
+        }
     }
 
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
@@ -308,11 +346,9 @@ impl<'a> Writer<'a> {
                 }
             }
             Ok(Answer::Decisions(decisions)) => self.decisions(decisions, Vec::new()),
-            Ok(other) => {
-                self.error(&PolylimitError::Internal(format!(
-                    "unexpected answer to an operation: {other:?}"
-                )));
-            }
+            Ok(Answer::Request(decided)) => configured::write_request(self, decided),
+            Ok(Answer::Configuration(status)) => configured::write_status(self, status),
+            Ok(other) => self.error(&unexpected(other)),
             Err(error) => self.error(&error.clone().into()),
         }
     }
@@ -351,24 +387,30 @@ impl<'a> Writer<'a> {
 
     pub(super) fn decision(&mut self, decision: &Decision) {
         let retry_after = decision.retry_after_us().map_or(NEVER, signed);
-        let flags = if decision.allowed() { ALLOWED } else { 0 };
-        self.state(flags, decision.source(), decision.degraded());
+        let told = [
+            (decision.allowed(), ALLOWED),
+            (decision.crossed(), CROSSED),
+            (decision.elastic(), ELASTIC),
+            (decision.shadowed(), SHADOWED),
+        ];
+        let flags = told.iter().fold(0, |flags, (is_so, flag)| if *is_so { flags | flag } else { flags });
+        self.state(flags, decision.source(), decision.degraded(), decision.cause());
         self.times(decision.remaining(), retry_after, decision.reset_after_us(), decision.delay_us());
         self.number(decision.over());
         self.quotas(decision.quotas());
     }
 
     fn usage(&mut self, usage: &Usage) {
-        self.state(if usage.found() { FOUND } else { 0 }, usage.source(), usage.degraded());
+        self.state(if usage.found() { FOUND } else { 0 }, usage.source(), usage.degraded(), None);
         self.times(usage.remaining(), 0, usage.reset_after_us(), usage.taken());
         self.number(usage.over());
         self.quotas(usage.quotas());
     }
 
-    fn state(&mut self, flags: u8, source: Source, degraded: Option<Degradation>) {
+    fn state(&mut self, flags: u8, source: Source, degraded: Option<Degradation>, cause: Option<Cause>) {
         let flags = flags | if source.is_outage() { IS_OUTAGE } else { 0 };
         let degraded = degraded.map_or(0, |why| 1 + index(&Degradation::ALL, why));
-        self.raw(&[flags, index(&Source::ALL, source), degraded]);
+        self.raw(&[flags, index(&Source::ALL, source), degraded, cause_number(cause)]);
     }
 
     fn times(&mut self, remaining: u64, retry_after: i64, reset_after_us: u64, last: u64) {
@@ -389,6 +431,11 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// The number of a cause: 0 is none.
+pub(super) fn cause_number(cause: Option<Cause>) -> u8 {
+    cause.map_or(0, |cause| 1 + index(&Cause::ALL, cause))
+}
+
 /// The position of a value among all values; there are less than 255.
 fn index<T: PartialEq>(all: &[T], value: T) -> u8 {
     all.iter().position(|one| *one == value).and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)
@@ -404,4 +451,10 @@ pub fn source_names() -> Vec<String> {
 #[uniffi::export]
 pub fn degradation_names() -> Vec<String> {
     Degradation::ALL.iter().map(|why| why.name().to_owned()).collect()
+}
+
+/// The names of causes, in the order of their numbers in direct calls.
+#[uniffi::export]
+pub fn cause_names() -> Vec<String> {
+    Cause::ALL.iter().map(|cause| cause.name().to_owned()).collect()
 }

@@ -82,6 +82,7 @@ fn reserve(limiter: &Limiter, header: &Header, reader: &mut Reader<'_>) -> Resul
             limiter: core.clone(),
             key: request.key().into(),
             policy: request.policy_name().map(Into::into),
+            plan: request.plan_name().map(Into::into),
             terms,
             options,
             commits_at_end,

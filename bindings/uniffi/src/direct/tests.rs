@@ -12,7 +12,7 @@ const CHECK: u8 = 1;
 
 fn limiter(quotas: &str, clock: Option<Arc<ManualClock>>) -> Arc<Limiter> {
     let policy = Policy { name: "api".to_owned(), quotas: quotas.to_owned(), outage: None, lease: None };
-    let settings = Settings { store: None, policies: vec![policy], options: HashMap::new(), clock };
+    let settings = Settings { store: None, policies: vec![policy], options: HashMap::new(), clock, document: None };
     Limiter::new(settings).unwrap()
 }
 
@@ -32,6 +32,7 @@ fn push(bytes: &mut Vec<u8>, text: Option<&[u8]>) {
 fn push_request(bytes: &mut Vec<u8>, key: &str, policy: Option<&[u8]>, cost: Option<i64>) {
     bytes.push(cost.is_some().into());
     bytes.extend(cost.unwrap_or(0).to_le_bytes());
+    bytes.extend(0_i32.to_le_bytes());
     push(bytes, Some(key.as_bytes()));
     push(bytes, policy);
 }
@@ -69,13 +70,13 @@ fn number_at(bytes: &[u8], at: usize) -> i64 {
 fn decision_has_its_layout() {
     let limiter = limiter("3/minute; 5/hour", None);
     let answer = check(&limiter, Some(b"api"), Some(2));
-    assert_eq!(answer.len(), 1 + 47 + 2 * 32);
-    assert_eq!(answer[..4], [1, 1, 0, 0]);
-    assert_eq!((number_at(&answer, 4), number_at(&answer, 12), number_at(&answer, 28)), (1, 0, 0));
-    assert_eq!(answer[44..48], 2_u32.to_le_bytes());
-    assert_eq!((number_at(&answer, 48), number_at(&answer, 80)), (3, 5));
+    assert_eq!(answer.len(), 1 + 48 + 2 * 32);
+    assert_eq!(answer[..5], [1, 1, 0, 0, 0]);
+    assert_eq!((number_at(&answer, 5), number_at(&answer, 13), number_at(&answer, 29)), (1, 0, 0));
+    assert_eq!(answer[45..49], 2_u32.to_le_bytes());
+    assert_eq!((number_at(&answer, 49), number_at(&answer, 81)), (3, 5));
     let denied = check(&limiter, None, Some(9));
-    assert_eq!((denied[1], number_at(&denied, 12)), (0, -1));
+    assert_eq!((denied[1], number_at(&denied, 13)), (0, -1));
 }
 
 #[test]
@@ -211,8 +212,8 @@ fn guard_restores_the_check_around_another_one() {
         (admitted[..2].to_vec(), number_at(&admitted, 2), number_at(&admitted, 10)),
         (vec![16, 0], 0, 0)
     );
-    let decisions = &admitted[18..18 + 4 + 47 + 32];
-    let left = || number_at(&decide(&facts(&guard, "192.0.2.2"), &[0]), 25);
+    let decisions = &admitted[18..18 + 4 + 48 + 32];
+    let left = || number_at(&decide(&facts(&guard, "192.0.2.2"), &[0]), 26);
     assert_eq!(left(), 0);
     let outer = [&[2], &*known, decisions].concat();
     let denied = decide(&facts(&inner, "192.0.2.1"), &outer);

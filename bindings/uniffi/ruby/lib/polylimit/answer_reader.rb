@@ -10,6 +10,10 @@ module Polylimit
     READY = 4
     FINDINGS = 5
     RESERVATION = 6
+    REQUEST = 7
+    CONFIGURATION = 8
+    MATCHES = 9
+    NEVER = -1
     # By the numbers of errors.
     ERRORS = [Internal, *PolylimitNative.error_table.map { |row| Error::CODES.key(row.code) }].freeze
 
@@ -82,6 +86,19 @@ module Polylimit
       @bytes.unpack1('Q<', offset: @at - 8)
     end
 
+    def number
+      @at += 8
+      @bytes.unpack1('q<', offset: @at - 8)
+    end
+
+    # Bytes, or nil where they are left out.
+    def optional
+      return binary unless @bytes.unpack1('L<', offset: @at) == Direct::NONE
+
+      @at += 4
+      nil
+    end
+
     def text
       from = @at + 4
       skip
@@ -107,6 +124,9 @@ module Polylimit
       when DECISIONS then list { answer }
       when READY then true
       when RESERVATION then [address, binary, decision]
+      when REQUEST then request_decision
+      when CONFIGURATION then configuration
+      when MATCHES then list { PolicyMatch.new(*match).freeze }
       when FINDINGS then list { Finding.new(severity: text, subject: text, message: text) }
       else raise Internal, 'an answer of the native library cannot be read'
       end
@@ -129,6 +149,34 @@ module Polylimit
     end
 
     private
+
+    # The policy, the key, the cost and the headroom.
+    def match
+      [text, binary, number, byte]
+    end
+
+    def request_decision
+      allowed = byte == 1
+      cause = StoreAnswer.cause(byte)
+      status = length
+      wait = number
+      decisions = list do
+        policy, key, cost, headroom = match
+        reservation = optional
+        PolicyDecision.new(policy, key, cost, headroom, decision, reservation).freeze
+      end
+      RequestDecision.new(allowed, cause, status.zero? ? nil : status, wait == NEVER ? nil : Span.seconds(wait), decisions.freeze).freeze
+    end
+
+    def configuration
+      source = text
+      version = number
+      digest = text
+      applied_at = number
+      age = Span.seconds(number)
+      applied_at = applied_at.zero? ? nil : Time.at(0, applied_at, :microsecond)
+      ConfigurationStatus.new(source, version, digest, applied_at, age, optional).freeze
+    end
 
     def error
       ERRORS.fetch(byte).new(text)

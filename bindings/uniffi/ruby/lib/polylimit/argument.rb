@@ -14,6 +14,13 @@ module Polylimit
       raise InvalidArgument, "#{name} is #{value.inspect}: allowed are whole numbers of units, 0 to 10^12"
     end
 
+    # A headroom, whose bounds the native library checks.
+    def percent(value)
+      return value if value.is_a?(Integer) && value.between?(-(1 << 31), (1 << 31) - 1)
+
+      raise InvalidArgument, "headroom is #{value.inspect}: allowed are whole numbers of percent, 0 to 99"
+    end
+
     def text(name, value)
       return value if value.nil?
 
@@ -80,7 +87,7 @@ module Polylimit
     def one_of_several(request)
       unless request.is_a?(Hash)
         raise InvalidArgument, "a request is #{described(request)}: allowed is a hash of :key and, where they matter, " \
-                               ':policy and :cost'
+                               ':policy, :cost, :headroom and :plan'
       end
     end
 

@@ -9,15 +9,21 @@ module Polylimit
   # What a decision and a usage have in common. They are kept as the core has written them, and read where they are asked for.
   class StoreAnswer
     SOURCES = PolylimitNative.source_names.map(&:freeze).freeze
+    CAUSES = [nil, *PolylimitNative.cause_names.map(&:freeze)].freeze
     DEGRADATIONS = [nil, *PolylimitNative.degradation_names.map(&:freeze)].freeze
     # Where the quotas begin.
-    LENGTH = 47
+    LENGTH = 48
     QUOTA_LENGTH = 32
-    private_constant :SOURCES, :DEGRADATIONS, :LENGTH, :QUOTA_LENGTH
+    private_constant :SOURCES, :CAUSES, :DEGRADATIONS, :LENGTH, :QUOTA_LENGTH
+
+    # The name of a cause by its number; nil for 0.
+    def self.cause(number)
+      CAUSES.fetch(number)
+    end
 
     # How many bytes the answer takes that begins at that offset.
     def self.bytesize(bytes, at)
-      LENGTH + (bytes.unpack1('L<', offset: at + 43) * QUOTA_LENGTH)
+      LENGTH + (bytes.unpack1('L<', offset: at + 44) * QUOTA_LENGTH)
     end
 
     # Reads the answer from these bytes, where it begins at that offset.
@@ -28,17 +34,17 @@ module Polylimit
 
     # Whole units that can still be spent right now, after this operation: the least over the quotas.
     def remaining
-      number(3)
+      number(4)
     end
 
     # Seconds until nothing counts as used any more if nothing else arrives: the longest over the quotas.
     def reset_after
-      Span.seconds(number(19))
+      Span.seconds(number(20))
     end
 
     # Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
     def over
-      number(35)
+      number(36)
     end
 
     # The source of the answer, such as "store".
@@ -100,7 +106,7 @@ module Polylimit
     private
 
     def quota_count
-      @bytes.unpack1('L<', offset: @at + 43)
+      @bytes.unpack1('L<', offset: @at + 44)
     end
 
     def number(offset)
@@ -111,7 +117,9 @@ module Polylimit
 
   # The answer to a check, a peek, a reserve or an acquire.
   class Decision < StoreAnswer
-    NAMES = %i[allowed remaining retry_after reset_after delay over source is_outage degraded quotas].freeze
+    NAMES = %i[
+      allowed remaining retry_after reset_after delay over source is_outage degraded cause crossed elastic shadowed quotas
+    ].freeze
     NEVER = -1
     private_constant :NAMES, :NEVER
 
@@ -121,16 +129,41 @@ module Polylimit
     end
     alias allowed? allowed
 
+    # Why the request was denied, or is shadowed: "deny_list", "missing_key", "blocked", "quota" or "concurrency"; or why it was
+    # admitted without the store: "off" or "allow_list"; nil otherwise.
+    def cause
+      CAUSES.fetch(@bytes.getbyte(@at + 3))
+    end
+
+    # Whether this decision has made the use of some quota cross its limit, into its excess.
+    def crossed
+      (@bytes.getbyte(@at) & 8).positive?
+    end
+    alias crossed? crossed
+
+    # Whether the pool of an elastic policy has admitted the request.
+    def elastic
+      (@bytes.getbyte(@at) & 16).positive?
+    end
+    alias elastic? elastic
+
+    # Whether the policy is in shadow and would have denied: the request is allowed, and has the cause and the retry_after of
+    # the denial.
+    def shadowed
+      (@bytes.getbyte(@at) & 32).positive?
+    end
+    alias shadowed? shadowed
+
     # Seconds until the same request, alone, would be admitted: 0 when it is allowed; nil is never, as the cost exceeds what a
     # quota can ever admit.
     def retry_after
-      microseconds = number(11)
+      microseconds = number(12)
       microseconds == NEVER ? nil : Span.seconds(microseconds)
     end
 
     # Seconds that this admitted request has to wait for its turn: leaky bucket only, otherwise 0.
     def delay
-      Span.seconds(number(27))
+      Span.seconds(number(28))
     end
 
     private
@@ -153,7 +186,7 @@ module Polylimit
 
     # The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
     def taken
-      number(27)
+      number(28)
     end
 
     private

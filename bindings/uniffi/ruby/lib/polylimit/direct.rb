@@ -18,7 +18,9 @@ module Polylimit
     # The numbers of operations.
     OPERATIONS = {
       check: 1, peek: 2, take: 3, charge: 4, refund: 5, reset: 6, acquire: 7, check_many: 8, check_together: 9, ready: 10,
-      doctor: 11, reserve: 12, commit: 13, cancel: 14, renew: 15, end: 16, release_reservation: 17, is_lost: 18, decide: 32, resume: 33, overrule: 34, finish: 35, outcomes: 36, release: 37, applies_to: 38,
+      doctor: 11, reserve: 12, commit: 13, cancel: 14, renew: 15, end: 16, release_reservation: 17, is_lost: 18,
+      block: 19, decide_request: 20, set_entry: 21, delete_entry: 22, publish: 23, wait_for_version: 24, matching: 25,
+      configuration: 26, set_document: 27, decide: 32, resume: 33, overrule: 34, finish: 35, outcomes: 36, release: 37, applies_to: 38,
       end_check: 39, fields: 48, problem: 49,
       open_queue: 64, take_answers: 65, cancel_call: 66, close_queue: 67, fetch: 68
     }.freeze
@@ -57,6 +59,12 @@ module Polylimit
       # The header has none.
       buffer.put_int64(TIMEOUT_AT, timeout_us) unless timeout_us.zero?
       answer(target, buffer, owner)
+    end
+
+    # The answer to a call that never waits for a store, but computes; other threads run meanwhile.
+    def compute(target, operation, arguments)
+      buffer = filled(operation, arguments)
+      finish(buffer, wait(target, buffer, buffer.size))
     end
 
     # The answer to a call that never waits.

@@ -25,24 +25,33 @@ module Polylimit
     NO_POLICY = [Direct::NONE].pack('L<').freeze
     # How many policies are remembered as the ends of requests.
     MAX_REMEMBERED = 1024
-    # What stands before a key: the header of the request, and that it has no cost.
-    BEGINNINGS = Direct::HEADERS.transform_values { |header| "#{header}#{"\0" * 9}".freeze }.freeze
-    COST_AT = Direct::HEADER
-    KEY_AT = COST_AT + 9
-    private_constant :NO_POLICY, :MAX_REMEMBERED, :BEGINNINGS, :COST_AT, :KEY_AT
+    # What stands before a key: the header of the request, and that it has neither cost, plan nor headroom.
+    BEGINNINGS = Direct::HEADERS.transform_values { |header| "#{header}#{"\0" * 13}".freeze }.freeze
+    FLAGS_AT = Direct::HEADER
+    COST_AT = FLAGS_AT + 1
+    HEADROOM_AT = COST_AT + 8
+    KEY_AT = HEADROOM_AT + 4
+    HAS_COST = 1
+    HAS_PLAN = 2
+    private_constant :NO_POLICY, :MAX_REMEMBERED, :BEGINNINGS, :FLAGS_AT, :COST_AT, :HEADROOM_AT, :KEY_AT, :HAS_COST, :HAS_PLAN
+
+    include Configured
 
     # `policies` has quotas such as "100/minute; 1000/hour" by names; in place of the text there may be a hash with
     # :quotas, :outage ("fallback", "allow" or "deny") and :lease. Other options are those of Polylimit.options.
     # `on_degraded` is called with each Polylimit::DegradedEvent that Polylimit.logger is told, on the thread of some call of
     # some limiter, after that is decided; what it raises is logged.
     # Connects to nothing: a store that cannot be reached is no error here.
-    def initialize(store = nil, policies: {}, clock: nil, on_degraded: nil, **options)
+    # `document` is a text in TOML or JSON with policies, rules and lists, which the program keeps itself; for one that is followed there
+    # are the options `configuration` ("file:PATH", "store" or "store+file:PATH") and `copy` (a path).
+    def initialize(store = nil, policies: {}, document: nil, clock: nil, on_degraded: nil, **options)
       @native = PolylimitNative::Limiter.new(
         PolylimitNative::Settings.new(
           store: store && Argument.secret('store', store),
           policies: Argument.policies(policies),
           options: options.to_h { |name, value| [name.to_s, Argument.option(name, value)] },
-          clock: Argument.clock(clock)
+          clock: Argument.clock(clock),
+          document: document && Argument.secret('document', document)
         )
       )
       @address = @native.address
@@ -65,51 +74,69 @@ module Polylimit
     # @param key [String, Integer] up to 1 MiB; a number stands for its decimal digits
     # @param policy [String, Symbol, nil] a name, or quotas such as "5/minute"; nil is the only one of the limiter
     # @param cost [Integer, nil] units, 0 to 10^12; nil is 1
+    # @param headroom [Integer, nil] percent of every quota's capacity that the request leaves for others, 0 to 99; nil is 0
+    # @param plan [String, nil] the plan of the key, for a limiter with a configuration
     # @return [Decision]
     # @raise [Error] when no decision can be made; a denial is none
-    def check(key, policy: nil, cost: nil)
-      answer(:check, key, policy, cost)
+    def check(key, policy: nil, cost: nil, headroom: nil, plan: nil)
+      answer(:check, key, policy, cost, plan, headroom)
     end
 
     # The decision that a check would give now; changes no state.
     # @return [Decision]
-    def peek(key, policy: nil, cost: nil)
-      answer(:peek, key, policy, cost)
+    def peek(key, policy: nil, cost: nil, headroom: nil, plan: nil)
+      answer(:peek, key, policy, cost, plan, headroom)
     end
 
     # Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
     # @return [Usage]
-    def take(key, policy: nil, cost: nil)
-      answer(:take, key, policy, cost)
+    def take(key, policy: nil, cost: nil, plan: nil)
+      answer(:take, key, policy, cost, plan)
     end
 
     # Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
     # @return [Usage]
-    def charge(key, policy: nil, cost: nil)
-      answer(:charge, key, policy, cost)
+    def charge(key, policy: nil, cost: nil, plan: nil)
+      answer(:charge, key, policy, cost, plan)
     end
 
     # Returns units, at most those that are used, the newest first.
     # @return [Usage]
-    def refund(key, policy: nil, cost: nil)
-      answer(:refund, key, policy, cost)
+    def refund(key, policy: nil, cost: nil, plan: nil)
+      answer(:refund, key, policy, cost, plan)
     end
 
     # Removes the state of the key under its policy.
     # @return [Usage]
-    def reset(key, policy: nil)
-      answer(:reset, key, policy, nil)
+    def reset(key, policy: nil, plan: nil)
+      answer(:reset, key, policy, nil, plan)
+    end
+
+    # Denies every request of the key under its policy for so many seconds, 0.001 to 366 days; 0 ends a block and forgets the key's
+    # penalties.
+    # @return [Usage]
+    def block(key, seconds, policy: nil, plan: nil)
+      time_us = Span.microseconds(seconds)
+      buffer = request(:block, key, policy, nil, plan: plan)
+      buffer.put_int64(Direct::TIMEOUT_AT, time_us)
+      read Direct.answer(@address, buffer)
+    end
+
+    # Ends a block of the key under its policy, and forgets its penalties.
+    # @return [Usage]
+    def unblock(key, policy: nil, plan: nil)
+      block(key, 0, policy: policy, plan: plan)
     end
 
     # Waits until the request is admitted. Says at once that the timeout, in seconds, cannot be met: then the decision is
     # a denial, and nothing was spent.
     # @param timeout [Numeric] seconds, 0 or more; Float::INFINITY waits as long as it takes
     # @return [Decision]
-    def acquire(key, timeout:, policy: nil, cost: nil)
+    def acquire(key, timeout:, policy: nil, cost: nil, headroom: nil, plan: nil)
       timeout_us = Span.microseconds(timeout)
-      buffer = request(:acquire, key, policy, cost)
+      buffer = request(:acquire, key, policy, cost, plan: plan, headroom: headroom)
       buffer.put_int64(Direct::TIMEOUT_AT, timeout_us)
-      read Waiting.answer(@address, buffer, Acquisition.new(self, key, policy, cost))
+      read Waiting.answer(@address, buffer, Acquisition.new(self, key, policy, cost, plan))
     end
 
     # Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is committed,
@@ -130,11 +157,12 @@ module Polylimit
     # @param commit_at_end [Boolean] whether closing it commits what was reserved, in place of cancelling
     # @return [Reservation, Object]
     # @raise [Error] when no decision can be made; a denial is none
-    def reserve(key, cost: nil, policy: nil, id: nil, ttl: nil, timeout: nil, max_age: nil, commit_at_end: false, &block)
+    def reserve(key, cost: nil, policy: nil, id: nil, ttl: nil, timeout: nil, max_age: nil, commit_at_end: false,
+                headroom: nil, plan: nil, &block)
       options = ReserveOptions.bytes(id, ttl, max_age, commit_at_end)
       timeout_us = timeout ? Span.microseconds(timeout) : 0
       reservation = interrupted_only_while_blocked do
-        hold(request(:reserve, key, policy, cost, options), timeout_us, key, policy)
+        hold(request(:reserve, key, policy, cost, options, plan: plan, headroom: headroom), timeout_us, key, policy, plan)
       end
       block ? reservation.within(&block) : reservation
     end
@@ -143,23 +171,23 @@ module Polylimit
     # is what was reserved. A reservation that is gone changes nothing, and the usage is not `found`: a repeated commit never charges
     # twice.
     # @return [Usage]
-    def commit(key, id, spent: nil, policy: nil)
-      on_reservation(:commit, key, policy, spent, ReservationHandle.argument(id))
+    def commit(key, id, spent: nil, policy: nil, plan: nil)
+      on_reservation(:commit, key, policy, plan, spent, ReservationHandle.argument(id))
     end
 
     # Ends the reservation of this id and spends nothing.
     # @return [Usage]
-    def cancel(key, id, policy: nil)
-      on_reservation(:cancel, key, policy, nil, ReservationHandle.argument(id))
+    def cancel(key, id, policy: nil, plan: nil)
+      on_reservation(:cancel, key, policy, plan, nil, ReservationHandle.argument(id))
     end
 
     # Makes the reservation of this id end so many seconds from now: 0.001 to 172,800.
     # @return [Usage]
-    def renew(key, id, ttl, policy: nil)
-      on_reservation(:renew, key, policy, nil, ReservationHandle.argument(id) << [Span.microseconds(ttl)].pack('q<'))
+    def renew(key, id, ttl, policy: nil, plan: nil)
+      on_reservation(:renew, key, policy, plan, nil, ReservationHandle.argument(id) << [Span.microseconds(ttl)].pack('q<'))
     end
 
-    # Checks several requests in one call. Each is a hash with :key, and where it matters :policy and :cost; each is
+    # Checks several requests in one call. Each is a hash with :key, and where it matters :policy, :cost, :headroom and :plan; each is
     # decided on its own, in order, and has a decision or an error.
     # @return [Array<CheckResult>]
     def check_many(requests)
@@ -243,8 +271,9 @@ module Polylimit
 
     private
 
-    def answer(operation, key, policy, cost)
-      read Direct.answer(@address, request(operation, key, policy, cost))
+    def answer(operation, key, policy, cost, plan, headroom = nil)
+      buffer = plan || headroom ? request(operation, key, policy, cost, plan: plan, headroom: headroom) : request(operation, key, policy, cost)
+      read Direct.answer(@address, buffer)
     end
 
     # An interruption of the thread never comes between an answer and the handle that ends what it has set aside. A fiber of an
@@ -254,20 +283,20 @@ module Polylimit
     end
 
     # The handle of the reservation that the request in the buffer makes.
-    def hold(buffer, timeout_us, key, policy)
+    def hold(buffer, timeout_us, key, policy, plan)
       buffer.put_int64(Direct::TIMEOUT_AT, timeout_us)
       length = Direct.ask(@address, buffer, buffer.size)
       bytes = length == Direct::HAS_TO_WAIT ? Waiting.answer(@address, buffer, UnusedReservation) : Direct.finish(buffer, length)
-      Reservation.new(@on_reservation, key, policy, *read(bytes))
+      Reservation.new(@on_reservation, key, policy, plan, *read(bytes))
     end
 
-    def on_reservation(operation, key, policy, spent, name)
-      read Direct.answer(@address, request(operation, key, policy, spent, name), Waiting::ENDING)
+    def on_reservation(operation, key, policy, plan, spent, name)
+      read Direct.answer(@address, request(operation, key, policy, spent, name, plan: plan), Waiting::ENDING)
     end
 
     # Waits in a way that can be interrupted.
-    def wait(operation, timeout_us)
-      buffer = Direct.filled(operation, '')
+    def wait(operation, timeout_us, arguments = '')
+      buffer = Direct.filled(operation, arguments)
       buffer.put_int64(Direct::TIMEOUT_AT, timeout_us)
       read Waiting.answer(@address, buffer)
     end
@@ -279,15 +308,19 @@ module Polylimit
     end
 
     # A buffer with the request of an operation on one key: bindings/uniffi/src/direct/layout.rs has the layout.
-    def request(operation, key, policy, cost, more = '')
+    def request(operation, key, policy, cost, more = '', plan: nil, headroom: nil)
       key = Argument.key(key)
       ending = @ends[policy] || ending(policy)
+      ending += Attributes.text('plan', plan.to_s) if plan
       ending += more unless more.empty?
+      headroom = Argument.percent(headroom) if headroom
       cost = Argument.units(operation == :commit ? 'spent' : 'cost', cost) if cost
       size = key.bytesize
       buffer = Direct.buffer_for(KEY_AT + 4 + size + ending.bytesize)
       buffer.put_bytes(0, BEGINNINGS[operation])
-      buffer.put_uint8(COST_AT, 1).put_int64(COST_AT + 1, cost) if cost
+      buffer.put_int64(COST_AT, cost) if cost
+      buffer.put_uint8(FLAGS_AT, (cost ? HAS_COST : 0) | (plan ? HAS_PLAN : 0)) if cost || plan
+      buffer.put_int32(HEADROOM_AT, headroom) if headroom
       buffer.put_uint32(KEY_AT, size)
       buffer.put_bytes(KEY_AT + 4, key)
       buffer.put_bytes(KEY_AT + 4 + size, ending)
@@ -306,7 +339,11 @@ module Polylimit
       Argument.one_of_several(request)
       key = Argument.key(request[:key])
       cost = Argument.units('cost', request[:cost])
-      [cost ? 1 : 0, cost || 0, key.bytesize, key].pack('Cq<L<a*') << (@ends[request[:policy]] || ending(request[:policy]))
+      plan = request[:plan]
+      headroom = Argument.percent(request[:headroom] || 0)
+      flags = (cost ? HAS_COST : 0) | (plan ? HAS_PLAN : 0)
+      bytes = [flags, cost || 0, headroom, key.bytesize, key].pack('Cq<l<L<a*') << (@ends[request[:policy]] || ending(request[:policy]))
+      plan ? bytes << Attributes.text('plan', plan.to_s) : bytes
     end
 
     # The bytes of a request, or the error of an invalid one.
@@ -340,12 +377,12 @@ module Polylimit
     private_constant :UnusedReservation
 
     # Gives back what an acquire was admitted whose answer is not taken.
-    Acquisition = Struct.new(:limiter, :key, :policy, :cost) do
+    Acquisition = Struct.new(:limiter, :key, :policy, :cost, :plan) do
       def submitted(_buffer); end
 
       def abandoned(bytes)
         decision = bytes && AnswerReader.read(bytes)
-        limiter.refund(key, policy: policy, cost: cost) if decision&.allowed && !decision.is_outage
+        limiter.refund(key, policy: policy, cost: cost, plan: plan) if decision&.allowed && !decision.is_outage
       rescue Error
         # The caller receives the interruption. Units that the store cannot refund stay spent, as with any refund.
         nil

@@ -19,7 +19,7 @@ module Polylimit
   # tries again: `new(base, cap, max_wait, max_retries)`, and #wait(retry, server_wait), both in seconds; DegradedEvent, what a limiter tells its operators (#kind, #reason,
   # #lasted in seconds, #decisions, #severity, #finding, #message).
   GENERATED = %i[
-    AttemptStep Attempts Backoff ClientAddressRules DegradedEvent ErrorRow Finding ManualClock Policy QuotaNumbers Settings
+    AttemptStep Attempts Backoff CandidateCounts ClientAddressRules DegradedEvent ErrorRow Finding ManualClock Policy QuotaNumbers Settings
     StoreOption Throttle
   ].to_h { |name| [name, const_set(name, Class.new)] }.freeze
   private_constant :GENERATED, :ErrorRow, :QuotaNumbers, :Settings, :AttemptStep, :Attempts, :Throttle

@@ -36,10 +36,11 @@ module Polylimit
     attr_reader :id
 
     # `ask` performs an operation on it.
-    def initialize(ask, key, policy, handle, id, decision)
+    def initialize(ask, key, policy, plan, handle, id, decision)
       @ask = ask
       @key = key.dup
       @policy = policy.dup
+      @plan = plan.dup
       @handle = handle
       @id = id.freeze
       @decision = decision
@@ -63,13 +64,13 @@ module Polylimit
     # reserved. When the reservation had ended before, nothing is charged, and the usage is not `found`.
     # @return [Usage]
     def commit(spent = nil)
-      @ask.call(:commit, @key, @policy, spent, @name)
+      @ask.call(:commit, @key, @policy, @plan, spent, @name)
     end
 
     # Ends the reservation and spends nothing.
     # @return [Usage]
     def cancel
-      @ask.call(:cancel, @key, @policy, nil, @name)
+      @ask.call(:cancel, @key, @policy, @plan, nil, @name)
     end
 
     # Ends a reservation that was neither committed nor cancelled: cancels it, or commits what was reserved with `commit_at_end`. May
@@ -96,7 +97,7 @@ module Polylimit
     private
 
     def finish(cancels:)
-      @ask.call(:end, @key, @policy, nil, @name + [cancels ? 1 : 0].pack('C')) unless @handle == ReservationHandle::NONE
+      @ask.call(:end, @key, @policy, @plan, nil, @name + [cancels ? 1 : 0].pack('C')) unless @handle == ReservationHandle::NONE
       nil
     end
 

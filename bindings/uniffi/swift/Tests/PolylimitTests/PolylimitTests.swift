@@ -74,6 +74,35 @@ final class PolylimitTests: XCTestCase {
         XCTAssertFalse(renewed.found)
     }
 
+    func testBlockedKeyIsDenied() async throws {
+        let limiter = try limiter("10/hour fixed_window")
+        XCTAssertFalse(try limiter.check(request: Request(key: Data("user".utf8), cost: 9, headroom: 50)).allowed)
+        XCTAssertEqual(try limiter.block(request: request("user"), time: .seconds(60)).remaining, 0)
+        XCTAssertEqual(try limiter.check(request: request("user")).cause, "blocked")
+        _ = try await limiter.asynchronous().unblock(request: request("user"))
+        XCTAssertTrue(try limiter.check(request: request("user")).allowed)
+    }
+
+    func testDocumentDecidesAboutRequests() async throws {
+        let document = """
+            polylimit = 1
+            [policies.api]
+            quotas = "1/hour fixed_window"
+            [[rules]]
+            match = { path = "/v1/{*rest}" }
+            apply = [{ policy = "api", key = "{user}" }]
+            """
+        let limiter = try Limiter(settings: Settings(document: document))
+        let attributes = RequestAttributes(path: "/v1/items", attributes: ["user": Data("alice".utf8)])
+        XCTAssertEqual(try limiter.matching(attributes: attributes).map(\.policy), ["api"])
+        XCTAssertTrue(try limiter.decide(attributes: attributes).allowed)
+        let denied = try await limiter.asynchronous().decide(attributes: attributes)
+        XCTAssertEqual(denied.status, 429)
+        XCTAssertEqual(limiter.configuration()?.source, "document")
+        XCTAssertEqual(try limiter.setEntry(item: "deny user alice", value: "{}").source, "document")
+        XCTAssertEqual(try limiter.decide(attributes: attributes).cause, "deny_list")
+    }
+
     func testClosedLimiterIsAnError() throws {
         let limiter = try limiter("2/minute")
         try limiter.shutDown()

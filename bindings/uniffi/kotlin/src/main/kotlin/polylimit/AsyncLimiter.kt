@@ -23,7 +23,9 @@ public class AsyncLimiter internal constructor(
         key: String,
         policy: String? = null,
         cost: Long? = null,
-    ): Decision = check(request(key, policy, cost))
+        headroom: Int = 0,
+        plan: String? = null,
+    ): Decision = check(request(key, policy, cost, headroom, plan))
 
     /** See [Limiter.peek]. */
     public suspend fun peek(request: Request): Decision = await(Call.peek(request))
@@ -39,6 +41,49 @@ public class AsyncLimiter internal constructor(
 
     /** See [Limiter.reset]. */
     public suspend fun reset(request: Request): Usage = await(Call.reset(request))
+
+    /** See [Limiter.block]. */
+    public suspend fun block(
+        request: Request,
+        time: Duration,
+    ): Usage = await(Call.block(request, time))
+
+    /** See [Limiter.unblock]. */
+    public suspend fun unblock(request: Request): Usage = block(request, Duration.ZERO)
+
+    /** See [Limiter.decide]. A coroutine that is cancelled gives back what was reserved for it. */
+    public suspend fun decide(
+        attributes: RequestAttributes,
+        id: String? = null,
+        ttl: Duration? = null,
+    ): RequestDecision = await(Call.decide(attributes, id, ttl))
+
+    /** See [Limiter.setEntry]. */
+    public suspend fun setEntry(
+        item: String,
+        value: String,
+    ): ConfigurationStatus = await(Call.setEntry(item, value))
+
+    /** See [Limiter.setEntry]. */
+    public suspend fun setEntry(
+        item: String,
+        value: Map<String, String>,
+    ): ConfigurationStatus = setEntry(item, entryValue(value))
+
+    /** See [Limiter.deleteEntry]. */
+    public suspend fun deleteEntry(item: String): ConfigurationStatus = await(Call.deleteEntry(item))
+
+    /** See [Limiter.publish]. */
+    public suspend fun publish(
+        document: String,
+        options: PublishOptions = PublishOptions(),
+    ): ConfigurationStatus = await(Call.publish(document, options))
+
+    /** See [Limiter.waitForVersion]. */
+    public suspend fun waitForVersion(
+        version: Long,
+        timeout: Duration,
+    ): ConfigurationStatus = await(Call.waitForVersion(version, timeout))
 
     /** See [Limiter.acquire]. A coroutine that is cancelled leaves the queue, and what was spent for it is refunded. */
     public suspend fun acquire(
@@ -112,6 +157,45 @@ public class AsyncLimiter internal constructor(
 
     /** [reset] for Java. */
     public fun resetFuture(request: Request): CompletableFuture<Usage> = future(Call.reset(request))
+
+    /** [block] for Java. */
+    public fun blockFuture(
+        request: Request,
+        time: Duration,
+    ): CompletableFuture<Usage> = future(Call.block(request, time))
+
+    /** [unblock] for Java. */
+    public fun unblockFuture(request: Request): CompletableFuture<Usage> = blockFuture(request, Duration.ZERO)
+
+    /** [decide] for Java. Cancelling the future gives back what was reserved. */
+    @JvmOverloads
+    public fun decideFuture(
+        attributes: RequestAttributes,
+        id: String? = null,
+        ttl: Duration? = null,
+    ): CompletableFuture<RequestDecision> = future(Call.decide(attributes, id, ttl))
+
+    /** [setEntry] for Java. */
+    public fun setEntryFuture(
+        item: String,
+        value: String,
+    ): CompletableFuture<ConfigurationStatus> = future(Call.setEntry(item, value))
+
+    /** [deleteEntry] for Java. */
+    public fun deleteEntryFuture(item: String): CompletableFuture<ConfigurationStatus> = future(Call.deleteEntry(item))
+
+    /** [publish] for Java. */
+    @JvmOverloads
+    public fun publishFuture(
+        document: String,
+        options: PublishOptions = PublishOptions(),
+    ): CompletableFuture<ConfigurationStatus> = future(Call.publish(document, options))
+
+    /** [waitForVersion] for Java. */
+    public fun waitForVersionFuture(
+        version: Long,
+        timeout: Duration,
+    ): CompletableFuture<ConfigurationStatus> = future(Call.waitForVersion(version, timeout))
 
     /** [acquire] for Java. Cancelling the future leaves the queue, and what was spent for it is refunded. */
     public fun acquireFuture(

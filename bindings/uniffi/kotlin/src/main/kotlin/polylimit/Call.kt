@@ -43,6 +43,7 @@ internal class Call<T>(
         target: CallTarget,
     ) {
         if (answer is AutoCloseable) answer.close()
+        if (answer is RequestDecision) answer.cancelAll(target)
         if (operation != DirectCalls.ACQUIRE || answer !is Decision || !answer.allowed || answer.isOutage) return
         // What the store cannot refund stays spent, as with any refund.
         target.finish(refund(request ?: return))
@@ -60,6 +61,48 @@ internal class Call<T>(
         fun refund(request: Request) = Call<Usage>(DirectCalls.REFUND, request)
 
         fun reset(request: Request) = Call<Usage>(DirectCalls.RESET, request)
+
+        fun block(
+            request: Request,
+            time: Duration,
+        ) = Call<Usage>(DirectCalls.BLOCK, request, timeout = time)
+
+        fun decide(
+            attributes: RequestAttributes,
+            id: String?,
+            ttl: Duration?,
+        ) = Call<RequestDecision>(
+            DirectCalls.DECIDE_BY_ATTRIBUTES,
+            arguments = { putAttributes(attributes).putText(id).put(ttl != null).putLong(ttl?.let(::microsecondsOf) ?: 0) },
+        )
+
+        fun setEntry(
+            item: String,
+            value: String,
+        ) = Call<ConfigurationStatus>(DirectCalls.SET_ENTRY, arguments = { putText(item).putText(value) })
+
+        fun deleteEntry(item: String) = Call<ConfigurationStatus>(DirectCalls.DELETE_ENTRY, arguments = { putText(item) })
+
+        fun publish(
+            document: String,
+            options: PublishOptions,
+        ) = Call<ConfigurationStatus>(
+            DirectCalls.PUBLISH,
+            arguments = {
+                val expected = options.expectedVersion
+                putText(document).put(expected != null).putLong(expected ?: 0).putText(options.by).putText(options.why)
+            },
+        )
+
+        fun waitForVersion(
+            version: Long,
+            timeout: Duration,
+        ) = Call<ConfigurationStatus>(DirectCalls.WAIT_FOR_VERSION, timeout = timeout, arguments = { putLong(version) })
+
+        fun matching(attributes: RequestAttributes) =
+            Call<List<PolicyMatch>>(DirectCalls.MATCHING, arguments = { putAttributes(attributes) })
+
+        fun setDocument(text: String) = Call<ConfigurationStatus>(DirectCalls.SET_DOCUMENT, arguments = { putText(text) })
 
         fun acquire(
             request: Request,
@@ -127,6 +170,14 @@ internal class CallTarget(
         CallBuffer.use { buffer ->
             call.write(buffer, DirectCalls.TRY)
             if (perform(buffer)) call.read(buffer) else null
+        }
+
+    /** The configuration's status; null for a limiter without one. */
+    fun configuration(): ConfigurationStatus? =
+        CallBuffer.use { buffer ->
+            buffer.begin(DirectCalls.CONFIGURATION)
+            perform(buffer)
+            if (buffer.hasMore()) buffer.answer() as ConfigurationStatus else null
         }
 
     /** Submits a call that has to wait. Returns the answer if it is known after all; otherwise the waiting call receives it. */

@@ -55,7 +55,12 @@ internal class CallBuffer(
         return this
     }
 
-    fun putRequest(request: Request): CallBuffer = put(request.cost != null).putLong(request.cost ?: 0).putBytes(request.key).putText(request.policy)
+    fun putRequest(request: Request): CallBuffer {
+        val plan = request.plan
+        putByte((if (request.cost != null) HAS_COST else 0) or if (plan != null) HAS_PLAN else 0)
+        putLong(request.cost ?: 0).putInt(request.headroom).putBytes(request.key).putText(request.policy)
+        return if (plan == null) this else putText(plan)
+    }
 
     /** Performs the call. Returns false if a queue has the answer later, or the caller did not want to wait. */
     fun perform(target: Long): Boolean {
@@ -74,6 +79,9 @@ internal class CallBuffer(
         return false
     }
 
+    /** Whether the answer goes on; an empty one is nothing. */
+    fun hasMore(): Boolean = memory.hasRemaining()
+
     /** Throws the error that the answer may be in place of nothing. */
     fun throwError() {
         if (memory.hasRemaining()) answer()
@@ -86,6 +94,9 @@ internal class CallBuffer(
     fun long(): Long = memory.getLong()
 
     fun bytes(length: Int): ByteArray = ByteArray(length).also(memory::get)
+
+    /** Bytes that may be left out. */
+    fun optional(): ByteArray? = memory.getInt().let { length -> if (length == NONE) null else bytes(length) }
 
     fun text(): String = bytes(memory.getInt()).decodeToString()
 
@@ -108,7 +119,9 @@ internal class CallBuffer(
     }
 
     companion object {
-        private const val NONE = -1
+        const val NONE = -1
+        private const val HAS_COST = 1
+        private const val HAS_PLAN = 2
         private const val CAPACITY = 4096
         private const val MAX_KEPT = 65_536
 

@@ -27,11 +27,17 @@ public data class QuotaUsage(
  * @property resetAfter how long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
  * @property delay how long this admitted request has to wait for its turn: leaky bucket only, otherwise zero.
  * @property over units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
- * @property source the source of the answer: `store`, `denial_cache` or `lease`, or the outage policy `fallback`, `allow` or
- *   `deny`.
+ * @property source the source of the answer: `store`, `denial_cache`, `lease` or `configuration`, or the outage policy `fallback`,
+ *   `allow` or `deny`.
  * @property isOutage whether the outage policy answered, since the store was unavailable.
  * @property degraded why this is not what a healthy store would have answered for this key alone, such as `timeout`; null
  *   otherwise.
+ * @property cause why the request was denied, or is [shadowed]: `deny_list`, `missing_key`, `blocked`, `quota` or `concurrency`; or why
+ *   it was admitted without the store: `off` or `allow_list`; null otherwise.
+ * @property crossed whether this decision has made the use of some quota cross its limit, into its excess.
+ * @property elastic whether the pool of an elastic policy has admitted the request.
+ * @property shadowed whether the policy is in shadow and would have denied: the request is allowed, and has the cause and the
+ *   [retryAfter] of the denial.
  * @property quotas the state under each quota, in the order of the policy.
  */
 public data class Decision(
@@ -44,6 +50,10 @@ public data class Decision(
     val source: String,
     val isOutage: Boolean,
     val degraded: String?,
+    val cause: String?,
+    val crossed: Boolean,
+    val elastic: Boolean,
+    val shadowed: Boolean,
     val quotas: List<QuotaUsage>,
 )
 
@@ -89,12 +99,19 @@ public data class CheckResult(
 
 private val SOURCES = sourceNames()
 private val DEGRADATIONS = degradationNames()
+private val CAUSES = causeNames()
 
 private const val ALLOWED = 1
 private const val IS_OUTAGE = 2
 private const val FOUND = 4
+private const val CROSSED = 8
+private const val ELASTIC = 16
+private const val SHADOWED = 32
 
-/** The answer in the buffer: a decision, a usage, a list of check results or of findings, a reservation, or Unit. An error is thrown. */
+/**
+ * The answer in the buffer: a decision, a usage, a list of check results or of findings, a reservation, what a configuration decides, its status,
+ * or Unit. An error is thrown.
+ */
 internal fun CallBuffer.answer(): Any =
     when (val kind = byte()) {
         0 -> throw error()
@@ -104,6 +121,9 @@ internal fun CallBuffer.answer(): Any =
         4 -> Unit
         5 -> list { Finding(text(), text(), text()) }
         6 -> HeldReservation(long(), bytes(int()), decision())
+        7 -> requestDecision()
+        8 -> configurationStatus()
+        9 -> list(::policyMatch)
         else -> throw PolylimitException.Internal("an answer of kind $kind is not known")
     }
 
@@ -116,7 +136,10 @@ private fun CallBuffer.checkResult(): CheckResult {
 }
 
 internal fun CallBuffer.decision(): Decision {
-    val (flags, source, degraded) = Triple(byte(), byte(), byte())
+    val flags = byte()
+    val source = byte()
+    val degraded = byte()
+    val cause = causeOf(byte())
     val remaining = long()
     val retryAfter = long()
     return Decision(
@@ -129,9 +152,16 @@ internal fun CallBuffer.decision(): Decision {
         source = SOURCES[source],
         isOutage = flags and IS_OUTAGE != 0,
         degraded = if (degraded == 0) null else DEGRADATIONS[degraded - 1],
+        cause = cause,
+        crossed = flags and CROSSED != 0,
+        elastic = flags and ELASTIC != 0,
+        shadowed = flags and SHADOWED != 0,
         quotas = list { QuotaUsage(long(), long(), durationOf(long()), long()) },
     )
 }
+
+/** The name of a cause; 0 is none. */
+internal fun causeOf(number: Int): String? = if (number == 0) null else CAUSES[number - 1]
 
 /** The place of a name in such a table. */
 private fun List<String>.placeOf(
@@ -145,9 +175,12 @@ private fun List<String>.placeOf(
 
 /** Writes a decision as it was read. */
 internal fun CallBuffer.putDecision(decision: Decision) {
-    putByte((if (decision.allowed) ALLOWED else 0) or if (decision.isOutage) IS_OUTAGE else 0)
+    val flags = (if (decision.allowed) ALLOWED else 0) or (if (decision.isOutage) IS_OUTAGE else 0)
+    val others = (if (decision.crossed) CROSSED else 0) or (if (decision.elastic) ELASTIC else 0)
+    putByte(flags or others or if (decision.shadowed) SHADOWED else 0)
     putByte(SOURCES.placeOf("source", decision.source))
     putByte(decision.degraded?.let { 1 + DEGRADATIONS.placeOf("degradation", it) } ?: 0)
+    putByte(decision.cause?.let { 1 + CAUSES.placeOf("cause", it) } ?: 0)
     putLong(decision.remaining).putLong(decision.retryAfter?.let(::microsecondsOf) ?: -1)
     putLong(microsecondsOf(decision.resetAfter)).putLong(microsecondsOf(decision.delay))
     putLong(decision.over)
@@ -158,7 +191,10 @@ internal fun CallBuffer.putDecision(decision: Decision) {
 }
 
 private fun CallBuffer.usage(): Usage {
-    val (flags, source, degraded) = Triple(byte(), byte(), byte())
+    val flags = byte()
+    val source = byte()
+    val degraded = byte()
+    byte()
     val remaining = long()
     long()
     val resetAfter = durationOf(long())

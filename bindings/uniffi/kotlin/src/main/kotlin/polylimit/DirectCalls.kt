@@ -25,6 +25,15 @@ internal object DirectCalls {
     const val END = 16
     const val RELEASE_RESERVATION = 17
     const val IS_LOST = 18
+    const val BLOCK = 19
+    const val DECIDE_BY_ATTRIBUTES = 20
+    const val SET_ENTRY = 21
+    const val DELETE_ENTRY = 22
+    const val PUBLISH = 23
+    const val WAIT_FOR_VERSION = 24
+    const val MATCHING = 25
+    const val CONFIGURATION = 26
+    const val SET_DOCUMENT = 27
     const val DECIDE = 32
     const val OVERRULE = 34
     const val FINISH = 35

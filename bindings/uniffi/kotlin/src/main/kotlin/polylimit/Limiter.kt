@@ -39,7 +39,9 @@ public class Limiter
             key: String,
             policy: String? = null,
             cost: Long? = null,
-        ): Decision = check(request(key, policy, cost))
+            headroom: Int = 0,
+            plan: String? = null,
+        ): Decision = check(request(key, policy, cost, headroom, plan))
 
         /** Decides, and spends the cost from every quota of the policy when all admit it. */
         @Throws(PolylimitException::class)
@@ -52,7 +54,9 @@ public class Limiter
             key: String,
             policy: String? = null,
             cost: Long? = null,
-        ): Decision = peek(request(key, policy, cost))
+            headroom: Int = 0,
+            plan: String? = null,
+        ): Decision = peek(request(key, policy, cost, headroom, plan))
 
         /** The decision that a check would give now; changes no state. */
         @Throws(PolylimitException::class)
@@ -108,6 +112,106 @@ public class Limiter
         /** Removes the state of the key under its policy; the cost does not matter. */
         @Throws(PolylimitException::class)
         public fun reset(request: Request): Usage = target.answer(Call.reset(request))
+
+        /**
+         * Denies every request of the key under its policy for that long, 1 ms to 366 days; zero ends a block and forgets the key's
+         * penalties. Costs and plans do not matter.
+         */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun block(
+            key: String,
+            time: Duration,
+            policy: String? = null,
+        ): Usage = block(request(key, policy), time)
+
+        /** As the other `block`, for a key of bytes. */
+        @Throws(PolylimitException::class)
+        public fun block(
+            request: Request,
+            time: Duration,
+        ): Usage = target.answer(Call.block(request, time))
+
+        /** Ends a block of the key under its policy, and forgets its penalties. */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun unblock(
+            key: String,
+            policy: String? = null,
+        ): Usage = unblock(request(key, policy))
+
+        /** As the other `unblock`, for a key of bytes. */
+        @Throws(PolylimitException::class)
+        public fun unblock(request: Request): Usage = block(request, Duration.ZERO)
+
+        /**
+         * Decides about a request by the configuration: its lists, rules and policies. Policies with a quota of concurrency are reserved,
+         * under this id (null is a random one) and for this ttl (null is 30 seconds), and all others spend. When one policy denies, what
+         * the others spent or reserved is given back, and their decisions say what a peek tells then.
+         */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun decide(
+            attributes: RequestAttributes,
+            id: String? = null,
+            ttl: Duration? = null,
+        ): RequestDecision = target.answer(Call.decide(attributes, id, ttl))
+
+        /** The policies that the rules apply to a request, each with its key, cost and headroom. Asks no store. */
+        @Throws(PolylimitException::class)
+        public fun matching(attributes: RequestAttributes): List<PolicyMatch> = target.answer(Call.matching(attributes))
+
+        /** Which configuration is in force; null for a limiter that has none. */
+        public val configuration: ConfigurationStatus? get() = target.configuration()
+
+        /**
+         * Replaces the document that the program has given, in TOML or JSON; its entries stay. One that cannot be used is refused with
+         * `line L, column C:`, what was read and what is allowed, and the one before stays in force.
+         */
+        @Throws(PolylimitException::class)
+        public fun setDocument(text: String): ConfigurationStatus = target.answer(Call.setDocument(text))
+
+        /**
+         * Sets an entry: `deny ITEM`, `allow ITEM` or `override POLICY KEY`. The value is a JSON object that may have `until`, `by`, `why`
+         * and, for an override, `numbers`.
+         */
+        @Throws(PolylimitException::class)
+        public fun setEntry(
+            item: String,
+            value: String,
+        ): ConfigurationStatus = target.answer(Call.setEntry(item, value))
+
+        /** As the other `setEntry`, with the value's texts by their names. */
+        @Throws(PolylimitException::class)
+        public fun setEntry(
+            item: String,
+            value: Map<String, String>,
+        ): ConfigurationStatus = setEntry(item, entryValue(value))
+
+        /** Deletes an entry; one that is not there is no error. */
+        @Throws(PolylimitException::class)
+        public fun deleteEntry(item: String): ConfigurationStatus = target.answer(Call.deleteEntry(item))
+
+        /**
+         * Publishes a document, in TOML or JSON, to the Redis store that the configuration comes from, and waits until it is in force
+         * here. Every process that follows the store takes it within a second.
+         */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun publish(
+            document: String,
+            options: PublishOptions = PublishOptions(),
+        ): ConfigurationStatus = target.answer(Call.publish(document, options))
+
+        /** Waits until this version of the configuration or a later one is in force, at most for that long; can be interrupted. */
+        @Throws(PolylimitException::class, InterruptedException::class)
+        public fun waitForVersion(
+            version: Long,
+            timeout: Duration,
+        ): ConfigurationStatus = target.answerInterruptibly(Call.waitForVersion(version, timeout))
+
+        /** How the candidate of a policy compares with the numbers in force; null for a policy without a candidate. */
+        public fun candidateCounts(policy: String): CandidateCounts? = native.candidateCounts(policy)
 
         /**
          * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,

@@ -8,19 +8,26 @@ package polylimit
  * @property key the key, such as a user or an address: up to 1 MiB.
  * @property policy a policy's name, or quotas such as `100/minute`; it may be null where the limiter has only one policy.
  * @property cost the units that the request spends, 0 to 10^12; null is 1.
+ * @property headroom percent of every quota's capacity that the request leaves for others, 0 to 99; for a check, a peek and a reserve.
+ * @property plan the plan of the key, for a limiter with a configuration: it selects the numbers, where the policy has this plan.
  */
-public data class Request(
-    val key: ByteArray,
-    val policy: String? = null,
-    val cost: Long? = null,
-) {
-    override fun equals(other: Any?): Boolean =
-        other is Request && key.contentEquals(other.key) && policy == other.policy && cost == other.cost
+public data class Request
+    @JvmOverloads
+    constructor(
+        val key: ByteArray,
+        val policy: String? = null,
+        val cost: Long? = null,
+        val headroom: Int = 0,
+        val plan: String? = null,
+    ) {
+        override fun equals(other: Any?): Boolean =
+            other is Request && key.contentEquals(other.key) && policy == other.policy && cost == other.cost &&
+                headroom == other.headroom && plan == other.plan
 
-    override fun hashCode(): Int = 31 * (31 * key.contentHashCode() + policy.hashCode()) + cost.hashCode()
+        override fun hashCode(): Int = 31 * key.contentHashCode() + listOf(policy, cost, headroom, plan).hashCode()
 
-    override fun toString(): String = "Request(policy=$policy, cost=$cost)"
-}
+        override fun toString(): String = "Request(policy=$policy, cost=$cost, headroom=$headroom, plan=$plan)"
+    }
 
 /** A request for a key that is text; its bytes in UTF-8 are the key. */
 @JvmOverloads
@@ -29,4 +36,6 @@ public fun request(
     key: String,
     policy: String? = null,
     cost: Long? = null,
-): Request = Request(key.encodeToByteArray(), policy, cost)
+    headroom: Int = 0,
+    plan: String? = null,
+): Request = Request(key.encodeToByteArray(), policy, cost, headroom, plan)

@@ -20,10 +20,12 @@ public fun main(arguments: Array<String>) {
     val (path, store) = arguments
     val file = ObjectMapper().readTree(File(path))
     val cases = file["cases"]?.toList().orEmpty()
-    if (file["format"]?.asInt() !in 1..2 || cases.isEmpty() || cases.any { it["ops"].isEmpty }) {
-        System.err.println("$path: this runner reads formats 1 and 2, with cases that have operations")
+    val format = file["format"]?.asInt()
+    if (format !in 1..3 || cases.isEmpty() || cases.any { it["ops"].isEmpty }) {
+        System.err.println("$path: this runner reads formats 1 to 3, with cases that have operations")
         exitProcess(2)
     }
+    if (format == 3) exitProcess(if (PolicyCases(store).runAll(cases)) 0 else 1)
     val agree = listOf(BLOCKING, COROUTINES).map { face -> face.runAll(cases, store) }
     exitProcess(if (agree.all { it }) 0 else 1)
 }
