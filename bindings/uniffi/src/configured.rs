@@ -142,7 +142,10 @@ impl fmt::Debug for RequestAttributes {
 impl fmt::Debug for PolicyDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (policy, decision) = (&self.policy, &self.decision);
-        f.debug_struct("PolicyDecision").field("policy", policy).field("decision", decision).finish_non_exhaustive()
+        f.debug_struct("PolicyDecision")
+            .field("policy", policy)
+            .field("decision", decision)
+            .finish_non_exhaustive()
     }
 }
 
@@ -335,7 +338,11 @@ impl AsyncLimiter {
 
     /// See `Limiter.publish`.
     #[uniffi::method(default(options = None))]
-    pub async fn publish(&self, document: String, options: Option<PublishOptions>) -> Result<ConfigurationStatus> {
+    pub async fn publish(
+        &self,
+        document: String,
+        options: Option<PublishOptions>,
+    ) -> Result<ConfigurationStatus> {
         let options = options.unwrap_or_default();
         answer(self.start_call(|| Ok(Call::Publish(&document, options.to_core()?)))?, status).await
     }

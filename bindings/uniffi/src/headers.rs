@@ -151,10 +151,16 @@ mod tests {
     }
 
     fn outcome(quotas: &str, cost: i64) -> Outcome {
-        let settings =
-            Settings { store: None, policies: vec![policy(quotas)], options: HashMap::new(), clock: None, document: None };
+        let settings = Settings {
+            store: None,
+            policies: vec![policy(quotas)],
+            options: HashMap::new(),
+            clock: None,
+            document: None,
+        };
         let limiter = Limiter::new(settings).unwrap();
-        let request = Request { key: b"key".to_vec(), policy: None, cost: Some(cost) };
+        let request =
+            Request { key: b"key".to_vec(), policy: None, cost: Some(cost), headroom: None, plan: None };
         Outcome { policy: limiter.policy_for(None, None).unwrap(), decision: limiter.check(request).unwrap() }
     }
 

@@ -32,8 +32,8 @@ mod settings;
 pub use client::{AttemptStep, Attempts, Backoff, Throttle, server_wait};
 pub use client_address::ClientAddressRules;
 pub use configured::{
-    CandidateCounts, ConfigurationStatus, HeaderLine, PolicyDecision, PolicyMatch, PublishOptions, RequestAttributes,
-    RequestDecision,
+    CandidateCounts, ConfigurationStatus, HeaderLine, PolicyDecision, PolicyMatch, PublishOptions,
+    RequestAttributes, RequestDecision,
 };
 pub use decision::{CheckResult, Decision, Finding, QuotaUsage, Usage};
 pub use direct::{

@@ -136,6 +136,7 @@ class ConfigurationTest < Minitest::Test
 
   def test_a_document_is_published_to_redis_and_followed
     redis = OwnRedis.new
+    Polylimit::Limiter.new(redis.url, deadline: 30).tap { |first| first.ready(60) }.close
     limiter, other = Array.new(2) { Polylimit::Limiter.new(redis.url, configuration: 'store', deadline: 30) }
     status = limiter.publish(DOCUMENT, by: 'ann', why: 'first')
     assert_equal 'store', status.source
@@ -157,7 +158,7 @@ class ConfigurationTest < Minitest::Test
       file.flush
       limiter = Polylimit::Limiter.new(configuration: "file:#{file.path}")
       assert_equal "file:#{file.path}", limiter.configuration.source
-      assert limiter.decide(path: '/v1/').allowed
+      assert limiter.decide({ path: '/v1/' }).allowed
       limiter.close
     end
     refused = assert_raises(Polylimit::InvalidArgument) { Polylimit::Limiter.new(configuration: 'elsewhere') }

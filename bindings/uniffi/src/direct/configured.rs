@@ -25,8 +25,8 @@
 //! **Match:** policy (text), key (bytes), cost (`i64`), headroom in percent (`u8`).
 
 use polylimit::{
-    Call, ConfigurationStatus, PolicyMatch, PublishOptions, RequestAttributes, RequestDecision, ReservationId,
-    ReserveOptions,
+    Call, ConfigurationStatus, PolicyMatch, PublishOptions, RequestAttributes, RequestDecision,
+    ReservationId, ReserveOptions,
 };
 
 use crate::direct::layout::{Header, NEVER, Reader, Writer, cause_number, malformed};

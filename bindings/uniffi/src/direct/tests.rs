@@ -12,7 +12,8 @@ const CHECK: u8 = 1;
 
 fn limiter(quotas: &str, clock: Option<Arc<ManualClock>>) -> Arc<Limiter> {
     let policy = Policy { name: "api".to_owned(), quotas: quotas.to_owned(), outage: None, lease: None };
-    let settings = Settings { store: None, policies: vec![policy], options: HashMap::new(), clock, document: None };
+    let settings =
+        Settings { store: None, policies: vec![policy], options: HashMap::new(), clock, document: None };
     Limiter::new(settings).unwrap()
 }
 

@@ -190,6 +190,28 @@ end
     end
   end
 
+  # The Record type CandidateCounts.
+
+  def self.check_lower_TypeCandidateCounts(v)
+
+    
+
+    
+  end
+
+  def self.alloc_from_TypeCandidateCounts(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_TypeCandidateCounts(v)
+      return builder.finalize
+    end
+  end
+
+  def consume_into_TypeCandidateCounts
+    consumeWithStream do |stream|
+      return stream.read_TypeCandidateCounts
+    end
+  end
+
   # The Record type CheckResult.
 
   def self.check_lower_TypeCheckResult(v)
@@ -223,6 +245,10 @@ end
     
 
     RustBuffer.check_lower_Optionalstring(v.degraded)
+    RustBuffer.check_lower_Optionalstring(v.cause)
+
+    
+
     RustBuffer.check_lower_SequenceTypeQuotaUsage(v.quotas)
   end
 
@@ -530,6 +556,8 @@ end
 
     RustBuffer.check_lower_Optionalstring(v.policy)
     RustBuffer.check_lower_Optionali64(v.cost)
+    RustBuffer.check_lower_Optionali32(v.headroom)
+    RustBuffer.check_lower_Optionalstring(v.plan)
   end
 
   def self.alloc_from_TypeRequest(v)
@@ -552,6 +580,7 @@ end
     RustBuffer.check_lower_SequenceTypePolicy(v.policies)
     RustBuffer.check_lower_MapStringString(v.options)
     RustBuffer.check_lower_OptionalTypeManualClock(v.clock)
+    RustBuffer.check_lower_Optionalstring(v.document)
   end
 
   def self.alloc_from_TypeSettings(v)
@@ -822,6 +851,48 @@ end
     end
   end
 
+  # The Optional<T> type for TypeCandidateCounts.
+
+  def self.check_lower_OptionalTypeCandidateCounts(v)
+    if !v.nil?
+      RustBuffer.check_lower_TypeCandidateCounts(v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeCandidateCounts(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeCandidateCounts(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeCandidateCounts
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeCandidateCounts
+    end
+  end
+
+  # The Optional<T> type for TypeConfigurationStatus.
+
+  def self.check_lower_OptionalTypeConfigurationStatus(v)
+    if !v.nil?
+      RustBuffer.check_lower_TypeConfigurationStatus(v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeConfigurationStatus(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeConfigurationStatus(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeConfigurationStatus
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeConfigurationStatus
+    end
+  end
+
   # The Optional<T> type for TypeDecision.
 
   def self.check_lower_OptionalTypeDecision(v)
@@ -945,6 +1016,27 @@ end
   def consume_into_OptionalTypeProblem
     consumeWithStream do |stream|
       return stream.read_OptionalTypeProblem
+    end
+  end
+
+  # The Optional<T> type for TypePublishOptions.
+
+  def self.check_lower_OptionalTypePublishOptions(v)
+    if !v.nil?
+      RustBuffer.check_lower_TypePublishOptions(v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypePublishOptions(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypePublishOptions(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypePublishOptions
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypePublishOptions
     end
   end
 
@@ -1137,6 +1229,27 @@ end
     end
   end
 
+  # The Sequence<T> type for TypeHeaderLine.
+
+  def self.check_lower_SequenceTypeHeaderLine(v)
+    v.each do |item|
+      RustBuffer.check_lower_TypeHeaderLine(item)
+    end
+  end
+
+  def self.alloc_from_SequenceTypeHeaderLine(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceTypeHeaderLine(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceTypeHeaderLine
+    consumeWithStream do |stream|
+      return stream.read_SequenceTypeHeaderLine
+    end
+  end
+
   # The Sequence<T> type for TypeOutcome.
 
   def self.check_lower_SequenceTypeOutcome(v)
@@ -1176,6 +1289,48 @@ end
   def consume_into_SequenceTypePolicy
     consumeWithStream do |stream|
       return stream.read_SequenceTypePolicy
+    end
+  end
+
+  # The Sequence<T> type for TypePolicyDecision.
+
+  def self.check_lower_SequenceTypePolicyDecision(v)
+    v.each do |item|
+      RustBuffer.check_lower_TypePolicyDecision(item)
+    end
+  end
+
+  def self.alloc_from_SequenceTypePolicyDecision(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceTypePolicyDecision(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceTypePolicyDecision
+    consumeWithStream do |stream|
+      return stream.read_SequenceTypePolicyDecision
+    end
+  end
+
+  # The Sequence<T> type for TypePolicyMatch.
+
+  def self.check_lower_SequenceTypePolicyMatch(v)
+    v.each do |item|
+      RustBuffer.check_lower_TypePolicyMatch(item)
+    end
+  end
+
+  def self.alloc_from_SequenceTypePolicyMatch(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceTypePolicyMatch(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceTypePolicyMatch
+    consumeWithStream do |stream|
+      return stream.read_SequenceTypePolicyMatch
     end
   end
 
@@ -1304,6 +1459,27 @@ end
   def consume_into_MapStringString
     consumeWithStream do |stream|
       return stream.read_MapStringString
+    end
+  end
+  # The Map<T> type for MapStringBytes.
+
+  def self.check_lower_MapStringBytes(v)
+    v.each do |k, v|
+
+      
+    end
+  end
+
+  def self.alloc_from_MapStringBytes(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_MapStringBytes(v)
+      return builder.finalize
+    end
+  end
+
+  def consume_into_MapStringBytes
+    consumeWithStream do |stream|
+      return stream.read_MapStringBytes
     end
   end
 end
@@ -1457,6 +1633,17 @@ class RustBufferStream
     )
   end
 
+  # The Record type CandidateCounts.
+
+  def read_TypeCandidateCounts
+    CandidateCounts.new(
+      both_allow: read_i64,
+      only_live_denies: read_i64,
+      only_candidate_denies: read_i64,
+      both_deny: read_i64
+    )
+  end
+
   # The Record type CheckResult.
 
   def read_TypeCheckResult
@@ -1480,6 +1667,10 @@ class RustBufferStream
       source: read_string,
       is_outage: read_bool,
       degraded: read_Optionalstring,
+      cause: read_Optionalstring,
+      crossed: read_bool,
+      elastic: read_bool,
+      shadowed: read_bool,
       quotas: read_SequenceTypeQuotaUsage
     )
   end
@@ -1643,7 +1834,9 @@ class RustBufferStream
     Request.new(
       key: read_bytes,
       policy: read_Optionalstring,
-      cost: read_Optionali64
+      cost: read_Optionali64,
+      headroom: read_Optionali32,
+      plan: read_Optionalstring
     )
   end
 
@@ -1654,7 +1847,8 @@ class RustBufferStream
       store: read_Optionalstring,
       policies: read_SequenceTypePolicy,
       options: read_MapStringString,
-      clock: read_OptionalTypeManualClock
+      clock: read_OptionalTypeManualClock,
+      document: read_Optionalstring
     )
   end
 
@@ -1861,6 +2055,36 @@ class RustBufferStream
   end
 
   
+  # The Optional<T> type for TypeCandidateCounts.
+
+  def read_OptionalTypeCandidateCounts
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeCandidateCounts
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeCandidateCounts'
+    end
+  end
+
+  
+  # The Optional<T> type for TypeConfigurationStatus.
+
+  def read_OptionalTypeConfigurationStatus
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeConfigurationStatus
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeConfigurationStatus'
+    end
+  end
+
+  
   # The Optional<T> type for TypeDecision.
 
   def read_OptionalTypeDecision
@@ -1947,6 +2171,21 @@ class RustBufferStream
       return read_TypeProblem
     else
       raise InternalError, 'Unexpected flag byte for OptionalTypeProblem'
+    end
+  end
+
+  
+  # The Optional<T> type for TypePublishOptions.
+
+  def read_OptionalTypePublishOptions
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypePublishOptions
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypePublishOptions'
     end
   end
 
@@ -2091,6 +2330,22 @@ class RustBufferStream
     items
   end
 
+  # The Sequence<T> type for TypeHeaderLine.
+
+  def read_SequenceTypeHeaderLine
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_TypeHeaderLine
+    end
+
+    items
+  end
+
   # The Sequence<T> type for TypeOutcome.
 
   def read_SequenceTypeOutcome
@@ -2118,6 +2373,38 @@ class RustBufferStream
 
     count.times do
       items.append read_TypePolicy
+    end
+
+    items
+  end
+
+  # The Sequence<T> type for TypePolicyDecision.
+
+  def read_SequenceTypePolicyDecision
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_TypePolicyDecision
+    end
+
+    items
+  end
+
+  # The Sequence<T> type for TypePolicyMatch.
+
+  def read_SequenceTypePolicyMatch
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_TypePolicyMatch
     end
 
     items
@@ -2212,6 +2499,21 @@ class RustBufferStream
     count.times do
       key = read_string
       items[key] = read_string
+    end
+
+    items
+  end
+
+  # The Map<T> type for MapStringBytes.
+
+  def read_MapStringBytes
+    count = unpack_from 4, 'l>'
+    raise InternalError, 'Unexpected negative map size' if count.negative?
+
+    items = {}
+    count.times do
+      key = read_string
+      items[key] = read_bytes
     end
 
     items
@@ -2367,6 +2669,15 @@ class RustBufferBuilder
     self.write_Optionalstring(v.message)
   end
 
+  # The Record type CandidateCounts.
+
+  def write_TypeCandidateCounts(v)
+    self.write_i64(v.both_allow)
+    self.write_i64(v.only_live_denies)
+    self.write_i64(v.only_candidate_denies)
+    self.write_i64(v.both_deny)
+  end
+
   # The Record type CheckResult.
 
   def write_TypeCheckResult(v)
@@ -2387,6 +2698,10 @@ class RustBufferBuilder
     self.write_string(v.source)
     self.write_bool(v.is_outage)
     self.write_Optionalstring(v.degraded)
+    self.write_Optionalstring(v.cause)
+    self.write_bool(v.crossed)
+    self.write_bool(v.elastic)
+    self.write_bool(v.shadowed)
     self.write_SequenceTypeQuotaUsage(v.quotas)
   end
 
@@ -2525,6 +2840,8 @@ class RustBufferBuilder
     self.write_bytes(v.key)
     self.write_Optionalstring(v.policy)
     self.write_Optionali64(v.cost)
+    self.write_Optionali32(v.headroom)
+    self.write_Optionalstring(v.plan)
   end
 
   # The Record type Settings.
@@ -2534,6 +2851,7 @@ class RustBufferBuilder
     self.write_SequenceTypePolicy(v.policies)
     self.write_MapStringString(v.options)
     self.write_OptionalTypeManualClock(v.clock)
+    self.write_Optionalstring(v.document)
   end
 
   # The Record type StoreOption.
@@ -2685,6 +3003,28 @@ class RustBufferBuilder
     end
   end
 
+  # The Optional<T> type for TypeCandidateCounts.
+
+  def write_OptionalTypeCandidateCounts(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeCandidateCounts(v)
+    end
+  end
+
+  # The Optional<T> type for TypeConfigurationStatus.
+
+  def write_OptionalTypeConfigurationStatus(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeConfigurationStatus(v)
+    end
+  end
+
   # The Optional<T> type for TypeDecision.
 
   def write_OptionalTypeDecision(v)
@@ -2748,6 +3088,17 @@ class RustBufferBuilder
     else
       pack_into(1, 'c', 1)
       self.write_TypeProblem(v)
+    end
+  end
+
+  # The Optional<T> type for TypePublishOptions.
+
+  def write_OptionalTypePublishOptions(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypePublishOptions(v)
     end
   end
 
@@ -2844,6 +3195,16 @@ class RustBufferBuilder
     end
   end
 
+  # The Sequence<T> type for TypeHeaderLine.
+
+  def write_SequenceTypeHeaderLine(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_TypeHeaderLine(item)
+    end
+  end
+
   # The Sequence<T> type for TypeOutcome.
 
   def write_SequenceTypeOutcome(items)
@@ -2861,6 +3222,26 @@ class RustBufferBuilder
 
     items.each do |item|
       self.write_TypePolicy(item)
+    end
+  end
+
+  # The Sequence<T> type for TypePolicyDecision.
+
+  def write_SequenceTypePolicyDecision(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_TypePolicyDecision(item)
+    end
+  end
+
+  # The Sequence<T> type for TypePolicyMatch.
+
+  def write_SequenceTypePolicyMatch(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_TypePolicyMatch(item)
     end
   end
 
@@ -2923,6 +3304,17 @@ class RustBufferBuilder
     items.each do |k, v|
       self.write_string(k)
       self.write_string(v)
+    end
+  end
+
+  # The Map<T> type for MapStringBytes.
+
+  def write_MapStringBytes(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |k, v|
+      self.write_string(k)
+      self.write_bytes(v)
     end
   end
 
@@ -3355,6 +3747,10 @@ module UniFFILib
     [RustBuffer.by_value, RustCallStatus.by_ref],
     :uint64
 
+  attach_function :uniffi_polylimit_uniffi_fn_method_limiter_candidate_counts,
+    [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
   attach_function :uniffi_polylimit_uniffi_fn_method_limiter_address,
     [:uint64, RustCallStatus.by_ref],
     :int64
@@ -3517,6 +3913,10 @@ module UniFFILib
 
   attach_function :uniffi_polylimit_uniffi_fn_func_server_wait,
     [RustBuffer.by_value, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
+  attach_function :uniffi_polylimit_uniffi_fn_func_cause_names,
+    [RustCallStatus.by_ref],
     RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_func_degradation_names,
@@ -3763,6 +4163,10 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_func_cause_names,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_func_degradation_names,
     [],
     :uint16
@@ -3856,6 +4260,10 @@ module UniFFILib
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_candidate_counts,
     [],
     :uint16
 
@@ -4041,6 +4449,36 @@ class AttemptStep
 
 end
 
+  # Record type CandidateCounts
+class CandidateCounts
+  attr_reader :both_allow, :only_live_denies, :only_candidate_denies, :both_deny
+
+  def initialize(both_allow:, only_live_denies:, only_candidate_denies:, both_deny:)
+    @both_allow = both_allow
+    @only_live_denies = only_live_denies
+    @only_candidate_denies = only_candidate_denies
+    @both_deny = both_deny
+  end
+
+  def ==(other)
+    if @both_allow != other.both_allow
+      return false
+    end
+    if @only_live_denies != other.only_live_denies
+      return false
+    end
+    if @only_candidate_denies != other.only_candidate_denies
+      return false
+    end
+    if @both_deny != other.both_deny
+      return false
+    end
+
+    true
+  end
+
+end
+
   # Record type CheckResult
 class CheckResult
   attr_reader :decision, :error_code, :error_message
@@ -4069,9 +4507,9 @@ end
 
   # Record type Decision
 class Decision
-  attr_reader :allowed, :remaining, :retry_after, :reset_after, :delay, :over, :source, :is_outage, :degraded, :quotas
+  attr_reader :allowed, :remaining, :retry_after, :reset_after, :delay, :over, :source, :is_outage, :degraded, :cause, :crossed, :elastic, :shadowed, :quotas
 
-  def initialize(allowed:, remaining:, retry_after:, reset_after:, delay:, over:, source:, is_outage:, degraded:, quotas:)
+  def initialize(allowed:, remaining:, retry_after:, reset_after:, delay:, over:, source:, is_outage:, degraded:, cause:, crossed:, elastic:, shadowed:, quotas:)
     @allowed = allowed
     @remaining = remaining
     @retry_after = retry_after
@@ -4081,6 +4519,10 @@ class Decision
     @source = source
     @is_outage = is_outage
     @degraded = degraded
+    @cause = cause
+    @crossed = crossed
+    @elastic = elastic
+    @shadowed = shadowed
     @quotas = quotas
   end
 
@@ -4110,6 +4552,18 @@ class Decision
       return false
     end
     if @degraded != other.degraded
+      return false
+    end
+    if @cause != other.cause
+      return false
+    end
+    if @crossed != other.crossed
+      return false
+    end
+    if @elastic != other.elastic
+      return false
+    end
+    if @shadowed != other.shadowed
       return false
     end
     if @quotas != other.quotas
@@ -4625,12 +5079,14 @@ end
 
   # Record type Request
 class Request
-  attr_reader :key, :policy, :cost
+  attr_reader :key, :policy, :cost, :headroom, :plan
 
-  def initialize(key:, policy: nil, cost: nil)
+  def initialize(key:, policy: nil, cost: nil, headroom: nil, plan: nil)
     @key = key
     @policy = policy
     @cost = cost
+    @headroom = headroom
+    @plan = plan
   end
 
   def ==(other)
@@ -4641,6 +5097,12 @@ class Request
       return false
     end
     if @cost != other.cost
+      return false
+    end
+    if @headroom != other.headroom
+      return false
+    end
+    if @plan != other.plan
       return false
     end
 
@@ -4667,13 +5129,14 @@ end
 
   # Record type Settings
 class Settings
-  attr_reader :store, :policies, :options, :clock
+  attr_reader :store, :policies, :options, :clock, :document
 
-  def initialize(store: nil, policies: [], options: {}, clock: nil)
+  def initialize(store: nil, policies: [], options: {}, clock: nil, document: nil)
     @store = store
     @policies = policies
     @options = options
     @clock = clock
+    @document = document
   end
 
   def ==(other)
@@ -4687,6 +5150,9 @@ class Settings
       return false
     end
     if @clock != other.clock
+      return false
+    end
+    if @document != other.document
       return false
     end
 
@@ -4761,6 +5227,15 @@ def self.server_wait(retry_after = nil, rate_limit = [], now_us = nil)
 
   result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_func_server_wait,RustBuffer.alloc_from_Optionalstring(retry_after),RustBuffer.alloc_from_Sequencestring(rate_limit),RustBuffer.alloc_from_Optionali64(now_us))
   return result.consume_into_OptionalTypeSpan
+end
+
+
+  
+
+
+def self.cause_names()
+  result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_func_cause_names,)
+  return result.consume_into_Sequencestring
 end
 
 
@@ -5342,6 +5817,12 @@ end
 
   
 
+  def candidate_counts(policy)
+        policy = ::PolylimitNative::uniffi_utf8(policy)
+
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_limiter_candidate_counts,uniffi_clone_handle(),RustBuffer.alloc_from_string(policy))
+    return result.consume_into_OptionalTypeCandidateCounts
+  end
   def address()
     result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_limiter_address,uniffi_clone_handle(),)
     return result.to_i

@@ -592,9 +592,40 @@ fileprivate struct FfiConverterData: FfiConverterRustBuffer {
 public protocol AsyncLimiterProtocol: AnyObject, Sendable {
 
     /**
+     * See `Limiter.decide`.
+     */
+    func decide(attributes: RequestAttributes, id: Data?, ttl: Span?) async throws  -> RequestDecision
+
+    /**
+     * See `Limiter.delete_entry`.
+     */
+    func deleteEntry(item: String) async throws  -> ConfigurationStatus
+
+    /**
+     * See `Limiter.publish`.
+     */
+    func publish(document: String, options: PublishOptions?) async throws  -> ConfigurationStatus
+
+    /**
+     * See `Limiter.set_entry`.
+     */
+    func setEntry(item: String, value: String) async throws  -> ConfigurationStatus
+
+    /**
+     * See `Limiter.wait_for_version`.
+     */
+    func waitForVersion(version: Int64, timeout: Span) async throws  -> ConfigurationStatus
+
+    /**
      * Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
      */
     func acquire(request: Request, timeout: Span) async throws  -> Decision
+
+    /**
+     * Denies every request of the key under its policy for that long, 1 ms to 366 days; 0 ends a block and forgets the key's
+     * penalties.
+     */
+    func block(request: Request, time: Span) async throws  -> Usage
 
     /**
      * Ends the reservation of this id and spends nothing.
@@ -664,6 +695,11 @@ public protocol AsyncLimiterProtocol: AnyObject, Sendable {
      */
     func take(request: Request) async throws  -> Usage
 
+    /**
+     * Ends a block of the key under its policy, and forgets its penalties.
+     */
+    func unblock(request: Request) async throws  -> Usage
+
 }
 /**
  * Decides whether requests may proceed, without holding a thread; made by a limiter, and shares everything with it.
@@ -723,6 +759,101 @@ open class AsyncLimiter: AsyncLimiterProtocol, @unchecked Sendable {
 
     
     /**
+     * See `Limiter.decide`.
+     */
+open func decide(attributes: RequestAttributes, id: Data? = nil, ttl: Span? = nil)async throws  -> RequestDecision  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_decide(
+                        self.uniffiCloneHandle(),FfiConverterTypeRequestAttributes_lower(attributes),FfiConverterOptionData.lower(id),FfiConverterOptionTypeSpan.lower(ttl)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeRequestDecision_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * See `Limiter.delete_entry`.
+     */
+open func deleteEntry(item: String)async throws  -> ConfigurationStatus  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_delete_entry(
+                        self.uniffiCloneHandle(),FfiConverterString.lower(item)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeConfigurationStatus_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * See `Limiter.publish`.
+     */
+open func publish(document: String, options: PublishOptions? = nil)async throws  -> ConfigurationStatus  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_publish(
+                        self.uniffiCloneHandle(),FfiConverterString.lower(document),FfiConverterOptionTypePublishOptions.lower(options)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeConfigurationStatus_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * See `Limiter.set_entry`.
+     */
+open func setEntry(item: String, value: String)async throws  -> ConfigurationStatus  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_set_entry(
+                        self.uniffiCloneHandle(),FfiConverterString.lower(item),FfiConverterString.lower(value)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeConfigurationStatus_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * See `Limiter.wait_for_version`.
+     */
+open func waitForVersion(version: Int64, timeout: Span)async throws  -> ConfigurationStatus  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_wait_for_version(
+                        self.uniffiCloneHandle(),FfiConverterInt64.lower(version),FfiConverterTypeSpan_lower(timeout)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeConfigurationStatus_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
      * Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
      */
 open func acquire(request: Request, timeout: Span)async throws  -> Decision  {
@@ -737,6 +868,26 @@ open func acquire(request: Request, timeout: Span)async throws  -> Decision  {
             completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
             freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
             liftFunc: FfiConverterTypeDecision_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * Denies every request of the key under its policy for that long, 1 ms to 366 days; 0 ends a block and forgets the key's
+     * penalties.
+     */
+open func block(request: Request, time: Span)async throws  -> Usage  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_block(
+                        self.uniffiCloneHandle(),FfiConverterTypeRequest_lower(request),FfiConverterTypeSpan_lower(time)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeUsage_lift,
             errorHandler: FfiConverterTypePolylimitError_lift
         )
 }
@@ -980,6 +1131,25 @@ open func take(request: Request)async throws  -> Usage  {
         try  await uniffiRustCallAsync(
             rustFutureFunc: {
                 uniffi_polylimit_uniffi_fn_method_asynclimiter_take(
+                        self.uniffiCloneHandle(),FfiConverterTypeRequest_lower(request)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeUsage_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * Ends a block of the key under its policy, and forgets its penalties.
+     */
+open func unblock(request: Request)async throws  -> Usage  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_unblock(
                         self.uniffiCloneHandle(),FfiConverterTypeRequest_lower(request)
                 )
             },
@@ -2154,6 +2324,55 @@ public func FfiConverterTypeGuardCheck_lower(_ value: GuardCheck) -> UInt64 {
 public protocol LimiterProtocol: AnyObject, Sendable {
 
     /**
+     * How the candidate of a policy compares with the numbers in force; nothing for a policy without a candidate.
+     */
+    func candidateCounts(policy: String)  -> CandidateCounts?
+
+    /**
+     * Which configuration is in force; nothing for a limiter that has none.
+     */
+    func configuration()  -> ConfigurationStatus?
+
+    /**
+     * Decides about a request by the configuration: its lists, rules and policies. Policies with a quota of concurrency are
+     * reserved, under this id (random by default) and for this ttl (30 seconds), all others spend. When one policy denies, what the
+     * others spent or reserved is given back.
+     */
+    func decide(attributes: RequestAttributes, id: Data?, ttl: Span?) throws  -> RequestDecision
+
+    /**
+     * Deletes an entry; one that is not there is no error.
+     */
+    func deleteEntry(item: String) throws  -> ConfigurationStatus
+
+    /**
+     * The policies that the rules apply to a request, each with its key, cost and headroom. Asks no store.
+     */
+    func matching(attributes: RequestAttributes) throws  -> [PolicyMatch]
+
+    /**
+     * Publishes a document to the store that the configuration comes from, and waits until it is in force here.
+     */
+    func publish(document: String, options: PublishOptions?) throws  -> ConfigurationStatus
+
+    /**
+     * Replaces the document that the program has given, in TOML or JSON. One that cannot be used is refused with line, column, what
+     * was read and what is allowed; then the one before stays in force.
+     */
+    func setDocument(text: String) throws  -> ConfigurationStatus
+
+    /**
+     * Sets an entry: `deny ITEM`, `allow ITEM` or `override POLICY KEY`. The value is a JSON object that may have `until`, `by`, `why`
+     * and, for an override, `numbers`.
+     */
+    func setEntry(item: String, value: String) throws  -> ConfigurationStatus
+
+    /**
+     * Waits until this version of the configuration or a later one is in force, at most for the timeout.
+     */
+    func waitForVersion(version: Int64, timeout: Span) throws  -> ConfigurationStatus
+
+    /**
      * Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
      */
     func acquire(request: Request, timeout: Span) throws  -> Decision
@@ -2167,6 +2386,12 @@ public protocol LimiterProtocol: AnyObject, Sendable {
      * The asynchronous face of the same limiter.
      */
     func asynchronous()  -> AsyncLimiter
+
+    /**
+     * Denies every request of the key under its policy for that long, 1 ms to 366 days; 0 ends a block and forgets the key's
+     * penalties.
+     */
+    func block(request: Request, time: Span) throws  -> Usage
 
     /**
      * Ends the reservation of this id and spends nothing.
@@ -2294,6 +2519,11 @@ public protocol LimiterProtocol: AnyObject, Sendable {
      */
     func take(request: Request) throws  -> Usage
 
+    /**
+     * Ends a block of the key under its policy, and forgets its penalties.
+     */
+    func unblock(request: Request) throws  -> Usage
+
 }
 /**
  * Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an error.
@@ -2364,6 +2594,131 @@ public convenience init(settings: Settings)throws  {
 
     
     /**
+     * How the candidate of a policy compares with the numbers in force; nothing for a policy without a candidate.
+     */
+open func candidateCounts(policy: String) -> CandidateCounts?  {
+    return try!  FfiConverterOptionTypeCandidateCounts.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_candidate_counts(
+            self.uniffiCloneHandle(),
+        FfiConverterString.lower(policy),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Which configuration is in force; nothing for a limiter that has none.
+     */
+open func configuration() -> ConfigurationStatus?  {
+    return try!  FfiConverterOptionTypeConfigurationStatus.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_configuration(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Decides about a request by the configuration: its lists, rules and policies. Policies with a quota of concurrency are
+     * reserved, under this id (random by default) and for this ttl (30 seconds), all others spend. When one policy denies, what the
+     * others spent or reserved is given back.
+     */
+open func decide(attributes: RequestAttributes, id: Data? = nil, ttl: Span? = nil)throws  -> RequestDecision  {
+    return try  FfiConverterTypeRequestDecision_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_decide(
+            self.uniffiCloneHandle(),
+        FfiConverterTypeRequestAttributes_lower(attributes),
+        FfiConverterOptionData.lower(id),
+        FfiConverterOptionTypeSpan.lower(ttl),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Deletes an entry; one that is not there is no error.
+     */
+open func deleteEntry(item: String)throws  -> ConfigurationStatus  {
+    return try  FfiConverterTypeConfigurationStatus_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_delete_entry(
+            self.uniffiCloneHandle(),
+        FfiConverterString.lower(item),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * The policies that the rules apply to a request, each with its key, cost and headroom. Asks no store.
+     */
+open func matching(attributes: RequestAttributes)throws  -> [PolicyMatch]  {
+    return try  FfiConverterSequenceTypePolicyMatch.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_matching(
+            self.uniffiCloneHandle(),
+        FfiConverterTypeRequestAttributes_lower(attributes),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Publishes a document to the store that the configuration comes from, and waits until it is in force here.
+     */
+open func publish(document: String, options: PublishOptions? = nil)throws  -> ConfigurationStatus  {
+    return try  FfiConverterTypeConfigurationStatus_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_publish(
+            self.uniffiCloneHandle(),
+        FfiConverterString.lower(document),
+        FfiConverterOptionTypePublishOptions.lower(options),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Replaces the document that the program has given, in TOML or JSON. One that cannot be used is refused with line, column, what
+     * was read and what is allowed; then the one before stays in force.
+     */
+open func setDocument(text: String)throws  -> ConfigurationStatus  {
+    return try  FfiConverterTypeConfigurationStatus_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_set_document(
+            self.uniffiCloneHandle(),
+        FfiConverterString.lower(text),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Sets an entry: `deny ITEM`, `allow ITEM` or `override POLICY KEY`. The value is a JSON object that may have `until`, `by`, `why`
+     * and, for an override, `numbers`.
+     */
+open func setEntry(item: String, value: String)throws  -> ConfigurationStatus  {
+    return try  FfiConverterTypeConfigurationStatus_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_set_entry(
+            self.uniffiCloneHandle(),
+        FfiConverterString.lower(item),
+        FfiConverterString.lower(value),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Waits until this version of the configuration or a later one is in force, at most for the timeout.
+     */
+open func waitForVersion(version: Int64, timeout: Span)throws  -> ConfigurationStatus  {
+    return try  FfiConverterTypeConfigurationStatus_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_wait_for_version(
+            self.uniffiCloneHandle(),
+        FfiConverterInt64.lower(version),
+        FfiConverterTypeSpan_lower(timeout),uniffiCallStatus
+    )
+})
+}
+
+    /**
      * Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
      */
 open func acquire(request: Request, timeout: Span)throws  -> Decision  {
@@ -2397,6 +2752,21 @@ open func asynchronous() -> AsyncLimiter  {
         uniffiCallStatus in
     uniffi_polylimit_uniffi_fn_method_limiter_asynchronous(
             self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Denies every request of the key under its policy for that long, 1 ms to 366 days; 0 ends a block and forgets the key's
+     * penalties.
+     */
+open func block(request: Request, time: Span)throws  -> Usage  {
+    return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_block(
+            self.uniffiCloneHandle(),
+        FfiConverterTypeRequest_lower(request),
+        FfiConverterTypeSpan_lower(time),uniffiCallStatus
     )
 })
 }
@@ -2712,6 +3082,19 @@ open func take(request: Request)throws  -> Usage  {
     return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
         uniffiCallStatus in
     uniffi_polylimit_uniffi_fn_method_limiter_take(
+            self.uniffiCloneHandle(),
+        FfiConverterTypeRequest_lower(request),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Ends a block of the key under its policy, and forgets its penalties.
+     */
+open func unblock(request: Request)throws  -> Usage  {
+    return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_unblock(
             self.uniffiCloneHandle(),
         FfiConverterTypeRequest_lower(request),uniffiCallStatus
     )
@@ -3389,6 +3772,95 @@ public func FfiConverterTypeAttemptStep_lower(_ value: AttemptStep) -> RustBuffe
 
 
 /**
+ * What a candidate would have decided beside the numbers in force, in checks since either's quotas changed.
+ */
+public struct CandidateCounts: Equatable, Hashable {
+    /**
+     * Both admit.
+     */
+    public var bothAllow: Int64
+    /**
+     * The numbers in force deny, and the candidate would admit.
+     */
+    public var onlyLiveDenies: Int64
+    /**
+     * The numbers in force admit, and the candidate would deny.
+     */
+    public var onlyCandidateDenies: Int64
+    /**
+     * Both deny.
+     */
+    public var bothDeny: Int64
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * Both admit.
+         */bothAllow: Int64,
+        /**
+         * The numbers in force deny, and the candidate would admit.
+         */onlyLiveDenies: Int64,
+        /**
+         * The numbers in force admit, and the candidate would deny.
+         */onlyCandidateDenies: Int64,
+        /**
+         * Both deny.
+         */bothDeny: Int64) {
+        self.bothAllow = bothAllow
+        self.onlyLiveDenies = onlyLiveDenies
+        self.onlyCandidateDenies = onlyCandidateDenies
+        self.bothDeny = bothDeny
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension CandidateCounts: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeCandidateCounts: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> CandidateCounts {
+        return
+            try CandidateCounts(
+                bothAllow: FfiConverterInt64.read(from: &buf),
+                onlyLiveDenies: FfiConverterInt64.read(from: &buf),
+                onlyCandidateDenies: FfiConverterInt64.read(from: &buf),
+                bothDeny: FfiConverterInt64.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: CandidateCounts, into buf: inout [UInt8]) {
+        FfiConverterInt64.write(value.bothAllow, into: &buf)
+        FfiConverterInt64.write(value.onlyLiveDenies, into: &buf)
+        FfiConverterInt64.write(value.onlyCandidateDenies, into: &buf)
+        FfiConverterInt64.write(value.bothDeny, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeCandidateCounts_lift(_ buf: RustBuffer) throws -> CandidateCounts {
+    return try FfiConverterTypeCandidateCounts.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeCandidateCounts_lower(_ value: CandidateCounts) -> RustBuffer {
+    return FfiConverterTypeCandidateCounts.lower(value)
+}
+
+
+/**
  * The result of one of several checks: a decision or an error.
  */
 public struct CheckResult: Equatable, Hashable {
@@ -3468,6 +3940,115 @@ public func FfiConverterTypeCheckResult_lower(_ value: CheckResult) -> RustBuffe
 
 
 /**
+ * Which configuration is in force, and where it comes from.
+ */
+public struct ConfigurationStatus: Equatable, Hashable {
+    /**
+     * The source: `document` for one that the program gives, otherwise as the option `configuration` names it.
+     */
+    public var source: String
+    /**
+     * Raised with each change; 0 before the first configuration.
+     */
+    public var version: Int64
+    /**
+     * SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
+     */
+    public var digest: String
+    /**
+     * When this version was applied, in microseconds since the Unix epoch; 0 before the first.
+     */
+    public var appliedAtUs: Int64
+    /**
+     * For how long the source has been unreachable; 0 when it is reachable.
+     */
+    public var age: Span
+    /**
+     * Why a newer configuration was not applied, or may not be known.
+     */
+    public var error: String?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The source: `document` for one that the program gives, otherwise as the option `configuration` names it.
+         */source: String,
+        /**
+         * Raised with each change; 0 before the first configuration.
+         */version: Int64,
+        /**
+         * SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
+         */digest: String,
+        /**
+         * When this version was applied, in microseconds since the Unix epoch; 0 before the first.
+         */appliedAtUs: Int64,
+        /**
+         * For how long the source has been unreachable; 0 when it is reachable.
+         */age: Span,
+        /**
+         * Why a newer configuration was not applied, or may not be known.
+         */error: String?) {
+        self.source = source
+        self.version = version
+        self.digest = digest
+        self.appliedAtUs = appliedAtUs
+        self.age = age
+        self.error = error
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension ConfigurationStatus: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeConfigurationStatus: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> ConfigurationStatus {
+        return
+            try ConfigurationStatus(
+                source: FfiConverterString.read(from: &buf),
+                version: FfiConverterInt64.read(from: &buf),
+                digest: FfiConverterString.read(from: &buf),
+                appliedAtUs: FfiConverterInt64.read(from: &buf),
+                age: FfiConverterTypeSpan.read(from: &buf),
+                error: FfiConverterOptionString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: ConfigurationStatus, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.source, into: &buf)
+        FfiConverterInt64.write(value.version, into: &buf)
+        FfiConverterString.write(value.digest, into: &buf)
+        FfiConverterInt64.write(value.appliedAtUs, into: &buf)
+        FfiConverterTypeSpan.write(value.age, into: &buf)
+        FfiConverterOptionString.write(value.error, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeConfigurationStatus_lift(_ buf: RustBuffer) throws -> ConfigurationStatus {
+    return try FfiConverterTypeConfigurationStatus.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeConfigurationStatus_lower(_ value: ConfigurationStatus) -> RustBuffer {
+    return FfiConverterTypeConfigurationStatus.lower(value)
+}
+
+
+/**
  * The answer to a check, a peek, a reserve or an acquire.
  */
 public struct Decision: Equatable, Hashable {
@@ -3509,6 +4090,24 @@ public struct Decision: Equatable, Hashable {
      */
     public var degraded: String?
     /**
+     * Why the request was denied, or is `shadowed`: `deny_list`, `missing_key`, `blocked`, `quota` or `concurrency`; or why it was
+     * admitted without the store: `off` or `allow_list`. Nothing otherwise.
+     */
+    public var cause: String?
+    /**
+     * Whether this decision has made the use of some quota cross its limit, into its excess.
+     */
+    public var crossed: Bool
+    /**
+     * Whether the pool of an elastic policy has admitted the request.
+     */
+    public var elastic: Bool
+    /**
+     * Whether the policy is in shadow and would have denied: the request is allowed, and has the cause and the `retry_after` of the
+     * denial.
+     */
+    public var shadowed: Bool
+    /**
      * The state under each quota, in the order of the policy.
      */
     public var quotas: [QuotaUsage]
@@ -3545,6 +4144,20 @@ public struct Decision: Equatable, Hashable {
          * Why this is not what a healthy store would have answered for this key alone, such as `timeout`.
          */degraded: String?,
         /**
+         * Why the request was denied, or is `shadowed`: `deny_list`, `missing_key`, `blocked`, `quota` or `concurrency`; or why it was
+         * admitted without the store: `off` or `allow_list`. Nothing otherwise.
+         */cause: String?,
+        /**
+         * Whether this decision has made the use of some quota cross its limit, into its excess.
+         */crossed: Bool,
+        /**
+         * Whether the pool of an elastic policy has admitted the request.
+         */elastic: Bool,
+        /**
+         * Whether the policy is in shadow and would have denied: the request is allowed, and has the cause and the `retry_after` of the
+         * denial.
+         */shadowed: Bool,
+        /**
          * The state under each quota, in the order of the policy.
          */quotas: [QuotaUsage]) {
         self.allowed = allowed
@@ -3556,6 +4169,10 @@ public struct Decision: Equatable, Hashable {
         self.source = source
         self.isOutage = isOutage
         self.degraded = degraded
+        self.cause = cause
+        self.crossed = crossed
+        self.elastic = elastic
+        self.shadowed = shadowed
         self.quotas = quotas
     }
 
@@ -3584,6 +4201,10 @@ public struct FfiConverterTypeDecision: FfiConverterRustBuffer {
                 source: FfiConverterString.read(from: &buf),
                 isOutage: FfiConverterBool.read(from: &buf),
                 degraded: FfiConverterOptionString.read(from: &buf),
+                cause: FfiConverterOptionString.read(from: &buf),
+                crossed: FfiConverterBool.read(from: &buf),
+                elastic: FfiConverterBool.read(from: &buf),
+                shadowed: FfiConverterBool.read(from: &buf),
                 quotas: FfiConverterSequenceTypeQuotaUsage.read(from: &buf)
         )
     }
@@ -3598,6 +4219,10 @@ public struct FfiConverterTypeDecision: FfiConverterRustBuffer {
         FfiConverterString.write(value.source, into: &buf)
         FfiConverterBool.write(value.isOutage, into: &buf)
         FfiConverterOptionString.write(value.degraded, into: &buf)
+        FfiConverterOptionString.write(value.cause, into: &buf)
+        FfiConverterBool.write(value.crossed, into: &buf)
+        FfiConverterBool.write(value.elastic, into: &buf)
+        FfiConverterBool.write(value.shadowed, into: &buf)
         FfiConverterSequenceTypeQuotaUsage.write(value.quotas, into: &buf)
     }
 }
@@ -4425,6 +5050,75 @@ public func FfiConverterTypeGuardOutage_lower(_ value: GuardOutage) -> RustBuffe
 
 
 /**
+ * One line of a header of a request.
+ */
+public struct HeaderLine: Equatable, Hashable {
+    /**
+     * Its name, in any case.
+     */
+    public var name: String
+    /**
+     * Its value.
+     */
+    public var value: String
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * Its name, in any case.
+         */name: String,
+        /**
+         * Its value.
+         */value: String) {
+        self.name = name
+        self.value = value
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension HeaderLine: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeHeaderLine: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> HeaderLine {
+        return
+            try HeaderLine(
+                name: FfiConverterString.read(from: &buf),
+                value: FfiConverterString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: HeaderLine, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.name, into: &buf)
+        FfiConverterString.write(value.value, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeHeaderLine_lift(_ buf: RustBuffer) throws -> HeaderLine {
+    return try FfiConverterTypeHeaderLine.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeHeaderLine_lower(_ value: HeaderLine) -> RustBuffer {
+    return FfiConverterTypeHeaderLine.lower(value)
+}
+
+
+/**
  * Which fields a response has; those options that are left out have the same defaults in every language.
  */
 public struct HeaderOptions: Equatable, Hashable {
@@ -4664,6 +5358,206 @@ public func FfiConverterTypePolicy_lower(_ value: Policy) -> RustBuffer {
 
 
 /**
+ * The decision of one policy on a request.
+ */
+public struct PolicyDecision: Equatable, Hashable {
+    /**
+     * The policy's name.
+     */
+    public var policy: String
+    /**
+     * The key under the policy.
+     */
+    public var key: Data
+    /**
+     * The units that the request spends.
+     */
+    public var cost: Int64
+    /**
+     * Percent of the capacity that was kept for others, 0 to 99.
+     */
+    public var headroom: Int32
+    /**
+     * The decision; a denied request may have decisions that admit it.
+     */
+    public var decision: Decision
+    /**
+     * The id of the reservation that was made under the policy, which the caller commits or cancels; nothing where units were
+     * spent.
+     */
+    public var reservation: Data?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The policy's name.
+         */policy: String,
+        /**
+         * The key under the policy.
+         */key: Data,
+        /**
+         * The units that the request spends.
+         */cost: Int64,
+        /**
+         * Percent of the capacity that was kept for others, 0 to 99.
+         */headroom: Int32,
+        /**
+         * The decision; a denied request may have decisions that admit it.
+         */decision: Decision,
+        /**
+         * The id of the reservation that was made under the policy, which the caller commits or cancels; nothing where units were
+         * spent.
+         */reservation: Data?) {
+        self.policy = policy
+        self.key = key
+        self.cost = cost
+        self.headroom = headroom
+        self.decision = decision
+        self.reservation = reservation
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension PolicyDecision: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypePolicyDecision: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> PolicyDecision {
+        return
+            try PolicyDecision(
+                policy: FfiConverterString.read(from: &buf),
+                key: FfiConverterData.read(from: &buf),
+                cost: FfiConverterInt64.read(from: &buf),
+                headroom: FfiConverterInt32.read(from: &buf),
+                decision: FfiConverterTypeDecision.read(from: &buf),
+                reservation: FfiConverterOptionData.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: PolicyDecision, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.policy, into: &buf)
+        FfiConverterData.write(value.key, into: &buf)
+        FfiConverterInt64.write(value.cost, into: &buf)
+        FfiConverterInt32.write(value.headroom, into: &buf)
+        FfiConverterTypeDecision.write(value.decision, into: &buf)
+        FfiConverterOptionData.write(value.reservation, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypePolicyDecision_lift(_ buf: RustBuffer) throws -> PolicyDecision {
+    return try FfiConverterTypePolicyDecision.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypePolicyDecision_lower(_ value: PolicyDecision) -> RustBuffer {
+    return FfiConverterTypePolicyDecision.lower(value)
+}
+
+
+/**
+ * A policy that the rules apply to a request.
+ */
+public struct PolicyMatch: Equatable, Hashable {
+    /**
+     * The policy's name.
+     */
+    public var policy: String
+    /**
+     * The key under the policy.
+     */
+    public var key: Data
+    /**
+     * The units that the request spends.
+     */
+    public var cost: Int64
+    /**
+     * Percent of the capacity that is kept for others, 0 to 99.
+     */
+    public var headroom: Int32
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The policy's name.
+         */policy: String,
+        /**
+         * The key under the policy.
+         */key: Data,
+        /**
+         * The units that the request spends.
+         */cost: Int64,
+        /**
+         * Percent of the capacity that is kept for others, 0 to 99.
+         */headroom: Int32) {
+        self.policy = policy
+        self.key = key
+        self.cost = cost
+        self.headroom = headroom
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension PolicyMatch: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypePolicyMatch: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> PolicyMatch {
+        return
+            try PolicyMatch(
+                policy: FfiConverterString.read(from: &buf),
+                key: FfiConverterData.read(from: &buf),
+                cost: FfiConverterInt64.read(from: &buf),
+                headroom: FfiConverterInt32.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: PolicyMatch, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.policy, into: &buf)
+        FfiConverterData.write(value.key, into: &buf)
+        FfiConverterInt64.write(value.cost, into: &buf)
+        FfiConverterInt32.write(value.headroom, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypePolicyMatch_lift(_ buf: RustBuffer) throws -> PolicyMatch {
+    return try FfiConverterTypePolicyMatch.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypePolicyMatch_lower(_ value: PolicyMatch) -> RustBuffer {
+    return FfiConverterTypePolicyMatch.lower(value)
+}
+
+
+/**
  * The response to a request that does not proceed, besides the fields of its limits.
  */
 public struct Problem: Equatable, Hashable {
@@ -4761,6 +5655,85 @@ public func FfiConverterTypeProblem_lift(_ buf: RustBuffer) throws -> Problem {
 #endif
 public func FfiConverterTypeProblem_lower(_ value: Problem) -> RustBuffer {
     return FfiConverterTypeProblem.lower(value)
+}
+
+
+/**
+ * How a document is published.
+ */
+public struct PublishOptions: Equatable, Hashable {
+    /**
+     * The version of the document that this one replaces; by default whichever is there.
+     */
+    public var expectedVersion: Int64?
+    /**
+     * Who publishes it, up to 256 bytes.
+     */
+    public var by: String
+    /**
+     * The reason, up to 1,024 bytes.
+     */
+    public var why: String
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The version of the document that this one replaces; by default whichever is there.
+         */expectedVersion: Int64? = nil,
+        /**
+         * Who publishes it, up to 256 bytes.
+         */by: String = "",
+        /**
+         * The reason, up to 1,024 bytes.
+         */why: String = "") {
+        self.expectedVersion = expectedVersion
+        self.by = by
+        self.why = why
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension PublishOptions: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypePublishOptions: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> PublishOptions {
+        return
+            try PublishOptions(
+                expectedVersion: FfiConverterOptionInt64.read(from: &buf),
+                by: FfiConverterString.read(from: &buf),
+                why: FfiConverterString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: PublishOptions, into buf: inout [UInt8]) {
+        FfiConverterOptionInt64.write(value.expectedVersion, into: &buf)
+        FfiConverterString.write(value.by, into: &buf)
+        FfiConverterString.write(value.why, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypePublishOptions_lift(_ buf: RustBuffer) throws -> PublishOptions {
+    return try FfiConverterTypePublishOptions.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypePublishOptions_lower(_ value: PublishOptions) -> RustBuffer {
+    return FfiConverterTypePublishOptions.lower(value)
 }
 
 
@@ -5008,6 +5981,15 @@ public struct Request: Equatable, Hashable, CustomDebugStringConvertible, Custom
      * The units that the request spends, 0 to 10^12; 1 by default.
      */
     public var cost: Int64?
+    /**
+     * Percent of every quota's capacity that the request leaves for others, 0 to 99; 0 by default. For a check, a peek and a
+     * reserve.
+     */
+    public var headroom: Int32?
+    /**
+     * The plan of the key, for a limiter with a configuration: it selects the numbers, where the policy has this plan.
+     */
+    public var plan: String?
 
     // Default memberwise initializers are never public by default, so we
     // declare one manually.
@@ -5020,10 +6002,19 @@ public struct Request: Equatable, Hashable, CustomDebugStringConvertible, Custom
          */policy: String? = nil,
         /**
          * The units that the request spends, 0 to 10^12; 1 by default.
-         */cost: Int64? = nil) {
+         */cost: Int64? = nil,
+        /**
+         * Percent of every quota's capacity that the request leaves for others, 0 to 99; 0 by default. For a check, a peek and a
+         * reserve.
+         */headroom: Int32? = nil,
+        /**
+         * The plan of the key, for a limiter with a configuration: it selects the numbers, where the policy has this plan.
+         */plan: String? = nil) {
         self.key = key
         self.policy = policy
         self.cost = cost
+        self.headroom = headroom
+        self.plan = plan
     }
 
     
@@ -5066,7 +6057,9 @@ public struct FfiConverterTypeRequest: FfiConverterRustBuffer {
             try Request(
                 key: FfiConverterData.read(from: &buf),
                 policy: FfiConverterOptionString.read(from: &buf),
-                cost: FfiConverterOptionInt64.read(from: &buf)
+                cost: FfiConverterOptionInt64.read(from: &buf),
+                headroom: FfiConverterOptionInt32.read(from: &buf),
+                plan: FfiConverterOptionString.read(from: &buf)
         )
     }
 
@@ -5074,6 +6067,8 @@ public struct FfiConverterTypeRequest: FfiConverterRustBuffer {
         FfiConverterData.write(value.key, into: &buf)
         FfiConverterOptionString.write(value.policy, into: &buf)
         FfiConverterOptionInt64.write(value.cost, into: &buf)
+        FfiConverterOptionInt32.write(value.headroom, into: &buf)
+        FfiConverterOptionString.write(value.plan, into: &buf)
     }
 }
 
@@ -5090,6 +6085,204 @@ public func FfiConverterTypeRequest_lift(_ buf: RustBuffer) throws -> Request {
 #endif
 public func FfiConverterTypeRequest_lower(_ value: Request) -> RustBuffer {
     return FfiConverterTypeRequest.lower(value)
+}
+
+
+/**
+ * What an application says about a request, so that a configuration finds the limits of it. What is left out is absent.
+ */
+public struct RequestAttributes: Equatable, Hashable {
+    /**
+     * The method, such as `GET`.
+     */
+    public var method: String?
+    /**
+     * The path as the client sent it; a query after it is ignored.
+     */
+    public var path: String?
+    /**
+     * The other end of the socket: an address, with or without a port, or any other text.
+     */
+    public var peer: String?
+    /**
+     * The lines of the headers, in their order.
+     */
+    public var headers: [HeaderLine]
+    /**
+     * What the application knows of the request, such as `user` or `plan`, by names.
+     */
+    public var attributes: [String: Data]
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The method, such as `GET`.
+         */method: String? = nil,
+        /**
+         * The path as the client sent it; a query after it is ignored.
+         */path: String? = nil,
+        /**
+         * The other end of the socket: an address, with or without a port, or any other text.
+         */peer: String? = nil,
+        /**
+         * The lines of the headers, in their order.
+         */headers: [HeaderLine] = [],
+        /**
+         * What the application knows of the request, such as `user` or `plan`, by names.
+         */attributes: [String: Data] = [:]) {
+        self.method = method
+        self.path = path
+        self.peer = peer
+        self.headers = headers
+        self.attributes = attributes
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension RequestAttributes: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeRequestAttributes: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> RequestAttributes {
+        return
+            try RequestAttributes(
+                method: FfiConverterOptionString.read(from: &buf),
+                path: FfiConverterOptionString.read(from: &buf),
+                peer: FfiConverterOptionString.read(from: &buf),
+                headers: FfiConverterSequenceTypeHeaderLine.read(from: &buf),
+                attributes: FfiConverterDictionaryStringData.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: RequestAttributes, into buf: inout [UInt8]) {
+        FfiConverterOptionString.write(value.method, into: &buf)
+        FfiConverterOptionString.write(value.path, into: &buf)
+        FfiConverterOptionString.write(value.peer, into: &buf)
+        FfiConverterSequenceTypeHeaderLine.write(value.headers, into: &buf)
+        FfiConverterDictionaryStringData.write(value.attributes, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeRequestAttributes_lift(_ buf: RustBuffer) throws -> RequestAttributes {
+    return try FfiConverterTypeRequestAttributes.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeRequestAttributes_lower(_ value: RequestAttributes) -> RustBuffer {
+    return FfiConverterTypeRequestAttributes.lower(value)
+}
+
+
+/**
+ * The decision on a request by the configuration's lists, rules and policies.
+ */
+public struct RequestDecision: Equatable, Hashable {
+    /**
+     * Whether the request may proceed.
+     */
+    public var allowed: Bool
+    /**
+     * Why it was denied, or admitted without the store; as in a decision.
+     */
+    public var cause: String?
+    /**
+     * The HTTP status of a denial: 400 for a missing key, 403 for a deny list, otherwise 429. Nothing when allowed.
+     */
+    public var status: Int32?
+    /**
+     * How long until the request would be admitted: 0 when allowed; nothing is never.
+     */
+    public var retryAfter: Span?
+    /**
+     * The decisions of the policies that the rules apply, in their order; none when a list or a missing key decides.
+     */
+    public var decisions: [PolicyDecision]
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * Whether the request may proceed.
+         */allowed: Bool,
+        /**
+         * Why it was denied, or admitted without the store; as in a decision.
+         */cause: String?,
+        /**
+         * The HTTP status of a denial: 400 for a missing key, 403 for a deny list, otherwise 429. Nothing when allowed.
+         */status: Int32?,
+        /**
+         * How long until the request would be admitted: 0 when allowed; nothing is never.
+         */retryAfter: Span?,
+        /**
+         * The decisions of the policies that the rules apply, in their order; none when a list or a missing key decides.
+         */decisions: [PolicyDecision]) {
+        self.allowed = allowed
+        self.cause = cause
+        self.status = status
+        self.retryAfter = retryAfter
+        self.decisions = decisions
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension RequestDecision: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeRequestDecision: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> RequestDecision {
+        return
+            try RequestDecision(
+                allowed: FfiConverterBool.read(from: &buf),
+                cause: FfiConverterOptionString.read(from: &buf),
+                status: FfiConverterOptionInt32.read(from: &buf),
+                retryAfter: FfiConverterOptionTypeSpan.read(from: &buf),
+                decisions: FfiConverterSequenceTypePolicyDecision.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: RequestDecision, into buf: inout [UInt8]) {
+        FfiConverterBool.write(value.allowed, into: &buf)
+        FfiConverterOptionString.write(value.cause, into: &buf)
+        FfiConverterOptionInt32.write(value.status, into: &buf)
+        FfiConverterOptionTypeSpan.write(value.retryAfter, into: &buf)
+        FfiConverterSequenceTypePolicyDecision.write(value.decisions, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeRequestDecision_lift(_ buf: RustBuffer) throws -> RequestDecision {
+    return try FfiConverterTypeRequestDecision.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeRequestDecision_lower(_ value: RequestDecision) -> RustBuffer {
+    return FfiConverterTypeRequestDecision.lower(value)
 }
 
 
@@ -5218,6 +6411,11 @@ public struct Settings: CustomDebugStringConvertible, CustomStringConvertible {
      * The clock, in tests.
      */
     public var clock: ManualClock?
+    /**
+     * A document of policies, rules and lists, in TOML or JSON, that the program keeps itself. For one that is followed there
+     * are the options `configuration` and `copy`.
+     */
+    public var document: String?
 
     // Default memberwise initializers are never public by default, so we
     // declare one manually.
@@ -5233,11 +6431,16 @@ public struct Settings: CustomDebugStringConvertible, CustomStringConvertible {
          */options: [String: String] = [:],
         /**
          * The clock, in tests.
-         */clock: ManualClock? = nil) {
+         */clock: ManualClock? = nil,
+        /**
+         * A document of policies, rules and lists, in TOML or JSON, that the program keeps itself. For one that is followed there
+         * are the options `configuration` and `copy`.
+         */document: String? = nil) {
         self.store = store
         self.policies = policies
         self.options = options
         self.clock = clock
+        self.document = document
     }
 
     
@@ -5281,7 +6484,8 @@ public struct FfiConverterTypeSettings: FfiConverterRustBuffer {
                 store: FfiConverterOptionString.read(from: &buf),
                 policies: FfiConverterSequenceTypePolicy.read(from: &buf),
                 options: FfiConverterDictionaryStringString.read(from: &buf),
-                clock: FfiConverterOptionTypeManualClock.read(from: &buf)
+                clock: FfiConverterOptionTypeManualClock.read(from: &buf),
+                document: FfiConverterOptionString.read(from: &buf)
         )
     }
 
@@ -5290,6 +6494,7 @@ public struct FfiConverterTypeSettings: FfiConverterRustBuffer {
         FfiConverterSequenceTypePolicy.write(value.policies, into: &buf)
         FfiConverterDictionaryStringString.write(value.options, into: &buf)
         FfiConverterOptionTypeManualClock.write(value.clock, into: &buf)
+        FfiConverterOptionString.write(value.document, into: &buf)
     }
 }
 
@@ -5890,6 +7095,54 @@ fileprivate struct FfiConverterOptionTypeManualClock: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterOptionTypeCandidateCounts: FfiConverterRustBuffer {
+    typealias SwiftType = CandidateCounts?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeCandidateCounts.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeCandidateCounts.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterOptionTypeConfigurationStatus: FfiConverterRustBuffer {
+    typealias SwiftType = ConfigurationStatus?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeConfigurationStatus.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeConfigurationStatus.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterOptionTypeDecision: FfiConverterRustBuffer {
     typealias SwiftType = Decision?
 
@@ -6026,6 +7279,30 @@ fileprivate struct FfiConverterOptionTypeProblem: FfiConverterRustBuffer {
         switch try readInt(&buf) as Int8 {
         case 0: return nil
         case 1: return try FfiConverterTypeProblem.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterOptionTypePublishOptions: FfiConverterRustBuffer {
+    typealias SwiftType = PublishOptions?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypePublishOptions.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypePublishOptions.read(from: &buf)
         default: throw UniffiInternalError.unexpectedOptionalTag
         }
     }
@@ -6256,6 +7533,31 @@ fileprivate struct FfiConverterSequenceTypeFinding: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterSequenceTypeHeaderLine: FfiConverterRustBuffer {
+    typealias SwiftType = [HeaderLine]
+
+    public static func write(_ value: [HeaderLine], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterTypeHeaderLine.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [HeaderLine] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [HeaderLine]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterTypeHeaderLine.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterSequenceTypeOutcome: FfiConverterRustBuffer {
     typealias SwiftType = [Outcome]
 
@@ -6298,6 +7600,56 @@ fileprivate struct FfiConverterSequenceTypePolicy: FfiConverterRustBuffer {
         seq.reserveCapacity(Int(len))
         for _ in 0 ..< len {
             seq.append(try FfiConverterTypePolicy.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterSequenceTypePolicyDecision: FfiConverterRustBuffer {
+    typealias SwiftType = [PolicyDecision]
+
+    public static func write(_ value: [PolicyDecision], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterTypePolicyDecision.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [PolicyDecision] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [PolicyDecision]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterTypePolicyDecision.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterSequenceTypePolicyMatch: FfiConverterRustBuffer {
+    typealias SwiftType = [PolicyMatch]
+
+    public static func write(_ value: [PolicyMatch], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterTypePolicyMatch.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [PolicyMatch] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [PolicyMatch]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterTypePolicyMatch.read(from: &buf))
         }
         return seq
     }
@@ -6455,6 +7807,32 @@ fileprivate struct FfiConverterDictionaryStringString: FfiConverterRustBuffer {
     }
 }
 
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterDictionaryStringData: FfiConverterRustBuffer {
+    public static func write(_ value: [String: Data], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for (key, value) in value {
+            FfiConverterString.write(key, into: &buf)
+            FfiConverterData.write(value, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [String: Data] {
+        let len: Int32 = try readInt(&buf)
+        var dict = [String: Data]()
+        dict.reserveCapacity(Int(len))
+        for _ in 0..<len {
+            let key = try FfiConverterString.read(from: &buf)
+            let value = try FfiConverterData.read(from: &buf)
+            dict[key] = value
+        }
+        return dict
+    }
+}
+
 
 
 
@@ -6562,6 +7940,16 @@ public func serverWait(retryAfter: String? = nil, rateLimit: [String] = [], nowU
         FfiConverterOptionString.lower(retryAfter),
         FfiConverterSequenceString.lower(rateLimit),
         FfiConverterOptionInt64.lower(nowUs),uniffiCallStatus
+    )
+})
+}
+/**
+ * The names of causes, in the order of their numbers in direct calls.
+ */
+public func causeNames() -> [String]  {
+    return try!  FfiConverterSequenceString.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_func_cause_names(uniffiCallStatus
     )
 })
 }
@@ -6694,6 +8082,9 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_func_server_wait() != 47639) {
         return InitializationResult.apiChecksumMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_func_cause_names() != 22419) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_func_degradation_names() != 47620) {
         return InitializationResult.apiChecksumMismatch
     }
@@ -6772,7 +8163,25 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule() != 23276) {
         return InitializationResult.apiChecksumMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_decide() != 16280) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_delete_entry() != 58237) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_publish() != 59798) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_set_entry() != 62663) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_wait_for_version() != 29085) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_acquire() != 21069) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_block() != 40119) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_cancel() != 47254) {
@@ -6814,6 +8223,36 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_take() != 34801) {
         return InitializationResult.apiChecksumMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_unblock() != 13367) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_candidate_counts() != 17948) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_configuration() != 50376) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_decide() != 60578) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_delete_entry() != 54606) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_matching() != 37635) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_publish() != 65225) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_set_document() != 59330) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_set_entry() != 21916) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_wait_for_version() != 5041) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_acquire() != 52273) {
         return InitializationResult.apiChecksumMismatch
     }
@@ -6821,6 +8260,9 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_asynchronous() != 46398) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_block() != 57146) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_cancel() != 48413) {
@@ -6893,6 +8335,9 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_take() != 37929) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_unblock() != 25115) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asyncreservation_allowed() != 38354) {

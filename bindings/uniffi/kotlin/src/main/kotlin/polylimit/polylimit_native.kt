@@ -677,6 +677,8 @@ internal object IntegrityCheckingUniffiLib {
     internal fun ensureInitialized() = Unit
     external fun uniffi_polylimit_uniffi_checksum_func_server_wait(
     ): Int
+    external fun uniffi_polylimit_uniffi_checksum_func_cause_names(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_degradation_names(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_source_names(
@@ -708,6 +710,8 @@ internal object IntegrityCheckingUniffiLib {
     external fun uniffi_polylimit_uniffi_checksum_method_guard_address(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_key_parts(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_limiter_candidate_counts(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_address(
     ): Int
@@ -817,6 +821,8 @@ internal object UniffiLib {
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_constructor_limiter_new(`settings`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): Long
+    external fun uniffi_polylimit_uniffi_fn_method_limiter_candidate_counts(`ptr`: Long,`policy`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_limiter_address(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_method_limiter_guard(`ptr`: Long,`options`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
@@ -856,6 +862,8 @@ internal object UniffiLib {
     external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_server_wait(`retryAfter`: RustBuffer.ByValue,`rateLimit`: RustBuffer.ByValue,`nowUs`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_func_cause_names(uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_degradation_names(uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
@@ -993,6 +1001,9 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_func_server_wait() and 0xFFFF) != 47639) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
+    if ((lib.uniffi_polylimit_uniffi_checksum_func_cause_names() and 0xFFFF) != 22419) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_degradation_names() and 0xFFFF) != 47620) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
@@ -1039,6 +1050,9 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_key_parts() and 0xFFFF) != 23092) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_candidate_counts() and 0xFFFF) != 17948) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_address() and 0xFFFF) != 531) {
@@ -3036,6 +3050,11 @@ public object FfiConverterTypeNativeGuard: FfiConverter<NativeGuard, Long> {
 public interface NativeLimiterInterface {
 
     /**
+     * How the candidate of a policy compares with the numbers in force; nothing for a policy without a candidate.
+     */
+    fun `candidateCounts`(`policy`: kotlin.String): CandidateCounts?
+
+    /**
      * Where the limiter is for direct calls, as long as this object exists.
      */
     fun `address`(): kotlin.Long
@@ -3210,6 +3229,23 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
             UniffiLib.uniffi_polylimit_uniffi_fn_clone_limiter(handle, status)
         }
     }
+
+    
+    /**
+     * How the candidate of a policy compares with the numbers in force; nothing for a policy without a candidate.
+     */override fun `candidateCounts`(`policy`: kotlin.String): CandidateCounts? {
+            return FfiConverterOptionalTypeCandidateCounts.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_candidate_counts(
+        it,
+
+        FfiConverterString.lower(`policy`),_status)
+}
+    }
+    )
+    }
+
 
     
     /**
@@ -3775,6 +3811,69 @@ public object FfiConverterTypeAttemptStep: FfiConverterRustBuffer<AttemptStep> {
             FfiConverterString.write(value.`kind`, buf)
             FfiConverterOptionalTypeSpan.write(value.`duration`, buf)
             FfiConverterOptionalString.write(value.`message`, buf)
+    }
+}
+
+
+
+/**
+ * What a candidate would have decided beside the numbers in force, in checks since either's quotas changed.
+ */
+data class CandidateCounts (
+    /**
+     * Both admit.
+     */
+    val `bothAllow`: kotlin.Long
+    ,
+    /**
+     * The numbers in force deny, and the candidate would admit.
+     */
+    val `onlyLiveDenies`: kotlin.Long
+    ,
+    /**
+     * The numbers in force admit, and the candidate would deny.
+     */
+    val `onlyCandidateDenies`: kotlin.Long
+    ,
+    /**
+     * Both deny.
+     */
+    val `bothDeny`: kotlin.Long
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeCandidateCounts: FfiConverterRustBuffer<CandidateCounts> {
+    override fun read(buf: ByteBuffer): CandidateCounts {
+        return CandidateCounts(
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: CandidateCounts) = (
+            FfiConverterLong.allocationSize(value.`bothAllow`) +
+            FfiConverterLong.allocationSize(value.`onlyLiveDenies`) +
+            FfiConverterLong.allocationSize(value.`onlyCandidateDenies`) +
+            FfiConverterLong.allocationSize(value.`bothDeny`)
+    )
+
+    override fun write(value: CandidateCounts, buf: ByteBuffer) {
+            FfiConverterLong.write(value.`bothAllow`, buf)
+            FfiConverterLong.write(value.`onlyLiveDenies`, buf)
+            FfiConverterLong.write(value.`onlyCandidateDenies`, buf)
+            FfiConverterLong.write(value.`bothDeny`, buf)
     }
 }
 
@@ -4368,6 +4467,12 @@ data class Settings (
      * The clock, in tests.
      */
     val `clock`: ManualClock? = null
+    ,
+    /**
+     * A document of policies, rules and lists, in TOML or JSON, that the program keeps itself. For one that is followed there
+     * are the options `configuration` and `copy`.
+     */
+    val `document`: kotlin.String? = null
 
 ): Disposable{
 
@@ -4391,7 +4496,8 @@ data class Settings (
         this.`store`,
         this.`policies`,
         this.`options`,
-        this.`clock`
+        this.`clock`,
+        this.`document`
     )
     }
 
@@ -4408,6 +4514,7 @@ public object FfiConverterTypeSettings: FfiConverterRustBuffer<Settings> {
             FfiConverterSequenceTypePolicy.read(buf),
             FfiConverterMapStringString.read(buf),
             FfiConverterOptionalTypeManualClock.read(buf),
+            FfiConverterOptionalString.read(buf),
         )
     }
 
@@ -4415,7 +4522,8 @@ public object FfiConverterTypeSettings: FfiConverterRustBuffer<Settings> {
             FfiConverterOptionalString.allocationSize(value.`store`) +
             FfiConverterSequenceTypePolicy.allocationSize(value.`policies`) +
             FfiConverterMapStringString.allocationSize(value.`options`) +
-            FfiConverterOptionalTypeManualClock.allocationSize(value.`clock`)
+            FfiConverterOptionalTypeManualClock.allocationSize(value.`clock`) +
+            FfiConverterOptionalString.allocationSize(value.`document`)
     )
 
     override fun write(value: Settings, buf: ByteBuffer) {
@@ -4423,6 +4531,7 @@ public object FfiConverterTypeSettings: FfiConverterRustBuffer<Settings> {
             FfiConverterSequenceTypePolicy.write(value.`policies`, buf)
             FfiConverterMapStringString.write(value.`options`, buf)
             FfiConverterOptionalTypeManualClock.write(value.`clock`, buf)
+            FfiConverterOptionalString.write(value.`document`, buf)
     }
 }
 
@@ -4847,6 +4956,38 @@ public object FfiConverterOptionalTypeManualClock: FfiConverterRustBuffer<Manual
 /**
  * @suppress
  */
+public object FfiConverterOptionalTypeCandidateCounts: FfiConverterRustBuffer<CandidateCounts?> {
+    override fun read(buf: ByteBuffer): CandidateCounts? {
+        if (buf.get().toInt() == 0) {
+            return null
+        }
+        return FfiConverterTypeCandidateCounts.read(buf)
+    }
+
+    override fun allocationSize(value: CandidateCounts?): ULong {
+        if (value == null) {
+            return 1UL
+        } else {
+            return 1UL + FfiConverterTypeCandidateCounts.allocationSize(value)
+        }
+    }
+
+    override fun write(value: CandidateCounts?, buf: ByteBuffer) {
+        if (value == null) {
+            buf.put(0)
+        } else {
+            buf.put(1)
+            FfiConverterTypeCandidateCounts.write(value, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
 public object FfiConverterOptionalTypeFinding: FfiConverterRustBuffer<Finding?> {
     override fun read(buf: ByteBuffer): Finding? {
         if (buf.get().toInt() == 0) {
@@ -5246,6 +5387,45 @@ public object FfiConverterMapStringString: FfiConverterRustBuffer<Map<kotlin.Str
 
 
 
+/**
+ * @suppress
+ */
+public object FfiConverterMapStringByteArray: FfiConverterRustBuffer<Map<kotlin.String, kotlin.ByteArray>> {
+    override fun read(buf: ByteBuffer): Map<kotlin.String, kotlin.ByteArray> {
+        val len = buf.getInt()
+        return buildMap<kotlin.String, kotlin.ByteArray>(len) {
+            repeat(len) {
+                val k = FfiConverterString.read(buf)
+                val v = FfiConverterByteArray.read(buf)
+                this[k] = v
+            }
+        }
+    }
+
+    override fun allocationSize(value: Map<kotlin.String, kotlin.ByteArray>): ULong {
+        val spaceForMapSize = 4UL
+        val spaceForChildren = value.map { (k, v) ->
+            FfiConverterString.allocationSize(k) +
+            FfiConverterByteArray.allocationSize(v)
+        }.sum()
+        return spaceForMapSize + spaceForChildren
+    }
+
+    override fun write(value: Map<kotlin.String, kotlin.ByteArray>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        // The parens on `(k, v)` here ensure we're calling the right method,
+        // which is important for compatibility with older android devices.
+        // Ref https://blog.danlew.net/2017/03/16/kotlin-puzzler-whose-line-is-it-anyways/
+        value.forEach { (k, v) ->
+            FfiConverterString.write(k, buf)
+            FfiConverterByteArray.write(v, buf)
+        }
+    }
+}
+
+
+
+
 
 public typealias Span = java.time.Duration
 
@@ -5293,6 +5473,19 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
         FfiConverterOptionalString.lower(`retryAfter`),
         FfiConverterSequenceString.lower(`rateLimit`),
         FfiConverterOptionalLong.lower(`nowUs`),_status)
+}
+    )
+    }
+
+
+        /**
+         * The names of causes, in the order of their numbers in direct calls.
+         */ fun `causeNames`(): List<kotlin.String> {
+            return FfiConverterSequenceString.lift(
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_func_cause_names(
+
+        _status)
 }
     )
     }

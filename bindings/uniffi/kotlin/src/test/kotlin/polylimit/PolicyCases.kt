@@ -124,16 +124,16 @@ private class PolicyOperation(
 }
 
 /** A change of the configuration, which a case expects to succeed or not. */
-private class Outcome(
+private class Change(
     val error: PolylimitException?,
 )
 
-private inline fun outcome(change: () -> Unit): Outcome =
+private inline fun outcome(change: () -> Unit): Change =
     try {
         change()
-        Outcome(null)
+        Change(null)
     } catch (refused: PolylimitException) {
-        Outcome(refused)
+        Change(refused)
     }
 
 /** A way to ask a limiter. */
@@ -284,7 +284,7 @@ private fun shown(answer: Any): Any =
                 "only_candidate_denies" to answer.onlyCandidateDenies,
                 "both_deny" to answer.bothDeny,
             )
-        is Outcome -> shownOutcome(answer.error)
+        is Change -> shownOutcome(answer.error)
         is List<*> -> answer.map { shownMatch(it as PolicyMatch) }
         else -> error("an operation was answered with $answer")
     }

@@ -8,6 +8,9 @@ import org.junit.jupiter.api.Test
 import polylimit.Decision
 import polylimit.Limiter
 import polylimit.Outcome
+import polylimit.RequestAttributes
+import polylimit.RequestDecision
+import polylimit.Settings
 import polylimit.Usage
 import polylimit.headerFields
 import polylimit.problemOf
@@ -31,6 +34,22 @@ class ReadmeTest {
         limiter.close()
         assertTrue(reserving()!!.found)
         telling().close()
+        assertTrue(configured().allowed)
+    }
+
+    private fun configured(): RequestDecision {
+        val document = """
+            polylimit = 1
+            policies.api.quotas = "100/minute"
+            rules = [{ match = { path = "/v1/{*rest}" }, apply = [{ policy = "api", key = "{user,client}" }] }]
+        """
+        val configured = Limiter(Settings(document = document))
+        val decided = configured.decide(RequestAttributes("GET", "/v1/items", "192.0.2.7", attributes = mapOf("user" to "alice")))
+        println(decided.status ?: 200)
+        configured.setEntry("deny user mallory", mapOf("until" to "2027-01-01T00:00:00Z", "why" to "spam"))
+        println(configured.configuration?.version)
+        configured.close()
+        return decided
     }
 
     private fun reserving(): Usage? {
