@@ -152,9 +152,9 @@ fn answer_that_does_not_fit_is_fetched() {
     let answer = answer_to(kept, &header(FETCH, 0, 0, 0, 0));
     assert_eq!(answer.len(), length);
     assert_eq!(answer[..5], [3, 9, 0, 0, 0]);
-    let kinds = [0, 1, 2, 3].map(|at| answer[5 + at * 80]);
+    let kinds = [0, 1, 2, 3].map(|at| answer[5 + at * 81]);
     assert_eq!(kinds, [1; 4]);
-    assert_eq!(answer[5 + 4 * 80], 0);
+    assert_eq!(answer[5 + 4 * 81], 0);
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn end_request(operation: u8, spent: Option<i64>, handle: u64, id: &[u8]) -> Vec
 fn remaining(limiter: &Limiter) -> i64 {
     let mut peek = header(2, TRY | WAIT, 0, 0, 0);
     push_request(&mut peek, "key", None, None);
-    number_at(&answer_to(limiter.address().cast_unsigned(), &peek), 4)
+    number_at(&answer_to(limiter.address().cast_unsigned(), &peek), 5)
 }
 
 #[test]
