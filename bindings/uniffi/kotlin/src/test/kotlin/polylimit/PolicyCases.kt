@@ -37,22 +37,31 @@ internal class PolicyCases(
     ): String? {
         val clock = ManualClock(START_US)
         val settings = Settings(place.url, options = place.options, clock = clock, document = case["document"].toString())
-        val reservations = mutableListOf<AutoCloseable>()
         try {
-            Limiter(settings).use { limiter ->
-                for ((at, operation) in case["ops"].withIndex()) {
-                    clock.set(START_US + operation["t_us"].longValue())
-                    val got =
-                        try {
-                            shown(face.answer(limiter, PolicyOperation(operation)).also { if (it is AutoCloseable) reservations += it })
-                        } catch (refused: PolylimitException) {
-                            mapOf("error" to refused.code)
-                        }
-                    if (!agrees(operation["expect"], got)) return "operation $at $operation\n  got      $got"
-                }
-            }
+            Limiter(settings).use { limiter -> return difference(case, limiter, clock, face) }
         } catch (refused: PolylimitException) {
             return "the document is refused: ${refused.message}"
+        }
+    }
+
+    private fun difference(
+        case: JsonNode,
+        limiter: Limiter,
+        clock: ManualClock,
+        face: PolicyFace,
+    ): String? {
+        val reservations = mutableListOf<AutoCloseable>()
+        try {
+            for ((at, operation) in case["ops"].withIndex()) {
+                clock.set(START_US + operation["t_us"].longValue())
+                val got =
+                    try {
+                        shown(face.answer(limiter, PolicyOperation(operation)).also { if (it is AutoCloseable) reservations += it })
+                    } catch (refused: PolylimitException) {
+                        mapOf("error" to refused.code)
+                    }
+                if (!agrees(operation["expect"], got)) return "operation $at $operation\n  got      $got"
+            }
         } finally {
             reservations.forEach(AutoCloseable::close)
         }
