@@ -40,7 +40,7 @@ struct Owned {
 }
 
 impl Owned {
-    fn new(status: &ConfigurationStatus) -> Box<Self> {
+    fn new(status: &ConfigurationStatus) -> Self {
         let (source, digest) = (c_text(&status.source), c_text(&status.digest));
         let error = status.error.as_deref().map(c_text);
         let plain = polylimit_configuration {
@@ -53,7 +53,7 @@ impl Owned {
             digest: digest.as_ptr(),
             error: error.as_ref().map_or(ptr::null(), |error| error.as_ptr()),
         };
-        Box::new(Self { plain, source, digest, error })
+        Self { plain, source, digest, error }
     }
 }
 
@@ -75,7 +75,8 @@ pub(crate) unsafe fn give(
 ) -> Result<(), Failure> {
     if !place.is_null() {
         // SAFETY: the caller guarantees it.
-        *unsafe { out_param(place, "configuration_out") }? = Box::into_raw(Owned::new(status)).cast();
+        *unsafe { out_param(place, "configuration_out") }? =
+            Box::into_raw(Box::new(Owned::new(status))).cast();
     }
     Ok(())
 }
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn polylimit_limiter_configuration(
         let (limiter, place) =
             unsafe { (handle(limiter, "limiter")?, out_param(configuration_out, "configuration_out")?) };
         let status = limiter.limiter.asynchronous().configuration();
-        *place = status.map_or(ptr::null_mut(), |status| Box::into_raw(Owned::new(&status)).cast());
+        *place = status.map_or(ptr::null_mut(), |status| Box::into_raw(Box::new(Owned::new(&status))).cast());
         Ok(())
     })
 }
