@@ -99,12 +99,13 @@ impl OwnedCall {
         read_requests(requests).map(Self::CheckTogether)
     }
 
-    /// A copy of a call that a guard makes; `None` for the kinds that none makes.
-    pub(crate) fn from_core(call: &Call<'_>) -> Option<Self> {
+    /// A copy of a call that a guard makes about a request with these attributes; `None` for the kinds that none makes.
+    pub(crate) fn from_core(call: &Call<'_>, attributes: Option<&Arc<OwnedAttributes>>) -> Option<Self> {
         let copies = |requests: &[Request<'_>]| requests.iter().map(OwnedRequest::from_core).collect();
         let one = |operation, request| Self::OneKey(operation, OwnedRequest::from_core(request));
         Some(match call {
             Call::Check(request) => one(Operation::Check, request),
+            Call::Decide(_, terms) => Self::Decide(Arc::clone(attributes?), *terms),
             Call::Charge(request) => one(Operation::Charge, request),
             Call::Refund(request) => one(Operation::Refund, request),
             Call::Reserve(request, terms) => {

@@ -11,6 +11,7 @@ use polylimit::{ClientAddressRules, Limiter};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::configuration::{OwnedAttributes, PyRequestAttributes};
 use crate::convert::{Key, Utf8Text, read_cost, read_duration, read_integer};
 use crate::error::call_core;
 use crate::events;
@@ -35,7 +36,7 @@ pub(crate) struct PyGuard {
 impl PyGuard {
     #[new]
     #[pyo3(signature = (
-        limiter, policies, *, per_request, scope, per_route, key_parts, missing_key, cost, methods, headers, reset_form,
+        limiter, policies, *, by_configuration, per_request, scope, per_route, key_parts, missing_key, cost, methods, headers, reset_form,
         header_names, status, message, dry_run, address_rules, count, spent, ttl, max_age
     ))]
     #[expect(clippy::too_many_arguments, reason = "each is an option of a limit")]
@@ -43,6 +44,7 @@ impl PyGuard {
         py: Python<'_>,
         limiter: &Bound<'_, PyAny>,
         policies: Option<Vec<PolicyArgument>>,
+        by_configuration: bool,
         per_request: bool,
         scope: Option<&Bound<'_, PyAny>>,
         per_route: bool,
@@ -77,7 +79,11 @@ impl PyGuard {
                 .header_style(headers.parse()?)
                 .reset_form(reset_form.parse()?)
                 .dry_run(dry_run)
-                .reserved(spent.is_some());
+                // A configuration says itself what is reserved.
+                .reserved(spent.is_some() && !by_configuration);
+            if by_configuration {
+                builder = builder.by_configuration();
+            }
             if let Some(ttl) = ttl {
                 builder = builder.ttl(ttl);
             }
@@ -137,7 +143,7 @@ impl PyGuard {
         let peer = peer.filter(|peer| !peer.is_empty()).unwrap_or(LOCAL_HOST);
         let key = call_core(py, || Ok(self.address_rules.key_of(peer, [])))?;
         let limits = PyRequestLimits::made_by(&self.parts);
-        let check = self.run(py, &limits, &RequestFacts::new().key(key.as_bytes()))?;
+        let check = self.run(py, &limits, &RequestFacts::new().key(key.as_bytes()), None)?;
         Ok((limits, check))
     }
 
@@ -183,7 +189,19 @@ impl PyGuard {
         if let Some(policies) = &policies {
             facts = facts.policies(policies);
         }
-        self.run(py, limits, &facts)
+        self.run(py, limits, &facts, None)
+    }
+
+    /// The same for a guard that decides by the configuration of its limiter.
+    fn start_by_configuration(
+        &self,
+        py: Python<'_>,
+        limits: &PyRequestLimits,
+        attributes: &PyRequestAttributes,
+    ) -> PyResult<Option<PyGuardCheck>> {
+        let attributes = attributes.shared();
+        let request = attributes.as_core();
+        self.run(py, limits, &RequestFacts::new().attributes(&request), Some(&attributes))
     }
 
     /// Lets the store decide for this guard in the call of a guard that the request meets earlier.
@@ -206,6 +224,7 @@ impl PyGuard {
         py: Python<'_>,
         limits: &PyRequestLimits,
         facts: &RequestFacts<'_>,
+        attributes: Option<&Arc<OwnedAttributes>>,
     ) -> PyResult<Option<PyGuardCheck>> {
         let (check, start) = call_core(py, || {
             let mut check = self.parts.guard.start(limits.core(), facts)?;
@@ -228,7 +247,7 @@ impl PyGuard {
             limits.admit(&self.parts, check);
             return Ok(None);
         }
-        Ok(Some(PyGuardCheck::new(&self.parts, check, start)))
+        Ok(Some(PyGuardCheck::new(&self.parts, check, attributes.cloned(), start)))
     }
 }
 

@@ -6,6 +6,7 @@ use polylimit::guard::{Guard, GuardCheck, RequestFacts, Verdict};
 use polylimit::headers::Problem;
 use pyo3::prelude::*;
 
+use crate::configuration::OwnedAttributes;
 use crate::error::{call_core, to_exception};
 use crate::http::{PyOutcomes, PyProblem, outcomes_to_python};
 use crate::request_limits::{GuardParts, PyRequestLimits};
@@ -30,8 +31,13 @@ pub(crate) enum CheckStart {
 }
 
 impl PyGuardCheck {
-    pub(crate) fn new(guard: &Arc<GuardParts>, check: GuardCheck, start: CheckStart) -> Self {
-        Self { guard: Arc::clone(guard), check: SharedCheck::new(check), start }
+    pub(crate) fn new(
+        guard: &Arc<GuardParts>,
+        check: GuardCheck,
+        attributes: Option<Arc<OwnedAttributes>>,
+        start: CheckStart,
+    ) -> Self {
+        Self { guard: Arc::clone(guard), check: SharedCheck::new(check, attributes), start }
     }
 
     /// Lets the store decide in the same call for a guard that the request meets later.

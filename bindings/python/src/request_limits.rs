@@ -109,7 +109,7 @@ impl PyRequestLimits {
         self.decided_by(guard);
         let holds = check.holds();
         if guard.count.is_some() || holds {
-            return self.open(guard, SharedCheck::new(check), holds);
+            return self.open(guard, SharedCheck::new(check, None), holds);
         }
         let mut plain = self.plain.lock();
         match &mut *plain {

@@ -8,6 +8,7 @@ use polylimit::{Answer, Error, Limiter};
 use pyo3::prelude::*;
 
 use crate::call::{OwnedCall, Recipient};
+use crate::configuration::OwnedAttributes;
 use crate::error::call_core;
 use crate::events;
 use crate::operation::State;
@@ -24,11 +25,13 @@ struct Calls {
     newest: u64,
     /// Whether that call is not answered yet.
     is_pending: bool,
+    /// The attributes of the request, where the configuration decides.
+    attributes: Option<Arc<OwnedAttributes>>,
 }
 
 impl SharedCheck {
-    pub(crate) fn new(check: GuardCheck) -> Self {
-        Self(Arc::new(Mutex::new(Calls { check, newest: 0, is_pending: false })))
+    pub(crate) fn new(check: GuardCheck, attributes: Option<Arc<OwnedAttributes>>) -> Self {
+        Self(Arc::new(Mutex::new(Calls { check, newest: 0, is_pending: false, attributes })))
     }
 
     pub(crate) fn with<R>(&self, use_check: impl FnOnce(&mut GuardCheck) -> R) -> R {
@@ -47,8 +50,10 @@ impl SharedCheck {
         if std::mem::take(&mut calls.is_pending) {
             calls.check.answer_call(Ok(Answer::Ready));
         }
-        let copied =
-            calls.check.next_call(|limiter, call| Some((limiter.clone(), OwnedCall::from_core(call)?)));
+        let attributes = calls.attributes.as_ref();
+        let copied = calls
+            .check
+            .next_call(|limiter, call| Some((limiter.clone(), OwnedCall::from_core(call, attributes)?)));
         let (limiter, call) = copied??;
         calls.newest += 1;
         calls.is_pending = true;

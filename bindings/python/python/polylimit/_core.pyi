@@ -2119,6 +2119,7 @@ class CoreGuard:
         limiter: Limiter | AsyncLimiter,
         policies: Sequence[str | Quota] | None,
         *,
+        by_configuration: bool,
         per_request: bool,
         scope: str | None,
         per_route: bool,
@@ -2171,6 +2172,8 @@ class CoreGuard:
         policies: Sequence[str | Quota] | None = None,
     ) -> GuardCheck | None:
         """Starts a decision on a request that may have passed other guards. Returns the check unless the request is admitted."""
+    def start_by_configuration(self, limits: RequestLimits, attributes: RequestAttributes) -> GuardCheck | None:
+        """The same for a guard that decides by the configuration of its limiter."""
     def ask_ahead(self, earlier: GuardCheck, key: str | bytes | int | None, route: str | None) -> None:
         """Lets the store decide for this guard in the call of a guard that the request meets earlier."""
 

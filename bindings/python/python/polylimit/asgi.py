@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, cast
+from urllib.parse import quote
 
 from polylimit._core import RequestLimits, ResponseSender
 from polylimit.decide import Denied, decide, drive_async, end, fail, finish, refuse
@@ -108,6 +109,15 @@ class ScopeInfo:
             return str(user.identity)
         except NotImplementedError:
             return str(user.display_name)
+
+    def target(self) -> str | bytes:
+        """Return the path as the client sent it, with its escapes."""
+        path: bytes | None = self._scope.get("raw_path")
+        return quote(self._scope["path"]) if path is None else path
+
+    def lines(self) -> list[tuple[bytes, bytes]]:
+        """Return all lines of the header, in the order they were received."""
+        return [(name, value) for name, value in self._scope["headers"]]
 
     def route(self) -> str | None:
         """Return the methods and the path of the route, as the application declares them."""

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, Union
 
-from polylimit._core import StoreCall
+from polylimit._core import RequestAttributes, StoreCall
 from polylimit.guard import Denial, Outage, policy_list
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ def decide(
         return None
     if guard.skip is not None and (yield guard.skip(info.request)):
         return None
+    if guard.by_configuration:
+        attributes = yield from _attributes(guard, info)
+        check = core.start_by_configuration(limits, attributes)
+        return None if check is None else (yield from _conclude(guard, info, limits, check, later))
     policies = None if guard.policy is None else policy_list((yield guard.policy(info.request)))
     if guard.key is None:
         key: Any = guard.key_of_parts(info, (yield info.user()) if guard.has_user else None)
@@ -56,6 +60,18 @@ def decide(
     route = info.route() if core.is_per_route else None
     check = core.start(limits, key, cost=cost, route=route, policies=policies)
     return None if check is None else (yield from _conclude(guard, info, limits, check, later))
+
+
+def _attributes(guard: Guard, info: keys.RequestInfo) -> Steps[RequestAttributes]:
+    """Return what the rules of a configuration are about."""
+    given = dict((yield guard.attributes(info.request)) or {}) if guard.attributes is not None else {}
+    if "user" not in given:
+        given["user"] = yield info.user()
+    # The peer of a Unix socket is on this host.
+    peer = info.peer() or "127.0.0.1"
+    return RequestAttributes(
+        method=info.method(), path=info.target(), peer=peer, headers=info.lines(), attributes=given
+    )
 
 
 def _conclude(

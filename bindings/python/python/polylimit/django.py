@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from urllib.parse import quote
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.conf import settings
@@ -25,7 +26,7 @@ from polylimit import InvalidArgumentError, Limiter
 from polylimit._core import RequestLimits
 from polylimit.decide import decide, drive, drive_async, end, fail, finish, resolve
 from polylimit.guard import Denial, Guard, Options, Outage, Policies
-from polylimit.views import ViewLimit, limits_of, set_limits
+from polylimit.views import ViewLimit, limits_of, set_limits, wsgi_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +92,16 @@ class _Info:
             return _identity(await find())
         found: str | None = await sync_to_async(_identity)(self.request.user)
         return found
+
+    def target(self) -> str | bytes:
+        scope = getattr(self.request, "scope", None)
+        if scope is None:
+            return wsgi_target(self.request.META)
+        path: bytes | None = scope.get("raw_path")
+        return quote(self.request.path) if path is None else path
+
+    def lines(self) -> list[tuple[bytes, bytes]]:
+        return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.request.headers.items()]
 
     def route(self) -> str | None:
         match = _match(self.request)
@@ -192,7 +203,7 @@ class RateLimitMiddleware:
 
 
 #: The options of the setting that may be given as dotted paths.
-_FUNCTIONS = ("limiter", "cost", "count", "spent", "skip", "on_denied", "on_outage")
+_FUNCTIONS = ("limiter", "attributes", "cost", "count", "spent", "skip", "on_denied", "on_outage")
 
 
 def _resolve_option(name: str, value: Any) -> Any:

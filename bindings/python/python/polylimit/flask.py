@@ -19,7 +19,7 @@ from polylimit import Limiter
 from polylimit._core import RequestLimits
 from polylimit.decide import decide, drive, end, fail, finish, resolve
 from polylimit.guard import Denial, Guard, Options, Outage, Policies
-from polylimit.views import NO_LIMITS, ViewLimit, limits_of, set_limits
+from polylimit.views import NO_LIMITS, ViewLimit, limits_of, set_limits, wsgi_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +65,12 @@ class _Info:
 
             return str(current_user.get_id()) if current_user.is_authenticated else None
         return self.request.remote_user
+
+    def target(self) -> str | bytes:
+        return wsgi_target(self.request.environ)
+
+    def lines(self) -> list[tuple[bytes, bytes]]:
+        return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.request.headers.items()]
 
     def route(self) -> str | None:
         return self.request.endpoint

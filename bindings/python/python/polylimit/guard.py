@@ -38,13 +38,22 @@ Cost = Union[int, Callable[[Any], Any]]
 
 _NAMES = (
     "limiter, policy, key, missing_key, client_address, cost, count, spent, ttl, max_age, skip, methods, on_denied, "
-    "on_outage, status, message, dry_run, headers, reset_form, header_names and scope"
+    "on_outage, attributes, status, message, dry_run, headers, reset_form, header_names and scope"
 )
 
 
 class Options(TypedDict, total=False):
-    """The options that every integration has, besides its limiter and its policy."""
+    """The options that every integration has, besides its limiter and its policy.
 
+    A limiter with a configuration, and no policy here, decides by the rules of its document: by the request's method,
+    path, peer and headers, by its ``user`` as the framework knows it, and by ``attributes``.
+    """
+
+    #: A function of the request that returns what else the rules are about, as a dict such as ``{"plan": "gold"}``.
+    #: With a ``user`` in it, the framework's user is not looked up. Only where the limiter decides by its
+    #: configuration, whose document then says what the options key, missing_key, client_address, cost and scope say
+    #: otherwise.
+    attributes: Callable[[Any], Any] | None
     #: By which key a request counts: a function of the request, or one or several of :mod:`polylimit.keys`; the default
     #: is the client's address.
     key: Key | None
@@ -128,6 +137,7 @@ class Guard:
         limiter: Any,
         policy: Policies = None,
         *,
+        attributes: Callable[[Any], Any] | None = None,
         key: Key | None = None,
         missing_key: str = "address",
         client_address: keys.KeyPart | ClientAddressRules | None = None,
@@ -153,7 +163,14 @@ class Guard:
     ) -> None:
         refuse_unknown_options(unknown)
         _check_limiter(limiter, limiter_types)
-        functions = {"count": count, "spent": spent, "skip": skip, "on_denied": on_denied, "on_outage": on_outage}
+        functions = {
+            "attributes": attributes,
+            "count": count,
+            "spent": spent,
+            "skip": skip,
+            "on_denied": on_denied,
+            "on_outage": on_outage,
+        }
         for name, function in functions.items():
             if function is not None and not callable(function):
                 raise TypeError(f"{name} is of type {type(function).__name__}: allowed is a function")
@@ -161,13 +178,25 @@ class Guard:
             refuse_asynchronous("count", count)
         if spent is not None:
             refuse_asynchronous("spent", spent)
-        parts = _key_parts(key)
+        #: Whether the rules of the limiter's configuration decide.
+        self.by_configuration = policy is None and limiter.configuration() is not None
+        if self.by_configuration:
+            given: dict[str, object] = {"key": key, "client_address": client_address, "scope": scope}
+            given |= {
+                "cost": None if cost == 1 else cost,
+                "missing_key": None if missing_key == "address" else missing_key,
+            }
+            _refuse_beside_configuration(given)
+        elif attributes is not None:
+            raise InvalidArgumentError("attributes need a limiter with a configuration, and no policy beside it")
+        parts = [] if self.by_configuration else _key_parts(key)
         rules = next((part.rules for part in parts if isinstance(part, keys.KeyPart) and part.rules is not None), None)
         if client_address is not None:
             rules = client_address.rules if isinstance(client_address, keys.KeyPart) else client_address
         #: Finds the client's address.
         self.rules = rules or ClientAddressRules()
         #: The functions of the request; ``None`` where the option is no function.
+        self.attributes = attributes
         self.key = key if callable(key) else None
         self.cost = cost if callable(cost) else None
         self.policy = policy if callable(policy) else None
@@ -181,6 +210,7 @@ class Guard:
         self.core = CoreGuard(
             limiter,
             None if policy is None or callable(policy) else policy_list(policy),
+            by_configuration=self.by_configuration,
             per_request=callable(policy),
             scope=scope,
             per_route=per_route,
@@ -204,7 +234,8 @@ class Guard:
         #: Whether a part of the key is the user, which may have to be awaited.
         self.has_user = ("user", "") in self.key_parts
         #: Whether all that a decision needs is known before the request reaches this limit, without calling a function.
-        self.is_known_early = not (callable(key) or callable(cost) or callable(policy) or skip or self.has_user)
+        has_functions = callable(key) or callable(cost) or callable(policy) or skip is not None
+        self.is_known_early = not (has_functions or self.has_user or self.by_configuration)
         is_same_for_all = self.is_known_early and not (methods or self.core.is_per_route)
         #: Whether ``core.enter`` decides about a request: by nothing but the peer of its socket.
         self.needs_only_peer = (
@@ -236,6 +267,14 @@ class Guard:
                 values.append(info.cookie(name) if kind == "cookie" else info.path(name))
         key = self.core.join_key(values)
         return self.key_without(info) if key is None else key
+
+
+def _refuse_beside_configuration(options: Mapping[str, object]) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise InvalidArgumentError(
+                f"{name} is given, and the limiter decides by its configuration: its document says it"
+            )
 
 
 def policy_list(given: Any) -> list[Any]:

@@ -39,6 +39,12 @@ class RequestInfo(Protocol):
     def user(self) -> Awaitable[str | None] | str | None:
         """Return the identity of the authenticated user, if there is one."""
 
+    def target(self) -> str | bytes:
+        """Return the path as the client sent it, with its escapes."""
+
+    def lines(self) -> list[tuple[bytes, bytes]]:
+        """Return all lines of the header, in the order they were received."""
+
     def route(self) -> str | None:
         """Return the framework's name of the route, which is the same in every process."""
 

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from polylimit.guard import Guard
 
 #: The attribute of a view that holds its limits.
 _ATTRIBUTE = "_polylimit_view"
+
+
+def wsgi_target(environ: Mapping[str, Any]) -> str:
+    """Return the path of a WSGI request as the client sent it, where the server tells it."""
+    for name in ("RAW_URI", "REQUEST_URI"):
+        sent: str | None = environ.get(name)
+        if sent is not None and sent.startswith("/"):
+            return sent
+    # WSGI has the bytes of the path as characters.
+    path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    return quote(path.encode("latin-1"))
 
 
 class ViewLimit(NamedTuple):
