@@ -157,7 +157,7 @@ impl fmt::Debug for PolicyMatch {
 }
 
 impl RequestAttributes {
-    fn to_core(&self) -> polylimit::RequestAttributes<'_> {
+    pub(crate) fn to_core(&self) -> polylimit::RequestAttributes<'_> {
         let mut attributes = polylimit::RequestAttributes::new();
         if let Some(method) = &self.method {
             attributes = attributes.method(method);

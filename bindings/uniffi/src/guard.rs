@@ -12,6 +12,7 @@ use polylimit::guard::{self, KeyPart, MissingKey, RequestFacts, RequestLimits, V
 use polylimit::headers::{self, HeaderField, ProblemResponse};
 
 use crate::client_address::ClientAddressRules;
+use crate::configured::RequestAttributes;
 use crate::decision::{AnswerResult, Decision};
 use crate::error::{PolylimitError, Result, guarded};
 use crate::headers::{Outcome, Problem, by_name};
@@ -23,7 +24,8 @@ use crate::reserve_options::spent_of;
 #[derive(Clone, Debug, Default, uniffi::Record)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct GuardOptions {
-    /// Policies by name, or quotas such as `100/minute`, all different; by default the limiter's only policy.
+    /// Policies by name, or quotas such as `100/minute`, all different; by default what the configuration of the limiter says, and
+    /// without a configuration the limiter's only policy.
     #[uniffi(default)]
     pub policies: Option<Vec<String>>,
     /// Only requests of these methods are limited, however they are written; by default those of all.
@@ -107,6 +109,9 @@ pub struct GuardFacts {
     /// The check of the guard around this one, on the same request.
     #[uniffi(default)]
     pub outer: Option<Arc<GuardCheck>>,
+    /// The attributes of the request, for a guard that decides by the configuration of its limiter.
+    #[uniffi(default)]
+    pub attributes: Option<RequestAttributes>,
 }
 
 /// Shows no key.
@@ -125,6 +130,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) cost: Option<i64>,
     pub(crate) policies: Option<Vec<&'a str>>,
     pub(crate) accept: Option<&'a str>,
+    /// For a guard that decides by the configuration of its limiter.
+    pub(crate) attributes: Option<polylimit::RequestAttributes<'a>>,
 }
 
 impl GuardFacts {
@@ -137,6 +144,7 @@ impl GuardFacts {
             cost: self.cost,
             policies: self.policies.as_ref().map(|policies| policies.iter().map(String::as_str).collect()),
             accept: self.accept.as_deref(),
+            attributes: self.attributes.as_ref().map(RequestAttributes::to_core),
         }
     }
 }
@@ -199,6 +207,9 @@ pub(crate) enum Settled {
 impl Guard {
     pub(crate) fn new(limiter: &polylimit::Limiter, options: GuardOptions) -> Result<Arc<Self>> {
         let mut builder = guard::Guard::builder(limiter.clone());
+        if options.policies.is_none() && !options.per_request && limiter.configuration().is_some() {
+            builder = builder.by_configuration();
+        }
         if let Some(policies) = options.policies {
             builder = builder.policies(policies);
         }
@@ -276,8 +287,11 @@ impl Guard {
 
     /// Starts the decision about a request.
     pub(crate) fn start(&self, limits: &RequestLimits, mut facts: Facts<'_>) -> Result<Arc<GuardCheck>> {
-        let key = self.key(&mut facts);
+        let key = if self.core.is_by_configuration() { None } else { self.key(&mut facts) };
         let mut known = RequestFacts::new();
+        if let Some(attributes) = &facts.attributes {
+            known = known.attributes(attributes);
+        }
         if let Some(key) = &key {
             known = known.key(key);
         }
@@ -303,6 +317,11 @@ impl Guard {
     /// The parts of the key as text, with the names of headers in lower case.
     pub fn key_parts(&self) -> Vec<String> {
         self.core.key_parts().iter().map(ToString::to_string).collect()
+    }
+
+    /// Whether the configuration of the limiter decides, by the attributes of requests.
+    pub fn is_by_configuration(&self) -> bool {
+        self.core.is_by_configuration()
     }
 
     /// Where the guard is for direct calls, as long as it exists.

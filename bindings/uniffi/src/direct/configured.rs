@@ -88,7 +88,7 @@ pub(super) fn perform(limiter: &Limiter, header: &Header, reader: &mut Reader<'_
 }
 
 /// The attributes of a request, whose names and values stay in the buffer.
-fn attributes<'a>(reader: &mut Reader<'a>) -> Result<RequestAttributes<'a>> {
+pub(super) fn attributes<'a>(reader: &mut Reader<'a>) -> Result<RequestAttributes<'a>> {
     let mut attributes = RequestAttributes::new();
     if let Some(method) = reader.bytes()? {
         attributes = attributes.method(method);

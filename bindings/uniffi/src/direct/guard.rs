@@ -17,7 +17,8 @@
 //!
 //! - **Facts:** the guard (`u64`), whether there is a cost (`u8`), cost (`i64`), key (bytes or none), the peer (text), `accept`
 //!   (text or none), the parts of the key (list of bytes or none), the lines of the header of proxies (list of bytes),
-//!   whether the request has its own policies (`u8`), and these (list of texts).
+//!   whether the request has its own policies (`u8`), these (list of texts), and for a guard that decides by the configuration of its
+//!   limiter the attributes of the request, as in `direct/configured.rs`.
 //! - **Outer check:** `u8` 0 for none; 1 and its address (`u64`); 2, its facts and its decisions.
 //! - **Decisions:** a list.
 //! - **Reply:** `u8` [`REPLY`]; `u8` 0 admitted, 1 denied, 2 outage, 3 admitted by a check that holds reservations; this check (`u64`)
@@ -39,6 +40,7 @@ use polylimit::guard::RequestLimits;
 use polylimit::headers::{HeaderField, Problem, ProblemResponse};
 use polylimit::{Answer, Call, Decision, Error, Limiter, Policy};
 
+use crate::direct::configured;
 use crate::direct::layout::{Header, Reader, SUBMIT, TRY, WAIT, Writer, malformed};
 use crate::direct::queue::{Queue, Receiver, Then};
 use crate::direct::{Outcome, object, shared};
@@ -146,7 +148,9 @@ unsafe fn facts<'a>(reader: &mut Reader<'a>) -> Result<(&'a Guard, Facts<'a>)> {
     let has_policies = reader.u8()? != 0;
     let policies = reader.list(|reader| Ok(reader.text()?.unwrap_or_default()))?;
     let (cost, policies) = (has_cost.then_some(cost), has_policies.then_some(policies));
-    Ok((guard, Facts { key, parts, peer, forwarded, cost, policies, accept }))
+    let attributes =
+        guard.core().is_by_configuration().then(|| configured::attributes(reader)).transpose()?;
+    Ok((guard, Facts { key, parts, peer, forwarded, cost, policies, accept, attributes }))
 }
 
 /// A check that was decided before, from its facts and its decisions.
@@ -205,9 +209,10 @@ unsafe fn decide(header: &Header, reader: &mut Reader<'_>) -> Result<Outcome> {
         // What it has done is not done again.
         unanswered = Asked::Submitted;
     }
-    // Without decisions, facts do not say how it was concluded.
+    // Without decisions, facts do not say how it was concluded, nor do those of a configuration.
     if matches!(settled, None | Some(Settled::Concluded(Conclusion::Outage(_))))
         || check.own_outcomes().is_empty()
+        || guard.core().is_by_configuration()
         || check.holds_reservations()
     {
         kept.check = Some(Arc::clone(&check));

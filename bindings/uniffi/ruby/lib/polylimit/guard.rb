@@ -22,7 +22,8 @@ module Polylimit
   # limited; `dry_run`, whether it never denies; `status` and `message` of a request over its limit; `on_denied`, called with
   # request and Denial, answers in place of the problem document unless it returns nil; `on_outage`, called with request and
   # Outage, returns :admit or :deny, or else leaves the decision to the outage policy; it cannot admit what the store has
-  # denied; `headers`, one of "ietf", "legacy", "both" and "none"; `header_names`, other names of fields; `reset_form`,
+  # denied; without a `policy`, a limiter with a configuration decides by its rules, and `attributes`, called with the request, returns a hash
+  # of what else they are about; `headers`, one of "ietf", "legacy", "both" and "none"; `header_names`, other names of fields; `reset_form`,
   # "seconds" or "epoch"; `client_address`, ClientAddressRules. A mistake in them raises InvalidArgument.
   class Guard
     # No parts of the key, no lines of proxies' headers, no policies.
@@ -33,11 +34,11 @@ module Polylimit
     # `peer`, `method`, `accept`, the `parts` of its key and the `forwarded` lines.
     def initialize(facts, limiter:, policy: nil, scope: nil, key: nil, missing_key: nil, cost: nil, count: nil, skip: nil,
                    methods: nil, dry_run: false, spent: nil, ttl: nil, max_age: nil, status: nil, message: nil, on_denied: nil, on_outage: nil, headers: nil,
-                   header_names: nil, reset_form: nil, client_address: nil, **unknown)
+                   header_names: nil, reset_form: nil, client_address: nil, attributes: nil, **unknown)
       GuardOptions.refuse(unknown, Guard.options)
       @policies, @key, @cost = [policy, key, cost].map { |given| given if GuardOptions.function?(given) }
-      @count, @spent, @skip, @on_denied, @on_outage =
-        { count: count, spent: spent, skip: skip, on_denied: on_denied, on_outage: on_outage }.map { |name, given| GuardOptions.function(name, given) }
+      @count, @spent, @skip, @on_denied, @on_outage, @attributes =
+        { count: count, spent: spent, skip: skip, on_denied: on_denied, on_outage: on_outage, attributes: attributes }.map { |name, given| GuardOptions.function(name, given) }
       native = GuardOptions.native(
         limiter: limiter, policy: policy, scope: scope, key: key, missing_key: missing_key, cost: cost, methods: methods,
         dry_run: dry_run, status: status, message: message, headers: headers, header_names: header_names, reset_form: reset_form,
@@ -45,6 +46,8 @@ module Polylimit
       )
       @native = limiter.guard(native)
       @address = @native.address
+      @is_by_configuration = @native.is_by_configuration
+      GuardOptions.refuse_beside_configuration(@is_by_configuration, attributes, key: key, cost: cost, scope: scope)
       @has_methods = !native.methods.empty?
       parts = @native.key_parts
       @facts = facts.new(parts, client_address&.header)
@@ -125,6 +128,8 @@ module Polylimit
 
     # What is known about a request: bindings/uniffi/src/direct/guard.rs has the layout.
     def facts(request, policies)
+      rest = @has_parts || policies ? rest(request, policies) : NOTHING_ELSE
+      rest += Attributes.bytes(@facts.attributes(request, @attributes&.call(request))) if @is_by_configuration
       key = @key&.call(request)
       key = Argument.key(key) unless key.nil?
       cost = Argument.units('cost', @cost.call(request)) if @cost
@@ -132,7 +137,7 @@ module Polylimit
       accept = @facts.accept(request)
       [
         @address, cost ? 1 : 0, cost || 0, key ? key.bytesize : Direct::NONE, key, peer.bytesize, peer,
-        accept ? accept.bytesize : Direct::NONE, accept, @has_parts || policies ? rest(request, policies) : NOTHING_ELSE
+        accept ? accept.bytesize : Direct::NONE, accept, rest
       ].pack('Q<Cq<L<a*L<a*L<a*a*')
     end
 

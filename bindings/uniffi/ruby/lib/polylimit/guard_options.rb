@@ -38,6 +38,19 @@ module Polylimit
       raise InvalidArgument, "#{name} is of the class #{given.class}: allowed is what can be called, such as a lambda"
     end
 
+    # The configuration of a limiter says what these say otherwise.
+    def refuse_beside_configuration(is_by_configuration, attributes, others)
+      if is_by_configuration
+        name = others.compact.keys.first
+        return if name.nil?
+
+        raise InvalidArgument, "#{name} is given, and the configuration of the limiter decides: leave it out, or give a policy"
+      end
+      return if attributes.nil?
+
+      raise InvalidArgument, 'attributes is given, and the limiter has no configuration, or a policy is given: leave it out'
+    end
+
     # Refuses options that are not known.
     def refuse(unknown, allowed)
       name = unknown.keys.first&.to_s

@@ -365,6 +365,7 @@ end
     RustBuffer.check_lower_OptionalSequencestring(v.policies)
     RustBuffer.check_lower_Optionalstring(v.accept)
     RustBuffer.check_lower_OptionalTypeGuardCheck(v.outer)
+    RustBuffer.check_lower_OptionalTypeRequestAttributes(v.attributes)
   end
 
   def self.alloc_from_TypeGuardFacts(v)
@@ -1037,6 +1038,27 @@ end
   def consume_into_OptionalTypePublishOptions
     consumeWithStream do |stream|
       return stream.read_OptionalTypePublishOptions
+    end
+  end
+
+  # The Optional<T> type for TypeRequestAttributes.
+
+  def self.check_lower_OptionalTypeRequestAttributes(v)
+    if !v.nil?
+      RustBuffer.check_lower_TypeRequestAttributes(v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeRequestAttributes(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeRequestAttributes(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeRequestAttributes
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeRequestAttributes
     end
   end
 
@@ -1731,7 +1753,8 @@ class RustBufferStream
       cost: read_Optionali64,
       policies: read_OptionalSequencestring,
       accept: read_Optionalstring,
-      outer: read_OptionalTypeGuardCheck
+      outer: read_OptionalTypeGuardCheck,
+      attributes: read_OptionalTypeRequestAttributes
     )
   end
 
@@ -2186,6 +2209,21 @@ class RustBufferStream
       return read_TypePublishOptions
     else
       raise InternalError, 'Unexpected flag byte for OptionalTypePublishOptions'
+    end
+  end
+
+  
+  # The Optional<T> type for TypeRequestAttributes.
+
+  def read_OptionalTypeRequestAttributes
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeRequestAttributes
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeRequestAttributes'
     end
   end
 
@@ -2753,6 +2791,7 @@ class RustBufferBuilder
     self.write_OptionalSequencestring(v.policies)
     self.write_Optionalstring(v.accept)
     self.write_OptionalTypeGuardCheck(v.outer)
+    self.write_OptionalTypeRequestAttributes(v.attributes)
   end
 
   # The Record type GuardOptions.
@@ -3099,6 +3138,17 @@ class RustBufferBuilder
     else
       pack_into(1, 'c', 1)
       self.write_TypePublishOptions(v)
+    end
+  end
+
+  # The Optional<T> type for TypeRequestAttributes.
+
+  def write_OptionalTypeRequestAttributes(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeRequestAttributes(v)
     end
   end
 
@@ -3703,6 +3753,10 @@ module UniFFILib
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
+  attach_function :uniffi_polylimit_uniffi_fn_method_guard_is_by_configuration,
+    [:uint64, RustCallStatus.by_ref],
+    :int8
+
   attach_function :uniffi_polylimit_uniffi_fn_method_guard_key_parts,
     [:uint64, RustCallStatus.by_ref],
     RustBuffer.by_value
@@ -4236,6 +4290,10 @@ module UniFFILib
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_method_guard_decide,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guard_is_by_configuration,
     [],
     :uint16
 
@@ -4781,9 +4839,9 @@ end
 
   # Record type GuardFacts
 class GuardFacts
-  attr_reader :key, :parts, :peer, :forwarded, :cost, :policies, :accept, :outer
+  attr_reader :key, :parts, :peer, :forwarded, :cost, :policies, :accept, :outer, :attributes
 
-  def initialize(key: nil, parts: [], peer:, forwarded: [], cost: nil, policies: nil, accept: nil, outer: nil)
+  def initialize(key: nil, parts: [], peer:, forwarded: [], cost: nil, policies: nil, accept: nil, outer: nil, attributes: nil)
     @key = key
     @parts = parts
     @peer = peer
@@ -4792,6 +4850,7 @@ class GuardFacts
     @policies = policies
     @accept = accept
     @outer = outer
+    @attributes = attributes
   end
 
   def ==(other)
@@ -4817,6 +4876,9 @@ class GuardFacts
       return false
     end
     if @outer != other.outer
+      return false
+    end
+    if @attributes != other.attributes
       return false
     end
 
@@ -5677,6 +5739,10 @@ end
         RustBuffer.check_lower_TypeGuardFacts(facts)
     result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_guard_decide,uniffi_clone_handle(),RustBuffer.alloc_from_TypeGuardFacts(facts))
     return result.consume_into_TypeGuardAnswer
+  end
+  def is_by_configuration()
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guard_is_by_configuration,uniffi_clone_handle(),)
+    return 1 == result
   end
   def key_parts()
     result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guard_key_parts,uniffi_clone_handle(),)

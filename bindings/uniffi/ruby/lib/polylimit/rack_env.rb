@@ -35,11 +35,28 @@ module Polylimit
       text(env['HTTP_ACCEPT'])
     end
 
+    # What a configuration may be about, with what the application knows besides.
+    def attributes(env, known)
+      user = env['REMOTE_USER']
+      known = { user: user }.merge(known || {}) unless user.to_s.empty?
+      headers = env.filter_map { |name, value| [field(name), value.to_s] if field?(name) && value }
+      { method: env['REQUEST_METHOD'], path: "#{env['SCRIPT_NAME']}#{env['PATH_INFO']}", peer: peer(env), headers: headers, attributes: known }
+    end
+
     def method(env)
       text(env['REQUEST_METHOD']).to_s
     end
 
     private
+
+    def field?(variable)
+      variable.start_with?('HTTP_') || variable == 'CONTENT_TYPE' || variable == 'CONTENT_LENGTH'
+    end
+
+    # The name of the header that a variable of the env has.
+    def field(variable)
+      variable.delete_prefix('HTTP_').tr('_', '-').downcase
+    end
 
     def value(env, kind, name)
       case kind

@@ -1954,6 +1954,11 @@ public protocol GuardProtocol: AnyObject, Sendable {
     func decide(facts: GuardFacts) throws  -> GuardAnswer
 
     /**
+     * Whether the configuration of the limiter decides, by the attributes of requests.
+     */
+    func isByConfiguration()  -> Bool
+
+    /**
      * The parts of the key as text, with the names of headers in lower case.
      */
     func keyParts()  -> [String]
@@ -2049,6 +2054,18 @@ open func decide(facts: GuardFacts)throws  -> GuardAnswer  {
     uniffi_polylimit_uniffi_fn_method_guard_decide(
             self.uniffiCloneHandle(),
         FfiConverterTypeGuardFacts_lower(facts),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Whether the configuration of the limiter decides, by the attributes of requests.
+     */
+open func isByConfiguration() -> Bool  {
+    return try!  FfiConverterBool.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guard_is_by_configuration(
+            self.uniffiCloneHandle(),uniffiCallStatus
     )
 })
 }
@@ -4645,6 +4662,10 @@ public struct GuardFacts: CustomDebugStringConvertible {
      * The check of the guard around this one, on the same request.
      */
     public var outer: GuardCheck?
+    /**
+     * The attributes of the request, for a guard that decides by the configuration of its limiter.
+     */
+    public var attributes: RequestAttributes?
 
     // Default memberwise initializers are never public by default, so we
     // declare one manually.
@@ -4672,7 +4693,10 @@ public struct GuardFacts: CustomDebugStringConvertible {
          */accept: String? = nil,
         /**
          * The check of the guard around this one, on the same request.
-         */outer: GuardCheck? = nil) {
+         */outer: GuardCheck? = nil,
+        /**
+         * The attributes of the request, for a guard that decides by the configuration of its limiter.
+         */attributes: RequestAttributes? = nil) {
         self.key = key
         self.parts = parts
         self.peer = peer
@@ -4681,6 +4705,7 @@ public struct GuardFacts: CustomDebugStringConvertible {
         self.policies = policies
         self.accept = accept
         self.outer = outer
+        self.attributes = attributes
     }
 
     
@@ -4717,7 +4742,8 @@ public struct FfiConverterTypeGuardFacts: FfiConverterRustBuffer {
                 cost: FfiConverterOptionInt64.read(from: &buf),
                 policies: FfiConverterOptionSequenceString.read(from: &buf),
                 accept: FfiConverterOptionString.read(from: &buf),
-                outer: FfiConverterOptionTypeGuardCheck.read(from: &buf)
+                outer: FfiConverterOptionTypeGuardCheck.read(from: &buf),
+                attributes: FfiConverterOptionTypeRequestAttributes.read(from: &buf)
         )
     }
 
@@ -4730,6 +4756,7 @@ public struct FfiConverterTypeGuardFacts: FfiConverterRustBuffer {
         FfiConverterOptionSequenceString.write(value.policies, into: &buf)
         FfiConverterOptionString.write(value.accept, into: &buf)
         FfiConverterOptionTypeGuardCheck.write(value.outer, into: &buf)
+        FfiConverterOptionTypeRequestAttributes.write(value.attributes, into: &buf)
     }
 }
 
@@ -4754,7 +4781,8 @@ public func FfiConverterTypeGuardFacts_lower(_ value: GuardFacts) -> RustBuffer 
  */
 public struct GuardOptions {
     /**
-     * Policies by name, or quotas such as `100/minute`, all different; by default the limiter's only policy.
+     * Policies by name, or quotas such as `100/minute`, all different; by default what the configuration of the limiter says, and
+     * without a configuration the limiter's only policy.
      */
     public var policies: [String]?
     /**
@@ -4831,7 +4859,8 @@ public struct GuardOptions {
     // declare one manually.
     public init(
         /**
-         * Policies by name, or quotas such as `100/minute`, all different; by default the limiter's only policy.
+         * Policies by name, or quotas such as `100/minute`, all different; by default what the configuration of the limiter says, and
+         * without a configuration the limiter's only policy.
          */policies: [String]? = nil,
         /**
          * Only requests of these methods are limited, however they are written; by default those of all.
@@ -7311,6 +7340,30 @@ fileprivate struct FfiConverterOptionTypePublishOptions: FfiConverterRustBuffer 
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterOptionTypeRequestAttributes: FfiConverterRustBuffer {
+    typealias SwiftType = RequestAttributes?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeRequestAttributes.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeRequestAttributes.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterOptionTypeReserveOptions: FfiConverterRustBuffer {
     typealias SwiftType = ReserveOptions?
 
@@ -8143,6 +8196,9 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_guard_decide() != 27255) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guard_is_by_configuration() != 34931) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_guard_key_parts() != 23092) {

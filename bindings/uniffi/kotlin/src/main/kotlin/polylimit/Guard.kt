@@ -14,6 +14,7 @@ import java.lang.ref.Reference
  * @property policies the policies of this request, in place of the guard's; with none in the list it is not limited.
  * @property accept the request's `accept` field.
  * @property outer the check of the guard around this one, on the same request.
+ * @property attributes the attributes of the request, for a guard that decides by the configuration of its limiter.
  */
 public class GuardFacts(
     public val key: ByteArray? = null,
@@ -24,6 +25,7 @@ public class GuardFacts(
     public val policies: List<String>? = null,
     public val accept: String? = null,
     public val outer: GuardCheck? = null,
+    public val attributes: RequestAttributes? = null,
 ) {
     /** Shows no key. */
     override fun toString(): String = "GuardFacts(cost=$cost, policies=$policies)"
@@ -98,6 +100,9 @@ public class Guard internal constructor(
 ) {
     private val address = native.address()
 
+    /** Whether the configuration of the limiter decides, by the attributes of requests. */
+    public val isByConfiguration: Boolean = native.isByConfiguration()
+
     /** The parts of the key as text, with the names of headers in lower case. */
     public fun keyParts(): List<String> = native.keyParts()
 
@@ -134,7 +139,10 @@ public class Guard internal constructor(
     internal fun write(
         facts: GuardFacts,
         buffer: CallBuffer,
-    ): Unit = facts.write(buffer, address)
+    ) {
+        facts.write(buffer, address)
+        if (isByConfiguration) buffer.putAttributes(facts.attributes ?: RequestAttributes())
+    }
 
     internal fun perform(
         buffer: CallBuffer,

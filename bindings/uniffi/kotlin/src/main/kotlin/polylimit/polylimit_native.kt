@@ -709,6 +709,8 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_address(
     ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_guard_is_by_configuration(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_key_parts(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_candidate_counts(
@@ -813,6 +815,8 @@ internal object UniffiLib {
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_method_guard_address(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
+    external fun uniffi_polylimit_uniffi_fn_method_guard_is_by_configuration(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Byte
     external fun uniffi_polylimit_uniffi_fn_method_guard_key_parts(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_clone_limiter(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
@@ -1047,6 +1051,9 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_address() and 0xFFFF) != 28559) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_is_by_configuration() and 0xFFFF) != 34931) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_key_parts() and 0xFFFF) != 23092) {
@@ -2767,6 +2774,11 @@ public interface NativeGuardInterface {
     fun `address`(): kotlin.Long
 
     /**
+     * Whether the configuration of the limiter decides, by the attributes of requests.
+     */
+    fun `isByConfiguration`(): kotlin.Boolean
+
+    /**
      * The parts of the key as text, with the names of headers in lower case.
      */
     fun `keyParts`(): List<kotlin.String>
@@ -2886,6 +2898,22 @@ open class NativeGuard: Disposable, AutoCloseable, NativeGuardInterface
     callWithHandle {
     uniffiRustCall() { _status ->
     UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_address(
+        it,
+        _status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * Whether the configuration of the limiter decides, by the attributes of requests.
+     */override fun `isByConfiguration`(): kotlin.Boolean {
+            return FfiConverterBoolean.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_is_by_configuration(
         it,
         _status)
 }
@@ -4081,7 +4109,8 @@ public object FfiConverterTypeFinding: FfiConverterRustBuffer<Finding> {
  */
 data class GuardOptions (
     /**
-     * Policies by name, or quotas such as `100/minute`, all different; by default the limiter's only policy.
+     * Policies by name, or quotas such as `100/minute`, all different; by default what the configuration of the limiter says, and
+     * without a configuration the limiter's only policy.
      */
     val `policies`: List<kotlin.String>? = null
     ,

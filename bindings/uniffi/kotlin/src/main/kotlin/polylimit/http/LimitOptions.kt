@@ -2,10 +2,12 @@ package polylimit.http
 
 import polylimit.ClientAddressRules
 import polylimit.Decision
+import polylimit.Guard
 import polylimit.GuardCheck
 import polylimit.GuardOptions
 import polylimit.Limiter
 import polylimit.Outcome
+import polylimit.PolylimitException
 import polylimit.Problem
 import java.time.Duration
 import java.util.function.BiFunction
@@ -74,6 +76,7 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
     internal var policyFunction: Function<Q, List<String>?>? = null
     internal var key: Function<Q, String?>? = null
     internal var pathParameters: Function<Q, Map<String, String>?>? = null
+    internal var attributes: Function<Q, Map<String, String>?>? = null
     internal var cost: ToLongFunction<Q>? = null
     internal var count: BiPredicate<Q, R>? = null
     internal var spent: BiFunction<Q, R, Long?>? = null
@@ -85,6 +88,20 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
     internal fun guard() =
         limiter.guard(native.copy(perRequest = policyFunction != null, hearsOutages = onOutage != null, reserved = spent != null))
 
+    /** Refuses what the configuration of the limiter says, and attributes where there is none. */
+    internal fun checkBeside(guard: Guard) {
+        val others = mapOf("key" to (key != null || native.keyParts.isNotEmpty()), "cost" to (cost != null || native.cost != null))
+        val other = (others + ("scope" to (native.scope != null))).entries.firstOrNull { it.value }?.key
+        if (guard.isByConfiguration && other != null) {
+            val advice = "the configuration of the limiter decides: leave it out, or give a policy"
+            throw PolylimitException.InvalidArgument("$other is given, and $advice")
+        }
+        if (!guard.isByConfiguration && attributes != null) {
+            val advice = "the limiter has no configuration, or a policy is given: leave it out"
+            throw PolylimitException.InvalidArgument("attributes is given, and $advice")
+        }
+    }
+
     @Suppress("UNCHECKED_CAST")
     private inline fun change(change: () -> Unit): S {
         change()
@@ -93,7 +110,8 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
 
     /**
      * Policies by name, or quotas such as `100/minute`, which are decided together: a request that one of them denies
-     * spends nothing from any. One or more, none twice. The limiter's only policy by default.
+     * spends nothing from any. One or more, none twice. By default the configuration of the limiter decides, and
+     * without one its only policy.
      */
     public fun policy(vararg policies: String): S =
         change {
@@ -142,6 +160,12 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
      */
     public fun pathParameters(parameters: Function<Q, Map<String, String>?>): S =
         change { pathParameters = parameters }
+
+    /**
+     * What the application knows of a request, by names, for a limiter whose configuration decides: it does where it has one, and no
+     * policy is given. `user` is the authenticated user, unless the function says otherwise.
+     */
+    public fun attributes(attributes: Function<Q, Map<String, String>?>): S = change { this.attributes = attributes }
 
     /** The units that each request spends, 0 to 10^12; 1 by default. */
     public fun cost(units: Long): S =

@@ -4,6 +4,7 @@ import polylimit.GuardAnswer
 import polylimit.GuardCheck
 import polylimit.GuardFacts
 import polylimit.PolylimitException
+import polylimit.RequestAttributes
 
 /** What a limit reads of the requests of a web framework. */
 public interface RequestReader<Q> {
@@ -30,6 +31,12 @@ public interface RequestReader<Q> {
 
     /** The path parameters that the framework has found. */
     public fun pathParameters(request: Q): Map<String, String>?
+
+    /** The path as the client has sent it, for a limiter with a configuration. */
+    public fun path(request: Q): String? = null
+
+    /** The names and values of all lines of all headers, in the order they were received, for a limiter with a configuration. */
+    public fun headers(request: Q): List<Pair<String, String>> = emptyList()
 }
 
 /** A limit on the requests of a web framework: an adapter asks it and writes the responses. */
@@ -39,7 +46,7 @@ public class RequestLimit<Q, R>
         private val options: LimitOptions<Q, R, *>,
         private val reader: RequestReader<Q>,
     ) {
-        private val guard = options.guard()
+        private val guard = options.guard().also { options.checkBeside(it) }
         private val parts = guard.keyParts().map { it.substringBefore(':') to it.substringAfter(':', "") }
         private val forwarded = options.clientAddress?.header()
 
@@ -78,6 +85,7 @@ public class RequestLimit<Q, R>
                         policies = policies,
                         accept = reader.lines(request, "Accept").firstOrNull(),
                         outer = outer,
+                        attributes = if (guard.isByConfiguration) attributes(request) else null,
                     ),
                 )
             val outage = answer.outage ?: return answer
@@ -116,6 +124,19 @@ public class RequestLimit<Q, R>
             response: R,
         ) {
             if (check.holds) check.end(options.spent?.apply(request, response))
+        }
+
+        /** What the configuration of the limiter may be about. */
+        private fun attributes(request: Q): RequestAttributes {
+            val known = options.attributes?.apply(request).orEmpty()
+            val user = reader.user(request)?.ifEmpty { null }
+            return RequestAttributes(
+                method = reader.method(request),
+                path = reader.path(request),
+                peer = reader.peer(request).orEmpty().ifEmpty { THIS_HOST },
+                headers = reader.headers(request),
+                attributes = if (user == null || "user" in known) known else known + ("user" to user),
+            )
         }
 
         /** The value of a part of the key. The guard finds the address. */

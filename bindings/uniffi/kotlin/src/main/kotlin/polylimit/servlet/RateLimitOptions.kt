@@ -30,6 +30,11 @@ internal object ServletReader : RequestReader<HttpServletRequest> {
 
     override fun user(request: HttpServletRequest): String? = request.remoteUser
 
+    override fun path(request: HttpServletRequest): String? = request.requestURI
+
+    override fun headers(request: HttpServletRequest): List<Pair<String, String>> =
+        request.headerNames?.asSequence().orEmpty().flatMap { name -> lines(request, name).map { name to it } }.toList()
+
     /** Servlets have none. Spring sets some for its handler, for filters that run after its dispatch. */
     override fun pathParameters(request: HttpServletRequest): Map<String, String>? =
         (request.getAttribute(SPRING_PARAMETERS) as? Map<*, *>)
