@@ -254,7 +254,7 @@ impl Decision {
         }
         let (total, several) = Several::of(quotas.iter().copied());
         let total = QuotaUsage { remaining, ..total };
-        Ok(Self { total, several, wait_us, allowed, source, degraded, cause, crossed, elastic, shadowed })
+        Ok(Self { total, several, wait_us, allowed, source, degraded, cause, elastic, shadowed, crossed })
     }
 
     /// An answer without the store: it admits, with all units left, or denies for a time.
@@ -353,7 +353,7 @@ impl Decision {
         let Self { several, wait_us, allowed, source, degraded, cause, crossed, elastic, shadowed, .. } =
             self;
         let total = QuotaUsage { limit, remaining, reset_after_us, over };
-        Self { total, several, wait_us, allowed, source, degraded, cause, crossed, elastic, shadowed }
+        Self { total, several, wait_us, allowed, source, degraded, cause, elastic, shadowed, crossed }
     }
 
     /// The usage, without the verdict.
