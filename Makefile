@@ -14,7 +14,7 @@ OPERATIONS ?= 1000000
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: ## services in four languages share one budget on this host; REDIS_URL=redis://... or REDIS=1: in Redis
+demo: ## services in four languages share one budget and follow one document of limits on this host; REDIS_URL=redis://... or REDIS=1: in Redis
 	@REDIS_URL="$(REDIS_URL)" REDIS="$(REDIS)" examples/demo/run
 
 setup: ## install the servers that the tests start (Debian, Ubuntu)

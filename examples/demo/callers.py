@@ -8,8 +8,9 @@ import re
 import time
 from dataclasses import dataclass, field
 
+from connection import Connection
+
 REMAINING = re.compile(rb'\r\nratelimit: "demo";r=(\d+)', re.IGNORECASE)
-LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 #: How long each connection rests before its next request at most, so that the services take turns.
 REST_SECONDS = 0.08
 
@@ -39,33 +40,6 @@ class Tally:
         return 1000 * ordered[min(int(part * len(ordered)), len(ordered) - 1)]
 
 
-class Connection:
-    """One connection that is kept open."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    @classmethod
-    async def open(cls, port: int) -> Connection:
-        """Connect to a service."""
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
-
-    async def get(self, path: str) -> tuple[int, bytes]:
-        """Give the status and the head of the response."""
-        self._writer.write(b"GET %s HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" % path.encode())
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        length = LENGTH.search(head)
-        if length is None:
-            raise RuntimeError(f"a response does not say its length: {head!r}")
-        await self._reader.readexactly(int(length[1]))
-        return int(head.split(b" ", 2)[1]), head
-
-    def close(self) -> None:
-        """End it."""
-        self._writer.close()
-
-
 async def drive(tallies: list[Tally], user: str, connections: int, started: float) -> None:
     """Send every service its requests, all at the same time; 429 is a denial, and anything else but 200 an error."""
 
@@ -73,7 +47,7 @@ async def drive(tallies: list[Tally], user: str, connections: int, started: floa
         for _ in range(times):
             await asyncio.sleep(random.uniform(0, REST_SECONDS))
             before = time.monotonic()
-            status, head = await connection.get(f"/?user={user}")
+            status, head, _body = await connection.get(f"/?user={user}")
             now = time.monotonic()
             tally.latencies.append(now - before)
             remaining = REMAINING.search(head)
@@ -100,7 +74,7 @@ async def warm_up(tallies: list[Tally], user: str) -> None:
     for tally in tallies:
         for _ in range(10):
             connection = await Connection.open(tally.port)
-            status, head = await connection.get(f"/?user={user}")
+            status, head, _body = await connection.get(f"/?user={user}")
             connection.close()
             if status != 200:
                 raise RuntimeError(f"{tally.title} answered {head!r}")

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::pages::root;
 
 /// Programs that are not part of the project.
-const PROGRAMS: &[&str] = &["cc", "curl", "export", "gem", "go", "ldconfig", "npm", "pip", "python"];
+const PROGRAMS: &[&str] = &["cc", "curl", "export", "gem", "go", "ldconfig", "npm", "pip", "python", "sed"];
 
 /// Returns what is missing. Paths are relative to the root or to the folder of the page.
 pub(crate) fn check(folder: &Path, line: &str) -> Result<(), String> {
