@@ -23,7 +23,7 @@ pub(crate) mod request;
 pub(crate) mod rule;
 mod rule_index;
 pub(crate) mod schedule;
-mod schema;
+pub(crate) mod schema;
 mod shape;
 #[cfg(feature = "testing")]
 pub mod testing;

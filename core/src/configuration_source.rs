@@ -8,22 +8,16 @@
 //! The limiter gives a [`ConfigurationSink`] and gets a [`FollowedConfiguration`]. What goes wrong here is told by the
 //! status and never reaches a decision: the last good configuration stays.
 
-#[cfg(feature = "configuration")]
 mod copy;
-#[cfg(feature = "configuration")]
 mod file;
-#[cfg(feature = "configuration")]
 pub(crate) mod followed;
-#[cfg(feature = "configuration")]
 mod follower;
 pub(crate) mod place;
+pub(crate) mod publication;
 pub(crate) mod snapshot;
-#[cfg(feature = "configuration")]
 mod subscription;
-#[cfg(feature = "configuration")]
 mod tasks;
-#[cfg(all(feature = "configuration", feature = "redis", feature = "testing"))]
+#[cfg(all(feature = "redis", feature = "testing"))]
 pub mod testing;
 
-#[cfg(feature = "configuration")]
 pub(crate) use followed::ConfigurationSink;

@@ -51,9 +51,8 @@
 //! and no wait becomes longer than the quota alone can require. When a policy's numbers change, the use of each key is
 //! kept.
 
-#![allow(dead_code, reason = "the parts of the configuration are put together step by step")]
 #![cfg_attr(
-    not(all(feature = "redis", feature = "local", feature = "configuration", target_os = "linux")),
+    not(all(feature = "redis", feature = "local", target_os = "linux")),
     allow(
         dead_code,
         unreachable_code,
@@ -63,9 +62,7 @@
 )]
 
 mod client_address;
-#[cfg(feature = "configuration")]
 mod configuration;
-#[allow(dead_code, reason = "no limiter takes its limits from a document yet")]
 mod configuration_source;
 mod error;
 mod http;
@@ -77,14 +74,13 @@ mod store;
 mod units;
 
 pub use client_address::{ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader};
-#[cfg(feature = "configuration")]
 pub use configuration::matcher::PolicyMatch;
-#[cfg(feature = "configuration")]
 pub use configuration::request::{AttributeSource, Peer, RequestAttributes};
-#[cfg(all(feature = "configuration", feature = "testing"))]
+pub use configuration::schema::document_schema;
+#[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use configuration::testing as document_testing;
-#[cfg(all(feature = "configuration", feature = "redis", feature = "testing"))]
+#[cfg(all(feature = "redis", feature = "testing"))]
 #[doc(hidden)]
 pub use configuration_source::testing as configuration_testing;
 pub use error::{Error, ErrorKind};
@@ -100,7 +96,7 @@ pub use limiter::completion::Completions;
 pub use limiter::configured::candidate_counts::CandidateCounts;
 pub use limiter::configured::manage::PublishOptions;
 pub use limiter::configured::request_decision::{PolicyDecision, RequestDecision};
-pub use limiter::configured::status::ConfigurationStatus;
+pub use limiter::configured::status::{ConfigurationChange, ConfigurationStatus};
 pub use limiter::event::DegradedEvent;
 pub use limiter::reservation::{Reservation, ReserveOptions};
 #[cfg(feature = "testing")]

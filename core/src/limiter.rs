@@ -9,6 +9,7 @@ pub(crate) mod completion;
 pub(crate) mod configured;
 pub(crate) mod deadline;
 pub(crate) mod degradation_watch;
+mod entrance;
 pub(crate) mod event;
 pub(crate) mod operations;
 pub(crate) mod owned_call;
@@ -28,7 +29,7 @@ use std::time::Duration;
 pub use builder::LimiterBuilder;
 
 use crate::error::Error;
-use crate::limiter::configured::key_decision::Wait;
+use crate::limiter::configured::wait::Wait;
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::event::{DegradedEvent, Hook};
 pub(crate) use crate::limiter::operations::{CHECK, KeyCall, RESERVE, Shared, usage};

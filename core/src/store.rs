@@ -129,6 +129,14 @@ impl Store {
         }
     }
 
+    /// How long an operation waits for the store; zero where it answers at once.
+    pub(crate) fn deadline(&self) -> Duration {
+        match self {
+            Self::Memory(_) | Self::Local(_) => Duration::ZERO,
+            Self::Redis(store) => store.deadline(),
+        }
+    }
+
     /// Whether it answers without waiting for another process.
     pub(crate) fn is_here(&self) -> bool {
         matches!(self, Self::Memory(_) | Self::Local(_))

@@ -51,11 +51,6 @@ impl AttributeTable {
             }
         }
     }
-
-    /// The headers and provided attributes, each once.
-    pub(crate) fn attributes(&self) -> &[Attribute] {
-        &self.attributes
-    }
 }
 
 /// Who sent a request.

@@ -101,7 +101,7 @@ impl Configuration {
         policies.map(|(document, numbers)| ConfiguredPolicy { document, sets: numbers.sets() })
     }
 
-    /// The policy at an index, if there is one.
+    /// The policy at an index.
     pub(crate) fn policy(&self, index: usize) -> ConfiguredPolicy<'_> {
         ConfiguredPolicy { document: &self.document.policies[index], sets: self.numbers[index].sets() }
     }
@@ -109,11 +109,6 @@ impl Configuration {
     /// The index of a policy by its name.
     pub(crate) fn policy_index(&self, name: &str) -> Option<usize> {
         self.indices.get(name).copied()
-    }
-
-    /// The headers and provided attributes that rules, lists and plans are about.
-    pub(crate) fn used_attributes(&self) -> &[Attribute] {
-        self.table.attributes()
     }
 
     /// The attributes of a request, as the steps below take them.

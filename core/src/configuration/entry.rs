@@ -171,6 +171,7 @@ impl Entries {
         self.entries.iter().map(|(text, entry)| (&**text, entry))
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::configuration::shape::{DOCUMENT, Shape, Table};
 
 /// The schema, as JSON with line breaks.
-pub(crate) fn schema() -> String {
+pub fn document_schema() -> String {
     let mut schema = table(&DOCUMENT);
     schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
     schema.insert("title".to_owned(), json!("polylimit's policy document, version 1"));
@@ -88,11 +88,11 @@ mod tests {
     fn schema_in_docs_is_what_the_code_writes() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/polylimit.schema.json");
         if std::env::var_os("WRITE_DOCS").is_some() {
-            std::fs::write(&path, schema()).unwrap();
+            std::fs::write(&path, document_schema()).unwrap();
         }
         let written = std::fs::read_to_string(&path).unwrap();
         assert!(
-            written == schema(),
+            written == document_schema(),
             "docs/polylimit.schema.json is not what the code writes: see this test's comment"
         );
     }
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn schema_allows_every_document_that_is_read() {
-        let schema: Value = serde_json::from_str(&schema()).unwrap();
+        let schema: Value = serde_json::from_str(&document_schema()).unwrap();
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/conformance/policies.json");
         let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let mut documents = 0;

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::runtime::clock::Clock;
 use crate::runtime::park;
 use crate::store::finding::Finding;
-use crate::store::redis::configuration::publish::{Author, PastKind, Published};
+use crate::configuration_source::publication::{Author, PastKind, Published};
 use crate::store::redis::{RedisOptions, RedisStore};
 
 /// A configuration that is followed. Its sink keeps the texts, and refuses documents that begin with `bad`.

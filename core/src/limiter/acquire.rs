@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::limiter::cancellation::Admission;
-use crate::limiter::configured::key_decision::{Opening, Wait};
+use crate::limiter::configured::key_decision::Opening;
+use crate::limiter::configured::wait::Wait;
 use crate::limiter::deadline::Deadline;
 use crate::limiter::{CHECK, KeyCall, Limiter, Shared};
 use crate::rules::decision::{Cause, Decision, Source};

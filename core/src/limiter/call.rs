@@ -8,10 +8,10 @@ use tokio::runtime::Handle;
 
 use crate::configuration::request::RequestAttributes;
 use crate::error::Error;
-use crate::limiter::configured::key_decision::Wait;
 use crate::limiter::configured::manage::PublishOptions;
 use crate::limiter::configured::request_decision::RequestDecision;
 use crate::limiter::configured::status::ConfigurationStatus;
+use crate::limiter::configured::wait::Wait;
 use crate::limiter::{KeyCall, Limiter, blocking, usage};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;

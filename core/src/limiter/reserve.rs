@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::limiter::call::{Answer, Call};
-use crate::limiter::configured::key_decision::Wait;
+use crate::limiter::configured::wait::Wait;
 use crate::limiter::reservation::{Reservation, ReserveOptions};
 use crate::limiter::{KeyCall, Limiter, RESERVE, blocking, usage};
 use crate::rules::decision::{Decision, Usage};

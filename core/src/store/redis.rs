@@ -10,7 +10,6 @@
 //! - `fallback`: the answer by the outage policy.
 
 pub(crate) mod config;
-#[cfg(feature = "configuration")]
 pub(crate) mod configuration;
 pub(crate) mod denial_cache;
 pub(crate) mod dispatch;
@@ -118,9 +117,12 @@ impl RedisStore {
     }
 
     /// The configuration in the same store.
-    #[cfg(feature = "configuration")]
     pub(crate) fn configuration(&self) -> configuration::ConfigurationStore {
         configuration::ConfigurationStore::new(&self.access)
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.access.deadline
     }
 
     pub(crate) fn stats(&self) -> Stats {

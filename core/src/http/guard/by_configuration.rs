@@ -3,41 +3,16 @@
 
 use std::sync::Arc;
 
-use crate::configuration::request::{AttributeSource, OwnedAttributes, RequestAttributes};
 use crate::error::{Error, ErrorKind};
 use crate::http::guard::check::{Applied, GuardCheck, Origin, Stage, Verdict, no_decision};
 use crate::http::guard::ledger::{Charge, Report};
 use crate::http::guard::settlement::{Settlement, Step};
 use crate::http::headers::{Problem, problem};
 use crate::limiter::configured::request_decision::{PolicyDecision, RequestDecision};
-use crate::limiter::reservation::{AtEnd, Reservation};
+use crate::limiter::reservation::AtEnd;
 use crate::rules::decision::Decision;
 use crate::rules::request::Request;
 use crate::rules::reservation::list::ReservationTerms;
-
-/// What the configuration has to decide about a request, and what it has decided.
-pub(super) struct ConfiguredRequest {
-    attributes: OwnedAttributes,
-    pub(super) terms: ReservationTerms,
-    plan: Option<Arc<str>>,
-    decided: Option<RequestDecision>,
-    /// What was reserved, until the response is done.
-    reservations: Vec<Reservation>,
-}
-
-impl ConfiguredRequest {
-    pub(super) fn new(attributes: &RequestAttributes<'_>, terms: ReservationTerms) -> Self {
-        let attributes = OwnedAttributes::of(attributes);
-        let plan =
-            attributes.attribute("plan").and_then(|plan| std::str::from_utf8(plan).ok()).map(Arc::from);
-        Self { attributes, terms, plan, decided: None, reservations: Vec::new() }
-    }
-
-    /// The attributes of a request that has still to be decided.
-    pub(super) fn undecided(&self) -> Option<RequestAttributes<'_>> {
-        self.decided.is_none().then(|| self.attributes.borrowed())
-    }
-}
 
 /// Whether the store has spent units for a decision, so that they can be given back.
 fn is_spent(made: &PolicyDecision) -> bool {
@@ -200,11 +175,4 @@ fn request_of<'a>(made: &'a PolicyDecision, plan: Option<&'a str>) -> Request<'a
         Some(plan) => request.plan(plan),
         None => request,
     }
-}
-
-/// The attributes by which a guard without a configuration would not decide.
-pub(super) fn no_attributes() -> Error {
-    Error::invalid_argument(
-        "a guard that decides by the configuration got no attributes: give the request's method, path, peer and headers",
-    )
 }

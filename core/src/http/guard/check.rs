@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, ErrorKind};
 use crate::http::guard::Guard;
-use crate::http::guard::by_configuration::ConfiguredRequest;
+use crate::http::guard::configured_request::ConfiguredRequest;
 use crate::http::guard::ledger::{Charge, Claim, Ledger, Report, RequestLimits, Taken};
 use crate::http::guard::settlement::Settlement;
 use crate::http::headers::{HeaderField, Problem, problem};

@@ -1,56 +1,21 @@
 //! How a limiter takes a document and entries: it parses what has changed, compiles everything, and puts it in force.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use crate::configuration::compiled::Configuration;
-use crate::configuration::document::Document;
-use crate::configuration::entry::Entries;
 use crate::configuration_source::ConfigurationSink;
+use crate::configuration_source::followed::{FollowedConfiguration, SourceOptions};
 use crate::configuration_source::snapshot::{Changed, Snapshot};
 use crate::error::Error;
-use crate::limiter::Shared;
+use crate::limiter::configured::in_force::InForce;
+use crate::limiter::configured::parsed::Parsed;
+use crate::limiter::operations::Shared;
 use crate::runtime::close_signal::closed;
-
-/// What a limiter has parsed of its configuration.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Parsed {
-    document: Option<Arc<Document>>,
-    entries: Entries,
-}
-
-impl Parsed {
-    /// The same with what has changed. Entries that are malformed have no effect, like those that do not fit the document.
-    fn changed(&self, snapshot: &Snapshot, changed: Changed<'_>) -> Result<Self, Error> {
-        let mut parsed = self.clone();
-        match changed {
-            Changed::Entries(entries) if parsed.document.is_some() => {
-                for change in entries {
-                    parsed.entries.remove(&change.entry);
-                    if let Some(value) = &change.value {
-                        let _ = parsed.entries.set(&change.entry, value);
-                    }
-                }
-            }
-            Changed::All | Changed::Entries(_) => {
-                let text = snapshot.document.as_ref().ok_or_else(Error::no_configuration)?;
-                let document = Document::parse(text.text.as_bytes());
-                let document = document.map_err(|error| Error::invalid_argument(error.to_string()))?;
-                parsed.document = Some(Arc::new(document));
-                parsed.entries = Entries::default();
-                for (entry, value) in &snapshot.entries {
-                    let _ = parsed.entries.set(entry, value);
-                }
-            }
-        }
-        Ok(parsed)
-    }
-
-    pub(crate) fn document(&self) -> Option<&Arc<Document>> {
-        self.document.as_ref()
-    }
-}
+use crate::store::Store;
+use crate::store::redis::configuration::ConfigurationStore;
 
 /// Gives a limiter what its source has.
 #[derive(Debug)]
@@ -75,6 +40,70 @@ impl ConfigurationSink for Sink {
 }
 
 impl Shared {
+    /// Takes the document that the program gives, or follows a source, where there is one.
+    pub(crate) fn start_configuration(
+        self: &Arc<Self>,
+        document: Option<&str>,
+        source: Option<&SourceOptions>,
+    ) -> Result<(), Error> {
+        match (document, source) {
+            (None, None) => Ok(()),
+            (Some(_), Some(_)) => Err(Error::invalid_argument(
+                "document and configuration are both given: the limits come from one of them",
+            )),
+            (Some(document), None) => {
+                self.registry.await_configuration();
+                self.set_own_document(document).map(drop)
+            }
+            (None, Some(source)) => {
+                self.registry.await_configuration();
+                let root = Arc::downgrade(self);
+                let make_sink = move || -> Arc<dyn ConfigurationSink> { Arc::new(Sink::new(&root)) };
+                let followed =
+                    FollowedConfiguration::start(source, self.configuration_store(), &make_sink())?;
+                let _ = self.configured.make_sink.set(Arc::new(make_sink));
+                // Only this call sets it.
+                let _ = self.configured.followed.set(followed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes on following what the limiter of the parent process has followed. This is in place of it in a forked child.
+    pub(crate) fn go_on_following(&self, parent: &Self) {
+        let (ours, theirs) = (&self.configured, &parent.configured);
+        if ours.goes_on.load(Ordering::Relaxed) || ours.goes_on.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let (Some(followed), Some(make_sink)) = (theirs.followed.get(), theirs.make_sink.get())
+            && self.registry.check_open().is_ok()
+        {
+            let _ = ours.make_sink.set(Arc::clone(make_sink));
+            let _ = ours.followed.set(followed.after_fork(self.configuration_store(), &make_sink()));
+        }
+    }
+
+    fn configuration_store(&self) -> Option<ConfigurationStore> {
+        match &self.store {
+            Store::Redis(store) => Some(store.configuration()),
+            Store::Memory(_) | Store::Local(_) => None,
+        }
+    }
+
+    /// Puts a configuration in force. Operations that have begun end under the one before.
+    pub(crate) fn replace_configuration(&self, configuration: Configuration) -> Result<(), Error> {
+        let _replacing = self.configured.replacing.lock();
+        self.registry.check_open()?;
+        let before = self.configured.in_force();
+        let in_force = InForce::new(configuration, before.as_deref(), &self.registry, &self.store)?;
+        let ids: Vec<_> = in_force.ids().collect();
+        self.configured.in_force.store(Some(Arc::new(in_force)));
+        for id in ids {
+            self.wait_queues.wake_all(id);
+        }
+        Ok(())
+    }
+
     /// Puts a changed configuration in force; nothing changes when the document cannot be used.
     pub(crate) fn apply_configuration(
         &self,
@@ -83,8 +112,8 @@ impl Shared {
         changed: Changed<'_>,
     ) -> Result<Parsed, Error> {
         let parsed = before.changed(snapshot, changed)?;
-        if let Some(document) = &parsed.document {
-            self.replace_configuration(Configuration::compile(Arc::clone(document), &parsed.entries))?;
+        if let Some(document) = parsed.document() {
+            self.replace_configuration(Configuration::compile(Arc::clone(document), parsed.entries()))?;
         }
         Ok(parsed)
     }

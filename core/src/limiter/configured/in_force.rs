@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use crate::configuration::compiled::Configuration;
 use crate::configuration::model::DocumentPolicy;
 use crate::error::Error;
-use crate::limiter::Shared;
 use crate::limiter::configured::candidate_counts::CandidateCounters;
+use crate::limiter::registry::Registry;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::store::Store;
@@ -37,7 +37,8 @@ impl InForce {
     pub(crate) fn new(
         configuration: Configuration,
         before: Option<&Self>,
-        shared: &Shared,
+        registry: &Registry,
+        store: &Store,
     ) -> Result<Self, Error> {
         let mut policies = Vec::with_capacity(configuration.policies().len());
         let mut names = Vec::new();
@@ -48,13 +49,13 @@ impl InForce {
                 lease: document.lease,
                 has_numbers_of_keys: document.lease.is_none(),
             };
-            let id = shared.registry.set_configured(&policy.sets[0], options, &shared.store)?;
+            let id = registry.set_configured(&policy.sets[0], options, store)?;
             names.push(policy.sets[0].name().to_owned());
             let comparison = match &document.candidate {
                 Some(candidate) if candidate.compare > 0 => {
                     names.push(candidate.comparison.name().to_owned());
                     let options = PolicyOptions { lease: None, has_numbers_of_keys: false, ..options };
-                    Some(shared.registry.set_configured(&candidate.comparison, options, &shared.store)?)
+                    Some(registry.set_configured(&candidate.comparison, options, store)?)
                 }
                 _ => None,
             };
@@ -79,7 +80,7 @@ impl InForce {
                 others: with_keys_of_their_own(policy.sets),
             });
         }
-        shared.registry.retain_configured(&names);
+        registry.retain_configured(&names);
         Ok(Self { configuration, policies: policies.into() })
     }
 

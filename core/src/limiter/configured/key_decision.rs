@@ -4,14 +4,13 @@
 //! the key go to the store with the request. After the store, the pool of an elastic policy may admit what the policy denies,
 //! and a policy in shadow admits what is still denied.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::configuration::model::Mode;
 use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::pool_charges::{COLLECTED_FOR, Pool};
+use crate::limiter::configured::wait::{PendingAnswer, Wait};
 use crate::limiter::operations::{check_hold, headroom_of};
 use crate::limiter::registry::{refuse_reserved, refuse_unreserved};
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
@@ -22,19 +21,7 @@ use crate::rules::reservation::list::Hold;
 use crate::rules::transition::Operation;
 use crate::store::request::{Action, Answer, StoreRequest};
 
-/// An answer that the caller waits for.
-pub(crate) type PendingAnswer<'a> = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send + 'a>>;
-
 const PEEK: Action = Action::Apply(Operation::Peek);
-
-/// How the caller waits for Redis. The other stores answer at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// The caller is a task.
-    Await,
-    /// The caller is a thread that blocks: then no future here is ever pending.
-    Block,
-}
 
 /// An operation on a key of a configured policy.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +105,11 @@ impl Limiter {
         call: &'a KeyCall<'a>,
         wait: Wait,
     ) -> Option<PendingAnswer<'a>> {
-        let in_force = self.shared().configured.in_force()?;
+        let configured = &self.shared().configured;
+        let Some(in_force) = configured.in_force() else {
+            configured.followed()?;
+            return Some(Box::pin(self.decide_when_ready(call, wait)));
+        };
         in_force.call(call)?;
         Some(Box::pin(async move {
             check_bounds(call)?;
@@ -127,13 +118,47 @@ impl Limiter {
         }))
     }
 
+    /// Waits for the first configuration inside the deadline, and answers then.
+    async fn decide_when_ready(&self, call: &KeyCall<'_>, wait: Wait) -> Result<Answer, Error> {
+        check_bounds(call)?;
+        let in_force = self.wait_for_configuration(wait).await?;
+        if let Some(configured) = in_force.call(call) {
+            return self.decide_on_key(&in_force, configured, wait).await;
+        }
+        // A policy of the program.
+        let shared = self.shared();
+        let request = shared.key_request(call)?;
+        if wait == Wait::Await {
+            return self.ask_kept(request).await;
+        }
+        let answer = shared.store.ask_blocking(request)?;
+        shared.answered(request, &answer);
+        Ok(answer)
+    }
+
+    /// The configuration in force; where its source has none yet, the caller waits for it inside the store's deadline.
+    pub(crate) async fn wait_for_configuration(&self, wait: Wait) -> Result<Arc<InForce>, Error> {
+        let shared = self.shared();
+        if let (None, Some(followed)) = (shared.configured.in_force(), shared.configured.followed()) {
+            let longest = shared.store.deadline();
+            match wait {
+                Wait::Await => {
+                    let ready = async { followed.ready(longest).await };
+                    shared.closing.unless_closed(ready).await?;
+                }
+                Wait::Block => followed.ready_blocking(longest)?,
+            }
+        }
+        self.in_force()
+    }
+
     /// Checks several requests, of which some or all have configured policies, together.
     pub(crate) async fn check_many_configured(
         &self,
         requests: &[Request<'_>],
         wait: Wait,
     ) -> Vec<Result<Decision, Error>> {
-        let in_force = match self.in_force() {
+        let in_force = match self.wait_for_configuration(wait).await {
             Ok(in_force) => in_force,
             Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
         };

@@ -5,28 +5,20 @@ use std::time::Duration;
 use crate::configuration::document::Document;
 use crate::configuration::entry::Entry;
 use crate::configuration_source::place::ConfigurationPlace;
+use crate::configuration_source::publication::{Author, Published};
 use crate::configuration_source::snapshot::{Changed, DocumentText, EntryChange, Snapshot};
 use crate::error::{Error, ErrorKind};
-use crate::limiter::configured::apply::Parsed;
 use crate::limiter::configured::candidate_counts::CandidateCounts;
-use crate::limiter::configured::status::ConfigurationStatus;
+use crate::limiter::configured::parsed::OwnConfiguration;
+use crate::limiter::configured::status::{ConfigurationChange, ConfigurationStatus};
 use crate::limiter::{Limiter, Shared, blocking};
 use crate::runtime::clock::Clock;
 use crate::runtime::sleep::at_most;
 use crate::store::Store;
 use crate::store::redis::configuration::ConfigurationStore;
-use crate::store::redis::configuration::publish::{Author, Published};
 
 /// How long a change waits until this process has noticed it.
 const NOTICED_WITHIN: Duration = Duration::from_secs(5);
-
-/// A document and entries that the program itself has given.
-#[derive(Debug, Default)]
-pub(crate) struct OwnConfiguration {
-    snapshot: Snapshot,
-    parsed: Parsed,
-    applied_at_us: u64,
-}
 
 /// How a document is published.
 #[derive(Clone, Copy, Debug, Default)]
@@ -171,22 +163,13 @@ impl Limiter {
         document: &str,
         options: PublishOptions<'_>,
     ) -> Result<ConfigurationStatus, Error> {
-        let shared = self.shared();
-        shared.registry.check_open()?;
-        let followed = shared.configured.followed().ok_or_else(Error::no_configuration)?;
-        let source = followed.status().source;
-        if source != ConfigurationPlace::Store.to_string() {
-            return Err(Error::invalid_argument(format!(
-                "the document comes from {source}: change it there; a document is published to the source store"
-            )));
-        }
+        let store = self.published_store()?;
         let parsed = Document::parse(document.as_bytes());
         let parsed = parsed.map_err(|error| Error::invalid_argument(error.to_string()))?;
-        let store = self.configuration_store(&source)?;
         let author = Author { by: options.by, why: options.why };
         let mut expected = match options.expected_version {
             Some(expected) => expected,
-            None => store.load().await?.document.map_or(0, |document| document.version),
+            None => store.document_version().await?,
         };
         loop {
             match store.publish(parsed.canonical(), expected, author).await? {
@@ -196,13 +179,49 @@ impl Limiter {
                 Published::Conflict { document_version } if options.expected_version.is_none() => {
                     expected = document_version;
                 }
-                Published::Conflict { document_version } => {
-                    return Err(Error::invalid_argument(format!(
-                        "the document has version {document_version} and not {expected}: read it again, and publish over that version"
-                    )));
-                }
+                Published::Conflict { document_version } => return Err(conflict(document_version)),
             }
         }
+    }
+
+    /// Publishes one of the last 32 documents again, by its version, as [`publish`](Self::publish) does.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document is not there any more; as [`publish`](Self::publish).
+    pub async fn rollback(
+        &self,
+        document_version: u64,
+        options: PublishOptions<'_>,
+    ) -> Result<ConfigurationStatus, Error> {
+        let store = self.published_store()?;
+        let author = Author { by: options.by, why: options.why };
+        match store.rollback(document_version, author).await? {
+            Published::Done { version, .. } => self.wait_for_version(version, NOTICED_WITHIN).await,
+            Published::Conflict { document_version } => Err(conflict(document_version)),
+        }
+    }
+
+    /// The last changes of the configuration in Redis, the newest first, at most so many.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document does not come from Redis;
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis does not answer.
+    pub async fn configuration_history(&self, most: usize) -> Result<Vec<ConfigurationChange>, Error> {
+        let changes = self.published_store()?.history(most).await?;
+        Ok(changes.into_iter().map(ConfigurationChange::of).collect())
+    }
+
+    /// The store of a configuration whose document is published.
+    fn published_store(&self) -> Result<ConfigurationStore, Error> {
+        let shared = self.shared();
+        shared.registry.check_open()?;
+        let source = shared.configured.followed().ok_or_else(Error::no_configuration)?.status().source;
+        if source == ConfigurationPlace::Store.to_string() {
+            return self.configuration_store(&source);
+        }
+        Err(Error::invalid_argument(format!(
+            "the document comes from {source}: change it there; a document is published to the source store"
+        )))
     }
 
     fn configuration_store(&self, source: &str) -> Result<ConfigurationStore, Error> {
@@ -288,17 +307,10 @@ impl blocking::Limiter {
     }
 }
 
-impl OwnConfiguration {
-    fn status(&self) -> ConfigurationStatus {
-        ConfigurationStatus {
-            source: "document".into(),
-            version: self.snapshot.version,
-            digest: self.parsed.document().map(|document| document.digest().into()).unwrap_or_default(),
-            applied_at_us: self.applied_at_us,
-            unreachable_for_us: 0,
-            error: None,
-        }
-    }
+fn conflict(there: u64) -> Error {
+    Error::invalid_argument(format!(
+        "the document that is there has version {there}: read it again, and publish over that version"
+    ))
 }
 
 fn not_own(source: &str) -> Error {

@@ -10,7 +10,8 @@ use crate::configuration::model::Mode;
 use crate::configuration::request::AttributeSource;
 use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
-use crate::limiter::configured::key_decision::{ConfiguredCall, Opening, PoolUse, StoreCall, Wait};
+use crate::limiter::configured::key_decision::{ConfiguredCall, Opening, PoolUse, StoreCall};
+use crate::limiter::configured::wait::Wait;
 use crate::limiter::operations::check_ttl;
 use crate::limiter::{CHECK, Limiter, RESERVE, blocking};
 use crate::rules::decision::{Cause, Decision};
@@ -121,7 +122,10 @@ impl Limiter {
     pub(crate) fn in_force(&self) -> Result<Arc<InForce>, Error> {
         let shared = self.shared();
         shared.registry.check_open()?;
-        shared.configured.in_force().ok_or_else(Error::no_configuration)
+        shared.configured.in_force().ok_or_else(|| match shared.configured.followed() {
+            Some(followed) => followed.unavailable(),
+            None => Error::no_configuration(),
+        })
     }
 
     pub(crate) async fn decide_request(
@@ -130,7 +134,7 @@ impl Limiter {
         terms: &ReservationTerms,
         wait: Wait,
     ) -> Result<RequestDecision, Error> {
-        let in_force = self.in_force()?;
+        let in_force = self.wait_for_configuration(wait).await?;
         let configuration = &in_force.configuration;
         if !configuration.document().enabled {
             return Ok(RequestDecision::without_policies(true, Some(Cause::Off), Some(0)));

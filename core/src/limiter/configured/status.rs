@@ -1,5 +1,7 @@
 //! What a limiter tells about its configuration.
 
+use crate::configuration_source::publication::{PastChange, PastKind};
+
 /// Which configuration is in force, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -16,4 +18,36 @@ pub struct ConfigurationStatus {
     pub unreachable_for_us: u64,
     /// Why a newer configuration was not applied, or may not be known.
     pub error: Option<Box<str>>,
+}
+
+/// One change of a configuration in Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConfigurationChange {
+    /// The version of the configuration after it.
+    pub version: u64,
+    /// When, in milliseconds since the Unix epoch, by the server's clock.
+    pub at_ms: u64,
+    /// Who changed it; empty when unknown.
+    pub by: Box<str>,
+    /// The reason; empty without one.
+    pub why: Box<str>,
+    /// The version of the document that was published, for [`Limiter::rollback`](crate::Limiter::rollback); `None` for a change of
+    /// entries.
+    pub document_version: Option<u64>,
+    /// The entries that were changed, each with its value in JSON, or `None` where it was deleted.
+    pub entries: Vec<(Box<str>, Option<Box<str>>)>,
+}
+
+impl ConfigurationChange {
+    pub(crate) fn of(change: PastChange) -> Self {
+        let (document_version, entries) = match change.what {
+            PastKind::Document { document_version, .. } => (Some(document_version), Vec::new()),
+            PastKind::Entries(changes) => {
+                (None, changes.into_iter().map(|change| (change.entry, change.value)).collect())
+            }
+        };
+        let PastChange { version, at_ms, by, why, .. } = change;
+        Self { version, at_ms, by, why, document_version, entries }
+    }
 }

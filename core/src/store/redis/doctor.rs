@@ -80,13 +80,11 @@ impl RedisStore {
             }
         }
         findings.add(Fine, "decision", "a decision was made and forgotten");
-        #[cfg(feature = "configuration")]
         self.examine_configuration(findings).await;
         Ok(())
     }
 
     /// Reads the configuration, if the limiter takes it from here.
-    #[cfg(feature = "configuration")]
     async fn examine_configuration(&self, findings: &mut Findings) {
         if !self.access.follows_configuration.load(Ordering::Relaxed) {
             return;

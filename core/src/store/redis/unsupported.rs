@@ -48,8 +48,11 @@ pub(crate) mod doctor {
     }
 }
 
-#[cfg(feature = "configuration")]
 pub(crate) mod configuration {
+    use crate::configuration_source::publication::{Author, PastChange, Published};
+    use crate::configuration_source::snapshot::EntryChange;
+    use crate::error::Error;
+
     #[derive(Clone, Debug)]
     pub(crate) enum ConfigurationStore {}
 
@@ -62,6 +65,26 @@ pub(crate) mod configuration {
         }
 
         pub(crate) fn is_followed(&self) {
+            match *self {}
+        }
+
+        pub(crate) async fn publish(&self, _: &str, _: u64, _: Author<'_>) -> Result<Published, Error> {
+            match *self {}
+        }
+
+        pub(crate) async fn rollback(&self, _: u64, _: Author<'_>) -> Result<Published, Error> {
+            match *self {}
+        }
+
+        pub(crate) async fn change_entries(&self, _: &[EntryChange], _: Author<'_>) -> Result<u64, Error> {
+            match *self {}
+        }
+
+        pub(crate) async fn document_version(&self) -> Result<u64, Error> {
+            match *self {}
+        }
+
+        pub(crate) async fn history(&self, _: usize) -> Result<Vec<PastChange>, Error> {
             match *self {}
         }
     }
@@ -95,6 +118,7 @@ impl RedisStore {
         [] after_fork() -> Self;
         [] close() -> ();
         [] clock() -> &Clock;
+        [] deadline() -> Duration;
         [] stats() -> Stats;
         [] set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
         [] set_credentials(username: Option<&str>, password: &str) -> Result<(), Error>;

@@ -6,6 +6,7 @@
 use redis::{Cmd, Value};
 use sha2::{Digest as _, Sha256};
 
+use crate::configuration_source::publication::{Author, PastChange, PastKind, Published};
 use crate::configuration_source::snapshot::{EntryChange, Snapshot};
 use crate::error::Error;
 use crate::store::redis::configuration::log::{Record, RecordedChange, read_range};
@@ -18,70 +19,12 @@ const ENTRIES: &str = include_str!("lua/entries.lua");
 
 /// The most changes of one call, and of one record of the log.
 pub(crate) const MAX_CHANGES: usize = 100;
-/// The longest names of who changes something, in bytes, and the longest reasons.
-const MAX_BY: usize = 256;
-const MAX_WHY: usize = 1_024;
 /// The longest entry and the longest JSON of one, in bytes.
 const MAX_ENTRY: usize = 65_536;
 /// All changes of one call together, in bytes: a follower reads the records of 100 calls at once.
 const MAX_CHANGE_BYTES: usize = 512 << 10;
 /// How many records of the log are read at once for the history.
 const PAGE: usize = 200;
-
-/// What publishing did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Published {
-    Done {
-        version: u64,
-        document_version: u64,
-    },
-    /// Another document was published meanwhile, or none yet: this is the version that is there.
-    Conflict {
-        document_version: u64,
-    },
-}
-
-/// One change of the past.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PastChange {
-    pub(crate) version: u64,
-    /// When, in milliseconds since the Unix epoch, by the server's clock.
-    pub(crate) at_ms: u64,
-    pub(crate) by: Box<str>,
-    pub(crate) why: Box<str>,
-    pub(crate) what: PastKind,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PastKind {
-    /// A document. Its text is there for the last 32.
-    Document {
-        document_version: u64,
-        digest: Box<str>,
-    },
-    Entries(Vec<EntryChange>),
-}
-
-/// Who changes something, and why.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Author<'a> {
-    pub(crate) by: &'a str,
-    pub(crate) why: &'a str,
-}
-
-impl Author<'_> {
-    fn check(self) -> Result<(), Error> {
-        for (name, text, most) in [("by", self.by, MAX_BY), ("why", self.why, MAX_WHY)] {
-            if text.len() > most {
-                return Err(Error::invalid_argument(format!(
-                    "{name} has {} bytes: allowed are up to {most}",
-                    text.len()
-                )));
-            }
-        }
-        Ok(())
-    }
-}
 
 impl ConfigurationStore {
     /// Publishes a document, given as canonical JSON, if the document that is there has the expected version; 0 when there
@@ -162,14 +105,6 @@ impl ConfigurationStore {
     /// Redis does not answer, or refuses.
     pub(crate) async fn document_version(&self) -> Result<u64, Error> {
         Ok(self.connect(None).await?.head().await?.map_or(0, |head| head.document_version))
-    }
-
-    /// One of the last 32 documents, as canonical JSON; `None` when it is not there any more.
-    ///
-    /// # Errors
-    /// Redis does not answer, or refuses.
-    pub(crate) async fn past_document(&self, document_version: u64) -> Result<Option<String>, Error> {
-        Ok(self.connect(None).await?.past_document(document_version).await?)
     }
 
     /// The last changes, the newest first, as far as the log has them.

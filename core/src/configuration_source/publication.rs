@@ -1,0 +1,63 @@
+//! Changes of a configuration in a store: who makes them, what they did, and those of the past.
+
+use crate::configuration_source::snapshot::EntryChange;
+use crate::error::Error;
+
+/// The longest names of who changes something, in bytes, and the longest reasons.
+const MAX_BY: usize = 256;
+const MAX_WHY: usize = 1_024;
+
+/// What publishing did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Published {
+    Done {
+        version: u64,
+        document_version: u64,
+    },
+    /// Another document was published meanwhile, or none yet: this is the version that is there.
+    Conflict {
+        document_version: u64,
+    },
+}
+
+/// One change of the past.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PastChange {
+    pub(crate) version: u64,
+    /// When, in milliseconds since the Unix epoch, by the server's clock.
+    pub(crate) at_ms: u64,
+    pub(crate) by: Box<str>,
+    pub(crate) why: Box<str>,
+    pub(crate) what: PastKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PastKind {
+    /// A document. Its text is there for the last 32.
+    Document {
+        document_version: u64,
+        digest: Box<str>,
+    },
+    Entries(Vec<EntryChange>),
+}
+
+/// Who changes something, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Author<'a> {
+    pub(crate) by: &'a str,
+    pub(crate) why: &'a str,
+}
+
+impl Author<'_> {
+    pub(crate) fn check(self) -> Result<(), Error> {
+        for (name, text, most) in [("by", self.by, MAX_BY), ("why", self.why, MAX_WHY)] {
+            if text.len() > most {
+                return Err(Error::invalid_argument(format!(
+                    "{name} has {} bytes: allowed are up to {most}",
+                    text.len()
+                )));
+            }
+        }
+        Ok(())
+    }
+}

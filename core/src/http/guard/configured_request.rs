@@ -1,0 +1,40 @@
+//! What the configuration decides about one request.
+
+use std::sync::Arc;
+
+use crate::configuration::request::{AttributeSource, OwnedAttributes, RequestAttributes};
+use crate::error::Error;
+use crate::limiter::configured::request_decision::RequestDecision;
+use crate::limiter::reservation::Reservation;
+use crate::rules::reservation::list::ReservationTerms;
+
+/// What the configuration has to decide about a request, and what it has decided.
+pub(super) struct ConfiguredRequest {
+    attributes: OwnedAttributes,
+    pub(super) terms: ReservationTerms,
+    pub(super) plan: Option<Arc<str>>,
+    pub(super) decided: Option<RequestDecision>,
+    /// What was reserved, until the response is done.
+    pub(super) reservations: Vec<Reservation>,
+}
+
+impl ConfiguredRequest {
+    pub(super) fn new(attributes: &RequestAttributes<'_>, terms: ReservationTerms) -> Self {
+        let attributes = OwnedAttributes::of(attributes);
+        let plan =
+            attributes.attribute("plan").and_then(|plan| std::str::from_utf8(plan).ok()).map(Arc::from);
+        Self { attributes, terms, plan, decided: None, reservations: Vec::new() }
+    }
+
+    /// The attributes of a request that has still to be decided.
+    pub(super) fn undecided(&self) -> Option<RequestAttributes<'_>> {
+        self.decided.is_none().then(|| self.attributes.borrowed())
+    }
+}
+
+/// The attributes by which a guard without a configuration would not decide.
+pub(super) fn no_attributes() -> Error {
+    Error::invalid_argument(
+        "a guard that decides by the configuration got no attributes: give the request's method, path, peer and headers",
+    )
+}

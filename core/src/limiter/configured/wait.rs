@@ -1,0 +1,19 @@
+//! How callers wait for decisions by a configuration.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::error::Error;
+use crate::store::request::Answer;
+
+/// How the caller waits for Redis. The other stores answer at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The caller is a task.
+    Await,
+    /// The caller is a thread that blocks: then no future here is ever pending.
+    Block,
+}
+
+/// An answer that the caller waits for.
+pub(crate) type PendingAnswer<'a> = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send + 'a>>;
