@@ -139,7 +139,7 @@ struct HttpDocs;
 struct LocalDocs;
 
 /// The examples of the documentation of limits as configuration, run as tests.
-#[cfg(all(doctest, feature = "configuration", feature = "redis"))]
+#[cfg(all(doctest, feature = "redis"))]
 #[doc = include_str!("../../docs/policies.md")]
 struct PoliciesDocs;
 

@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 
 use crate::configuration_source::followed::{ConfigurationSink, FollowedConfiguration, SourceOptions};
 use crate::configuration_source::place::ConfigurationPlace;
+use crate::configuration_source::publication::{Author, PastKind, Published};
 use crate::configuration_source::snapshot::{Changed, EntryChange, Snapshot};
 use crate::error::Error;
 use crate::runtime::clock::Clock;
 use crate::runtime::park;
 use crate::store::finding::Finding;
-use crate::configuration_source::publication::{Author, PastKind, Published};
 use crate::store::redis::{RedisOptions, RedisStore};
 
 /// A configuration that is followed. Its sink keeps the texts, and refuses documents that begin with `bad`.

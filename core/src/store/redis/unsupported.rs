@@ -119,6 +119,7 @@ impl RedisStore {
         [] close() -> ();
         [] clock() -> &Clock;
         [] deadline() -> Duration;
+        [] configuration() -> configuration::ConfigurationStore;
         [] stats() -> Stats;
         [] set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
         [] set_credentials(username: Option<&str>, password: &str) -> Result<(), Error>;
