@@ -59,6 +59,7 @@ pub(crate) mod configuration {
     #[derive(Clone, PartialEq, Eq, Hash)]
     pub(crate) enum Identity {}
 
+    #[expect(clippy::unused_async, reason = "those of the Redis store are awaited")]
     impl ConfigurationStore {
         pub(crate) fn identity(&self) -> Identity {
             match *self {}
