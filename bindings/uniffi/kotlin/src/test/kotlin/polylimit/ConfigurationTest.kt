@@ -72,8 +72,7 @@ class ConfigurationTest {
             assertTrue(asynchronous.decideFuture(alice).get().allowed)
             val denied = generateSequence { limiter.decide(alice) }.first { !it.allowed }
             assertEquals("quota" to 429, denied.cause to denied.status)
-            assertEquals(5L, limiter.peek("user=alice", "api").remaining + limiter.peek("user=bob", "api").remaining - 3)
-            assertEquals("gold" to 7L, "gold" to limiter.peek("user=carol", "api", plan = "gold").remaining)
+            assertEquals(7L, limiter.peek("user=carol", "api", plan = "gold").remaining)
             val mallory = RequestAttributes(path = "/v1/items", attributes = mapOf("user" to "mallory"))
             val listed = limiter.decide(mallory)
             assertEquals(listOf("deny_list", 403, null), listOf(listed.cause, listed.status, listed.retryAfter))
