@@ -1,6 +1,5 @@
 //! Limiters with a configuration: its status and changes, and decisions about requests by their attributes.
 
-use std::collections::HashMap;
 use std::fmt;
 
 use polylimit::{Answer, Call, ReservationTerms, ReserveOptions};
@@ -10,36 +9,8 @@ use crate::error::{Result, guarded};
 use crate::limiter::{AsyncLimiter, Limiter};
 use crate::number::{Span, signed, unsigned};
 use crate::pending_call::{AnswerFuture, answer};
+use crate::request_attributes::RequestAttributes;
 use crate::reserve_options::id_of;
-
-/// One line of a header of a request.
-#[derive(Clone, PartialEq, Eq, uniffi::Record)]
-pub struct HeaderLine {
-    /// Its name, in any case.
-    pub name: String,
-    /// Its value.
-    pub value: String,
-}
-
-/// What an application says about a request, so that a configuration finds the limits of it. What is left out is absent.
-#[derive(Clone, Default, PartialEq, Eq, uniffi::Record)]
-pub struct RequestAttributes {
-    /// The method, such as `GET`.
-    #[uniffi(default)]
-    pub method: Option<String>,
-    /// The path as the client sent it; a query after it is ignored.
-    #[uniffi(default)]
-    pub path: Option<String>,
-    /// The other end of the socket: an address, with or without a port, or any other text.
-    #[uniffi(default)]
-    pub peer: Option<String>,
-    /// The lines of the headers, in their order.
-    #[uniffi(default)]
-    pub headers: Vec<HeaderLine>,
-    /// What the application knows of the request, such as `user` or `plan`, by names.
-    #[uniffi(default)]
-    pub attributes: HashMap<String, Vec<u8>>,
-}
 
 /// A policy that the rules apply to a request.
 #[derive(Clone, PartialEq, Eq, uniffi::Record)]
@@ -131,13 +102,6 @@ pub struct CandidateCounts {
     pub both_deny: i64,
 }
 
-/// Shows no value: they identify clients.
-impl fmt::Debug for RequestAttributes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestAttributes").field("headers", &self.headers.len()).finish_non_exhaustive()
-    }
-}
-
 /// Shows no key.
 impl fmt::Debug for PolicyDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -153,28 +117,6 @@ impl fmt::Debug for PolicyDecision {
 impl fmt::Debug for PolicyMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PolicyMatch").field("policy", &self.policy).finish_non_exhaustive()
-    }
-}
-
-impl RequestAttributes {
-    pub(crate) fn to_core(&self) -> polylimit::RequestAttributes<'_> {
-        let mut attributes = polylimit::RequestAttributes::new();
-        if let Some(method) = &self.method {
-            attributes = attributes.method(method);
-        }
-        if let Some(path) = &self.path {
-            attributes = attributes.path(path);
-        }
-        if let Some(peer) = &self.peer {
-            attributes = attributes.peer(peer);
-        }
-        for line in &self.headers {
-            attributes = attributes.header(&line.name, &line.value);
-        }
-        for (name, value) in &self.attributes {
-            attributes = attributes.attribute(name, value);
-        }
-        attributes
     }
 }
 

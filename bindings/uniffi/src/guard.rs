@@ -12,12 +12,12 @@ use polylimit::guard::{self, KeyPart, MissingKey, RequestFacts, RequestLimits, V
 use polylimit::headers::{self, HeaderField, ProblemResponse};
 
 use crate::client_address::ClientAddressRules;
-use crate::configured::RequestAttributes;
 use crate::decision::{AnswerResult, Decision};
 use crate::error::{PolylimitError, Result, guarded};
 use crate::headers::{Outcome, Problem, by_name};
 use crate::number::{Span, address, unsigned};
 use crate::request::Policy;
+use crate::request_attributes::RequestAttributes;
 use crate::reserve_options::spent_of;
 
 /// The options of a guard; those that are left out have the same defaults in every language.

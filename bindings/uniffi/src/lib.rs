@@ -25,6 +25,7 @@ mod limiter;
 mod number;
 mod pending_call;
 mod request;
+mod request_attributes;
 mod reservation;
 mod reserve_options;
 mod settings;
@@ -32,8 +33,7 @@ mod settings;
 pub use client::{AttemptStep, Attempts, Backoff, Throttle, server_wait};
 pub use client_address::ClientAddressRules;
 pub use configured::{
-    CandidateCounts, ConfigurationStatus, HeaderLine, PolicyDecision, PolicyMatch, PublishOptions,
-    RequestAttributes, RequestDecision,
+    CandidateCounts, ConfigurationStatus, PolicyDecision, PolicyMatch, PublishOptions, RequestDecision,
 };
 pub use decision::{CheckResult, Decision, Finding, QuotaUsage, Usage};
 pub use direct::{
@@ -47,6 +47,7 @@ pub use limiter::{AsyncLimiter, Limiter};
 pub use number::Span;
 pub use pending_call::PendingCall;
 pub use request::{Policy, QuotaNumbers, Request, concurrent, quota};
+pub use request_attributes::{HeaderLine, RequestAttributes};
 pub use reservation::{AsyncReservation, Reservation};
 pub use reserve_options::ReserveOptions;
 pub use settings::{ManualClock, Settings, StoreOption, store_options, suggestion};

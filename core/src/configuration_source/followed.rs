@@ -117,7 +117,7 @@ impl FollowedConfiguration {
     }
 
     /// Whether there is a configuration. Until then operations wait inside their deadlines.
-    #[inline]
+    #[cfg(feature = "testing")]
     pub(crate) fn is_ready(&self) -> bool {
         self.subscription.is_ready()
     }

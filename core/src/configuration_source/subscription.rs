@@ -105,7 +105,7 @@ impl Subscription {
     }
 
     /// Whether there is a configuration, with document and entries.
-    #[inline]
+    #[cfg(feature = "testing")]
     pub(crate) fn is_ready(&self) -> bool {
         self.decides.borrow().is_some()
     }

@@ -33,6 +33,7 @@ pub(crate) enum Change<'a> {
 
 impl<'a> Change<'a> {
     /// No other numbers.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) const NONE: Self = Self::Past(&[]);
 
     /// The past numbers with a known time.

@@ -154,3 +154,13 @@ fn write_match(writer: &mut Writer<'_>, policy: &str, key: &[u8], cost: u64, hea
     writer.number(cost);
     writer.u8(headroom);
 }
+
+impl Writer<'_> {
+    pub(super) fn write_request(&mut self, decided: &RequestDecision) {
+        write_request(self, decided);
+    }
+
+    pub(super) fn write_status(&mut self, status: &ConfigurationStatus) {
+        write_status(self, status);
+    }
+}

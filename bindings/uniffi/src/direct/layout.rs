@@ -52,7 +52,6 @@ use polylimit::{
 };
 
 use crate::decision::unexpected;
-use crate::direct::configured;
 use crate::error::{PolylimitError, Result};
 use crate::number::{percent, signed, unsigned};
 
@@ -346,8 +345,8 @@ impl<'a> Writer<'a> {
                 }
             }
             Ok(Answer::Decisions(decisions)) => self.decisions(decisions, Vec::new()),
-            Ok(Answer::Request(decided)) => configured::write_request(self, decided),
-            Ok(Answer::Configuration(status)) => configured::write_status(self, status),
+            Ok(Answer::Request(decided)) => self.write_request(decided),
+            Ok(Answer::Configuration(status)) => self.write_status(status),
             Ok(other) => self.error(&unexpected(other)),
             Err(error) => self.error(&error.clone().into()),
         }

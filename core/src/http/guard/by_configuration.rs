@@ -30,7 +30,6 @@ impl GuardCheck {
         };
         let limiter = self.guard.limiter().clone();
         for made in &decided.decisions {
-            let Some(policy) = limiter.policy(&made.policy) else { continue };
             if let Some(id) = made.reservation {
                 let options = self.guard.shared.options.reserve;
                 let Some(configured) = &mut self.configured else { return };
@@ -42,7 +41,7 @@ impl GuardCheck {
                 }
             }
             self.policies.push(Applied {
-                policy,
+                policy: made.numbers.clone(),
                 units: 0,
                 origin: Origin::Store,
                 is_held: false,

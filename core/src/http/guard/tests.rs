@@ -304,3 +304,13 @@ fn guard_without_a_configuration_or_attributes_is_refused() {
     let both = Guard::builder(limiter).by_configuration().policy("api").build().unwrap_err();
     assert!(both.to_string().contains("leave policy"), "{both}");
 }
+
+#[test]
+fn fields_tell_the_numbers_that_decided() {
+    let (_, guard) = configured();
+    let attributes = RequestAttributes::new().path("/v1/a").peer("192.0.2.9").attribute("plan", "gold");
+    let (check, _) = check_of(&guard, &attributes);
+    let fields = check.fields();
+    let policy = fields.iter().find(|field| field.name == "ratelimit-policy").unwrap();
+    assert!(policy.value.contains("q=9"), "{}", policy.value);
+}

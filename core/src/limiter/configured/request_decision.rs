@@ -15,6 +15,7 @@ use crate::limiter::configured::wait::Wait;
 use crate::limiter::operations::check_ttl;
 use crate::limiter::{CHECK, Limiter, RESERVE, blocking};
 use crate::rules::decision::{Cause, Decision};
+use crate::rules::policy::Policy;
 use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::{Hold, ReservationTerms};
 use crate::rules::transition::Operation;
@@ -69,6 +70,8 @@ pub struct PolicyDecision {
     /// The reservation that was made under the policy, which the caller commits or cancels with
     /// [`Limiter::commit`] and [`Limiter::cancel`]. `None` where units were spent.
     pub reservation: Option<ReservationId>,
+    /// The policy with the quotas that decided about the key.
+    pub(crate) numbers: Policy,
     /// Whether HTTP fields tell the decision: not for a policy that is off or in shadow, nor for an answer without the store.
     pub is_told: bool,
 }
@@ -238,6 +241,7 @@ impl Limiter {
             }
         }
         let is_denied = denial.is_some();
+        let now_us = self.shared().store.clock().now_us();
         let merged = denial.unwrap_or_else(|| RequestDecision::without_policies(true, None, Some(0)));
         let decisions = courses.into_iter().map(|Course { call, answer: (decision, _), spent, .. }| {
             let reservation = call.hold.filter(|_| spent && !is_denied).map(|hold| hold.id);
@@ -246,6 +250,7 @@ impl Limiter {
                 key: call.key.into(),
                 cost: call.cost,
                 headroom: call.headroom,
+                numbers: in_force.deciding(call, now_us),
                 is_told: decision.source.asks_store() && in_force.document(call.policy).mode == Mode::On,
                 decision,
                 reservation,
@@ -279,6 +284,12 @@ impl Limiter {
 }
 
 impl InForce {
+    /// The policy of a request with the quotas that decide about its key.
+    fn deciding(&self, call: ConfiguredCall<'_>, now_us: u64) -> Policy {
+        let choice = self.configuration.numbers(call.policy, call.key, call.plan, now_us);
+        self.quotas(call.policy, choice.set).clone()
+    }
+
     /// The operation of a policy on a request: a reserve where the numbers of the key count concurrency, otherwise a check.
     fn request_call<'a>(
         &self,

@@ -87,10 +87,11 @@ impl ConfigurationStore {
         }
     }
 
-    /// What is there now: the texts of document and entries, with their versions.
+    /// What is there now, for tests: the texts of document and entries, with their versions.
     ///
     /// # Errors
     /// Redis does not answer, or refuses.
+    #[cfg(feature = "testing")]
     pub(crate) async fn load(&self) -> Result<Snapshot, Error> {
         let mut connection = self.connect(None).await?;
         let head = connection.head().await?;
