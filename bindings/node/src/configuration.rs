@@ -105,7 +105,7 @@ impl NativeRequestDecision {
     fn of(made: &RequestDecision) -> Self {
         Self {
             allowed: made.allowed,
-            cause: made.cause.map(|cause| cause.name()),
+            cause: made.cause.map(polylimit::Cause::name),
             status: made.status().map(Into::into),
             retry_after_ms: made.retry_after_us.map(milliseconds),
             decisions: made.decisions.iter().map(NativePolicyDecision::of).collect(),

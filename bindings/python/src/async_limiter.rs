@@ -167,7 +167,6 @@ impl PyAsyncLimiter {
     /// timeout
     ///     Seconds or a ``timedelta``; ``math.inf`` waits without a limit.
     #[pyo3(signature = (key, policy = None, *, cost = None, timeout, headroom = None, plan = None))]
-    #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]
     fn acquire(
         this: &Bound<'_, Self>,
         key: Key,

@@ -78,7 +78,7 @@ item
 /// The documentation of `publish` in both classes.
 macro_rules! publish_doc {
     () => {
-        r#"Publishes a document to the Redis store that the configuration comes from, and waits until it is in force here. Every
+        r"Publishes a document to the Redis store that the configuration comes from, and waits until it is in force here. Every
 process that follows the store takes it within a second.
 
 Parameters
@@ -99,14 +99,14 @@ InvalidArgumentError
     When the document cannot be used, with its line and column; when another version than the expected one is there; when the
     document does not come from Redis.
 StoreUnavailableError
-    When Redis does not answer: the document may have been published."#
+    When Redis does not answer: the document may have been published."
     };
 }
 
 /// The documentation of `wait_for_version` in both classes.
 macro_rules! wait_for_version_doc {
     () => {
-        r#"Waits until this version of the configuration or a later one is in force.
+        r"Waits until this version of the configuration or a later one is in force.
 
 Parameters
 ----------
@@ -120,14 +120,14 @@ Raises
 StoreUnavailableError
     When the timeout passes before.
 InvalidArgumentError
-    When the limiter has no configuration."#
+    When the limiter has no configuration."
     };
 }
 
 /// The documentation of `set_document` in both classes.
 macro_rules! set_document_doc {
     () => {
-        r#"Replaces the document that the program has given; entries stay.
+        r"Replaces the document that the program has given; entries stay.
 
 Parameters
 ----------
@@ -138,19 +138,19 @@ Raises
 ------
 InvalidArgumentError
     When the document cannot be used: ``line L, column C: ...``; the one before stays in force. Also for a limiter whose
-    configuration comes from elsewhere."#
+    configuration comes from elsewhere."
     };
 }
 
 /// The documentation of `matching` in both classes.
 macro_rules! matching_doc {
     () => {
-        r#"The policies that the configuration's rules apply to a request, with keys and costs; decides nothing.
+        r"The policies that the configuration's rules apply to a request, with keys and costs; decides nothing.
 
 Raises
 ------
 InvalidArgumentError
-    When the limiter has no configuration, or the attribute that gives a cost holds none."#
+    When the limiter has no configuration, or the attribute that gives a cost holds none."
     };
 }
 

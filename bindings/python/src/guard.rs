@@ -39,7 +39,11 @@ impl PyGuard {
         limiter, policies, *, by_configuration, per_request, scope, per_route, key_parts, missing_key, cost, methods, headers, reset_form,
         header_names, status, message, dry_run, address_rules, count, spent, ttl, max_age
     ))]
-    #[expect(clippy::too_many_arguments, reason = "each is an option of a limit")]
+    #[expect(
+        clippy::too_many_arguments,
+        clippy::fn_params_excessive_bools,
+        reason = "each is an option of a limit"
+    )]
     fn new(
         py: Python<'_>,
         limiter: &Bound<'_, PyAny>,

@@ -19,6 +19,7 @@ pub struct QuotaUsage {
 }
 
 /// The answer to a check, a peek, a reserve or an acquire.
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of a decision in every language")]
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct Decision {
     /// Whether every quota of the policy admits the request.

@@ -8219,7 +8219,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule() != 23276) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_decide() != 16280) {
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_decide() != 6853) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_delete_entry() != 58237) {
@@ -8288,13 +8288,13 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_limiter_configuration() != 50376) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_decide() != 60578) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_decide() != 61593) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_delete_entry() != 54606) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_matching() != 37635) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_matching() != 38200) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_publish() != 65225) {
