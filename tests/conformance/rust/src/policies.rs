@@ -161,6 +161,8 @@ fn answer(limiter: &Limiter, operation: &Value, runtime: Option<&Runtime>) -> Re
         "decide" => {
             let parts = RequestParts::of(&operation["request"]);
             let attributes = parts.attributes();
+            // A request that reserves nothing gives no time.
+            let reserve = if ttl.is_zero() { ReserveOptions::default().id(id) } else { reserve };
             let terms = reserve.terms()?;
             let decided = ask!(decide(&attributes, &terms));
             let decisions = decided.decisions.iter().map(|made| {
