@@ -34,7 +34,7 @@ static void headers_refuse_an_invalid_decision(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1000000000000/s; 1/m; 0/h", NULL);
     polylimit_decision decision;
     memset(&decision, 0xff, sizeof decision);
-    decision.source = decision.degraded = 0;
+    decision.source = decision.degraded = decision.cause = 0;
     polylimit_outcome outcome = {NULL, &decision};
     char text[2048];
     uint32_t status = 0;

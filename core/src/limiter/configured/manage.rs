@@ -179,7 +179,7 @@ impl Limiter {
                 Published::Conflict { document_version } if options.expected_version.is_none() => {
                     expected = document_version;
                 }
-                Published::Conflict { document_version } => return Err(conflict(document_version)),
+                Published::Conflict { document_version } => return Err(conflict(document_version, expected)),
             }
         }
     }
@@ -197,7 +197,9 @@ impl Limiter {
         let author = Author { by: options.by, why: options.why };
         match store.rollback(document_version, author).await? {
             Published::Done { version, .. } => self.wait_for_version(version, NOTICED_WITHIN).await,
-            Published::Conflict { document_version } => Err(conflict(document_version)),
+            Published::Conflict { document_version: there } => Err(Error::invalid_argument(format!(
+                "another document was published meanwhile, version {there}: roll back again"
+            ))),
         }
     }
 
@@ -307,9 +309,9 @@ impl blocking::Limiter {
     }
 }
 
-fn conflict(there: u64) -> Error {
+fn conflict(there: u64, expected: u64) -> Error {
     Error::invalid_argument(format!(
-        "the document that is there has version {there}: read it again, and publish over that version"
+        "the document that is there has version {there} and not {expected}: read it again, and publish over that version"
     ))
 }
 
