@@ -32,7 +32,7 @@ export interface ConfigurationStatus {
 export interface EntryValue {
   /** When the entry ends, as in RFC 3339: `2027-01-01T00:00:00Z`. */
   readonly until?: string;
-  /** Who has set it. */
+  /** The author of the entry. */
   readonly by?: string;
   /** The reason. */
   readonly why?: string;
