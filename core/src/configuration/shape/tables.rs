@@ -22,7 +22,11 @@ pub(crate) static DOCUMENT: Table = Table {
             "Which policies apply to a request: the first rule that matches, at most 1,000 rules.",
             Shape::List(&Shape::Table(&RULE)),
         ),
-        optional("lists", "Clients, values and keys that are denied or admitted whatever the policies say.", Shape::Table(&LISTS)),
+        optional(
+            "lists",
+            "Clients, values and keys that are denied or admitted whatever the policies say.",
+            Shape::Table(&LISTS),
+        ),
     ],
     others: None,
 };
