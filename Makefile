@@ -1,7 +1,8 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http soak fuzz
+.PHONY: help setup demo site test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http soak fuzz simulate-faults \
+  packages packages-test release
 
 STORE ?= memory
 REDIS_URL ?=
@@ -10,12 +11,20 @@ CASES ?=
 BEFORE ?=
 SECONDS_EACH ?= 60
 OPERATIONS ?= 1000000
+SEEDS ?= 1000000
+TARGETS ?=
+ONLY ?=
+VERSION ?=
+DRY_RUN ?=
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: ## services in four languages share one budget and follow one document of limits on this host; REDIS_URL=redis://... or REDIS=1: in Redis
 	@REDIS_URL="$(REDIS_URL)" REDIS="$(REDIS)" examples/demo/run
+
+site: ## the documentation as one site, with its links checked, in target/site
+	@cargo run --quiet --locked -p polylimit-site
 
 setup: ## install the servers that the tests start (Debian, Ubuntu)
 	@tests/setup
@@ -66,3 +75,15 @@ soak: ## ten minutes of load over 10 million keys: the denial cache and the leas
 
 fuzz: ## fuzz every target for SECONDS_EACH seconds (needs nightly Rust and cargo-fuzz)
 	@core/fuzz/run $(SECONDS_EACH)
+
+simulate-faults: ## the limiter on a simulated network and server, SEEDS times, with other faults each time
+	@cargo run --release --locked -p polylimit-fault-simulation -- --seeds $(SEEDS)
+
+packages: ## every package that is published, into dist/; TARGETS=<Rust target>,... ONLY=cli,c,python,node,uniffi,go
+	@tools/packages/build $(if $(TARGETS),--targets "$(TARGETS)") $(if $(ONLY),--only "$(ONLY)")
+
+packages-test: ## install what is in dist/ into empty roots of several Debian releases, with quick starts and cases; needs root
+	@tools/packages/test
+
+release: ## VERSION=x.y.z: versions, changelog, tag, packages, and what is published how; DRY_RUN=1 changes nothing
+	@tools/packages/release "$(VERSION)" $(if $(DRY_RUN),--dry-run)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +107,7 @@ func TestDocumentIsReplacedAndABadOneIsNotTaken(t *testing.T) {
 	if counts, has := limiter.CandidateCounts("api"); !has || counts != (polylimit.CandidateCounts{}) {
 		t.Errorf("%+v", counts)
 	}
-	if _, has := limiter.CandidateCounts("nobody"); has {
+	if _, has := limiter.CandidateCounts("missing"); has {
 		t.Error("an unknown policy has a candidate")
 	}
 	for name, err := range map[string]error{
@@ -127,6 +128,34 @@ func TestDocumentIsReplacedAndABadOneIsNotTaken(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+func TestLimiterStartsFromTheCopyOfAFile(t *testing.T) {
+	file, copied := filepath.Join(t.TempDir(), "limits.toml"), filepath.Join(t.TempDir(), "copy")
+	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source := polylimit.WithConfiguration("file:" + file)
+	limiter := open(t, "memory:", source, polylimit.WithConfigurationCopy(copied))
+	first, _ := limiter.Configuration()
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(copied); err == nil {
+			break
+		} else if time.Since(begin) > time.Minute {
+			t.Fatal(err)
+		}
+	}
+	limiter.Close()
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := polylimit.Open("memory:", source); !errors.Is(err, polylimit.ErrInvalidArgument) {
+		t.Error(err)
+	}
+	again, has := open(t, "memory:", source, polylimit.WithConfigurationCopy(copied)).Configuration()
+	if !has || again.Digest != first.Digest || again.Source != "file:"+file {
+		t.Errorf("%+v", again)
+	}
+}
 
 func TestRedisHasDocumentsAndEntries(t *testing.T) {
 	prefix := fmt.Sprintf("go-configuration-%d", os.Getpid())

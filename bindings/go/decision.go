@@ -13,7 +13,7 @@ import (
 // time.Duration (292 years) becomes Never - 1.
 const Never = time.Duration(math.MaxInt64)
 
-// QuotaUsage is one quota's own view of a key, after the operation.
+// QuotaUsage is one quota's own view of a key, after the operation, and in a decision its own verdict on the request.
 type QuotaUsage struct {
 	// Limit is the quota's limit, in units per period.
 	Limit uint64
@@ -23,6 +23,11 @@ type QuotaUsage struct {
 	ResetAfter time.Duration
 	// Over is the units of the quota's excess that are in use: above 0 once use is beyond the limit.
 	Over uint64
+	// Allowed is whether this quota admits the request; if not, it has denied it. True where no quota was asked, and in a Usage.
+	Allowed bool
+	// RetryAfter is the time until this quota would admit the same request if no other arrives, exact to the microsecond: 0 when it
+	// admits it, Never when the cost exceeds what the quota can ever admit.
+	RetryAfter time.Duration
 }
 
 // Decision is the answer to a check, a peek, an acquire or a reserve. A request that is not allowed must not proceed.
@@ -117,6 +122,8 @@ func (n *plainNumbers) quotas() []QuotaUsage {
 			Remaining:  uint64(plain.remaining),
 			ResetAfter: duration(uint64(plain.reset_after_us)),
 			Over:       uint64(plain.over),
+			Allowed:    plain.allowed != 0,
+			RetryAfter: duration(uint64(plain.retry_after_us)),
 		})
 	}
 	return quotas
@@ -192,8 +199,22 @@ func (d *Decision) toC(plain *C.polylimit_decision) {
 func (d Decision) After(usage Usage) Decision {
 	d.Remaining, d.ResetAfter, d.Over = usage.Remaining, usage.ResetAfter, usage.Over
 	d.numbers.resetAfterUs = usage.numbers.resetAfterUs
-	d.numbers.first, d.numbers.others = usage.numbers.first, usage.numbers.others
+	verdicts := d.numbers
+	d.numbers.first = withVerdict(usage.numbers.first, verdicts.first)
+	d.numbers.others = nil
+	for at, left := range usage.numbers.others {
+		if at < len(verdicts.others) {
+			left = withVerdict(left, verdicts.others[at])
+		}
+		d.numbers.others = append(d.numbers.others, left)
+	}
 	return d
+}
+
+// withVerdict is the usage with the verdict of another.
+func withVerdict(usage, verdict C.polylimit_quota_usage) C.polylimit_quota_usage {
+	usage.allowed, usage.retry_after_us = verdict.allowed, verdict.retry_after_us
+	return usage
 }
 
 // duration converts microseconds, up to the range of time.Duration.

@@ -58,7 +58,10 @@ func TestDecisionHasExactNumbers(t *testing.T) {
 	if !decision.Allowed || decision.Remaining != 0 || decision.Source != "store" || decision.Degraded != "" {
 		t.Errorf("%+v", decision)
 	}
-	quotas := []polylimit.QuotaUsage{{Limit: 3, Remaining: 0, ResetAfter: time.Minute}, {Limit: 5, Remaining: 2, ResetAfter: 36 * time.Minute}}
+	quotas := []polylimit.QuotaUsage{
+		{Limit: 3, Remaining: 0, ResetAfter: time.Minute, Allowed: true},
+		{Limit: 5, Remaining: 2, ResetAfter: 36 * time.Minute, Allowed: true},
+	}
 	if !slices.Equal(decision.Quotas(), quotas) {
 		t.Errorf("%+v", decision.Quotas())
 	}
@@ -74,6 +77,40 @@ func TestDecisionHasExactNumbers(t *testing.T) {
 	}
 	if decision = must(limiter.Check(ctx, polylimit.Request{}.Policy("api")))(t); decision.Remaining != 2 {
 		t.Errorf("a request that Key did not make costs 1: %+v", decision)
+	}
+}
+
+func TestDecisionTellsWhichQuotaDenied(t *testing.T) {
+	type verdict struct {
+		allowed    bool
+		retryAfter time.Duration
+	}
+	limiter, _ := withClock(t, "5/hour fixed_window; 2/minute fixed_window")
+	admits, never := verdict{allowed: true}, verdict{retryAfter: polylimit.Never}
+	for _, step := range []struct {
+		cost     int64
+		expected []verdict
+	}{
+		{2, []verdict{admits, admits}},
+		{1, []verdict{admits, {retryAfter: time.Minute}}},
+		{4, []verdict{{retryAfter: time.Hour}, never}},
+	} {
+		decision := must(limiter.Check(ctx, polylimit.Key("user:42").Cost(step.cost)))(t)
+		var told []verdict
+		for _, quota := range decision.Quotas() {
+			told = append(told, verdict{quota.Allowed, quota.RetryAfter})
+		}
+		if !slices.Equal(told, step.expected) {
+			t.Errorf("%d: %+v", step.cost, told)
+		}
+		usage := must(limiter.Refund(ctx, polylimit.Key("other")))(t)
+		after := decision.After(usage)
+		if left := after.Quotas()[1]; left.Allowed != told[1].allowed || left.Remaining != 2 {
+			t.Errorf("%d: %+v", step.cost, left)
+		}
+		if quotas := usage.Quotas(); !quotas[1].Allowed || quotas[1].RetryAfter != 0 {
+			t.Errorf("%+v", quotas)
+		}
 	}
 }
 

@@ -3,7 +3,10 @@ package polylimit
 // #include "shim.h"
 import "C"
 
-import "unsafe"
+import (
+	"strconv"
+	"unsafe"
+)
 
 // Option is a setting of a limiter.
 type Option struct {
@@ -33,6 +36,10 @@ func WithConfiguration(source string) Option { return Option{name: "configuratio
 // WithConfigurationCopy names a file to which the configuration is written after each change, and from which a limiter starts while
 // Redis is away. Only with WithConfiguration.
 func WithConfigurationCopy(path string) Option { return Option{name: "copy", value: path} }
+
+// WithObserveKeys counts how often keys are denied and admitted in this process, for Limiter.TopKeys: so many keys at most, up to 65,536.
+// Default 0: none.
+func WithObserveKeys(keys int) Option { return Option{name: "observe_keys", value: strconv.Itoa(keys)} }
 
 // WithOption sets an option of the store, such as "deadline" to "20ms".
 func WithOption(name, value string) Option { return Option{name: name, value: value} }

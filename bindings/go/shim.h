@@ -202,6 +202,43 @@ static inline polylimit_status polylimit_go_decide(const polylimit_completions *
     return status;
 }
 
+// Submits an explanation of a key. An error message is written to the result.
+static inline polylimit_status polylimit_go_explain(const polylimit_completions *completions, const polylimit_limiter *limiter,
+                                                    polylimit_go_asked asked, uint64_t tag, polylimit_report **report,
+                                                    polylimit_result *result) {
+    polylimit_go_plain plain;
+    polylimit_query query = {0};
+    if (!polylimit_go_request(&plain, POLYLIMIT_PEEK, asked)) {
+        return POLYLIMIT_INTERNAL;
+    }
+    query.size = sizeof query;
+    query.operation = POLYLIMIT_EXPLAIN;
+    query.request = &plain.request;
+    polylimit_status status = polylimit_completions_submit_query(completions, limiter, &query, tag, report, result, sizeof *result,
+                                                                 result->message, sizeof result->message);
+    polylimit_go_release(&plain);
+    return status;
+}
+
+// Submits an explanation of a request. An error message is written to the result.
+static inline polylimit_status polylimit_go_explain_request(const polylimit_completions *completions,
+                                                            const polylimit_limiter *limiter, const char *texts,
+                                                            const size_t *lengths, size_t header_count, size_t attribute_count,
+                                                            uint64_t tag, polylimit_report **report, polylimit_result *result) {
+    polylimit_go_attributes read;
+    polylimit_query query = {0};
+    if (!polylimit_go_read(&read, texts, lengths, header_count, attribute_count)) {
+        return POLYLIMIT_INTERNAL;
+    }
+    query.size = sizeof query;
+    query.operation = POLYLIMIT_EXPLAIN_REQUEST;
+    query.attributes = &read.plain;
+    polylimit_status status = polylimit_completions_submit_query(completions, limiter, &query, tag, report, result, sizeof *result,
+                                                                 result->message, sizeof result->message);
+    polylimit_go_release_attributes(&read);
+    return status;
+}
+
 // Copies a text and appends a NUL. An empty text becomes NULL. Returns 0 if the text is too long.
 static inline int polylimit_go_text(char *place, size_t capacity, const char *text, size_t length, const char **copied) {
     *copied = NULL;

@@ -9,6 +9,7 @@ mod canonical;
 pub(crate) mod compiled;
 pub(crate) mod condition;
 pub(crate) mod cost;
+pub(crate) mod descriptor;
 pub(crate) mod document;
 pub(crate) mod entry;
 pub(crate) mod key_template;

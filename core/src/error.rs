@@ -54,12 +54,18 @@ impl fmt::Display for ErrorKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
+    lacks_right: bool,
     message: Box<str>,
 }
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Box<str>>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, lacks_right: false, message: message.into() }
+    }
+
+    /// The same error, because the user of the store lacks a right.
+    pub(crate) fn of_missing_right(self) -> Self {
+        Self { lacks_right: true, ..self }
     }
 
     pub(crate) fn invalid_argument(message: impl Into<Box<str>>) -> Self {
@@ -81,6 +87,11 @@ impl Error {
     /// Which kind of error this is.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// Whether the store refused its user, the user's password or a right, for a program that tells this apart from other failures.
+    pub fn lacks_right(&self) -> bool {
+        self.lacks_right
     }
 
     /// What was read, what is allowed and what to do about it.

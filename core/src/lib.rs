@@ -45,6 +45,8 @@
 //! | [cancel](Limiter::cancel) | ends a reservation and spends nothing |
 //! | [renew](Limiter::renew) | the reservation ends later |
 //! | [block](Limiter::block) | denies the key for a time, whatever its quotas would say |
+//! | [explain](Limiter::explain) | tells why a request would be admitted or denied now; charges nothing |
+//! | [list](Limiter::list) | the keys that the store has, with what is used |
 //! | [acquire](Limiter::acquire) | waits until admitted, or says at once that the timeout cannot be met |
 //!
 //! A denied request spends nothing, unless a quota says `count_denied`. When the clock goes back, spent units stay spent,
@@ -67,19 +69,24 @@ mod configuration_source;
 mod error;
 mod http;
 mod limiter;
+mod metrics;
 mod names;
+mod report;
 mod rules;
 mod runtime;
 mod store;
 mod units;
 
 pub use client_address::{ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader};
+pub use configuration::descriptor::descriptor_attributes;
+pub use configuration::document::canonical_document;
 pub use configuration::matcher::PolicyMatch;
 pub use configuration::request::{AttributeSource, Peer, RequestAttributes};
 pub use configuration::schema::document_schema;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use configuration::testing as document_testing;
+pub use configuration::time::time_text;
 #[cfg(all(feature = "redis", feature = "testing"))]
 #[doc(hidden)]
 pub use configuration_source::testing as configuration_testing;
@@ -94,23 +101,44 @@ pub use limiter::blocking;
 pub use limiter::call::{Answer, Call};
 pub use limiter::completion::Completions;
 pub use limiter::configured::candidate_counts::CandidateCounts;
+pub use limiter::configured::lists::{ListName, ListOptions, ListedItem};
 pub use limiter::configured::manage::PublishOptions;
+pub use limiter::configured::published::{ConfigurationEntries, ConfigurationEntry, PublishedDocument};
 pub use limiter::configured::request_decision::{PolicyDecision, RequestDecision};
+pub use limiter::configured::request_match::{MatchedPolicy, RequestMatch};
 pub use limiter::configured::status::{ConfigurationChange, ConfigurationStatus};
 pub use limiter::event::DegradedEvent;
+pub use limiter::explanation::report::{
+    ConfigurationExplanation, EntryExplanation, KeyExplanation, NumbersSource, PenaltyExplanation,
+    PolicyMode, QuotaExplanation, RequestExplanation,
+};
+pub use limiter::fleet::report::{DeniedKey, PolicyCounts, ProcessReport};
+pub use limiter::fleet::top_denied;
+pub use limiter::listing::page::{KeyFilter, KeyPage, ListBudget, ListedKey, ListedQuota, ResetPage};
+#[cfg(feature = "opentelemetry")]
+pub use limiter::metrics::opentelemetry;
 pub use limiter::reservation::{Reservation, ReserveOptions};
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use limiter::testing as limiter_testing;
+pub use limiter::top_keys::{TopKey, TopKeys};
 pub use limiter::{Limiter, LimiterBuilder};
-pub use rules::decision::{Cause, Decision, DecisionParts, Degradation, QuotaUsage, Source, Usage};
+pub use metrics::durations::Durations;
+pub use metrics::{Family, FamilyKind, Sample, SampleValue, TextFormat};
+pub use report::report_json;
+pub use rules::decision::{
+    Cause, Decision, DecisionParts, Degradation, QuotaUsage, QuotaVerdict, Source, Usage,
+};
 pub use rules::policy::Policy;
-pub use rules::quota::{Algorithm, Quota, QuotaBuilder};
+pub use rules::quota::{Algorithm, Quota, QuotaBuilder, parse_duration};
 pub use rules::request::Request;
 pub use rules::reservation::id::ReservationId;
 pub use rules::reservation::list::ReservationTerms;
 pub use runtime::backoff::{Backoff, BackoffBuilder};
 pub use runtime::clock::{Clock, ManualClock};
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use runtime::simulation;
 pub use store::finding::{Finding, Severity};
 pub use store::lease_size::Lease;
 pub use store::option::{OptionKind, StoreOption};
@@ -120,23 +148,64 @@ pub use store::redis::RedisOptions;
 #[cfg(all(feature = "redis", feature = "testing"))]
 #[doc(hidden)]
 pub use store::redis::script::testing;
+pub use store::scan::KeyName;
 pub use store::stats::Stats;
 pub use store::suggestion::Suggestion;
 
-/// The Rust examples of the README, run as tests.
+/// The examples of the first steps, run as tests.
+#[cfg(all(doctest, feature = "tower"))]
+#[doc = include_str!("../../docs/start.md")]
+struct StartDocs;
+
+/// The examples of the page on Rust, run as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
+#[doc = include_str!("../../docs/rust.md")]
+struct RustDocs;
+
+/// The examples of the documentation of quotas, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/quotas.md")]
+struct QuotasDocs;
+
+/// The examples of the documentation of stores, run as tests.
+#[cfg(all(doctest, feature = "redis"))]
+#[doc = include_str!("../../docs/stores.md")]
+struct StoresDocs;
+
+/// The examples of the recipe for plans of an API, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/recipes/api-plans.md")]
+struct ApiPlansRecipe;
+
+/// The examples of the recipe for webhooks, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/recipes/webhooks.md")]
+struct WebhooksRecipe;
+
+/// The examples of the recipe for background jobs, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/recipes/background-jobs.md")]
+struct BackgroundJobsRecipe;
 
 /// The examples of the documentation of limits in front of HTTP handlers, run as tests.
 #[cfg(all(doctest, feature = "tower"))]
 #[doc = include_str!("../../docs/http.md")]
 struct HttpDocs;
 
+/// The examples of the documentation of lists of keys, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/listing.md")]
+struct ListingDocs;
+
 /// The examples of the shared-file store's documentation, run as tests.
 #[cfg(all(doctest, feature = "local", target_os = "linux"))]
 #[doc = include_str!("../../docs/local.md")]
 struct LocalDocs;
+
+/// The examples of the documentation of metrics, run as tests.
+#[cfg(all(doctest, feature = "opentelemetry", feature = "tracing"))]
+#[doc = include_str!("../../docs/metrics.md")]
+struct MetricsDocs;
 
 /// The examples of the documentation of limits as configuration, run as tests.
 #[cfg(all(doctest, feature = "redis"))]

@@ -7,10 +7,17 @@ pub(crate) mod call;
 mod cancellation;
 pub(crate) mod completion;
 pub(crate) mod configured;
+mod counting;
 pub(crate) mod deadline;
 pub(crate) mod degradation_watch;
 mod entrance;
 pub(crate) mod event;
+pub(crate) mod explanation;
+pub(crate) mod fleet;
+pub(crate) mod listing;
+pub(crate) mod metrics;
+pub(crate) mod near_limit;
+pub(crate) mod observed;
 pub(crate) mod operations;
 pub(crate) mod owned_call;
 mod registry;
@@ -18,8 +25,12 @@ pub(crate) mod renewal;
 mod renewal_task;
 pub(crate) mod reservation;
 mod reserve;
+#[cfg(feature = "tracing")]
+mod spans;
+pub(crate) mod tally;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub(crate) mod top_keys;
 pub(crate) mod wait_queue;
 
 use std::fmt;
@@ -114,7 +125,7 @@ impl Limiter {
         }
         let (cached, asked) = shared.ask_caches(requests);
         let answers = if asked.is_empty() { Ok(Vec::new()) } else { shared.store.ask_many(&asked).await };
-        shared.decisions(cached, answers)
+        shared.decisions(cached, &asked, answers)
     }
 
     /// Spends as much of the cost as every quota admits, from 0 to the cost; [`Usage::taken`] is how much that is.
@@ -229,20 +240,13 @@ impl Limiter {
     pub fn keys(&self) -> Option<usize> {
         let shared = self.shared();
         shared.registry.check_open().ok()?;
-        match &shared.store {
-            Store::Memory(store) => Some(store.keys()),
-            Store::Local(store) => store.keys(),
-            Store::Redis(_) => None,
-        }
+        shared.keys()
     }
 
-    /// Counters of the operations so far. The memory store and the local store answer every operation at once and count
-    /// none, so theirs are all 0.
+    /// Counters of the store's operations so far; each field says what it counts in which store. [`metrics`](Self::metrics) has
+    /// them too, and the decisions by policy.
     pub fn stats(&self) -> Stats {
-        match &self.shared().store {
-            Store::Memory(_) | Store::Local(_) => Stats::default(),
-            Store::Redis(store) => store.stats(),
-        }
+        self.shared().stats()
     }
 
     /// Waits until the store answers, at most for `timeout`. No operation needs this; a service may call it when it

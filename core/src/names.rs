@@ -1,6 +1,6 @@
 //! Enumerations whose values have names, the same in every language.
 
-/// Defines an enumeration with `ALL` and `name`. With `parsed as "kind"` its values are also read from their names and
+/// Defines an enumeration with `ALL` and `name`, serialised as its name. With `parsed as "kind"` its values are also read from their names and
 /// displayed as them.
 macro_rules! named_enum {
     ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)+ }) => {
@@ -20,6 +20,13 @@ macro_rules! named_enum {
                 match self {
                     $(Self::$variant => $name,)+
                 }
+            }
+        }
+
+        /// By the name.
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
             }
         }
     };

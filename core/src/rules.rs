@@ -12,3 +12,4 @@ pub(crate) mod quota;
 pub(crate) mod request;
 pub(crate) mod reservation;
 pub(crate) mod transition;
+pub(crate) mod words;

@@ -11,4 +11,7 @@ pub(crate) mod lock;
 pub(crate) mod mmap;
 pub(crate) mod monotonic;
 pub(crate) mod park;
+#[cfg(feature = "testing")]
+pub mod simulation;
 pub(crate) mod sleep;
+pub(crate) mod thread_slot;

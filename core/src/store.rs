@@ -6,12 +6,14 @@
 pub(crate) mod duration;
 pub(crate) mod finding;
 pub(crate) mod lease_size;
+pub(crate) mod listing;
 pub(crate) mod memory;
 pub(crate) mod option;
 pub(crate) mod outage;
 #[cfg_attr(not(feature = "redis"), path = "store/redis/unsupported.rs")]
 pub(crate) mod redis;
 pub(crate) mod request;
+pub(crate) mod scan;
 #[cfg_attr(not(all(feature = "local", target_os = "linux")), path = "store/shared_file/unsupported.rs")]
 pub(crate) mod shared_file;
 pub(crate) mod stats;
@@ -25,6 +27,7 @@ use self::memory::MemoryStore;
 use self::redis::RedisStore;
 use self::redis::doctor::DoctorForAll;
 use crate::error::Error;
+use crate::metrics::durations::DurationCounts;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::no_resources;
@@ -126,6 +129,23 @@ impl Store {
         match self {
             Self::Memory(_) | Self::Local(_) => None,
             Self::Redis(store) => store.ask_caches(request),
+        }
+    }
+
+    /// The most keys that a store of this process or host has room for, if it is open.
+    pub(crate) fn keys_capacity(&self) -> Option<usize> {
+        match self {
+            Self::Memory(store) => Some(store.keys_capacity()),
+            Self::Local(store) => store.keys_capacity(),
+            Self::Redis(_) => None,
+        }
+    }
+
+    /// How long the store's calls took, where they take measurable time.
+    pub(crate) fn durations(&self) -> Option<DurationCounts> {
+        match self {
+            Self::Memory(_) | Self::Local(_) => None,
+            Self::Redis(store) => Some(store.durations()),
         }
     }
 

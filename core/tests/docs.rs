@@ -2,11 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[path = "../examples/draw_algorithms/drawing.rs"]
-mod drawing;
-#[path = "../examples/draw_algorithms/traffic.rs"]
-mod traffic;
-
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +10,11 @@ use polylimit::{Degradation, RedisOptions};
 
 const START: &str = "<!-- options: written by core/tests/docs.rs from RedisOptions::ALL -->\n";
 const END: &str = "<!-- end of options -->";
+
+/// A file of the repository.
+fn read(path: &str) -> String {
+    fs::read_to_string(format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
 
 /// `WRITE_DOCS=1 cargo test -p polylimit --test docs` updates the table.
 #[test]
@@ -41,13 +41,8 @@ fn redis_options_are_documented() {
 /// Every quick start describes the first use of Redis in the same words.
 #[test]
 fn quick_starts_say_the_same_about_redis() {
-    let read = |path: &str| {
-        std::fs::read_to_string(format!("{}/../{path}", env!("CARGO_MANIFEST_DIR")))
-            .unwrap()
-            .replace("fallbackShare", "fallback_share")
-    };
-    let readme = read("README.md");
-    let (_, text) = readme.split_once("\nWith Redis, call `ready` ").unwrap();
+    let start = read("docs/start.md");
+    let (_, text) = start.split_once("\nWith Redis, call `ready` ").unwrap();
     let (text, _) = text.split_once("\n\n").unwrap();
     assert!(text.contains("N times the limit"));
     for page in [
@@ -59,7 +54,8 @@ fn quick_starts_say_the_same_about_redis() {
         "bindings/uniffi/kotlin/README.md",
         "bindings/uniffi/ruby/README.md",
     ] {
-        assert!(read(page).contains(text), "{page} has not the text of README.md about Redis");
+        let page_text = read(page).replace("fallbackShare", "fallback_share");
+        assert!(page_text.contains(text), "{page} has not the text of docs/start.md about Redis");
     }
 }
 
@@ -78,46 +74,66 @@ fn degradation_reasons_are_documented() {
     assert_eq!(documented, known);
 }
 
-/// The README's examples in other languages are those of their own READMEs, which their tests run.
+/// The examples of README.md and docs/start.md are those of the pages of their languages, whose tests run them.
 #[test]
 fn examples_of_other_languages_are_those_of_their_pages() {
-    let read =
-        |path: &str| std::fs::read_to_string(format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-    let readme = read("README.md");
-    for (language, fence) in [
-        ("python", "```python\n"),
-        ("node", "```js\n"),
-        ("c", "```c\n"),
-        ("go", "```go\n"),
-        ("uniffi/kotlin", "```kotlin\n"),
-        ("uniffi/ruby", "```ruby\n"),
-    ] {
-        let theirs = read(&format!("bindings/{language}/README.md"));
-        let blocks: Vec<_> =
-            readme.split(fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-        assert!(!blocks.is_empty(), "no example of {language}");
-        for block in blocks {
-            assert!(
-                theirs.contains(block),
-                "bindings/{language}/README.md does not have the example:\n{block}"
-            );
+    for (page, languages, examples) in [("README.md", 1, 1), ("docs/start.md", 10, 15)] {
+        let text = read(page);
+        let mut found = (0, 0);
+        for (fence, theirs) in [
+            ("```python\n", "bindings/python/README.md"),
+            ("```js\n", "bindings/node/README.md"),
+            ("```go\n", "bindings/go/README.md"),
+            ("```c\n", "bindings/c/README.md"),
+            ("```cpp\n", "bindings/c/README.md"),
+            ("```kotlin\n", "bindings/uniffi/kotlin/README.md"),
+            ("```java\n", "bindings/uniffi/kotlin/README.md"),
+            ("```ruby\n", "bindings/uniffi/ruby/README.md"),
+            // Compiled where a Swift toolchain is installed.
+            ("```swift\n", "bindings/uniffi/swift/Sources/Quickstart/main.swift"),
+            ("```console\n", "docs/command-line.md"),
+        ] {
+            let blocks: Vec<_> =
+                text.split(fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+            for block in &blocks {
+                assert!(
+                    read(theirs).contains(block),
+                    "{theirs} does not have the example of {page}:\n{block}"
+                );
+            }
+            found = (found.0 + usize::from(!blocks.is_empty()), found.1 + blocks.len());
         }
+        assert_eq!(found, (languages, examples), "languages and examples of {page}");
     }
 }
 
+/// README.md fits on a screen, and gives a command for each of its figures, which are those of docs/performance.md.
 #[test]
-fn picture_of_the_algorithms_is_current() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/algorithms.svg");
-    let drawn = drawing::draw().unwrap();
-    if std::env::var_os("WRITE_DOCS").is_some() {
-        std::fs::write(path, &drawn).unwrap();
-    } else {
-        let text = std::fs::read_to_string(path).unwrap();
-        assert!(
-            text == drawn,
-            "docs/algorithms.svg differs from what core/examples/draw_algorithms draws: run with WRITE_DOCS=1"
-        );
+fn readme_is_short_and_its_figures_have_commands() {
+    let readme = read("README.md");
+    assert!(readme.lines().count() <= 80, "README.md has {} lines", readme.lines().count());
+    let performance = read("docs/performance.md");
+    let measured: Vec<_> =
+        performance.split(|letter: char| !(letter.is_ascii_digit() || letter == '.')).collect();
+    let (_, figures) = readme.split_once("| figure | command |\n").unwrap();
+    let (figures, _) = figures.split_once("\n\n").unwrap();
+    let mut compared = 0;
+    for row in figures.lines().skip(1) {
+        let (figure, command) = row.trim_matches(['|', ' ']).split_once(" | ").unwrap();
+        for number in
+            figure.split([' ', ',']).filter(|word| word.starts_with(|letter: char| letter.is_ascii_digit()))
+        {
+            assert!(measured.contains(&number), "docs/performance.md has no {number}: {row}");
+            compared += 1;
+        }
+        let command = command.trim_matches('`');
+        let exists = match command.strip_prefix("make ") {
+            Some(target) => read("Makefile").contains(&format!("\n{target}: ")),
+            None => Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(command).is_file(),
+        };
+        assert!(exists, "there is no {command}");
     }
+    assert!(compared > 5, "only {compared} figures were compared");
 }
 
 /// docs/internals/deadlines.md names every constant that is a duration with its file, and every file that waits for a time.
@@ -139,6 +155,7 @@ fn every_timer_is_listed() {
     for binding in ["c", "node", "python", "uniffi"] {
         collect_sources(&root.join("bindings").join(binding).join("src"), &mut sources);
     }
+    collect_sources(&root.join("tools/server/src"), &mut sources);
     let mut missing = Vec::new();
     let mut listed = 0;
     for source in sources {

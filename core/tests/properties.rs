@@ -16,4 +16,5 @@ mod properties {
     mod reservations;
     mod session;
     mod times;
+    mod verdicts;
 }

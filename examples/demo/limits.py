@@ -8,6 +8,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
+from dashboard import dashboard
 from followers import PATIENCE, Follower, start
 from polylimit import Limiter
 
@@ -115,4 +116,5 @@ def follow_limits(source: Source, shown: str) -> bool:
             stack.callback(limiter.reset, user_of(title, run), "api")
             print(f"  {title} serves http://127.0.0.1:{port}/", flush=True)
         stack.callback(limiter.reset, f"mallory-{run}", "api")
+        print(f"  the dashboard is at {stack.enter_context(dashboard(source))}/ while this runs", flush=True)
         return asyncio.run(play(source, ports, run))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -46,6 +47,17 @@ class Redis:
                 return connection.recv(64) == b"+PONG\r\n"
         except OSError:
             return False
+
+    def suspend(self, seconds: float) -> None:
+        """Stop it for some time: its clients get no answers meanwhile, and all of them afterwards."""
+        self._process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
 
     def __exit__(self, *_exception: object) -> None:
         self._process.terminate()

@@ -95,6 +95,31 @@
 #define POLYLIMIT_OUTAGE_DENY 2
 
 /**
+ * The keys that the store has, a page at a time.
+ */
+#define POLYLIMIT_LIST 1
+
+/**
+ * The keys of which the most is used.
+ */
+#define POLYLIMIT_SCAN_TOP 2
+
+/**
+ * Resets the keys of a page.
+ */
+#define POLYLIMIT_RESET_LISTED 3
+
+/**
+ * Why a request with a key would be admitted or denied.
+ */
+#define POLYLIMIT_EXPLAIN 4
+
+/**
+ * Why a request, by its attributes, would be admitted or denied by the configuration.
+ */
+#define POLYLIMIT_EXPLAIN_REQUEST 5
+
+/**
  * A bucket of `burst` tokens that is refilled continuously (GCRA), or `step` tokens at a time.
  */
 #define POLYLIMIT_TOKEN_BUCKET 1
@@ -298,6 +323,15 @@ typedef struct polylimit_limiter polylimit_limiter;
 typedef struct polylimit_matches polylimit_matches;
 
 /**
+ * A report as JSON: an object, or an array for metrics. Freed by polylimit_report_free.
+ *
+ * Its fields have the names and units that the command line's --json prints; times are in microseconds and end in `_us`, and a number
+ * that there is none of is null. A key is the field `key` where it is text in UTF-8, `key_base64` for other bytes, and `key_digest`, in
+ * hexadecimal digits, where the store has only a digest, since the key is long. Later versions may add fields.
+ */
+typedef struct polylimit_report polylimit_report;
+
+/**
  * The decision on a request by its attributes, with that of each policy. Freed by polylimit_request_decision_free.
  */
 typedef struct polylimit_request_decision polylimit_request_decision;
@@ -452,7 +486,7 @@ typedef struct polylimit_configuration {
 } polylimit_configuration;
 
 /**
- * One quota's own view of a key, after the operation.
+ * One quota's own view of a key, after the operation, and in a decision its own verdict on the request.
  */
 typedef struct polylimit_quota_usage {
     /**
@@ -471,6 +505,19 @@ typedef struct polylimit_quota_usage {
      * Units of the quota's excess that are in use: above 0 once use is beyond the limit.
      */
     uint64_t over;
+    /**
+     * Microseconds until this quota would admit the same request if no other arrives, exact to the microsecond. 0 when it
+     * admits it; POLYLIMIT_NEVER when never; every other value is below 2^63.
+     */
+    uint64_t retry_after_us;
+    /**
+     * 1 when this quota admits the request, 0 when it has denied it. 1 where no quota was asked, and in a usage.
+     */
+    uint32_t allowed;
+    /**
+     * Always 0.
+     */
+    uint32_t reserved;
 } polylimit_quota_usage;
 
 /**
@@ -652,6 +699,7 @@ typedef struct polylimit_result {
  * - `document`: the limits as a document in TOML or JSON, which the program may replace with polylimit_limiter_set_document.
  * - `configuration`: where a document is followed: "file:PATH", "store" or "store+file:PATH"; and `copy`: a file to which it is
  *   written after each change, and from which a process starts while Redis is away.
+ * - `observe_keys`: how many keys are counted for polylimit_limiter_top_keys: 0 (none, the default) to 65536.
  * - any option of the store, such as `deadline` ("20ms"), `outage` ("deny") or `max_keys` ("100000").
  */
 typedef struct polylimit_option {
@@ -966,6 +1014,83 @@ typedef struct polylimit_candidate_counts {
      */
     uint64_t both_deny;
 } polylimit_candidate_counts;
+
+/**
+ * Which keys a list has, and when a page ends. polylimit_list_defaults writes the defaults: all keys.
+ */
+typedef struct polylimit_list_options {
+    /**
+     * sizeof(polylimit_list_options), set by the caller.
+     */
+    uint32_t size;
+    /**
+     * Only keys of which at least so much is used, in percent: 0 to 255. Keys of policies that the limiter does not know are listed with
+     * 0 only.
+     */
+    uint32_t at_least_used;
+    /**
+     * Only keys of the policy with this name, or with these quotas; NULL for all.
+     */
+    const char *policy;
+    /**
+     * Only keys that begin with these bytes; may be NULL when the length is 0.
+     */
+    const void *key_prefix;
+    /**
+     * The length of the prefix in bytes.
+     */
+    size_t key_prefix_length;
+    /**
+     * Where the list goes on: the `cursor` of the page before; NULL for the first page. It has no effect on POLYLIMIT_SCAN_TOP.
+     */
+    const char *cursor;
+    /**
+     * The page ends once it has so many keys, 1 or more. The last step may bring some more: about a thousand at most.
+     */
+    uint64_t entries;
+    /**
+     * The page ends once the store has gone over so many keys, 1 or more, whether they are in the page or not.
+     */
+    uint64_t examined;
+    /**
+     * The share of one server's time that a list in Redis may take, in percent: 1 to 100. Each call is followed by a pause.
+     */
+    uint32_t pace_percent;
+    /**
+     * Always 0.
+     */
+    uint32_t reserved;
+} polylimit_list_options;
+
+/**
+ * A question about keys. What has no effect may be NULL or 0.
+ */
+typedef struct polylimit_query {
+    /**
+     * sizeof(polylimit_query), set by the caller.
+     */
+    uint32_t size;
+    /**
+     * One of POLYLIMIT_LIST to POLYLIMIT_EXPLAIN_REQUEST.
+     */
+    uint32_t operation;
+    /**
+     * For POLYLIMIT_LIST, POLYLIMIT_SCAN_TOP and POLYLIMIT_RESET_LISTED; NULL is the defaults.
+     */
+    const struct polylimit_list_options *options;
+    /**
+     * So many keys at most; for POLYLIMIT_SCAN_TOP.
+     */
+    uint64_t most;
+    /**
+     * For POLYLIMIT_EXPLAIN: its policy, key, cost, headroom and plan; the other fields have no effect.
+     */
+    const struct polylimit_request *request;
+    /**
+     * For POLYLIMIT_EXPLAIN_REQUEST.
+     */
+    const struct polylimit_attributes *attributes;
+} polylimit_query;
 
 /**
  * At most `limit` units per period, counted by an algorithm.
@@ -1863,6 +1988,32 @@ polylimit_status polylimit_limiter_candidate_counts(const struct polylimit_limit
                                                     size_t error_capacity);
 
 /**
+ * Writes the metrics of a limiter as text for an endpoint that a monitoring system reads. `format` is "prometheus" (version 0.0.4, media
+ * type "text/plain; version=0.0.4; charset=utf-8") or "openmetrics" (version 1.0.0, media type
+ * "application/openmetrics-text; version=1.0.0; charset=utf-8"). No key is in it. docs/metrics.md describes each family.
+ *
+ * The length without the NUL is written to `length_out`, which may be NULL, even if the buffer is too small. The text may be longer in
+ * the next call: leave some room.
+ */
+polylimit_status polylimit_limiter_metrics_text(const struct polylimit_limiter *limiter,
+                                                const char *format,
+                                                char *buffer,
+                                                size_t capacity,
+                                                size_t *length_out,
+                                                char *error_buffer,
+                                                size_t error_capacity);
+
+/**
+ * Tells the metrics of a limiter as values: an array of families, each with `name`, `help`, `kind` ("counter", "gauge" or "histogram")
+ * and `samples`, which have `labels` and a `value`: a number, or for a histogram `buckets`, `sum` and `count`. The families are always the
+ * same; those that do not apply to the limiter have no samples. The report is freed by polylimit_report_free.
+ */
+polylimit_status polylimit_limiter_metrics(const struct polylimit_limiter *limiter,
+                                           struct polylimit_report **report_out,
+                                           char *error_buffer,
+                                           size_t error_capacity);
+
+/**
  * The name of a status, such as "invalid_argument"; NULL for an unknown number. Not to be freed.
  */
 const char *polylimit_status_name(polylimit_status status);
@@ -2050,6 +2201,108 @@ polylimit_status polylimit_limiter_call(const struct polylimit_limiter *limiter,
                                         size_t error_capacity);
 
 /**
+ * Writes the defaults into every field except `size`, which the caller sets: all keys, in pages of 1,000, each after at most 100,000
+ * examined keys, at a tenth of one server's time.
+ */
+polylimit_status polylimit_list_defaults(struct polylimit_list_options *options_out,
+                                         char *error_buffer,
+                                         size_t error_capacity);
+
+/**
+ * Asks, and blocks this thread until the report is there, or until another thread sets `*stopped` to a number other than 0; then it
+ * returns POLYLIMIT_PENDING, and which keys a POLYLIMIT_RESET_LISTED has reset is unknown. `stopped` may be NULL. The report is freed
+ * by polylimit_report_free.
+ *
+ * POLYLIMIT_INVALID_ARGUMENT: a budget is out of bounds, the cursor is that of another list, the policy is unknown to an explanation,
+ * or the limiter has no configuration that explains requests. POLYLIMIT_STORE_UNAVAILABLE: the store does not answer; no outage policy
+ * answers in its place. POLYLIMIT_STORE_FAILED: among others when the user may not list keys.
+ */
+polylimit_status polylimit_limiter_query(const struct polylimit_limiter *limiter,
+                                         const struct polylimit_query *query,
+                                         const uint32_t *stopped,
+                                         struct polylimit_report **report_out,
+                                         char *error_buffer,
+                                         size_t error_capacity);
+
+/**
+ * Asks without waiting; see polylimit_limiter_query. The handle is there at once.
+ *
+ * POLYLIMIT_OK: the report was available at once, and the handle has it. POLYLIMIT_PENDING: polylimit_completions_drain will return a
+ * result without an answer, with this tag; from then on the handle has the report. Any other status is an error, and there will be
+ * neither a result nor a handle. `result_size` is sizeof(polylimit_result).
+ */
+polylimit_status polylimit_completions_submit_query(const struct polylimit_completions *completions,
+                                                    const struct polylimit_limiter *limiter,
+                                                    const struct polylimit_query *query,
+                                                    uint64_t tag,
+                                                    struct polylimit_report **report_out,
+                                                    struct polylimit_result *result_out,
+                                                    size_t result_size,
+                                                    char *error_buffer,
+                                                    size_t error_capacity);
+
+/**
+ * Lists the keys that the store has, with what is used of their quotas. A page ends by its budget, and the `cursor` in its report leads
+ * to the next one; it is null on the last page. `options` may be NULL. See polylimit_limiter_query.
+ */
+polylimit_status polylimit_limiter_list(const struct polylimit_limiter *limiter,
+                                        const struct polylimit_list_options *options,
+                                        struct polylimit_report **report_out,
+                                        char *error_buffer,
+                                        size_t error_capacity);
+
+/**
+ * Lists the `most` keys of which the most is used, first the one of which most is. Where its report has a cursor, the budget of
+ * `options`, which may be NULL, has ended before all keys were examined. See polylimit_limiter_query.
+ */
+polylimit_status polylimit_limiter_scan_top(const struct polylimit_limiter *limiter,
+                                            uint64_t most,
+                                            const struct polylimit_list_options *options,
+                                            struct polylimit_report **report_out,
+                                            char *error_buffer,
+                                            size_t error_capacity);
+
+/**
+ * Lists a page of keys as polylimit_limiter_list does, and resets them: the store forgets them, and what they have used. Keys of policies
+ * that the limiter does not know stay. See polylimit_limiter_query.
+ */
+polylimit_status polylimit_limiter_reset_listed(const struct polylimit_limiter *limiter,
+                                                const struct polylimit_list_options *options,
+                                                struct polylimit_report **report_out,
+                                                char *error_buffer,
+                                                size_t error_capacity);
+
+/**
+ * Tells why a check of this request, by its policy, key, cost, headroom and plan, would be admitted or denied now: what each quota says,
+ * blocks, reservations, and what the configuration says about the key. It charges nothing. See polylimit_limiter_query.
+ */
+polylimit_status polylimit_limiter_explain(const struct polylimit_limiter *limiter,
+                                           const struct polylimit_request *request,
+                                           struct polylimit_report **report_out,
+                                           char *error_buffer,
+                                           size_t error_capacity);
+
+/**
+ * Tells why a request would be admitted or denied by the configuration: its lists, the rules that match, and what each of their policies
+ * says. It charges nothing. See polylimit_limiter_query.
+ */
+polylimit_status polylimit_limiter_explain_request(const struct polylimit_limiter *limiter,
+                                                   const struct polylimit_attributes *attributes,
+                                                   struct polylimit_report **report_out,
+                                                   char *error_buffer,
+                                                   size_t error_capacity);
+
+/**
+ * Tells which keys this limiter has denied and admitted most often in this process lately, at most `most` of each. It needs the option
+ * `observe_keys`; without, there are none. No store is asked. The report is freed by polylimit_report_free.
+ */
+polylimit_status polylimit_limiter_top_keys(const struct polylimit_limiter *limiter,
+                                            uint64_t most,
+                                            struct polylimit_report **report_out,
+                                            char *error_buffer,
+                                            size_t error_capacity);
+
+/**
  * Reads one quota from its text form, such as "10/s token_bucket burst=20". For an invalid text it returns
  * POLYLIMIT_INVALID_ARGUMENT, and the message names what was read, where, and what is allowed.
  */
@@ -2068,6 +2321,17 @@ polylimit_status polylimit_quota_text(const struct polylimit_quota *quota,
                                       size_t *length_out,
                                       char *error_buffer,
                                       size_t error_capacity);
+
+/**
+ * The report as JSON: a text in one line, which is valid until the report is freed. NULL when `report` is NULL, and before the result
+ * of an operation that was submitted is drained.
+ */
+const char *polylimit_report_json(const struct polylimit_report *report);
+
+/**
+ * Frees a report. NULL is allowed.
+ */
+void polylimit_report_free(struct polylimit_report *report);
 
 /**
  * Decides about a request by the configuration: its lists, its rules and their policies. All policies admit it, or what they spent is

@@ -223,6 +223,8 @@ struct RequestFacts {
     std::optional<std::vector<std::string>> policies = {};
     /** What the request spends in place of the guard's cost. */
     std::optional<Cost> cost = {};
+    /** The request itself, for a guard with the option `by_configuration`; nothing else is given then. */
+    std::optional<RequestAttributes> attributes = {};
 };
 
 /** A limit on the requests of a framework; see polylimit_guard_new for the options. */
@@ -286,6 +288,10 @@ public:
             // NULL would be the policies of the guard.
             policies.push_back(nullptr);
             plain.policies = policies.data();
+        }
+        std::optional<detail::PlainAttributes> attributes;
+        if (facts.attributes) {
+            plain.attributes = attributes.emplace(*facts.attributes).get();
         }
         detail::Message message;
         polylimit_guard_check *check = nullptr;

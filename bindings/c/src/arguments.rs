@@ -59,14 +59,16 @@ pub(crate) unsafe fn sized<'a, T: Sized32>(given: *const T) -> Result<&'a T, Fai
     Ok(unsafe { &*given })
 }
 
+const fn assert_first_version<T: Sized32>() {
+    assert!(
+        T::MIN_SIZE as usize == size_of::<T>(),
+        "reading and writing the new fields of a larger struct must depend on its size"
+    );
+}
+
 #[inline]
 unsafe fn check_size<T: Sized32>(given: *const T) -> Result<(), Failure> {
-    const {
-        assert!(
-            T::MIN_SIZE as usize == size_of::<T>(),
-            "reading and writing the new fields of a larger struct must depend on its size"
-        );
-    };
+    const { assert_first_version::<T>() };
     if given.is_null() {
         return Err(null(T::NAME));
     }
@@ -90,6 +92,7 @@ impl Strided {
         stride: usize,
         count: usize,
     ) -> Result<Self, Failure> {
+        const { assert_first_version::<T>() };
         if start.is_null() && count > 0 {
             return Err(null(T::NAME));
         }

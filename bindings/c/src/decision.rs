@@ -1,6 +1,6 @@
 //! The answers of operations as structs of plain numbers: decisions and usages.
 
-use polylimit::{Decision, DecisionParts, Policy, QuotaUsage, Usage};
+use polylimit::{Decision, DecisionParts, Policy, QuotaUsage, QuotaVerdict, Usage};
 
 use crate::arguments::Sized32;
 use crate::error::Failure;
@@ -13,7 +13,7 @@ pub const POLYLIMIT_NEVER: u64 = u64::MAX;
 
 const _: () = assert!(POLYLIMIT_MAX_QUOTAS == Policy::MAX_QUOTAS);
 
-/// One quota's own view of a key, after the operation.
+/// One quota's own view of a key, after the operation, and in a decision its own verdict on the request.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct polylimit_quota_usage {
@@ -25,6 +25,13 @@ pub struct polylimit_quota_usage {
     pub reset_after_us: u64,
     /// Units of the quota's excess that are in use: above 0 once use is beyond the limit.
     pub over: u64,
+    /// Microseconds until this quota would admit the same request if no other arrives, exact to the microsecond. 0 when it
+    /// admits it; POLYLIMIT_NEVER when never; every other value is below 2^63.
+    pub retry_after_us: u64,
+    /// 1 when this quota admits the request, 0 when it has denied it. 1 where no quota was asked, and in a usage.
+    pub allowed: u32,
+    /// Always 0.
+    pub reserved: u32,
 }
 
 /// The answer to a check, a peek, an acquire or a reserve. A request that is not allowed must not proceed.
@@ -71,7 +78,7 @@ pub struct polylimit_decision {
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_decision {
     const NAME: &'static str = "decision";
-    const MIN_SIZE: u32 = 592;
+    const MIN_SIZE: u32 = 848;
 }
 
 impl polylimit_decision {
@@ -91,7 +98,7 @@ impl polylimit_decision {
         self.elastic = u32::from(decision.elastic());
         self.shadowed = u32::from(decision.shadowed());
         self.reserved = 0;
-        self.quota_count = set_quotas(&mut self.quotas, decision.quotas());
+        self.quota_count = set_quotas(&mut self.quotas, decision.quotas(), decision.verdicts());
     }
 
     /// Converts back to the core's decision, and checks all numbers.
@@ -111,20 +118,25 @@ impl polylimit_decision {
             0 => None,
             number => Some(cause(number).ok_or_else(|| unknown("cause", number))?),
         };
-        let quotas: Vec<_> = quotas
+        let usages: Vec<_> = quotas
             .iter()
-            .map(|&polylimit_quota_usage { limit, remaining, reset_after_us, over }| QuotaUsage {
+            .map(|&polylimit_quota_usage { limit, remaining, reset_after_us, over, .. }| QuotaUsage {
                 limit,
                 remaining,
                 reset_after_us,
                 over,
             })
             .collect();
+        // Whether a quota admits the request follows from its wait.
+        let quota_waits_us: Vec<_> = quotas.iter().map(|quota| told(quota.retry_after_us)).collect();
         let allowed = self.allowed != 0;
-        let retry_after_us = (self.retry_after_us != POLYLIMIT_NEVER).then_some(self.retry_after_us);
         Ok(Decision::from_parts(DecisionParts {
             allowed,
-            wait_us: if allowed && self.shadowed == 0 { Some(self.delay_us) } else { retry_after_us },
+            wait_us: if allowed && self.shadowed == 0 {
+                Some(self.delay_us)
+            } else {
+                told(self.retry_after_us)
+            },
             source: source(self.source).ok_or_else(|| unknown("source", self.source))?,
             degraded,
             cause,
@@ -132,20 +144,39 @@ impl polylimit_decision {
             elastic: self.elastic != 0,
             shadowed: self.shadowed != 0,
             remaining: self.remaining,
-            quotas: &quotas,
+            quotas: &usages,
+            quota_waits_us: &quota_waits_us,
         })?)
     }
 }
 
-/// Writes the usage of each quota, and returns their number.
+/// A wait that may be never.
+fn told(wait_us: u64) -> Option<u64> {
+    (wait_us != POLYLIMIT_NEVER).then_some(wait_us)
+}
+
+/// Writes the usage and the verdict of each quota, and returns their number.
 #[inline]
 pub(crate) fn set_quotas(
     places: &mut [polylimit_quota_usage; POLYLIMIT_MAX_QUOTAS],
     quotas: &[QuotaUsage],
+    verdicts: impl Iterator<Item = QuotaVerdict>,
 ) -> u32 {
     let mut count = 0;
-    for (place, &QuotaUsage { limit, remaining, reset_after_us, over }) in places.iter_mut().zip(quotas) {
-        *place = polylimit_quota_usage { limit, remaining, reset_after_us, over };
+    for (place, (&QuotaUsage { limit, remaining, reset_after_us, over }, verdict)) in
+        places.iter_mut().zip(quotas.iter().zip(verdicts))
+    {
+        let retry_after_us = verdict.retry_after_us.unwrap_or(POLYLIMIT_NEVER);
+        let allowed = u32::from(verdict.allowed);
+        *place = polylimit_quota_usage {
+            limit,
+            remaining,
+            reset_after_us,
+            over,
+            retry_after_us,
+            allowed,
+            reserved: 0,
+        };
         count += 1;
     }
     count
@@ -185,7 +216,7 @@ pub struct polylimit_usage {
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_usage {
     const NAME: &'static str = "usage";
-    const MIN_SIZE: u32 = 568;
+    const MIN_SIZE: u32 = 824;
 }
 
 impl polylimit_usage {
@@ -199,6 +230,7 @@ impl polylimit_usage {
         self.over = usage.over();
         self.found = u32::from(usage.found());
         self.reserved = 0;
-        self.quota_count = set_quotas(&mut self.quotas, usage.quotas());
+        let admits = QuotaVerdict { allowed: true, retry_after_us: Some(0) };
+        self.quota_count = set_quotas(&mut self.quotas, usage.quotas(), std::iter::repeat(admits));
     }
 }

@@ -13,7 +13,7 @@
 //! - `request`, `reservation_options`, `attributes`: one operation as a value
 //! - `limiter`: its life and its policies
 //! - `operations`, `reservation`, `completions`, `reservation_handle`, `configuration`, `change`, `matching`, `request_decision`,
-//!   `guard`, `headers`, `diagnostics`: everything that uses a limiter
+//!   `guard`, `headers`, `diagnostics`, `report`, `query`, `metrics`: everything that uses a limiter
 
 #![allow(
     unsafe_code,
@@ -49,10 +49,13 @@ pub mod guard_check;
 pub mod headers;
 pub mod limiter;
 pub mod matching;
+pub mod metrics;
 pub mod names;
 pub mod operations;
 pub mod options;
+pub mod query;
 pub mod quota;
+pub mod report;
 pub mod request;
 pub mod request_decision;
 pub mod reservation;

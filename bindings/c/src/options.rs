@@ -17,6 +17,7 @@ use crate::error::Failure;
 /// - `document`: the limits as a document in TOML or JSON, which the program may replace with polylimit_limiter_set_document.
 /// - `configuration`: where a document is followed: "file:PATH", "store" or "store+file:PATH"; and `copy`: a file to which it is
 ///   written after each change, and from which a process starts while Redis is away.
+/// - `observe_keys`: how many keys are counted for polylimit_limiter_top_keys: 0 (none, the default) to 65536.
 /// - any option of the store, such as `deadline` ("20ms"), `outage` ("deny") or `max_keys` ("100000").
 #[repr(C)]
 pub struct polylimit_option {

@@ -232,7 +232,7 @@ pub struct polylimit_result {
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_result {
     const NAME: &'static str = "result";
-    const MIN_SIZE: u32 = 880;
+    const MIN_SIZE: u32 = 1136;
 }
 
 impl polylimit_result {

@@ -46,6 +46,8 @@ function tables() {
     union("HeaderStyle", "Which header fields tell a client its limits.", all.headerStyles),
     union("ResetForm", "The form of the time in `x-ratelimit-reset`.", all.resetForms),
     union("ForwardingHeader", "The header in which proxies report the address of their client.", all.forwardingHeaders),
+    union("NumbersSource", "What has decided which numbers a key has.", all.numbersSources),
+    union("PolicyMode", "Whether a policy decides.", all.policyModes),
     "/** The options of the stores. Each can also be text, as in a URL. */\nexport interface StoreOptions {\n",
     native.limiterOptions().map(option).join(""),
     "}\n",

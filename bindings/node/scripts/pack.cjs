@@ -1,5 +1,6 @@
-// Makes what is published, two packages: the JavaScript, and the addon of this platform.
-//   node scripts/pack.cjs FOLDER     packs what scripts/build has built into that folder, and prints the two files
+// Makes what is published: a package with the JavaScript, and one for the addon of each platform. Prints the files.
+//   node scripts/pack.cjs FOLDER                        packs what scripts/build has built into that folder
+//   node scripts/pack.cjs FOLDER PLATFORM=LIBRARY...    the addons are these libraries, such as linux-arm64-gnu=libpolylimit_node.so
 "use strict";
 
 const { execFileSync } = require("node:child_process");
@@ -7,8 +8,8 @@ const { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSyn
 const { join, resolve } = require("node:path");
 
 const root = join(__dirname, "..");
-const [folder] = process.argv.slice(2);
-if (folder === undefined) throw new Error("usage: pack.cjs FOLDER");
+const [folder, ...libraries] = process.argv.slice(2);
+if (folder === undefined) throw new Error("usage: pack.cjs FOLDER [PLATFORM=LIBRARY]...");
 const out = resolve(folder);
 
 const description = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -46,13 +47,19 @@ function write(to, name, value) {
   writeFileSync(join(to, name), typeof value === "string" ? value : `${JSON.stringify(value, null, 2)}\n`);
 }
 
-function packAddon() {
+/** The platforms with their addons: what is given, or else what was built for this one. */
+function addons() {
+  if (libraries.length > 0) return libraries.map((library) => library.split("=", 2));
   const file = readdirSync(join(root, "build")).find((name) => name.endsWith(".node"));
-  const platform = file.split(".")[1];
+  return [[file.split(".")[1], join(root, "build", file)]];
+}
+
+function packAddon([platform, library]) {
   const { [platform]: where } = PLATFORMS;
   if (where === undefined) throw new Error(`there is no package for ${platform}`);
   const to = folderOf(platform);
-  copyFileSync(join(root, "build", file), join(to, file));
+  const file = `polylimit.${platform}.node`;
+  copyFileSync(library, join(to, file));
   const name = `@polylimit/${platform}`;
   const about = `The addon of polylimit for ${platform}.`;
   write(to, "package.json", {
@@ -74,8 +81,8 @@ function packAddon() {
 function packJavaScript() {
   const to = folderOf("polylimit");
   const { devDependencies: _, napi: __, ...published } = description;
-  const addons = Object.keys(PLATFORMS).map((platform) => [`@polylimit/${platform}`, version]);
-  write(to, "package.json", { ...published, optionalDependencies: Object.fromEntries(addons) });
+  const optional = Object.keys(PLATFORMS).map((platform) => [`@polylimit/${platform}`, version]);
+  write(to, "package.json", { ...published, optionalDependencies: Object.fromEntries(optional) });
   copyFileSync(join(root, "README.md"), join(to, "README.md"));
   mkdirSync(join(to, "dist", "http"), { recursive: true });
   for (const folder of ["dist", "dist/http"]) {
@@ -88,4 +95,4 @@ function packJavaScript() {
 
 mkdirSync(out, { recursive: true });
 console.log(packJavaScript());
-console.log(packAddon());
+for (const addon of addons()) console.log(packAddon(addon));

@@ -150,6 +150,12 @@ impl Exchange {
             Ok(Answer::Findings(findings)) => self.arrays.write_kind(AnswerKind::Findings, findings.len()),
             Ok(Answer::Request(made)) => self.arrays.write_kind(AnswerKind::Request, made.decisions.len()),
             Ok(Answer::Configuration(_)) => self.arrays.write_kind(AnswerKind::Configuration, 0),
+            Ok(
+                Answer::Keys(_)
+                | Answer::KeysReset(_)
+                | Answer::Explanation(_)
+                | Answer::RequestExplanation(_),
+            ) => self.arrays.write_kind(AnswerKind::Report, 0),
             Ok(_) | Err(_) => self.arrays.write_kind(AnswerKind::Failure, 0),
         }
         *self.unread.borrow_mut() = Some(result);

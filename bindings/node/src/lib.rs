@@ -10,11 +10,12 @@
 //! - `values`, `tables`, `client`, `client_address`, `event`, `request_layout`: what is converted
 //! - `owned_request`, `request_attributes`, `shared_arrays`, `policy_interner`, `active_check`: requests and answers in shared memory
 //! - `exchange`: the way of answers and events to JavaScript
-//! - `limiter_handle`, `limiter`, `reservation`, `outcomes`, `configuration`, `guard_settings`, `guard_check`, `guard`: the operations
+//! - `limiter_handle`, `limiter`, `reservation`, `outcomes`, `configuration`, `report`, `guard_settings`, `guard_check`, `guard`: the operations
+//! - `command_line`: the command line tool
 
 #![allow(
     unsafe_code,
-    reason = "napi's macros expand to it; this crate's own places are in `client_address`, `exchange`, `function`, `guard`, `limiter_handle`, `owned_request`, `request_attributes`, `reservation`, `shared_arrays` and `text`"
+    reason = "napi's macros expand to it; this crate's own places are in `client_address`, `exchange`, `function`, `guard`, `limiter_handle`, `reservation`, `shared_arrays` and `text`"
 )]
 #![cfg_attr(test, allow(dead_code, reason = "a build for tests leaves out the exports to JavaScript"))]
 #![allow(
@@ -26,6 +27,7 @@
 mod active_check;
 mod client;
 mod client_address;
+mod command_line;
 mod configuration;
 mod error;
 mod event;
@@ -41,6 +43,7 @@ mod number;
 mod outcomes;
 mod owned_request;
 mod policy_interner;
+mod report;
 mod request_attributes;
 mod request_layout;
 mod reservation;

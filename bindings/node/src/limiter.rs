@@ -6,9 +6,9 @@ use std::rc::Rc;
 use napi::Env;
 use napi::bindgen_prelude::Unknown;
 use napi_derive::napi;
-use polylimit::{Call, Limiter, Policy};
+use polylimit::{Call, Family, Limiter, Policy, TextFormat};
 
-use crate::error::{Result, catch_panic, to_js_error};
+use crate::error::{Result, catch_panic, internal, to_js_error};
 use crate::exchange::NativeExchange;
 use crate::function;
 use crate::limiter_handle::{LimiterHandle, OperateFunction};
@@ -40,7 +40,7 @@ pub struct Counter {
     pub count: f64,
 }
 
-/// One of several checks.
+/// A check as a value.
 #[napi(object, object_to_js = false)]
 pub struct CheckRow<'env> {
     pub key: Unknown<'env>,
@@ -51,7 +51,7 @@ pub struct CheckRow<'env> {
 }
 
 impl CheckRow<'_> {
-    fn read(self, env: Env) -> Result<OwnedRequest> {
+    pub(crate) fn read(self, env: Env) -> Result<OwnedRequest> {
         let Self { key, policy, cost, headroom, plan } = self;
         OwnedRequest::read(env, key, RequestOptions { policy, cost, headroom, plan })
     }
@@ -71,11 +71,12 @@ pub struct NativeLimiter {
     final_state: RefCell<FinalState>,
 }
 
-/// The policies and counters of a closed limiter, as they were when it was closed.
+/// The policies, counters and metrics of a closed limiter, as they were when it was closed.
 #[derive(Default)]
 struct FinalState {
     policies: Vec<Vec<String>>,
     counters: Vec<Counter>,
+    families: Vec<Family>,
 }
 
 #[napi]
@@ -212,6 +213,21 @@ impl NativeLimiter {
         }
     }
 
+    /// The metrics of the limiter, as JSON.
+    #[napi]
+    pub fn metrics(&self) -> Result<String> {
+        catch_panic(|| serde_json::to_string(&self.families()).map_err(|error| internal(error.to_string())))
+    }
+
+    /// The metrics of the limiter, as text in that format.
+    #[napi]
+    pub fn metrics_text(&self, format: String) -> Result<String> {
+        catch_panic(|| {
+            let format: TextFormat = format.parse().map_err(to_js_error)?;
+            Ok(format.write(&self.families()))
+        })
+    }
+
     #[napi]
     pub fn keys(&self) -> Option<f64> {
         let limiter = self.handle.limiter().ok()?;
@@ -222,11 +238,21 @@ impl NativeLimiter {
     pub fn close(&self) -> Result<()> {
         catch_panic(|| {
             if let Some(limiter) = self.handle.close() {
-                let (policies, counters) = (policy_rows(&limiter), counters(&limiter));
-                self.final_state.replace(FinalState { policies, counters });
+                let (policies, counters, families) =
+                    (policy_rows(&limiter), counters(&limiter), limiter.metrics());
+                self.final_state.replace(FinalState { policies, counters, families });
             }
             Ok(())
         })
+    }
+}
+
+impl NativeLimiter {
+    fn families(&self) -> Vec<Family> {
+        match self.handle.limiter() {
+            Ok(limiter) => limiter.metrics(),
+            Err(_) => self.final_state.borrow().families.clone(),
+        }
     }
 }
 

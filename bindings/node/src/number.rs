@@ -34,6 +34,13 @@ pub(crate) fn headroom(percent: f64) -> Result<u8> {
     Ok(u8::try_from(percent).unwrap_or(u8::MAX))
 }
 
+/// Reads a percentage; the core checks the maximum.
+pub(crate) fn percent(name: &str, number: f64, allowed: &str) -> Result<u8> {
+    let allowed = format!("a whole number of percent, {allowed}");
+    let percent = whole(name, number, &allowed)?;
+    u8::try_from(percent).map_err(|_| out_of_range(name, number, &allowed))
+}
+
 /// Reads units of a cost; the core checks the maximum.
 #[inline]
 pub(crate) fn units(name: &str, number: f64) -> Result<u64> {

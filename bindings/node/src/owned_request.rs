@@ -1,13 +1,13 @@
 //! A request that outlives the arguments from which it was read.
 
+use napi::Env;
 use napi::bindgen_prelude::Unknown;
-use napi::{Env, JsValue};
 use napi_derive::napi;
 use polylimit::Request;
 
 use crate::error::Result;
 use crate::number::{cost, headroom};
-use crate::text::TextBuffer;
+use crate::text::owned_bytes;
 
 /// The options of a request as JavaScript passes them.
 #[derive(Default)]
@@ -31,9 +31,7 @@ impl OwnedRequest {
     /// Reads a key, which is an argument of the current call, and numbers.
     pub(crate) fn read(env: Env, key: Unknown<'_>, options: RequestOptions) -> Result<Self> {
         let RequestOptions { policy, plan, .. } = options;
-        let mut text = TextBuffer::new();
-        // SAFETY: the value is an argument of this call.
-        let key = unsafe { text.key(env.raw(), key.raw())? }.to_vec();
+        let key = owned_bytes("key", env, key)?;
         let cost = options.cost.map(cost).transpose()?;
         Ok(Self { key, policy, cost, headroom: options.headroom.map(headroom).transpose()?, plan })
     }

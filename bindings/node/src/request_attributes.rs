@@ -1,12 +1,12 @@
 //! The attributes of a request, as JavaScript passes them.
 
+use napi::Env;
 use napi::bindgen_prelude::Unknown;
-use napi::{Env, JsValue};
 use napi_derive::napi;
 use polylimit::RequestAttributes;
 
 use crate::error::Result;
-use crate::text::TextBuffer;
+use crate::text::owned_bytes;
 
 /// What an application knows of a request under a name.
 #[napi(object, object_to_js = false)]
@@ -46,9 +46,7 @@ impl AttributesRow<'_> {
 /// Reads rows, which are arguments of the current call.
 fn read_rows(env: Env, rows: Vec<AttributeRow<'_>>) -> Result<Vec<(String, Vec<u8>)>> {
     let read = |AttributeRow { name, value }: AttributeRow<'_>| {
-        let mut text = TextBuffer::new();
-        // SAFETY: the value is a property of an argument of this call.
-        let bytes = unsafe { text.bytes(&name, env.raw(), value.raw())? }.to_vec();
+        let bytes = owned_bytes(&name, env, value)?;
         Ok((name, bytes))
     };
     rows.into_iter().map(read).collect()

@@ -28,9 +28,11 @@ pub enum Field {
     Details,
     /// 1 when a commit, a cancel or a renew has found the reservation, and for every other usage.
     Found,
-    /// The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs` and
-    /// `Over`.
+    /// The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs`, `Over`
+    /// and `QuotaRetryAfterMs`.
     Quotas,
+    /// How long the only quota denies the request of a decision: 0 when it admits it, -1 for never.
+    QuotaRetryAfterMs,
     /// The HTTP status of the response to a denied request.
     Status,
     /// A bit for each header value that differs from the previous response; -1 when all names and values are given.
@@ -62,6 +64,8 @@ pub enum AnswerKind {
     /// The decision on a request by its attributes.
     Request,
     Configuration,
+    /// A list of keys or an explanation, as JSON.
+    Report,
     Failure,
 }
 
@@ -77,8 +81,8 @@ pub enum GuardStep {
     Settle,
 }
 
-/// Limit, remaining, reset after.
-pub(crate) const NUMBERS_PER_QUOTA: usize = 4;
+/// Of each of several quotas: limit, remaining, reset after, over and, in a decision, for how long the quota denies the request.
+pub(crate) const NUMBERS_PER_QUOTA: usize = 5;
 /// The length of the `Float64Array`.
 pub(crate) const FIELD_COUNT: usize = Field::FirstQuota as usize + NUMBERS_PER_QUOTA * Policy::MAX_QUOTAS;
 

@@ -116,6 +116,13 @@ impl SharedArrays {
         self.set(Field::DelayMs as usize, milliseconds(decision.delay_us()));
         self.set(Field::Limit as usize, number(decision.limit()));
         self.set(Field::Details as usize, details(decision).into());
+        let first_wait = match decision.quotas() {
+            [_] => Field::QuotaRetryAfterMs as usize,
+            _ => Field::FirstQuota as usize + WAIT,
+        };
+        for (verdict, at) in decision.verdicts().zip((first_wait..).step_by(NUMBERS_PER_QUOTA)) {
+            self.set(at, verdict.retry_after_us.map_or(NEVER, milliseconds));
+        }
     }
 
     pub(crate) fn write_usage(&self, usage: &Usage) {
@@ -170,12 +177,13 @@ impl SharedArrays {
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(Policy::MAX_QUOTAS);
         let mut quotas =
             [QuotaUsage { limit: 0, remaining: 0, reset_after_us: 0, over: 0 }; Policy::MAX_QUOTAS];
-        for (index, quota) in quotas[..count].iter_mut().enumerate() {
+        let mut quota_waits_us = [None; Policy::MAX_QUOTAS];
+        for (index, (quota, quota_wait_us)) in quotas[..count].iter_mut().zip(&mut quota_waits_us).enumerate()
+        {
             let first = Field::FirstQuota as usize + NUMBERS_PER_QUOTA * index;
-            let [limit, remaining, reset_after_ms, over] = match count {
-                1 => [Field::Limit, Field::Remaining, Field::ResetAfterMs, Field::Over]
-                    .map(|field| field as usize),
-                _ => [first, first + 1, first + 2, first + 3],
+            let [limit, remaining, reset_after_ms, over, retry_after_ms] = match count {
+                1 => ONLY_QUOTA.map(|field| field as usize),
+                _ => [first, first + 1, first + 2, first + 3, first + WAIT],
             };
             *quota = QuotaUsage {
                 limit: whole("limit", self.get(limit), UNITS)?,
@@ -183,24 +191,23 @@ impl SharedArrays {
                 reset_after_us: microseconds("resetAfterMs", self.get(reset_after_ms))?,
                 over: whole("over", self.get(over), UNITS)?,
             };
+            *quota_wait_us = self.wait_us(retry_after_ms)?;
         }
         let allowed = self.get(Field::Allowed as usize) != 0.0;
         let (cause, flags) = self.details();
         let [crossed, elastic, shadowed] =
             [DecisionFlag::Crossed, DecisionFlag::Elastic, DecisionFlag::Shadowed]
                 .map(|flag| flags & flag as u32 != 0);
-        let retry_after_ms = self.get(Field::RetryAfterMs as usize);
         // A request that only shadow admits has the wait of its denial.
-        let wait_us = match allowed && !shadowed {
-            true => Some(microseconds("delayMs", self.get(Field::DelayMs as usize))?),
-            false if retry_after_ms == NEVER => None,
-            false => Some(microseconds("retryAfterMs", retry_after_ms)?),
+        let wait_us = if allowed && !shadowed {
+            Some(microseconds("delayMs", self.get(Field::DelayMs as usize))?)
+        } else {
+            self.wait_us(Field::RetryAfterMs as usize)?
         };
         let source = entry(&Source::ALL, self.get(Field::Source as usize));
         let source = source.ok_or_else(|| invalid_argument("source is not one of a decision"))?;
         let degraded = entry(&Degradation::ALL, self.get(Field::Degraded as usize));
         let remaining = whole("remaining", self.get(Field::Remaining as usize), UNITS)?;
-        let quotas = &quotas[..count];
         let parts = DecisionParts {
             allowed,
             wait_us,
@@ -211,9 +218,16 @@ impl SharedArrays {
             elastic,
             shadowed,
             remaining,
-            quotas,
+            quotas: &quotas[..count],
+            quota_waits_us: &quota_waits_us[..count],
         };
         Decision::from_parts(parts).map_err(to_js_error)
+    }
+
+    /// How long a request, or a quota, has to wait; `None` for ever.
+    fn wait_us(&self, at: usize) -> Result<Option<u64>> {
+        let retry_after_ms = self.get(at);
+        (retry_after_ms != NEVER).then(|| microseconds("retryAfterMs", retry_after_ms)).transpose()
     }
 
     /// The cause and the sum of the flags of the decision that JavaScript has written.
@@ -246,6 +260,11 @@ fn details(decision: &Decision) -> u32 {
 
 /// Stands for a wait that never ends.
 const NEVER: f64 = -1.0;
+/// The place, among the numbers of one of several quotas, of how long it denies the request.
+const WAIT: usize = NUMBERS_PER_QUOTA - 1;
+/// The places of a single quota.
+const ONLY_QUOTA: [Field; NUMBERS_PER_QUOTA] =
+    [Field::Limit, Field::Remaining, Field::ResetAfterMs, Field::Over, Field::QuotaRetryAfterMs];
 const UNITS: &str = "a whole number of units";
 
 #[inline]

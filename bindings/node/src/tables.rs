@@ -3,8 +3,8 @@
 use napi_derive::napi;
 use polylimit::headers::{HeaderStyle, ResetForm};
 use polylimit::{
-    Algorithm, Cause, Degradation, ErrorKind, ForwardingHeader, LimiterBuilder, OptionKind, Outage, Source,
-    Suggestion,
+    Algorithm, Cause, Degradation, ErrorKind, ForwardingHeader, LimiterBuilder, NumbersSource, OptionKind,
+    Outage, PolicyMode, Source, Suggestion,
 };
 
 /// A row of the error table.
@@ -27,6 +27,8 @@ pub struct Tables {
     pub header_styles: Vec<&'static str>,
     pub reset_forms: Vec<&'static str>,
     pub forwarding_headers: Vec<&'static str>,
+    pub numbers_sources: Vec<&'static str>,
+    pub policy_modes: Vec<&'static str>,
 }
 
 /// All tables.
@@ -46,6 +48,8 @@ pub fn tables() -> Tables {
         header_styles: HeaderStyle::ALL.iter().map(|style| style.name()).collect(),
         reset_forms: ResetForm::ALL.iter().map(|form| form.name()).collect(),
         forwarding_headers: vec![ForwardingHeader::XForwardedFor.name(), ForwardingHeader::Forwarded.name()],
+        numbers_sources: NumbersSource::ALL.iter().map(|source| source.name()).collect(),
+        policy_modes: PolicyMode::ALL.iter().map(|mode| mode.name()).collect(),
     }
 }
 

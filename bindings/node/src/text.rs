@@ -5,7 +5,8 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use napi::sys;
+use napi::bindgen_prelude::Unknown;
+use napi::{Env, JsValue, sys};
 
 use crate::error::{Code, Result, internal, invalid_argument};
 
@@ -148,6 +149,13 @@ impl TextBuffer {
         *heap = text.into_bytes();
         Read::Bytes(heap)
     }
+}
+
+/// Reads the argument `name` of the current call, which is text or bytes, for longer than the call.
+pub(crate) fn owned_bytes(name: &str, env: Env, value: Unknown<'_>) -> Result<Vec<u8>> {
+    let mut text = TextBuffer::new();
+    // SAFETY: the value is an argument of this call, or a property of one.
+    Ok(unsafe { text.bytes(name, env.raw(), value.raw())? }.to_vec())
 }
 
 /// The result of reading a value as a string.

@@ -63,6 +63,17 @@ test("the response to a denied request is a document, or text for a client that 
   assert.deepEqual(headerFields(limiter, outcomes).at(-1), ["retry-after", "60"]);
 });
 
+test("a decision of several quotas keeps the numbers of each", async (t) => {
+  const limiter = limiterOf(t, { api: "2/minute fixed_window; 50/day fixed_window; 1/hour fixed_window" });
+  const decision = { ...(await limiter.check("k", { cost: 2 })) };
+  assert.deepEqual(
+    decision.quotas.map(({ allowed }) => allowed),
+    [true, true, false],
+  );
+  const denial = denialOf(limiter, { decision }, { cost: 2, accept: "application/json" });
+  assert.deepEqual(JSON.parse(denial.body)["violated-policies"], ["api:3"]);
+});
+
 test("a program that decides itself responds as the middleware does", async (t) => {
   const [byHand, limited] = [limiterOf(t, { api: "1/minute" }), limiterOf(t, { api: "1/minute" })];
   const express = require("express");
@@ -100,6 +111,9 @@ test("what is not allowed is refused", async (t) => {
   refused(() => headerFields(limiter, { policy: "other", decision }), /other/);
   refused(() => headerFields(limiter, { policy: "api", decision: {} }), /decision is an object/);
   refused(() => headerFields(limiter, { policy: "api", decision: { ...decision, remaining: -1 } }), /remaining/);
+  const [{ retryAfterMs: _, ...usage }] = decision.quotas;
+  const withoutWait = { ...decision, quotas: [usage] };
+  refused(() => headerFields(limiter, { policy: "api", decision: withoutWait }), /retryAfterMs is NaN/);
   refused(() => headerFields(limiter, { policy: "api", decision }, { headers: "some" }), /some/);
   refused(() => headerFields(limiter, { policy: "api", decision }, { style: "ietf" }), /style/);
   refused(() => headerFields({}, { policy: "api", decision }), /limiter is an object/);

@@ -91,8 +91,9 @@ test("close releases all resources without the garbage collector", async () => {
     const { before, after } = JSON.parse(out);
     assert.ok(after.threads <= before.threads, `${url}: ${out}`);
     assert.ok(after.files <= before.files, `${url}: ${out}`);
-    // The allowance covers the JavaScript objects, which are still referenced, and garbage that is not collected yet.
-    assert.ok(after.resident <= before.resident + 40_960 + 6 * count, `${url}: ${out}`);
+    // The allowance covers the JavaScript objects, which are still referenced, the 3 KB of counts that can be read after a
+    // limiter is closed, and garbage that is not collected yet.
+    assert.ok(after.resident <= before.resident + 40_960 + 9 * count, `${url}: ${out}`);
   });
 });
 

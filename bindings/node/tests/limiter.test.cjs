@@ -30,7 +30,7 @@ test("a decision has all properties", async () => {
     shadowed: false,
     source: "store",
     degraded: null,
-    quotas: [{ limit: 2, remaining: 1, resetAfterMs: 30_000, over: 0 }],
+    quotas: [{ allowed: true, limit: 2, remaining: 1, retryAfterMs: 0, resetAfterMs: 30_000, over: 0 }],
   });
   clock.advanceMs(0.5);
   await limiter.check("user:42");
@@ -49,9 +49,44 @@ test("a decision has the usage of each quota", async () => {
   const { limit, remaining, quotas } = await limiter.check("user:42", { cost: 6 });
   assert.deepEqual({ limit, remaining }, { limit: 10, remaining: 4 });
   assert.deepEqual(quotas, [
-    { limit: 10, remaining: 4, resetAfterMs: 600, over: 0 },
-    { limit: 15, remaining: 9, resetAfterMs: 60_000, over: 0 },
+    { allowed: true, limit: 10, remaining: 4, retryAfterMs: 0, resetAfterMs: 600, over: 0 },
+    { allowed: true, limit: 15, remaining: 9, retryAfterMs: 0, resetAfterMs: 60_000, over: 0 },
   ]);
+});
+
+test("each quota of a decision has a verdict of its own", async () => {
+  const { clock, limiter } = limiterAt(0, ["2/second fixed_window", "3/minute fixed_window", "50/day fixed_window"]);
+  const verdicts = async (cost) =>
+    (await limiter.check("k", { cost })).quotas.map(({ allowed, retryAfterMs }) => [allowed, retryAfterMs]);
+  const admits = [true, 0];
+  assert.deepEqual(await verdicts(2), [admits, admits, admits]);
+  assert.deepEqual(await verdicts(1), [[false, 1000], admits, admits]);
+  assert.deepEqual(await verdicts(2), [[false, 1000], [false, 60_000], admits]);
+  assert.deepEqual(await verdicts(4), [[false, null], [false, null], admits]);
+  clock.advanceMs(999.5);
+  assert.deepEqual(await verdicts(1), [[false, 0.5], admits, admits]);
+  const { quotas } = await limiter.take("k");
+  assert.deepEqual(Object.keys(quotas[0]), ["limit", "remaining", "resetAfterMs", "over"]);
+});
+
+test("the verdict of the only quota is not that of its decision for a request that shadow admits", async (t) => {
+  const document = { polylimit: 1, policies: { api: { quotas: "1/minute fixed_window", mode: "shadow" } } };
+  const limiter = new Limiter("memory:", { document, clock: new ManualClock(0) });
+  t.after(() => limiter.close());
+  await limiter.check("k");
+  const shadowed = await limiter.check("k");
+  assert.equal(shadowed.allowed, true);
+  assert.deepEqual([shadowed.quotas[0].allowed, shadowed.quotas[0].retryAfterMs], [false, 60_000]);
+});
+
+test("the quotas of a key on a deny list admit", async (t) => {
+  const policies = { api: { quotas: "1/minute" } };
+  const document = { polylimit: 1, policies, lists: { deny: ["key api k"] } };
+  const limiter = new Limiter("memory:", { document });
+  t.after(() => limiter.close());
+  const denied = await limiter.check("k");
+  assert.deepEqual([denied.allowed, denied.cause, denied.retryAfterMs], [false, "deny_list", null]);
+  assert.deepEqual([denied.quotas[0].allowed, denied.quotas[0].retryAfterMs], [true, 0]);
 });
 
 test("a leaky bucket returns the delay of an admitted request", async () => {

@@ -10,10 +10,23 @@ const { join } = require("node:path");
 const { test } = require("node:test");
 const { promisify } = require("node:util");
 
+const { withRedis } = require("./support/redis.cjs");
+
 const run = promisify(execFile);
 const root = join(__dirname, "..");
 
-const FRAMEWORKS = ["express", "fastify", "hono", "express-rate-limit", "@nestjs", "@types/express", "@types/node"];
+const FRAMEWORKS = [
+  "express",
+  "fastify",
+  "hono",
+  "koa",
+  "express-rate-limit",
+  "@nestjs",
+  "@opentelemetry",
+  "prom-client",
+  "@types/express",
+  "@types/node",
+];
 
 /** Runs `body` in a folder with the packed packages installed. */
 async function installed(body) {
@@ -85,6 +98,17 @@ test("the packed packages install into an empty folder, and every snippet of the
     await withServer(async (url) => {
       assert.equal(await runSnippets(folder, clients.replaceAll("https://api.example.com/", url)), 1);
     });
+    for (const [page, snippets] of [
+      ["metrics.md", 1],
+      ["listing.md", 2],
+    ]) {
+      const text = await readFile(join(root, "..", "..", "docs", page), "utf8");
+      assert.equal(await runSnippets(folder, text), snippets, page);
+    }
+    const policies = await readFile(join(root, "..", "..", "docs", "policies.md"), "utf8");
+    await withRedis(async ({ url }) => {
+      assert.equal(await runSnippets(folder, policies.replaceAll("redis://localhost", url)), 1);
+    });
   });
 });
 
@@ -117,11 +141,13 @@ test("the types are found with every moduleResolution of TypeScript", async () =
       import { createFetch } from "polylimit/fetch-client";
       import { rateLimit as hono } from "polylimit/hono";
       import { RateLimitGuard } from "polylimit/nest";
+      import { addLimiter as observed } from "polylimit/opentelemetry";
+      import { addLimiter as exposed } from "polylimit/prometheus";
       const limiter = new Limiter("memory:", { policies: { api: "1/s" }, outage: "deny" });
       const decision: Decision = limiter.checkSync("k");
       // @ts-expect-error a limiter is required
       express({ limiter: 5 });
-      export { decision, express, PolylimitStore, rateLimitHook, fetched, createFetch, hono, RateLimitGuard };
+      export { decision, express, PolylimitStore, rateLimitHook, fetched, createFetch, hono, RateLimitGuard, observed, exposed };
     `;
     await writeFile(join(folder, "used.ts"), source);
     const settings = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--esModuleInterop", "used.ts"];

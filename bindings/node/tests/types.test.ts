@@ -17,6 +17,7 @@ import {
   type ErrorCode,
   type HeaderFields,
   headerFields,
+  type KeyPage,
   Limiter,
   ManualClock,
   type PolicyMatch,
@@ -250,5 +251,23 @@ const handler = fetchRateLimit(
 rateLimit({ limiter, attributes: (req) => ({ tenant: req.headers.host, plan: 5n }) });
 // @ts-expect-error attributes are a function
 rateLimit({ limiter, attributes: { tenant: "t" } });
+
+export async function report(): Promise<string | undefined> {
+  const verdicts = (await limiter.check("user")).quotas.map(({ allowed, retryAfterMs }) => allowed || retryAfterMs);
+  // @ts-expect-error the quotas of a usage have no verdict
+  console.log(verdicts, (await limiter.take("user")).quotas[0]?.allowed);
+  let cursor: string | null | undefined;
+  do {
+    const page: KeyPage = await limiter.list({ keyPrefix: new Uint8Array(2), entries: 5, cursor });
+    cursor = page.cursor;
+  } while (cursor !== null);
+  // @ts-expect-error the most used keys have no pages
+  await limiter.scanTop(5, { cursor });
+  const { quotas, mode, pool } = await limiter.explain("user", { cost: 5 });
+  const { policies } = await limiter.explainRequest({ path: "/" });
+  const { error } = limiter.topKeys(5).denied[0] ?? { error: 0 };
+  console.log((await limiter.resetListed()).unknown, quotas[0]?.words, mode === "shadow", policies.length, error);
+  return pool?.key_digest;
+}
 
 export { configure, decide, decorators, guards, handler, reserve, respond };

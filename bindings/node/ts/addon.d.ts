@@ -101,6 +101,8 @@ export declare class NativeExchange {
   denialResponse(accept?: string | undefined | null): Array<string>
   /** The parts of that response, for a handler that writes its own. */
   problem(): NativeProblem
+  /** The newest report, as JSON. */
+  report(): string
 }
 
 export declare class NativeGuard {
@@ -187,8 +189,24 @@ export declare class NativeLimiter {
   setCredentials(username: string | undefined | null, password: string): void
   /** The counters of the limiter. */
   stats(): Array<Counter>
+  /** The metrics of the limiter, as JSON. */
+  metrics(): string
+  /** The metrics of the limiter, as text in that format. */
+  metricsText(format: string): string
   keys(): number | null
   close(): void
+  /** Lists a page of keys, and leaves its report or its ticket. */
+  list(settings: ListSettings): void
+  /** Finds the keys of which the most is used. */
+  scanTop(most: number, settings: ListSettings): void
+  /** Resets the keys of a page. */
+  resetListed(settings: ListSettings): void
+  /** Explains what a check would be answered. */
+  explain(request: CheckRow): void
+  /** Explains what a request, by its attributes, would be answered. */
+  explainRequest(attributes: AttributesRow): void
+  /** The keys that this limiter has denied and admitted most often, as JSON. */
+  topKeys(most: number): string
   /** Submits a reserve, and leaves its decision or its ticket. */
   reserve(key: unknown, settings: ReserveSettings): NativeReservation
   /** Commits the reservation with this id: what was spent, or what was reserved. */
@@ -245,7 +263,9 @@ export declare const enum AnswerKind {
   /** The decision on a request by its attributes. */
   Request = 5,
   Configuration = 6,
-  Failure = 7,
+  /** A list of keys or an explanation, as JSON. */
+  Report = 7,
+  Failure = 8,
 }
 
 export interface AttributeRow {
@@ -325,28 +345,30 @@ export declare const enum Field {
   /** 1 when a commit, a cancel or a renew has found the reservation, and for every other usage. */
   Found = 13,
   /**
-   * The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs` and
-   * `Over`.
+   * The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs`, `Over`
+   * and `QuotaRetryAfterMs`.
    */
   Quotas = 14,
+  /** How long the only quota denies the request of a decision: 0 when it admits it, -1 for never. */
+  QuotaRetryAfterMs = 15,
   /** The HTTP status of the response to a denied request. */
-  Status = 15,
+  Status = 16,
   /** A bit for each header value that differs from the previous response; -1 when all names and values are given. */
-  Changed = 16,
+  Changed = 17,
   /** A `GuardStep`. */
-  Step = 17,
+  Step = 18,
   /** The number of policies that the guard has decided. */
-  Items = 18,
+  Items = 19,
   /** 2 when the check of a guard holds reservations until the response is done, 1 when only an earlier check of the request does. */
-  Holds = 19,
+  Holds = 20,
   /** The number of the newest check of a guard, which changes with each. */
-  Check = 20,
+  Check = 21,
   /** From here on the caller writes: the cost of the request. */
-  Cost = 21,
-  TimeoutMs = 22,
+  Cost = 22,
+  TimeoutMs = 23,
   /** The headroom of the request, in percent. */
-  Headroom = 23,
-  FirstQuota = 24,
+  Headroom = 24,
+  FirstQuota = 25,
 }
 
 export interface FieldSettings {
@@ -403,6 +425,17 @@ export interface KeyChoice {
 }
 
 export declare function limiterOptions(): Array<OptionRow>
+
+export interface ListSettings {
+  policy?: string
+  /** Text or bytes. */
+  keyPrefix?: unknown
+  atLeastUsed?: number
+  entries?: number
+  examined?: number
+  pacePercent?: number
+  cursor?: string
+}
 
 export interface NativeCandidateCounts {
   bothAllow: number
@@ -607,6 +640,14 @@ export interface ReserveSettings {
   commitAtEnd?: boolean
 }
 
+/**
+ * Runs the command line tool; the first argument is the name of the program. The promise has the exit status.
+ *
+ * The command has a thread of its own, so that this one handles signals meanwhile: Ctrl-C ends the process at once, or calls the
+ * handler that the process has for it. A thread of Node's pool would be waited for at that end.
+ */
+export declare function runCommandLine(arguments: Array<string>): Promise<number>
+
 export declare function serverWait(retryAfter?: string | undefined | null, line?: string | undefined | null, nowUs?: number | undefined | null): number | null
 
 export declare function suggestion(option: string): SuggestionRow | null
@@ -629,4 +670,6 @@ export interface Tables {
   headerStyles: Array<string>
   resetForms: Array<string>
   forwardingHeaders: Array<string>
+  numbersSources: Array<string>
+  policyModes: Array<string>
 }

@@ -237,7 +237,7 @@ function readRequestDecision(): RequestDecision {
 const ATTRIBUTES = ["method", "path", "peer", "headers", "attributes"];
 
 /** The attributes of a request as the addon takes them. */
-function attributesRow(request: RequestAttributes): AttributesRow {
+export function attributesRow(request: RequestAttributes): AttributesRow {
   const { method, path, peer, headers, attributes } = checkedOptions("request", request, ATTRIBUTES);
   for (const [name, value] of Object.entries({ method, path, peer })) {
     if (value !== undefined) text(name, value, "text");

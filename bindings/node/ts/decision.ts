@@ -2,7 +2,7 @@
 
 import { DecisionFlag, Field } from "./addon";
 import { type PolylimitError, toPublicError } from "./errors";
-import { exchange, fields as sharedFields } from "./exchange";
+import { exchange, NUMBERS_PER_QUOTA, fields as sharedFields } from "./exchange";
 import { tables } from "./native";
 import type { Cause, Degradation, Source } from "./tables";
 
@@ -16,6 +16,20 @@ export interface QuotaUsage {
   readonly resetAfterMs: number;
   /** Units of the quota's excess that are in use: above 0 once use is beyond the limit. */
   readonly over: number;
+}
+
+/**
+ * One quota's verdict on the request of a decision, with its own view of the key. The quotas of a policy decide independently of each
+ * other: the request is admitted when each of them admits it.
+ */
+export interface QuotaVerdict extends QuotaUsage {
+  /** Whether this quota admits the request. */
+  readonly allowed: boolean;
+  /**
+   * Milliseconds until this quota would admit the same request if no other arrives, exact to the microsecond. 0 when it admits it;
+   * `null` means never: the cost exceeds what the quota can ever admit.
+   */
+  readonly retryAfterMs: number | null;
 }
 
 /** The properties of every answer. Times are milliseconds with a fraction down to the microsecond. */
@@ -55,6 +69,8 @@ export interface Decision extends Common {
   readonly elastic: boolean;
   /** Whether the request would have been denied if its policy were not in shadow; then `retryAfterMs` is that of the denial. */
   readonly shadowed: boolean;
+  /** Each quota's verdict and its own view of the key, in the policy's order: they tell which quota denied a request. */
+  readonly quotas: readonly QuotaVerdict[];
 }
 
 /** The answer to a take, a charge, a refund, a reset or a block, and to a commit, a cancel or a renew: the state after it. */
@@ -87,7 +103,7 @@ export function readDecision(): Decision {
     shadowed: (details & DecisionFlag.Shadowed) !== 0,
     source: sources[fields[Field.Source]],
     degraded: readDegraded(),
-    quotas: readQuotas(),
+    quotas: readVerdicts(),
   };
 }
 
@@ -110,25 +126,51 @@ function readDegraded(): Degradation | null {
   return at < 0 ? null : degradations[at];
 }
 
-function readQuotas(): QuotaUsage[] {
+/** The quotas of a decision. */
+function readVerdicts(): QuotaVerdict[] {
   const count = fields[Field.Quotas];
   if (count === 1) {
-    return [
-      {
-        limit: fields[Field.Limit],
-        remaining: fields[Field.Remaining],
-        resetAfterMs: fields[Field.ResetAfterMs],
-        over: fields[Field.Over],
-      },
-    ];
+    return [readVerdict(Field.Limit, Field.Remaining, Field.ResetAfterMs, Field.Over, Field.QuotaRetryAfterMs)];
   }
-  const quotas: QuotaUsage[] = [];
-  for (let quota = 0; quota < count; quota++) quotas.push(readQuota(Field.FirstQuota + 4 * quota));
+  const quotas: QuotaVerdict[] = [];
+  for (let quota = 0; quota < count; quota++) {
+    const at = Field.FirstQuota + NUMBERS_PER_QUOTA * quota;
+    quotas.push(readVerdict(at, at + 1, at + 2, at + 3, at + 4));
+  }
   return quotas;
 }
 
-function readQuota(at: number): QuotaUsage {
-  return { limit: fields[at], remaining: fields[at + 1], resetAfterMs: fields[at + 2], over: fields[at + 3] };
+function readVerdict(limit: number, remaining: number, resetAfter: number, over: number, wait: number): QuotaVerdict {
+  const retryAfterMs = fields[wait];
+  return {
+    allowed: retryAfterMs === 0,
+    limit: fields[limit],
+    remaining: fields[remaining],
+    retryAfterMs: retryAfterMs < 0 ? null : retryAfterMs,
+    resetAfterMs: fields[resetAfter],
+    over: fields[over],
+  };
+}
+
+/** The quotas of a usage. */
+function readQuotas(): QuotaUsage[] {
+  const count = fields[Field.Quotas];
+  if (count === 1) return [readQuota(Field.Limit, Field.Remaining, Field.ResetAfterMs, Field.Over)];
+  const quotas: QuotaUsage[] = [];
+  for (let quota = 0; quota < count; quota++) {
+    const at = Field.FirstQuota + NUMBERS_PER_QUOTA * quota;
+    quotas.push(readQuota(at, at + 1, at + 2, at + 3));
+  }
+  return quotas;
+}
+
+function readQuota(limit: number, remaining: number, resetAfter: number, over: number): QuotaUsage {
+  return {
+    limit: fields[limit],
+    remaining: fields[remaining],
+    resetAfterMs: fields[resetAfter],
+    over: fields[over],
+  };
 }
 
 /** Reads several decisions; in place of one that failed stands its error. */
@@ -169,13 +211,23 @@ export function writeDecision(decision: Decision): void {
   fields[Field.ResetAfterMs] = decision.resetAfterMs;
   fields[Field.Over] = decision.over;
   fields[Field.Quotas] = decision.quotas.length;
-  let at: number = Field.FirstQuota;
-  for (const { limit, remaining, resetAfterMs, over } of decision.quotas) {
-    fields[at++] = limit;
-    fields[at++] = remaining;
-    fields[at++] = resetAfterMs;
-    fields[at++] = over;
+  if (decision.quotas.length === 1) {
+    fields[Field.QuotaRetryAfterMs] = waitOf(decision.quotas[0]);
+    return;
   }
+  let at: number = Field.FirstQuota;
+  for (const quota of decision.quotas) {
+    fields[at++] = quota.limit;
+    fields[at++] = quota.remaining;
+    fields[at++] = quota.resetAfterMs;
+    fields[at++] = quota.over;
+    fields[at++] = waitOf(quota);
+  }
+}
+
+/** A quota that is not from a decision has no wait, which the addon refuses. */
+function waitOf({ retryAfterMs }: QuotaVerdict): number {
+  return retryAfterMs === null ? -1 : retryAfterMs;
 }
 
 function detailsOf({ cause, crossed, elastic, shadowed }: Decision): number {

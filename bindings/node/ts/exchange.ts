@@ -9,8 +9,9 @@ import { toPublicError } from "./errors";
 import { deliver } from "./events";
 import { native } from "./native";
 
-/** Four numbers for each of at most 16 quotas stand last. */
-const LENGTH: number = Field.FirstQuota + 4 * 16;
+/** How many numbers each of several quotas has; those of at most 16 quotas stand last. */
+export const NUMBERS_PER_QUOTA = 5;
+const LENGTH: number = Field.FirstQuota + NUMBERS_PER_QUOTA * 16;
 
 /** The numbers of the newest answer, by `Field`. */
 const fields: Float64Array = new Float64Array(LENGTH);

@@ -15,7 +15,7 @@ export type {
   RequestAttributes,
   RequestDecision,
 } from "./configuration";
-export type { Decision, QuotaUsage, Usage } from "./decision";
+export type { Decision, QuotaUsage, QuotaVerdict, Usage } from "./decision";
 export { PolylimitError } from "./errors";
 export type { DegradedEvent, Finding } from "./events";
 export {
@@ -28,6 +28,7 @@ export {
 } from "./headers";
 export { Limiter } from "./limiter";
 export { ManualClock } from "./manual_clock";
+export type { MetricFamily, MetricHistogram, MetricSample, MetricsFormat } from "./metrics";
 export type { AcquireOptions, Check, LimiterOptions, RequestOptions } from "./options";
 export {
   type Policies,
@@ -38,6 +39,25 @@ export {
   type QuotaOptions,
   type Quotas,
 } from "./policy";
+export type {
+  ConfigurationExplanation,
+  EntryExplanation,
+  KeyExplanation,
+  KeyFilter,
+  KeyPage,
+  ListedKey,
+  ListedQuota,
+  ListOptions,
+  NamedKey,
+  PenaltyExplanation,
+  QuotaExplanation,
+  RequestExplanation,
+  ResetPage,
+  ScanBudget,
+  ScanTopOptions,
+  TopKey,
+  TopKeys,
+} from "./reports";
 export type { CommitOptions, PolicyChoice, Reservation, ReservationId, ReserveOptions } from "./reservation";
 export type {
   Algorithm,
@@ -46,7 +66,9 @@ export type {
   ErrorCode,
   ForwardingHeader,
   HeaderStyle,
+  NumbersSource,
   Outage,
+  PolicyMode,
   ResetForm,
   Source,
   StoreOptions,

@@ -1,6 +1,6 @@
-/** The operations of a limiter that are on no key of the program's: on its store, its policies and its configuration. */
+/** The operations of a limiter besides those that decide: on its store, its keys, its policies and its configuration. */
 
-import { camelCase, number, text } from "./arguments";
+import { camelCase, type Key, number, text } from "./arguments";
 import {
   type CandidateCounts,
   type ConfigurationStatus,
@@ -23,11 +23,27 @@ import {
 import { callNative } from "./errors";
 import type { Finding } from "./events";
 import { exchange } from "./exchange";
+import type { MetricFamily, MetricsFormat } from "./metrics";
 import { nativeOf, operateAll } from "./native_limiters";
-import { POLICY, TIMEOUT } from "./options";
+import { POLICY, type RequestOptions, TIMEOUT } from "./options";
 import { type PolicyView, policyView, type Quotas, quotasText } from "./policy";
+import {
+  explain,
+  explainRequest,
+  type KeyExplanation,
+  type KeyPage,
+  type ListOptions,
+  list,
+  type RequestExplanation,
+  type ResetPage,
+  resetListed,
+  type ScanTopOptions,
+  scanTop,
+  type TopKeys,
+  topKeys,
+} from "./reports";
 
-/** What a `Limiter` has besides its operations on keys. */
+/** What a `Limiter` has besides the operations that decide. */
 export abstract class LimiterManagement {
   /** For `using`: closes the limiter. */
   declare [Symbol.dispose]: () => void;
@@ -148,6 +164,75 @@ export abstract class LimiterManagement {
     return candidateCounts(this, policy);
   }
 
+  /**
+   * The keys that the store has, a page at a time, with what is used of their quotas; keys of which nothing counts any more are left
+   * out. A key that is there from the first page to the last is listed; one that comes or goes meanwhile may be, and a key may be
+   * listed twice.
+   *
+   * ```ts
+   * let cursor: string | null = null;
+   * do {
+   *   const page: KeyPage = await limiter.list({ policy: "api", atLeastUsed: 80, cursor });
+   *   for (const { key, used_percent } of page.keys) console.log(key, used_percent);
+   *   cursor = page.cursor;
+   * } while (cursor !== null);
+   * ```
+   *
+   * In Redis the keys are found by `SCAN`, for which the user needs the right. It fails with `invalid_argument` for a budget out of
+   * bounds and the cursor of another list, with `store_unavailable` when the store does not answer, and with `store_failed` when the
+   * user may not list keys.
+   */
+  list(options: ListOptions = {}): Promise<KeyPage> {
+    return list(this, options);
+  }
+
+  /**
+   * The keys of which the most is used, so many at most, first the one of which most is: exact for all keys that are examined. With a
+   * cursor in the answer, not all were. It fails as `list` does.
+   *
+   * @param most a whole number of keys
+   */
+  scanTop(most: number, options: ScanTopOptions = {}): Promise<KeyPage> {
+    return scanTop(this, most, options);
+  }
+
+  /**
+   * Resets the keys of a page, which `list` would give for the same options: the store forgets them, with what they have used, their
+   * blocks and their reservations. Keys of policies that this limiter does not know stay. It fails as `list` does; keys may have been
+   * reset before.
+   */
+  resetListed(options: ListOptions = {}): Promise<ResetPage> {
+    return resetListed(this, options);
+  }
+
+  /**
+   * Why a check would be admitted or denied now: what each quota says, in the words of its algorithm; blocks and reservations; and what
+   * the configuration says about the key. It charges nothing. It fails with `store_unavailable` when the store does not answer: no
+   * outage policy answers in its place.
+   */
+  explain(key: Key, options: RequestOptions | string = {}): Promise<KeyExplanation> {
+    return explain(this, key, options);
+  }
+
+  /**
+   * Why a request, by its attributes, would be admitted or denied by the configuration: the lists, the rules that match, and what each of
+   * their policies says. It fails as `explain` and `matching` do.
+   */
+  explainRequest(request: RequestAttributes): Promise<RequestExplanation> {
+    return explainRequest(this, request);
+  }
+
+  /**
+   * The keys that this limiter has denied and admitted most often in this process lately, so many of each at most. It needs the option
+   * `observeKeys`; without, there are none. A sample is counted, one of 16 denials and one of 64 admissions, and all counts are halved
+   * once a minute.
+   *
+   * @param most a whole number of keys
+   */
+  topKeys(most: number): TopKeys {
+    return topKeys(this, most);
+  }
+
   /** All policies, including those made from quotas in requests. */
   get policies(): PolicyView[] {
     return Array.from(nativeOf(this).policies(), policyView);
@@ -162,6 +247,26 @@ export abstract class LimiterManagement {
   stats(): Record<string, number> {
     const counts = nativeOf(this).stats();
     return Object.fromEntries(counts.map(({ name, count }) => [camelCase(name), count]));
+  }
+
+  /**
+   * What this limiter has decided since it was made, and the state of its store and of its configuration. No key is in it. The
+   * families are always the same; those that do not apply to the limiter have no samples. docs/metrics.md describes each;
+   * `polylimit/prometheus` and `polylimit/opentelemetry` hand them to a monitoring system.
+   */
+  metrics(): MetricFamily[] {
+    const native = nativeOf(this);
+    return JSON.parse(callNative(() => native.metrics()));
+  }
+
+  /**
+   * The metrics as the text that monitoring systems read. Its media type is `text/plain; version=0.0.4; charset=utf-8` for
+   * `prometheus`, which is the default, and `application/openmetrics-text; version=1.0.0; charset=utf-8` for `openmetrics`.
+   */
+  metricsText(format: MetricsFormat = "prometheus"): string {
+    const native = nativeOf(this);
+    text("format", format, "prometheus or openmetrics");
+    return callNative(() => native.metricsText(format));
   }
 
   /** Sets the password, and the user name if there is one, with which new connections authenticate. */

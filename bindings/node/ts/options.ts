@@ -131,6 +131,16 @@ export function checkRows(
 function checkRow(check: Check, at: number): CheckRow {
   const { key } = check;
   if (key === undefined) throw invalidArgument(`checks[${at}] has no key`);
-  const [policy, cost, headroom, plan] = [policyOf(check), costOf(check), headroomOf(check), planOf(check)];
-  return { key: keyOf(key), policy, cost, headroom, plan };
+  return rowOf(key, check);
+}
+
+/** The row of a request with these options, or of this policy. */
+export function requestRow(key: Key, options: RequestOptions | string): CheckRow {
+  return rowOf(key, typeof options === "string" ? { policy: options } : checkedOptions("options", options, REQUEST));
+}
+
+function rowOf(key: Key, options: RequestOptions): CheckRow {
+  const [policy, cost, headroom, plan] = [policyOf(options), costOf(options), headroomOf(options), planOf(options)];
+  // The addon refuses null as every other value that is not a key, but not a property that is missing.
+  return { key: keyOf(key) ?? null, policy, cost, headroom, plan };
 }

@@ -82,6 +82,19 @@ export type ForwardingHeader =
   | "x-forwarded-for"
   | "forwarded";
 
+/** What has decided which numbers a key has. */
+export type NumbersSource =
+  | "quotas"
+  | "override"
+  | "plan"
+  | "candidate";
+
+/** Whether a policy decides. */
+export type PolicyMode =
+  | "on"
+  | "off"
+  | "shadow";
+
 /** The options of the stores. Each can also be text, as in a URL. */
 export interface StoreOptions {
   /**
@@ -90,6 +103,18 @@ export interface StoreOptions {
    * Allowed: 1 or more. Default: 1000000.
    */
   readonly maxKeys?: number | string;
+  /**
+   * How many keys are counted to tell which are denied and admitted most often.
+   *
+   * Allowed: 0 (none) to 65536. Default: 0.
+   */
+  readonly observeKeys?: number | string;
+  /**
+   * How often the process tells the others that share its Redis what it counts; never without it.
+   *
+   * Allowed: 1s to 1h. There is no default.
+   */
+  readonly report?: string;
   /**
    * How many bytes a local store takes when it is made. One that is there has to have that size.
    *

@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use polylimit::{Answer, Call, Error, Limiter, PublishOptions, Request, ReservationId, ReservationTerms};
+use polylimit::{
+    Answer, Call, Error, Limiter, PublishOptions, Request, ReservationId, ReservationTerms, report_json,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -12,6 +14,7 @@ use crate::configuration::{OwnedAttributes, PyConfigurationStatus};
 use crate::decision::{PyDecision, PyUsage};
 use crate::error::{call_core, invalid_argument, raise_panic, to_exception};
 use crate::events::{self, PyFinding};
+use crate::key_list::OwnedKeyList;
 use crate::request::{OwnedRequest, read_requests};
 use crate::request_decision::PyRequestDecision;
 use crate::reservation_end::{Ending, SharedReservation};
@@ -84,6 +87,11 @@ pub(crate) enum OwnedCall {
         why: Box<str>,
     },
     WaitForVersion(u64, Duration),
+    List(Box<OwnedKeyList>),
+    ScanTop(Box<OwnedKeyList>, usize),
+    ResetListed(Box<OwnedKeyList>),
+    Explain(OwnedRequest),
+    ExplainRequest(Arc<OwnedAttributes>),
     /// Ends the reservation of a handle, which is open until this call begins.
     End(Arc<SharedReservation>, Ending),
     Ready(Duration),
@@ -146,6 +154,13 @@ impl OwnedCall {
                 use_call(&Call::Publish(document, expected_version.map_or(options, expecting)))
             }
             Self::WaitForVersion(version, timeout) => use_call(&Call::WaitForVersion(*version, *timeout)),
+            Self::List(list) => use_call(&Call::List(list.filter(), list.budget(), list.cursor())),
+            Self::ScanTop(list, most) => use_call(&Call::ScanTop(list.filter(), *most, list.budget())),
+            Self::ResetListed(list) => {
+                use_call(&Call::ResetListed(list.filter(), list.budget(), list.cursor()))
+            }
+            Self::Explain(request) => use_call(&Call::Explain(request.as_core())),
+            Self::ExplainRequest(attributes) => use_call(&Call::ExplainRequest(&attributes.as_core())),
             Self::End(reservation, ending) => reservation.end(*ending, use_call),
             Self::Ready(timeout) => use_call(&Call::Ready(*timeout)),
             Self::Doctor => use_call(&Call::Doctor),
@@ -180,6 +195,23 @@ pub(crate) fn try_call(py: Python<'_>, limiter: &Limiter, call: &Call<'_>) -> Op
     }
 }
 
+/// As [`try_call`], for callers that pyo3 knows to be attached. Other threads run while a list goes over many keys.
+pub(crate) fn try_attached(
+    py: Python<'_>,
+    limiter: &Limiter,
+    call: &Call<'_>,
+) -> PyResult<Option<Result<Answer, Error>>> {
+    let goes_over_keys = matches!(call, Call::List(..) | Call::ScanTop(..) | Call::ResetListed(..));
+    call_core(py, || {
+        Ok(if goes_over_keys { py.detach(|| limiter.try_call(call)) } else { limiter.try_call(call) })
+    })
+}
+
+/// A report, which the core tells as JSON under the same names in every language, as a dict.
+pub(crate) fn report_to_python(py: Python<'_>, json: &str) -> PyResult<Py<PyAny>> {
+    Ok(py.import("json")?.call_method1("loads", (json,))?.unbind())
+}
+
 /// Converts the core's answer to a Python object, or to an exception.
 pub(crate) fn answer_to_python(
     py: Python<'_>,
@@ -212,6 +244,10 @@ pub(crate) fn answer_to_python(
         }
         Answer::Request(decision) => Ok(Py::new(py, PyRequestDecision(decision))?.into_any()),
         Answer::Configuration(status) => Ok(Py::new(py, PyConfigurationStatus(status))?.into_any()),
+        Answer::Keys(page) => report_to_python(py, &report_json(&page)),
+        Answer::KeysReset(page) => report_to_python(py, &report_json(&page)),
+        Answer::Explanation(explanation) => report_to_python(py, &report_json(&*explanation)),
+        Answer::RequestExplanation(explanation) => report_to_python(py, &report_json(&*explanation)),
         Answer::Ready => Ok(py.None()),
         _ => Err(invalid_argument(py, "the core returned a kind of answer that this binding does not know")),
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use polylimit::{Cause, Decision, Degradation, QuotaUsage, Source, Usage};
+use polylimit::{Cause, Decision, Degradation, QuotaUsage, QuotaVerdict, Source, Usage};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -109,10 +109,14 @@ impl PyDecision {
         self.0.degraded().map(Degradation::name)
     }
 
-    /// The usage of each quota, in the policy's order.
+    /// The usage of each quota and its verdict on the request, in the policy's order.
+    ///
+    /// A blocked key is denied whatever its quotas say. The pool of an elastic policy may admit sooner than its quotas, and a policy
+    /// in shadow admits what they deny. Where no quota was asked, as for a deny list and the outage policies ``"allow"`` and
+    /// ``"deny"``, every quota admits.
     #[getter]
     fn quotas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        quota_usages(py, self.0.quotas())
+        quota_usages(py, self.0.quotas(), self.0.verdicts())
     }
 
     fn __bool__(&self) -> bool {
@@ -125,7 +129,7 @@ impl PyDecision {
             "Decision(allowed={}, remaining={}, retry_after={}, reset_after={:?}",
             python_bool(decision.allowed()),
             decision.remaining(),
-            decision.retry_after_us().map_or("None".to_owned(), |us| format!("{:?}", seconds(us))),
+            show_wait(decision.retry_after_us()),
             seconds(decision.reset_after_us()),
         );
         if decision.delay_us() > 0 {
@@ -207,7 +211,9 @@ impl PyUsage {
     /// The usage of each quota, in the policy's order.
     #[getter]
     fn quotas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        quota_usages(py, self.0.quotas())
+        // Nothing was asked, so nothing denies; as in C.
+        let admits = QuotaVerdict { allowed: true, retry_after_us: Some(0) };
+        quota_usages(py, self.0.quotas(), std::iter::repeat(admits))
     }
 
     fn __repr__(&self) -> String {
@@ -223,54 +229,93 @@ impl PyUsage {
     }
 }
 
-/// The usage of one quota by a key, after the operation.
+/// The usage of one quota by a key after the operation and, in a ``Decision``, the quota's verdict on the request.
 #[pyclass(name = "QuotaUsage", module = "polylimit", frozen, eq)]
 #[derive(PartialEq)]
-pub(crate) struct PyQuotaUsage(QuotaUsage);
+pub(crate) struct PyQuotaUsage {
+    usage: QuotaUsage,
+    verdict: QuotaVerdict,
+}
 
 #[pymethods]
 impl PyQuotaUsage {
     /// The quota's limit, in units per period.
     #[getter]
     fn limit(&self) -> u64 {
-        self.0.limit
+        self.usage.limit
     }
 
     /// Whole units that this quota would admit right now.
     #[getter]
     fn remaining(&self) -> u64 {
-        self.0.remaining
+        self.usage.remaining
     }
 
     /// Seconds until nothing counts as used under this quota if no other request arrives.
     #[getter]
     fn reset_after(&self) -> f64 {
-        seconds(self.0.reset_after_us)
+        seconds(self.usage.reset_after_us)
     }
 
     /// ``reset_after`` in whole microseconds, exact.
     #[getter]
     fn reset_after_us(&self) -> u64 {
-        self.0.reset_after_us
+        self.usage.reset_after_us
     }
 
     /// Units of the quota's excess that are in use: above 0 once use is beyond the limit.
     #[getter]
     fn over(&self) -> u64 {
-        self.0.over
+        self.usage.over
+    }
+
+    /// Whether this quota admits the request of the decision; true in a ``Usage``, which decides nothing.
+    #[getter]
+    fn allowed(&self) -> bool {
+        self.verdict.allowed
+    }
+
+    /// Seconds until this quota would admit the same request if no other arrives: exactly then, and not earlier. 0 when it admits it;
+    /// ``None`` when the cost exceeds what it can ever admit.
+    #[getter]
+    fn retry_after(&self) -> Option<f64> {
+        self.verdict.retry_after_us.map(seconds)
+    }
+
+    /// ``retry_after`` in whole microseconds, exact.
+    #[getter]
+    fn retry_after_us(&self) -> Option<u64> {
+        self.verdict.retry_after_us
     }
 
     fn __repr__(&self) -> String {
-        let QuotaUsage { limit, remaining, reset_after_us, over } = self.0;
+        let QuotaUsage { limit, remaining, reset_after_us, over } = self.usage;
         let reset_after = seconds(reset_after_us);
-        let over = if over > 0 { format!(", over={over}") } else { String::new() };
-        format!("QuotaUsage(limit={limit}, remaining={remaining}, reset_after={reset_after:?}{over})")
+        let mut text =
+            format!("QuotaUsage(limit={limit}, remaining={remaining}, reset_after={reset_after:?}");
+        if over > 0 {
+            let _ = write!(text, ", over={over}");
+        }
+        if !self.verdict.allowed {
+            let _ = write!(text, ", allowed=False, retry_after={}", show_wait(self.verdict.retry_after_us));
+        }
+        text + ")"
     }
 }
 
-fn quota_usages<'py>(py: Python<'py>, quotas: &[QuotaUsage]) -> PyResult<Bound<'py, PyTuple>> {
-    let each = quotas.iter().map(|usage| Py::new(py, PyQuotaUsage(*usage))).collect::<PyResult<Vec<_>>>()?;
-    PyTuple::new(py, each)
+fn quota_usages<'py>(
+    py: Python<'py>,
+    quotas: &[QuotaUsage],
+    verdicts: impl Iterator<Item = QuotaVerdict>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let each =
+        quotas.iter().zip(verdicts).map(|(&usage, verdict)| Py::new(py, PyQuotaUsage { usage, verdict }));
+    PyTuple::new(py, each.collect::<PyResult<Vec<_>>>()?)
+}
+
+/// The `repr` of a wait, which may be never.
+fn show_wait(wait_us: Option<u64>) -> String {
+    wait_us.map_or("None".to_owned(), |us| format!("{:?}", seconds(us)))
 }
 
 const fn python_bool(value: bool) -> &'static str {

@@ -5,9 +5,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::call::{Operation, OwnedCall, answer_to_python};
+use crate::call::{Operation, OwnedCall, answer_to_python, try_attached};
 use crate::convert::{Key, read_duration};
-use crate::error::call_core;
 use crate::limiter_classes::{self, PyAsyncLimiter, PyLimiter, block_doc, decision_doc, operation_doc};
 use crate::options::{LimiterArguments, Url, build_limiter};
 use crate::policy::PyPolicy;
@@ -19,7 +18,7 @@ impl PyLimiter {
     /// Makes a call: decides at once where the store allows it, and otherwise waits on this thread while others run.
     pub(crate) fn call(&self, py: Python<'_>, owned: &OwnedCall) -> PyResult<Py<PyAny>> {
         owned.with(|call| {
-            if let Some(answer) = call_core(py, || Ok(self.core().try_call(call)))? {
+            if let Some(answer) = try_attached(py, self.core(), call)? {
                 return answer_to_python(py, answer, &owned.answer_form());
             }
             match wait(py, self.blocking(), call)? {

@@ -81,12 +81,13 @@ impl LoopQueue {
             pending.last += 1;
             (pending.last, pending.by_number.is_empty())
         };
-        let waits_in_line = match call {
-            Call::Acquire(..) => true,
+        // It waits in line, or pauses between round trips. One that is deferred could not be cancelled.
+        let is_long = match call {
+            Call::Acquire(..) | Call::List(..) | Call::ScanTop(..) | Call::ResetListed(..) => true,
             Call::Reserve(_, terms) => !terms.timeout.is_zero(),
             _ => false,
         };
-        let is_deferred = !waits_in_line && (!is_alone || queue.is_draining.load(Ordering::Relaxed));
+        let is_deferred = !is_long && (!is_alone || queue.is_draining.load(Ordering::Relaxed));
         let known = call_core(py, || {
             let Self { completions, .. } = queue;
             Ok(if is_deferred {
@@ -104,7 +105,7 @@ impl LoopQueue {
             event_loop.call_method1(intern!(py, "call_soon"), (start,))?;
             queue.is_scheduled.store(true, Ordering::Relaxed);
         }
-        let ends_call = waits_in_line || matches!(call, Call::Ready(_));
+        let ends_call = is_long || matches!(call, Call::Ready(_));
         let future =
             OperationFuture::new(event_loop.unbind(), this.clone().into_any().unbind(), number, ends_call);
         let future = Bound::new(py, future)?;

@@ -10,9 +10,8 @@ use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::call::{AnswerForm, Operation, OwnedCall, answer_to_python, try_call};
+use crate::call::{AnswerForm, Operation, OwnedCall, answer_to_python, try_attached, try_call};
 use crate::convert::Utf8Text;
-use crate::error::call_core;
 use crate::limiter_classes::PyAsyncLimiter;
 use crate::loop_queue::{LoopQueue, Submission};
 use crate::operation_future::OperationFuture;
@@ -109,7 +108,7 @@ fn step_attached(state: &Cell<State>, current: State, py: Python<'_>) -> PyResul
 /// loop.
 fn start(py: Python<'_>, limiter: &Limiter, owned: &OwnedCall, is_tried: bool) -> PyResult<Submission> {
     owned.with(|call| {
-        if !is_tried && let Some(answer) = call_core(py, || Ok(limiter.try_call(call)))? {
+        if !is_tried && let Some(answer) = try_attached(py, limiter, call)? {
             return answer_to_python(py, answer, &owned.answer_form()).map(Submission::Known);
         }
         LoopQueue::submit(py, limiter, call, owned.answer_form())

@@ -1,53 +1,132 @@
+"""The command line tool as the package brings it: ``python -m polylimit``."""
+
+import json
+import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
+
+import polylimit
+import pytest
+from redis_server import until
+
+MODULE = [sys.executable, "-m", "polylimit"]
+#: Stands beside the interpreter once the package is installed.
+SCRIPT = [Path(sys.executable).parent / "polylimit"]
 
 
-def run(*arguments):
-    done = subprocess.run([sys.executable, "-m", "polylimit", *arguments], capture_output=True, text=True, check=False)
+@pytest.fixture(params=[MODULE, SCRIPT], ids=["module", "script"])
+def program(request):
+    """Both ways to start the tool."""
+    return request.param
+
+
+def run(*arguments, program=MODULE, **options):
+    done = subprocess.run([*program, *arguments], capture_output=True, text=True, timeout=60, check=False, **options)
     return done.returncode, done.stdout, done.stderr
 
 
-def test_check_exits_with_0_or_1(local, redis, key):
-    for url in (local, redis):
-        statuses = [run("check", url, key, "2/day")[0] for _ in range(3)]
-        assert statuses == [0, 0, 1]
-        status, out, _ = run("check", "--cost", "5", url, key, "9/day")
-        assert (status, out[:37]) == (0, "Decision(allowed=True, remaining=4, r")
+def test_exit_status_tells_the_decision(program, local, key):
+    ask = ["--store", local, "check", "2/day", key]
+    assert [run(*ask, program=program)[0] for _ in range(3)] == [0, 0, 1]
+    status, out, err = run("--store", local, "peek", "2/day", key, "--json", program=program)
+    answer = json.loads(out)
+    assert (status, err, answer["allowed"], answer["cause"]) == (1, "", False, "quota")
+    assert [(quota["limit"], quota["allowed"]) for quota in answer["quotas"]] == [(2, False)]
 
 
-def test_check_during_an_outage_exits_with_2(key):
-    for outage, found in [
-        ("fallback", "True, remaining=1"),
-        ("allow", "True, remaining=2"),
-        ("deny", "False, remaining=0"),
-    ]:
-        status, out, err = run("check", f"redis://127.0.0.1:1?outage={outage}", key, "2/day")
-        assert (status, err) == (2, "polylimit: the store cannot be asked: unreachable\n")
-        assert out.startswith(f"Decision(allowed={found}, ")
-        assert f"source='{outage}'" in out
+def test_command_and_library_count_together(redis, key):
+    with polylimit.Limiter(redis) as limiter:
+        assert limiter.check(key, "2/day")
+        assert run("--store", redis, "check", "2/day", key)[0] == 0
+        assert not limiter.check(key, "2/day")
+        assert run("--store", redis, "explain", "2/day", key, "--json")[0] == 1
 
 
-def test_doctor_reports_findings(local, own_redis):
-    assert run("doctor", local) == (0, "fine: the store answers\n", "")
-    status, out, err = run("doctor", own_redis.url)
-    assert (status, err) == (0, "")
-    assert "fine: version: " in out
-    own_redis.stop()
-    status, out, _ = run("doctor", own_redis.url)
+def test_store_that_does_not_answer_is_undecided(key):
+    status, out, err = run("--store", "redis://127.0.0.1:1", "check", "2/day", key)
+    assert status == 2
+    assert "Traceback" not in out + err
+    status, out, _ = run("--store", "redis://127.0.0.1:1", "doctor")
     assert status == 1
-    assert out.startswith("problem: connection: ")
+    assert "problem" in out
 
 
-def test_invalid_arguments_exit_with_2():
-    for arguments in (
-        ["check", "memory:", "key", "100/month"],
-        ["check", "http://user:hunter2@host", "key", "1/s"],
-        ["check", "memory:"],
-        ["heal"],
-        [],
+def test_arguments_that_cannot_be_used_are_told(program):
+    for arguments, told in (
+        (["--store", "memory:", "check", "100/month", "key"], "month"),
+        (["--store", "redis://user:hunter2@host", "check", "1/s", "key"], "POLYLIMIT_STORE"),
+        (["--store", "memory:", "check"], "Usage: polylimit check"),
+        (["heal"], "heal"),
+        ([], "Usage: polylimit"),
     ):
-        status, out, err = run(*arguments)
-        assert (status, out) == (2, "")
+        status, out, err = run(*arguments, program=program)
+        assert (status, out) == (64, "")
+        assert told in err
         assert "hunter2" not in err
         assert "Traceback" not in err
-        assert err
+
+
+def test_help_and_version_are_those_of_the_tool(program):
+    status, out, err = run("--help", program=program)
+    assert (status, err) == (0, "")
+    assert "Usage: polylimit " in out
+    words = {line.split()[0] for line in out.splitlines() if line.strip()}
+    assert {"check", "explain", "list", "policies", "bench", "simulate"} <= words
+    assert run("--version", program=program) == (0, f"polylimit {polylimit.__version__}\n", "")
+
+
+def test_key_that_is_no_text_is_told_in_base64(local):
+    command = [*map(os.fsencode, MODULE), b"--store", local.encode(), b"peek", b"2/day", b"\xff", b"--json"]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, json.loads(done.stdout)["key_base64"]) == (0, "/w==")
+
+
+def test_reader_that_has_gone_is_no_failure():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*MODULE, "completions", "bash"], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_simulation_runs():
+    status, out, err = run("simulate", "--policy", "api=10/s", "--traffic", "5 clients 4/s", "--for", "1m", "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)
+
+
+def bench(server, program, seconds, **options):
+    """Starts a measurement, and returns its process when it is under way."""
+    command = [*program, "--store", server.url, "bench", "1000000/s", "--seconds", str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+    until(lambda: server.command("DBSIZE") not in (None, b":0\r\n"), "the command decides")
+    return process
+
+
+def test_interrupt_ends_a_long_command(program, own_redis):
+    process = bench(own_redis, program, 3_600)
+    time.sleep(0.1)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (-signal.SIGINT, b"", b"")
+
+
+def test_ignored_interrupt_stays_ignored(own_redis):
+    """As for a command in the background of a script."""
+    process = bench(own_redis, ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *MODULE], 2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert b" checks in " in out
+
+
+def test_import_loads_nothing_more():
+    program = "import sys; before = set(sys.modules); import polylimit; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["polylimit", "polylimit._core"]

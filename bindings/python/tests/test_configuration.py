@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import pickle
 from datetime import datetime, timedelta, timezone
 
@@ -145,7 +146,7 @@ def test_entries_are_set_and_deleted(store, key):
         limiter.set_entry("allow user mallory")
         limiter.delete_entry("deny user mallory")
         assert limiter.decide(request(user="mallory")).cause == "allow_list"
-        assert limiter.delete_entry("deny user nobody")
+        assert limiter.delete_entry("deny user missing")
         with pytest.raises(InvalidArgumentError, match="unknown"):
             limiter.set_entry("override unknown k", {"numbers": "1/s"})
 
@@ -373,3 +374,19 @@ def test_closed_limiter_decides_nothing():
     ):
         with pytest.raises(ClosedError):
             call()
+
+
+def test_forked_child_keeps_the_document_and_can_replace_it():
+    with Limiter(document=DOCUMENT) as limiter:
+        before = limiter.configuration()
+        child = os.fork()
+        if child == 0:
+            try:
+                kept = limiter.configuration() == before
+                replaced = limiter.set_document(DOCUMENT.replace("5/day", "6/day"))
+                allowed = limiter.check("a", policy="api").quotas[0].limit == 6
+                os._exit(0 if kept and replaced.version == before.version + 1 and allowed else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert limiter.configuration() == before

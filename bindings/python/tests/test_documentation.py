@@ -22,7 +22,14 @@ from polylimit.guard import Options
 PACKAGE = Path(__file__).parent.parent
 DOCS = PACKAGE.parent.parent / "docs"
 MIGRATION = [DOCS / "migrate" / f"from-{peer}.md" for peer in ("flask-limiter", "slowapi")]
-PAGES = {page.name: page for page in (PACKAGE / "README.md", DOCS / "clients.md", *MIGRATION)}
+PAGES = {
+    page.name: page
+    for page in (
+        PACKAGE / "README.md",
+        *(DOCS / f"{name}.md" for name in ("clients", "listing", "metrics", "policies")),
+        *MIGRATION,
+    )
+}
 SNIPPETS = [
     (name, number, snippet)
     for name, page in PAGES.items()
@@ -91,8 +98,9 @@ def test_wheel_works_in_a_fresh_environment(wheel, tmp_path, interpreter):
     subprocess.run(install, check=True)
     program = "from polylimit import Limiter; print(Limiter().check('a', '2/day').remaining)"
     assert subprocess.run([python, "-I", "-c", program], **CAPTURED).stdout == "1\n"
-    done = subprocess.run([python, "-I", "-m", "polylimit", "check", "memory:", "a", "1/day"], **CAPTURED)
-    assert (done.returncode, done.stderr) == (0, "")
+    for command in ([python, "-I", "-m", "polylimit"], [python.with_name("polylimit")]):
+        done = subprocess.run([*command, "--store", "memory:", "check", "1/day", "a"], **CAPTURED)
+        assert (done.returncode, done.stderr) == (0, "")
     packages = subprocess.run([python, "-m", "pip", "list", "--format", "freeze"], **CAPTURED).stdout
     assert {line.split("==")[0] for line in packages.split()} <= {"pip", "setuptools", "polylimit"}
 
@@ -111,10 +119,41 @@ def test_documentation_snippet_runs(page, number, snippet, servers, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+# Appended to the program of docs/policies.md: each of its applications denies what a published document denies.
+DENIED_BY_METHOD = """
+import sys
+import django
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import path
+from fastapi.testclient import TestClient
+
+settings.ROOT_URLCONF = __name__
+urlpatterns = [path("", lambda request: HttpResponse("well"))]
+django.setup()
+site.add_url_rule("/", view_func=lambda: "well", methods=["GET", "DELETE"])
+api.add_api_route("/", lambda: "well", methods=["GET", "DELETE"])
+limiter.publish('polylimit = 1\\nlists.deny = ["method DELETE"]')
+for client in (site.test_client(), Client(), TestClient(api)):
+    statuses = client.get("/").status_code, client.delete("/").status_code
+    if statuses != (200, 403):
+        sys.exit(f"{client}: {statuses}")
+"""
+
+
+def test_middlewares_of_the_policies_page_decide_by_the_configuration(redis, tmp_path):
+    ((_, _, snippet),) = [one for one in SNIPPETS if one[0] == "policies.md"]
+    url = f"{redis}&prefix={tmp_path.name}"
+    program = tmp_path / "program.py"
+    program.write_text(snippet.replace("redis://localhost:6379", url) + DENIED_BY_METHOD)
+    done = subprocess.run([sys.executable, program], cwd=tmp_path, timeout=60, **CAPTURED)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_documentation_has_snippets():
     counts = {name: sum(name == page for page, *_ in SNIPPETS) for name in PAGES}
     assert counts["README.md"] >= 6
-    assert counts["clients.md"] == 1
+    assert counts["clients.md"] == counts["listing.md"] == counts["metrics.md"] == counts["policies.md"] == 1
     assert counts["from-flask-limiter.md"] == 3
     assert counts["from-slowapi.md"] == 2
 
@@ -139,7 +178,9 @@ def test_readme_lists_every_option():
     assert [option.name for option in options() if f"`{option.name}`" not in readme] == []
 
 
-@pytest.mark.parametrize("module", ["", ".flask", ".fastapi", ".httpx", ".requests"])
+@pytest.mark.parametrize(
+    "module", ["", ".flask", ".fastapi", ".httpx", ".requests", ".prometheus", ".opentelemetry", ".reports"]
+)
 def test_module_docstring_examples_run(module):
     tested = doctest.testmod(importlib.import_module(f"polylimit{module}"))
     assert tested.attempted > 0

@@ -100,41 +100,46 @@ def test_exception_that_ends_the_loop_loses_no_other_decision(redis, key):
                 raise RaisedBySignalError
             return super().call_soon(*arguments, **named)
 
-    loop = Loop()
-    done = []
+    def interrupt():
+        loop = Loop()
+        done = []
 
-    async def check(limiter, number):
-        assert await limiter.check(key)
-        done.append(number)
-        if len(done) == 1:
-            # The loop ends and has to schedule the other tasks. A signal handler raises in the first of these calls.
-            loop.is_interrupted = True
-            raise KeyboardInterrupt
+        async def check(limiter, number):
+            assert await limiter.check(key)
+            done.append(number)
+            if len(done) == 1:
+                # The loop ends and schedules the other tasks. A signal handler raises in the first of these calls.
+                loop.is_interrupted = True
+                raise KeyboardInterrupt
 
-    async def main():
-        async with AsyncLimiter(redis, {"api": "1000/day"}) as limiter:
-            await limiter.ready(10)
-            before = limiter.stats()["applied"]
-            tasks = [asyncio.ensure_future(check(limiter, number)) for number in range(50)]
-            await asyncio.sleep(0)
-            # All replies have arrived when the loop runs again.
-            until = time.monotonic() + 10
-            while limiter.stats()["applied"] < before + 50 and time.monotonic() < until:
-                time.sleep(0.01)  # noqa: ASYNC251
-            time.sleep(0.2)  # noqa: ASYNC251
-            finished, _ = await asyncio.wait(tasks, timeout=2)
-            assert sum(type(task.exception()) is KeyboardInterrupt for task in finished) == 1
-            return len(finished)
+        async def main():
+            async with AsyncLimiter(redis, {"api": "1000/day"}) as limiter:
+                await limiter.ready(10)
+                before = limiter.stats()["applied"]
+                tasks = [asyncio.ensure_future(check(limiter, number)) for number in range(50)]
+                await asyncio.sleep(0)
+                until = time.monotonic() + 10
+                while limiter.stats()["applied"] < before + 50 and time.monotonic() < until:
+                    time.sleep(0.01)  # noqa: ASYNC251
+                time.sleep(0.2)  # noqa: ASYNC251
+                finished, _ = await asyncio.wait(tasks, timeout=2)
+                assert sum(type(task.exception()) is KeyboardInterrupt for task in finished) == 1
+                return len(finished)
 
-    try:
-        running = loop.create_task(main())
-        with pytest.raises(KeyboardInterrupt):
-            loop.run_until_complete(running)
-        assert loop.run_until_complete(running) == 49
-        assert not loop.is_interrupted
-        assert len(done) == 49
-    finally:
-        loop.close()
+        try:
+            running = loop.create_task(main())
+            with pytest.raises(KeyboardInterrupt):
+                loop.run_until_complete(running)
+            finished = loop.run_until_complete(running)
+            # The task whose callback could not be scheduled is the only one that does not end.
+            assert finished == (50 if loop.is_interrupted else 49)
+            assert len(done) == finished
+            return not loop.is_interrupted
+        finally:
+            loop.close()
+
+    # On a loaded machine the first reply may reach the loop alone; then no other task has to be scheduled.
+    assert any(interrupt() for _ in range(20))
 
 
 def test_task_is_resumed_in_its_own_context(run, redis, key):

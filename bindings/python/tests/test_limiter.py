@@ -39,6 +39,32 @@ def test_quotas_given_with_a_request_are_a_policy(store, key):
         assert limiter.peek(key, "100/day; 1/hour").quotas[0].remaining == 100, "nothing was taken from the other"
 
 
+def test_each_quota_has_its_verdict(store, key):
+    clock = ManualClock(1_700_000_000)
+    with Limiter(store, {"login": "2/minute sliding_log; 5/day sliding_log"}, clock=clock) as limiter:
+        admitted = limiter.check(key, cost=2)
+        assert [(quota.allowed, quota.retry_after) for quota in admitted.quotas] == [(True, 0.0), (True, 0.0)]
+        denied = limiter.check(key)
+        assert [(quota.limit, quota.allowed, quota.retry_after) for quota in denied.quotas] == [
+            (2, False, 60.0),
+            (5, True, 0.0),
+        ]
+        assert denied.quotas[0].retry_after_us == denied.retry_after_us == 60_000_000
+        assert repr(denied.quotas[0]).endswith(", allowed=False, retry_after=60.0)")
+        assert "allowed" not in repr(denied.quotas[1])
+        assert denied.quotas[0] != admitted.quotas[0]
+        never = limiter.peek(key, cost=3)
+        assert [(quota.allowed, quota.retry_after, quota.retry_after_us) for quota in never.quotas] == [
+            (False, None, None),
+            (True, 0.0, 0),
+        ]
+        assert repr(never.quotas[0]).endswith(", allowed=False, retry_after=None)")
+        usage = limiter.charge(key, cost=5)
+        assert [(quota.remaining, quota.allowed, quota.retry_after) for quota in usage.quotas] == [(0, True, 0.0)] * 2
+        (only,) = limiter.check(key, "0/day").quotas
+        assert (only.allowed, only.retry_after) == (False, None)
+
+
 def test_check_many_decides_each_request(store, key):
     with Limiter(store, {"a": "1/day", "b": "5/day"}) as limiter:
         requests = [

@@ -1,11 +1,11 @@
 //! Answers of operations: decisions, usages and findings.
 
-use polylimit::{Answer, Cause, DecisionParts, Degradation, Source};
+use polylimit::{Answer, Cause, DecisionParts, Degradation, QuotaVerdict, Source};
 
 use crate::error::{PolylimitError, Result};
 use crate::number::{Span, signed, unsigned};
 
-/// The state of a key under one quota, after the operation.
+/// The state of a key under one quota, after the operation, and in a decision the quota's own verdict on the request.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct QuotaUsage {
     /// The quota's limit, in units per period.
@@ -16,6 +16,10 @@ pub struct QuotaUsage {
     pub reset_after: Span,
     /// Units of the quota's excess that are in use: above 0 once use is beyond the limit.
     pub over: i64,
+    /// Whether this quota admits the request; true where no quota was asked, and in a usage.
+    pub allowed: bool,
+    /// How long until this quota would admit the same request if no other arrives. 0 when it admits it; nothing is never.
+    pub retry_after: Option<Span>,
 }
 
 /// The answer to a check, a peek, a reserve or an acquire.
@@ -116,7 +120,7 @@ impl From<&polylimit::Decision> for Decision {
             crossed: decision.crossed(),
             elastic: decision.elastic(),
             shadowed: decision.shadowed(),
-            quotas: quotas(decision.quotas()),
+            quotas: quotas(decision.quotas(), decision.verdicts()),
         }
     }
 }
@@ -136,10 +140,13 @@ impl Decision {
         };
         let waits_turn = self.allowed && !self.shadowed;
         let wait = if waits_turn { Some(self.delay) } else { self.retry_after };
+        let wait_us = wait.map(|wait| wait.us("wait")).transpose()?;
         let quotas: Result<Vec<_>> = self.quotas.iter().map(QuotaUsage::to_core).collect();
+        // Whether a quota admits the request follows from its wait.
+        let each_us: Result<Vec<_>> = self.quotas.iter().map(QuotaUsage::wait_us).collect();
         Ok(polylimit::Decision::from_parts(DecisionParts {
             allowed: self.allowed,
-            wait_us: wait.map(|wait| wait.us("wait")).transpose()?,
+            wait_us,
             source,
             degraded: self.degraded.as_ref().map(degraded).transpose()?,
             cause: self.cause.as_ref().map(cause).transpose()?,
@@ -148,6 +155,7 @@ impl Decision {
             shadowed: self.shadowed,
             remaining: unsigned("remaining", self.remaining)?,
             quotas: &quotas?,
+            quota_waits_us: &each_us?,
         })?)
     }
 }
@@ -160,6 +168,10 @@ impl QuotaUsage {
             reset_after_us: self.reset_after.us("reset_after")?,
             over: unsigned("over", self.over)?,
         })
+    }
+
+    fn wait_us(&self) -> Result<Option<u64>> {
+        self.retry_after.map(|wait| wait.us("retry_after")).transpose()
     }
 }
 
@@ -180,7 +192,7 @@ impl From<&polylimit::Usage> for Usage {
             source: usage.source().name().to_owned(),
             is_outage: usage.source().is_outage(),
             degraded: usage.degraded().map(|why| why.name().to_owned()),
-            quotas: quotas(usage.quotas()),
+            quotas: quotas(usage.quotas(), std::iter::repeat(ADMITS)),
         }
     }
 }
@@ -219,14 +231,22 @@ impl From<polylimit::Finding> for Finding {
     }
 }
 
-fn quotas(each: &[polylimit::QuotaUsage]) -> Vec<QuotaUsage> {
-    let one = |usage: &polylimit::QuotaUsage| QuotaUsage {
+/// What each quota of a usage says: there is no request that it might deny.
+pub(crate) const ADMITS: QuotaVerdict = QuotaVerdict { allowed: true, retry_after_us: Some(0) };
+
+fn quotas(
+    each: &[polylimit::QuotaUsage],
+    verdicts: impl IntoIterator<Item = QuotaVerdict>,
+) -> Vec<QuotaUsage> {
+    let one = |(usage, verdict): (&polylimit::QuotaUsage, QuotaVerdict)| QuotaUsage {
         limit: signed(usage.limit),
         remaining: signed(usage.remaining),
         reset_after: Span::of_us(usage.reset_after_us),
         over: signed(usage.over),
+        allowed: verdict.allowed,
+        retry_after: verdict.retry_after_us.map(Span::of_us),
     };
-    each.iter().map(one).collect()
+    each.iter().zip(verdicts).map(one).collect()
 }
 
 pub(crate) type AnswerResult = std::result::Result<Answer, polylimit::Error>;
@@ -270,4 +290,23 @@ pub(crate) fn findings(answer: AnswerResult) -> Result<Vec<Finding>> {
 
 pub(crate) fn unexpected(answer: &Answer) -> PolylimitError {
     PolylimitError::Internal(format!("unexpected answer to an operation: {answer:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decision_comes_back_with_the_verdict_of_each_quota() {
+        let policy = polylimit::Policy::parse("api", "2/minute; 10/hour").unwrap();
+        let limiter = polylimit::Limiter::builder().policy(policy).build().unwrap().blocking();
+        for (cost, admits) in [(2, [true, true]), (1, [false, true]), (100, [false, false])] {
+            let made = limiter.check(polylimit::Request::new("key").cost(cost)).unwrap();
+            let exported = Decision::from(&made);
+            assert_eq!(exported.to_core(), Ok(made));
+            let [first, second] = &*exported.quotas else { panic!("{exported:?}") };
+            assert_eq!([first.allowed, second.allowed], admits);
+            assert_eq!(first.retry_after, exported.retry_after);
+        }
+    }
 }

@@ -13,6 +13,7 @@
 //! | block | 19 | limiter | a request; the time is the timeout of the header | a usage |
 //! | decide by a configuration, matching, and changes of it | 20 to 27 | limiter | `direct/configured.rs` | |
 //! | decide, continue, overrule, finish, outcomes, release, applies to, end | 32 to 39 | guard, or check | `direct/guard.rs` | |
+//! | list, scan top, reset listed, explain, explain request, top keys, metrics | 40 to 46 | limiter | `direct/reports.rs` | a report |
 //! | fields, problem | 48, 49 | | `direct/headers.rs` | |
 //! | open a queue | 64 | | the descriptor to wake (`i64`), or -1 | the queue (`u64`) |
 //! | take from a queue | 65 | queue | the timeout of the header | a list of tags and answers |
@@ -29,6 +30,8 @@ mod headers;
 mod held;
 mod layout;
 mod queue;
+mod report;
+mod reports;
 mod reservation;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,6 +44,7 @@ use polylimit::{Answer, Call, ConfigurationStatus, Error, PolicyMatch};
 use crate::direct::held::Reserved;
 use crate::direct::layout::{HEADER_LENGTH, Header, Reader, SUBMIT, TRY, WAIT, Writer, malformed};
 use crate::direct::queue::{Queue, Then};
+use crate::direct::report::Report;
 use crate::error::{PolylimitError, Result, panicked};
 use crate::limiter::Limiter;
 use crate::number::Span;
@@ -82,6 +86,8 @@ enum Outcome {
     Number(u64),
     Flag(bool),
     Matches(Vec<PolicyMatch>),
+    Report(Report),
+    Json(String),
     Status(Option<ConfigurationStatus>),
     Bytes(Vec<u8>),
     Taken(Arc<Queue>, Duration),
@@ -144,6 +150,8 @@ unsafe fn perform(target: u64, buffer: &[u8]) -> Result<Outcome> {
         20..=27 => configured::perform(unsafe { object(target) }?, &header, &mut reader),
         // SAFETY: the caller guarantees the target.
         32..=39 => unsafe { guard::perform(target, &header, &mut reader) },
+        // SAFETY: the caller guarantees the target.
+        40..=46 => reports::perform(unsafe { object(target) }?, &header, &mut reader),
         48 | 49 => headers::perform(&header, &mut reader),
         OPEN_QUEUE => {
             let descriptor = i32::try_from(reader.i64()?).unwrap_or(-1);
@@ -284,6 +292,8 @@ fn write(outcome: Result<Outcome>, buffer: &mut [u8]) -> i32 {
                 configured::write_status(&mut writer, &status);
             }
         }
+        Ok(Outcome::Report(report)) => report.write(&mut writer),
+        Ok(Outcome::Json(json)) => report::write(&mut writer, json.as_bytes()),
         Ok(Outcome::Matches(matches)) => configured::write_matches(&mut writer, &matches),
         Ok(Outcome::Bytes(bytes)) => writer.raw(&bytes),
         Ok(Outcome::Taken(queue, timeout)) => queue.take(timeout, &mut writer, room - size_of::<u32>()),

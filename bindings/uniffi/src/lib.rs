@@ -24,6 +24,7 @@ mod headers;
 mod limiter;
 mod number;
 mod pending_call;
+mod reports;
 mod request;
 mod request_attributes;
 mod reservation;
@@ -46,6 +47,11 @@ pub use headers::{HeaderOptions, Outcome, Problem, header_fields, problem_of};
 pub use limiter::{AsyncLimiter, Limiter};
 pub use number::Span;
 pub use pending_call::PendingCall;
+pub use reports::{
+    ConfigurationExplanation, EntryExplanation, KeyExplanation, KeyName, KeyPage, ListOptions, ListedKey,
+    ListedQuota, MetricBucket, MetricFamily, MetricSample, MetricValue, PenaltyExplanation, QuotaExplanation,
+    RequestExplanation, ResetPage, TopKey, TopKeys,
+};
 pub use request::{Policy, QuotaNumbers, Request, concurrent, quota};
 pub use request_attributes::{HeaderLine, RequestAttributes};
 pub use reservation::{AsyncReservation, Reservation};

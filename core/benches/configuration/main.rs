@@ -1,13 +1,15 @@
 //! How long a request takes to find its limits among 1,000 rules and 100,000 overrides.
 //!
 //! Each figure is the median of rounds, in nanoseconds a request, of requests in random order: normalising the path, the
-//! client's address, the lists, the rules, the keys, the overrides. What a store does afterwards is not in it.
+//! client's address, the lists, the rules, the keys, the overrides. What a store does afterwards is not in it. A second table has whole checks.
 
 #![allow(
     clippy::expect_used,
     clippy::cast_precision_loss,
     reason = "a benchmark stops at the first surprise, and its figures are rounded anyway"
 )]
+
+mod checks;
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -75,6 +77,7 @@ fn main() {
             .map(|configuration| median_ns(&configuration, &asked, passes));
         println!("| {name} | {:.0} | {:.0} | {:.0} |", figures[0], figures[1], figures[2]);
     }
+    checks::report(if quick { 1 } else { 10 });
     println!("\nrepeat: cargo bench -p polylimit --features testing --bench configuration");
 }
 

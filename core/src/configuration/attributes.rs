@@ -53,6 +53,21 @@ impl AttributeTable {
     }
 }
 
+impl AttributeTable {
+    /// The reference to an attribute that the configuration is about.
+    pub(crate) fn known(&self, attribute: &Attribute) -> Option<Reference> {
+        Some(match attribute {
+            Attribute::Method => Reference::Method,
+            Attribute::Path => Reference::Path,
+            Attribute::Client => Reference::Client,
+            Attribute::Capture(name) => Reference::Capture(name.clone()),
+            Attribute::Header(_) | Attribute::Provided(_) => {
+                Reference::Indexed(*self.indices.get(attribute)?)
+            }
+        })
+    }
+}
+
 /// Who sent a request.
 #[derive(Clone, Copy)]
 pub(crate) enum Client {

@@ -1,5 +1,7 @@
 //! A document and its entries, compiled: what requests ask in the steps of a decision.
 
+pub(crate) mod statements;
+
 use std::sync::Arc;
 
 use crate::configuration::Map;
@@ -28,6 +30,8 @@ pub(crate) struct Configuration {
     table: AttributeTable,
     /// The attribute `plan`, if a policy has plans.
     plan: Option<Reference>,
+    /// Those that have no effect, too.
+    entries: Entries,
 }
 
 /// One policy of a configuration.
@@ -53,6 +57,7 @@ impl Configuration {
             matcher,
             table,
             plan,
+            entries: entries.clone(),
             document,
         };
         let document = Arc::clone(&compiled.document);

@@ -66,6 +66,16 @@ impl From<DocumentError> for Error {
     }
 }
 
+/// Checks a document, in TOML or JSON, and returns it as canonical JSON (RFC 8785): one text for all documents that say the same,
+/// as stores keep it.
+///
+/// # Errors
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the document cannot be used: line, column, what was read and what is
+/// allowed.
+pub fn canonical_document(text: &str) -> Result<Box<str>, Error> {
+    Ok(Document::parse(text.as_bytes())?.canonical)
+}
+
 impl Document {
     /// The longest text of a document: 1 MiB.
     pub(crate) const MAX_BYTES: usize = 1 << 20;

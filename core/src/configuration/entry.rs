@@ -2,6 +2,7 @@
 //! such as `override api user=alice`, and a value in JSON, such as `{"numbers": "gold"}`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::configuration::document::{Document, quotas, unknown_plan, unknown_policy};
 use crate::configuration::list::{ListItem, decode_word};
@@ -39,10 +40,10 @@ pub(crate) enum Subject {
     Override { policy: Box<str>, key: Box<[u8]>, numbers: Numbers },
 }
 
-/// Entries by their texts.
+/// Entries by their texts. A copy is cheap until one of the two changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entries {
-    entries: BTreeMap<Box<str>, Entry>,
+    entries: Arc<BTreeMap<Box<str>, Entry>>,
 }
 
 impl Entry {
@@ -157,13 +158,13 @@ impl Entries {
             let message = format!("there are {} entries: allowed are up to {}", Self::MAX, Self::MAX);
             return Err(Error::invalid_argument(message));
         }
-        self.entries.insert(text.into(), entry);
+        Arc::make_mut(&mut self.entries).insert(text.into(), entry);
         Ok(())
     }
 
     /// Removes the entry of a text; false if there is none.
     pub(crate) fn remove(&mut self, text: &str) -> bool {
-        self.entries.remove(text).is_some()
+        Arc::make_mut(&mut self.entries).remove(text).is_some()
     }
 
     /// The entries by their texts, in the order of the texts: the same in every process.

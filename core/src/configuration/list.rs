@@ -1,5 +1,7 @@
 //! Items of deny and allow lists, and their text: `client NETWORK`, `ATTRIBUTE VALUE`, `key POLICY KEY`.
 
+use std::fmt::{self, Write as _};
+
 use crate::client_address::address::Network;
 use crate::configuration::attribute::Attribute;
 use crate::configuration::path::{decode_escape, is_normalised};
@@ -83,12 +85,37 @@ impl ListItem {
     }
 }
 
+impl fmt::Display for ListItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(network) => write!(f, "client {network}"),
+            Self::Attribute(attribute, value) => write!(f, "{attribute} {}", encode_word(value)),
+            Self::Key { policy, key } => write!(f, "key {policy} {}", encode_word(key)),
+        }
+    }
+}
+
 fn refuse(text: &str) -> Error {
     Error::invalid_argument(format!(
         "list item is {}; allowed are client NETWORK, ATTRIBUTE VALUE and key POLICY KEY, with one space between words and \
          %20 for a space in a value",
         excerpt(text)
     ))
+}
+
+/// A word of an item or an entry that stands for these bytes.
+pub(crate) fn encode_word(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "%".to_owned();
+    }
+    bytes.iter().fold(String::with_capacity(bytes.len()), |mut word, &byte| {
+        if byte.is_ascii_graphic() && byte != b'%' {
+            word.push(char::from(byte));
+        } else {
+            let _ = write!(word, "%{byte:02X}");
+        }
+        word
+    })
 }
 
 /// The bytes of a word of an item or an entry: `%XX` is a byte, and `%` alone is the empty text.

@@ -25,6 +25,8 @@ pub(crate) struct AppliedPolicy {
     pub(crate) headroom: u8,
     /// Whether the request is denied, since it lacks an attribute of the key.
     pub(crate) is_missing: bool,
+    /// The number of the rule among those of the document, from 1 up.
+    pub(crate) rule: u32,
 }
 
 /// Shows no key.
@@ -36,6 +38,7 @@ impl fmt::Debug for AppliedPolicy {
             .field("cost", &self.cost)
             .field("headroom", &self.headroom)
             .field("is_missing", &self.is_missing)
+            .field("rule", &self.rule)
             .finish()
     }
 }
@@ -132,7 +135,7 @@ impl Matcher {
             let pattern = rule.pattern(request);
             for application in &rule.apply {
                 if applied.iter().all(|other| other.policy != application.policy) {
-                    applied.push(application.apply(request, pattern)?);
+                    applied.push(application.apply(request, pattern, number + 1)?);
                 }
             }
             if !rule.continues {
@@ -215,7 +218,12 @@ impl CompiledApplication {
         }
     }
 
-    fn apply(&self, request: &Attributes<'_>, pattern: Option<&PathPattern>) -> Result<AppliedPolicy, Error> {
+    fn apply(
+        &self,
+        request: &Attributes<'_>,
+        pattern: Option<&PathPattern>,
+        rule: u32,
+    ) -> Result<AppliedPolicy, Error> {
         let cost = self.cost.units(|reference| request.value_under(reference, pattern))?;
         let (key, lacks_attribute) = self.key.write(|reference| request.value_under(reference, pattern));
         Ok(AppliedPolicy {
@@ -224,6 +232,7 @@ impl CompiledApplication {
             cost,
             headroom: self.headroom,
             is_missing: lacks_attribute && self.denies_missing,
+            rule,
         })
     }
 }

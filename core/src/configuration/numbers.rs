@@ -19,6 +19,20 @@ pub(crate) struct NumbersChoice {
     pub(crate) compare: bool,
 }
 
+/// What has decided which numbers a key has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NumbersOrigin {
+    /// The override of an entry.
+    Entry,
+    /// The override of the document.
+    Document,
+    /// The plan of the request.
+    Plan,
+    Candidate,
+    /// The quotas of the policy.
+    Quotas,
+}
+
 /// The sets of numbers of a policy, and which keys they are of.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyNumbers {
@@ -147,26 +161,39 @@ impl PolicyNumbers {
 
     /// The numbers of a key in a request with this plan.
     pub(crate) fn choose(&self, policy: &str, key: &[u8], plan: Option<&[u8]>, now_us: u64) -> NumbersChoice {
-        let decided = |set| NumbersChoice { set, compare: false };
+        self.decide(policy, key, plan, now_us).0
+    }
+
+    /// The numbers of a key in a request with this plan, and what has decided which they are.
+    #[inline]
+    pub(crate) fn decide(
+        &self,
+        policy: &str,
+        key: &[u8],
+        plan: Option<&[u8]>,
+        now_us: u64,
+    ) -> (NumbersChoice, NumbersOrigin) {
+        let decided = |set, origin| (NumbersChoice { set, compare: false }, origin);
         if !self.keys.is_empty()
-            && let Some(numbers) = self.keys.get(key)
+            && let Some(KeyNumbers { by_entry, by_document, .. }) = self.keys.get(key)
         {
-            for found in [numbers.by_entry, numbers.by_document] {
+            for (found, origin) in [(by_entry, NumbersOrigin::Entry), (by_document, NumbersOrigin::Document)]
+            {
                 if now_us < found.until_us {
-                    return decided(found.set);
+                    return decided(found.set, origin);
                 }
             }
         }
         if let Some(set) = plan.and_then(|plan| self.plans.get(plan)) {
-            return decided(*set);
+            return decided(*set, NumbersOrigin::Plan);
         }
-        let Some(candidate) = self.candidate else { return decided(0) };
+        let Some(candidate) = self.candidate else { return decided(0, NumbersOrigin::Quotas) };
         match thousandth(policy, key) {
-            thousandth if thousandth < candidate.enforce => decided(candidate.set),
-            thousandth => NumbersChoice {
-                set: 0,
-                compare: thousandth < candidate.enforce.saturating_add(candidate.compare),
-            },
+            thousandth if thousandth < candidate.enforce => decided(candidate.set, NumbersOrigin::Candidate),
+            thousandth => {
+                let compare = thousandth < candidate.enforce.saturating_add(candidate.compare);
+                (NumbersChoice { set: 0, compare }, NumbersOrigin::Quotas)
+            }
         }
     }
 }

@@ -130,9 +130,46 @@ impl Reader<'_> {
     }
 }
 
+/// A time in microseconds since the Unix epoch as RFC 3339 in UTC, to the second.
+///
+/// ```
+/// assert_eq!(polylimit::time_text(1_789_948_859_999_999), "2026-09-21T00:00:59Z");
+/// ```
+pub fn time_text(us: u64) -> String {
+    let seconds = us / 1_000_000;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3_600, second / 60 % 60, second % 60)
+}
+
+/// Year, month and day of a day since 1970-01-01. The year is counted from March, so that a leap day is its last day.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_written_in_utc() {
+        for (us, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400_000_000, "2000-02-29T00:00:00Z"),
+            (951_868_800_000_000, "2000-03-01T00:00:00Z"),
+            (1_789_948_859_999_999, "2026-09-21T00:00:59Z"),
+            (4_107_542_399_000_000, "2100-02-28T23:59:59Z"),
+        ] {
+            assert_eq!(time_text(us), text);
+        }
+    }
 
     #[test]
     fn time_is_microseconds_since_1970() {

@@ -199,9 +199,14 @@ impl Follower {
         let error = (!has_document).then(|| {
             Error::new(ErrorKind::StoreUnavailable, "no document is published in the store: publish one")
         });
+        self.note_answer(error.as_ref());
+    }
+
+    /// The store has answered, with this left to tell.
+    fn note_answer(&self, error: Option<&Error>) {
         let problems = self.problems.load_full();
-        if problems.unreachable_since_us.is_some() || problems.store != error {
-            self.note(|problems| (problems.unreachable_since_us, problems.store) = (None, error.clone()));
+        if problems.unreachable_since_us.is_some() || problems.store.as_ref() != error {
+            self.note(|problems| (problems.unreachable_since_us, problems.store) = (None, error.cloned()));
         }
     }
 
@@ -280,6 +285,8 @@ impl Follower {
         };
         if let Some(document) = &document {
             state.document_version = document.version;
+            // A caller that waits for this version does not read what was wrong before it.
+            self.note_answer(None);
         }
         let is_offered = document.is_some();
         let is_taken = document.is_some_and(|document| self.offer(state, document));
@@ -289,8 +296,7 @@ impl Follower {
             return;
         }
         // Entries change under the document that decides.
-        if !is_taken && state.snapshot.document.is_some() && !(is_refused && changed == Changed::Entries(&[]))
-        {
+        if !is_taken && state.snapshot.document.is_some() {
             for subscription in self.subscriptions() {
                 subscription.apply(&state.snapshot, changed, true);
             }

@@ -5,9 +5,11 @@
 
 mod names;
 mod problem;
+mod request;
 mod settings;
 
 pub use problem::{Problem, ProblemResponse, prefers_text, problem};
+pub use request::{request_fields, request_problem};
 pub use settings::{HeaderSettings, HeaderStyle, ResetForm};
 
 use std::borrow::Cow;

@@ -2,16 +2,18 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::slice;
 use std::task::Poll;
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::limiter::cancellation::Admission;
-use crate::limiter::configured::key_decision::Opening;
-use crate::limiter::configured::wait::Wait;
+use crate::limiter::configured::key_decision::waits;
+use crate::limiter::configured::key_steps::Opening;
 use crate::limiter::deadline::Deadline;
-use crate::limiter::{CHECK, KeyCall, Limiter, Shared};
-use crate::rules::decision::{Cause, Decision, Source};
+use crate::limiter::tally::counts::OperationKind;
+use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE, Shared};
+use crate::rules::decision::{Cause, Decision, QuotaUsage, Waits};
 use crate::rules::general::kept;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
@@ -61,10 +63,11 @@ impl Limiter {
         timeout: Duration,
     ) -> Result<Decision, Error> {
         let shared = self.shared();
-        if let Some(decided) = self.decide_configured(call, Wait::Await) {
-            let (decision, _) = decided.await?;
-            let waits = decision.wait_us != Decision::NEVER && decision.source != Source::Configuration;
-            if decision.allowed || !waits {
+        let kind = if call.action == RESERVE { OperationKind::Reserve } else { OperationKind::Acquire };
+        if shared.registry.is_configured()
+            && let Some(decision) = self.decide_in_line(call, kind).await?
+        {
+            if decision.allowed || !waits(&decision) {
                 return Ok(decision);
             }
             if let Some(in_force) = shared.configured.in_force()
@@ -72,12 +75,31 @@ impl Limiter {
                 && let Opening::Asked(asked) = self.open(&in_force, configured)?
             {
                 let quotas = in_force.quotas(configured.policy, asked.set);
-                return self.acquire_while_open(asked.request, quotas, timeout).await;
+                return self.acquire_counted(asked.request, kind, quotas, timeout).await;
             }
         }
         let request = shared.key_request(call)?;
         let policy = shared.registry.policy_of(request.id).ok_or_else(Error::no_answer)?;
-        self.acquire_while_open(request, &policy, timeout).await
+        self.acquire_counted(request, kind, &policy, timeout).await
+    }
+
+    /// Waits until the request is admitted or cannot be in time, and counts the decision.
+    async fn acquire_counted(
+        &self,
+        request: StoreRequest<'_>,
+        kind: OperationKind,
+        policy: &Policy,
+        timeout: Duration,
+    ) -> Result<Decision, Error> {
+        let decision = self.acquire_while_open(request, policy, timeout).await?;
+        self.shared().count_by_numbers(
+            (request.id, request.key),
+            Some(kind),
+            request.cost,
+            &decision,
+            policy,
+        );
+        Ok(decision)
     }
 
     async fn acquire_while_open(
@@ -193,11 +215,20 @@ impl Shared {
         }
         let (peeked, _) = self.ask_store(StoreRequest { action: PEEK, ..request }).await?;
         // The turn comes when everything that is in the bucket now has drained.
-        let queued = policy.quotas().iter().zip(peeked.quotas()).filter(|(quota, _)| is_queue(quota));
-        let turn_after_us = queued.map(|(_, view)| view.reset_after_us).max().unwrap_or(0);
+        let turns_us = policy
+            .quotas()
+            .iter()
+            .zip(peeked.quotas())
+            .map(|(quota, view)| if is_queue(quota) { view.reset_after_us } else { 0 });
+        let turn_after_us = turns_us.clone().max().unwrap_or(0);
         if turn_after_us > left_us && peeked.retry_after_us().is_some() {
-            let wait_us = turn_after_us - left_us;
-            return Ok(Some(denied_of(peeked, wait_us)));
+            let late_us = turns_us.map(|turn_us| turn_us.saturating_sub(left_us));
+            let each_us = late_us
+                .zip(peeked.waits_us())
+                .map(|(late_us, fits_us)| if late_us > 0 { late_us } else { fits_us });
+            let each_us: Waits = each_us.collect();
+            let wait_us = each_us.iter().copied().max().unwrap_or(0);
+            return Ok(Some(denied_of(peeked, wait_us, &each_us)));
         }
         if turn_after_us > 0 {
             deadline.can_wait()?;
@@ -213,46 +244,57 @@ impl Shared {
         ahead: u64,
     ) -> Result<Decision, Error> {
         let (peeked, _) = self.ask_store(StoreRequest { action: PEEK, ..request }).await?;
-        if request.hold.is_some() {
-            let wait_us =
-                if peeked.retry_after_us().is_some() { peeked.wait_us.max(1) } else { Decision::NEVER };
-            return Ok(denied_of(peeked, wait_us));
-        }
-        if peeked.retry_after_us().is_none() {
-            return Ok(denied_of(peeked, Decision::NEVER));
+        let never = peeked.retry_after_us().is_none();
+        if never || request.hold.is_some() {
+            let wait_us = if never { Decision::NEVER } else { peeked.wait_us.max(1) };
+            let each_us = peeked.waits_us();
+            return Ok(denied_of(peeked, wait_us, &each_us));
         }
         let total = ahead.saturating_add(request.cost);
         let beside = |quota: &Quota| quota.capacity() - kept(quota.capacity(), request.headroom);
         let capacity = policy.quotas().iter().map(beside).min().unwrap_or(0);
         let fitting = StoreRequest { action: PEEK, cost: total.min(capacity), ..request };
         let (fitting, _) = self.ask_store(fitting).await?;
+        let fitting_after_us = fitting.retry_after_us().unwrap_or(0);
+        let forgets_us = policy.quotas().iter().filter_map(Quota::forgets_after_us).min();
+        let all = (policy.quotas(), fitting.quotas());
         // A denied caller has to wait at least for the callers ahead, so the wait is never 0.
-        let wait_us = no_sooner_us(policy, total, &fitting).max(1);
-        Ok(denied_of(peeked, wait_us))
+        let wait_us = no_sooner_us(all, total, fitting_after_us, forgets_us).max(1);
+        let each = policy.quotas().iter().zip(fitting.quotas()).zip(fitting.verdicts());
+        let each_us = each.map(|((quota, view), verdict)| {
+            let only = (slice::from_ref(quota), slice::from_ref(view));
+            no_sooner_us(only, total, verdict.retry_after_us.unwrap_or(0), forgets_us)
+        });
+        Ok(denied_of(peeked, wait_us, &each_us.collect::<Waits>()))
     }
 }
 
-/// The denial of a caller in line. Where the store itself would admit it, the callers ahead use the quota up.
-fn denied_of(peeked: Decision, wait_us: u64) -> Decision {
+/// The denial of a caller in line, with the waits of the quotas. Where the store itself would admit it, the callers ahead use the
+/// quota up.
+fn denied_of(peeked: Decision, wait_us: u64, each_us: &[u64]) -> Decision {
     let cause = peeked.cause.or(Some(Cause::Quota));
-    Decision { allowed: false, wait_us, cause, ..peeked }
+    Decision { allowed: false, wait_us, cause, ..peeked }.with_waits(each_us)
 }
 
-/// A time from now before which `units` cannot all be admitted. `fitting` is the decision on as many of them as can be
-/// spent at once.
-fn no_sooner_us(policy: &Policy, units: u64, fitting: &Decision) -> u64 {
-    let fitting_after_us = fitting.retry_after_us().unwrap_or(0);
+/// A time from now before which `units` cannot all be admitted by these quotas, whose usage these are. As many of them as can be
+/// spent at once fit after `fitting_after_us`, and a window of the policy forgets after `forgets_us` at the earliest.
+fn no_sooner_us(
+    (quotas, usages): (&[Quota], &[QuotaUsage]),
+    units: u64,
+    fitting_after_us: u64,
+    forgets_us: Option<u64>,
+) -> u64 {
     // Windows forget the first units again, at the earliest after the time in which they admit their limit once.
-    if let Some(forgets_us) = policy.quotas().iter().filter_map(Quota::forgets_after_us).min() {
-        let least_us = policy.quotas().iter().map(|quota| quota.least_span_us(units)).max().unwrap_or(0);
+    if let Some(forgets_us) = forgets_us {
+        let least_us = quotas.iter().map(|quota| quota.least_span_us(units)).max().unwrap_or(0);
         return fitting_after_us.min(forgets_us).max(least_us);
     }
     // Buckets do not forget: units beyond the capacity have to be refilled after the time when the bucket would be full.
     // Each quota counts separately: the callers ahead may come one by one, and then a bucket starts to refill before
     // another quota admits all that fits into it.
-    let refilled_us = policy.quotas().iter().zip(fitting.quotas()).filter_map(|(quota, view)| {
+    let refilled_us = quotas.iter().zip(usages).filter_map(|(quota, usage)| {
         let is_more = units > quota.capacity();
-        is_more.then(|| view.reset_after_us.saturating_add(quota.least_span_us(units)))
+        is_more.then(|| usage.reset_after_us.saturating_add(quota.least_span_us(units)))
     });
     refilled_us.max().unwrap_or(0).max(fitting_after_us)
 }

@@ -3,14 +3,18 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::configuration_source::followed::SourceOptions;
 use crate::configuration_source::place::{CONFIGURATION, COPY, ConfigurationPlace, is_path};
 use crate::error::{Error, excerpt};
 use crate::limiter::degradation_watch::DegradationWatch;
 use crate::limiter::event::{DegradedEvent, Hook};
+use crate::limiter::fleet::{REPORT, check_interval};
+use crate::limiter::observed::{MAX_OBSERVED, OBSERVE_KEYS};
 use crate::limiter::{Limiter, Shared};
 use crate::rules::policy::Policy;
+use crate::rules::quota::parse_duration;
 use crate::runtime::clock::Clock;
 use crate::store::Store;
 use crate::store::lease_size::Lease;
@@ -35,6 +39,8 @@ pub struct LimiterBuilder {
     local_size: Option<u64>,
     clock: Clock,
     max_keys: Option<usize>,
+    observe_keys: Option<usize>,
+    report: Option<Duration>,
     hook: Option<Hook>,
     /// The text of a document that the program gives.
     document: Option<Box<str>>,
@@ -167,11 +173,12 @@ fn last_of<T: Copy>(given: &[(Box<str>, T)], policy: &str) -> Option<T> {
     given.iter().rfind(|(name, _)| **name == *policy).map(|(_, value)| *value)
 }
 
-fn read_max_keys(text: &str) -> Result<usize, Error> {
+fn read_number(name: &str, text: &str, allowed: &str) -> Result<usize, Error> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten().ok_or_else(|| {
-        Error::invalid_argument(format!("max_keys is {}: allowed is a whole number from 1 up", excerpt(text)))
-    })
+    digits
+        .then(|| text.parse().ok())
+        .flatten()
+        .ok_or_else(|| Error::invalid_argument(format!("{name} is {}: allowed is {allowed}", excerpt(text))))
 }
 
 impl LimiterBuilder {
@@ -245,6 +252,23 @@ impl LimiterBuilder {
         self
     }
 
+    /// Counts which keys are denied and admitted most often in this process, for [`top_keys`](Limiter::top_keys): for so many keys, up
+    /// to 65,536, which take about 200 bytes each. A sample is counted: one of 16 denials, one of 64 admissions. 0, the default, counts
+    /// none.
+    pub fn observe_keys(mut self, keys: usize) -> Self {
+        self.observe_keys = Some(keys);
+        self
+    }
+
+    /// Tells the other processes that share this limiter's Redis every so often what it counts, 1 second to 1 hour, for
+    /// [`fleet`](Limiter::fleet): its policies, its store, its configuration and, with [`observe_keys`](Self::observe_keys), the keys
+    /// that it denies most often. A thread of the limiter writes a report of at most 16 KiB over a connection of its own, with three
+    /// commands. Without it, the default, nothing is told. A process that is forked from this one does not report.
+    pub fn report(mut self, every: Duration) -> Self {
+        self.report = Some(every);
+        self
+    }
+
     /// Sets a callback for events: the limiter starts to decide without its store, the store decides again, and the
     /// doctor's findings; see [`DegradedEvent`]. With the feature `tracing` they are also emitted as events of that
     /// crate.
@@ -293,7 +317,7 @@ impl LimiterBuilder {
 
     /// Every option that [`option`](Self::option) knows: those of this builder, and those of a Redis store.
     pub fn options() -> Vec<StoreOption> {
-        [MAX_KEYS, LOCAL_SIZE, CONFIGURATION, COPY]
+        [MAX_KEYS, OBSERVE_KEYS, REPORT, LOCAL_SIZE, CONFIGURATION, COPY]
             .into_iter()
             .chain(RedisOptions::ALL.iter().copied())
             .collect()
@@ -308,6 +332,7 @@ impl LimiterBuilder {
     /// `local_size` is given for another store, or the store's URL or options are not valid.
     pub fn build(self) -> Result<Limiter, Error> {
         let Self { policies, mut outages, mut leases, store, local_size, clock, max_keys, hook, .. } = self;
+        let (mut observe_keys, mut report) = (self.observe_keys.unwrap_or(0), self.report);
         let (document, options) = (self.document, self.options);
         let mut place = store.unwrap_or(Ok(Place::Memory))?;
         let mut max_keys = max_keys.unwrap_or(Self::DEFAULT_MAX_KEYS);
@@ -316,7 +341,13 @@ impl LimiterBuilder {
             match name.split_once('.') {
                 Some(("outage", policy)) => outages.push((policy.into(), text.parse()?)),
                 Some(("lease", policy)) => leases.push((policy.into(), text.parse()?)),
-                _ if **name == *MAX_KEYS.name => max_keys = read_max_keys(text)?,
+                _ if **name == *MAX_KEYS.name => {
+                    max_keys = read_number(name, text, "a whole number from 1 up")?;
+                }
+                _ if **name == *OBSERVE_KEYS.name => {
+                    observe_keys = read_number(name, text, OBSERVE_KEYS.allowed)?;
+                }
+                _ if **name == *REPORT.name => report = Some(parse_duration(text)?),
                 // The URL of a Redis store may have these options, too.
                 _ if matches!(place, Place::Redis(_)) => place = place.set(name, text)?,
                 _ if **name == *CONFIGURATION.name => source.place = Some(text.clone()),
@@ -330,6 +361,13 @@ impl LimiterBuilder {
         if max_keys == 0 {
             return Err(Error::invalid_argument("max_keys is 0: allowed is 1 or more"));
         }
+        if observe_keys > MAX_OBSERVED {
+            return Err(Error::invalid_argument(format!(
+                "observe_keys is {observe_keys}: allowed is {}",
+                OBSERVE_KEYS.allowed
+            )));
+        }
+        let report = report.map(check_interval).transpose()?;
         for (name, outage) in &outages {
             place.policy(&policies, name, "outage", outage)?;
         }
@@ -353,7 +391,7 @@ impl LimiterBuilder {
             Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
         };
         let watch = DegradationWatch::new(store.doctor_after(), hook);
-        let shared = Shared::new(store, watch);
+        let shared = Shared::new(store, watch, observe_keys);
         for policy in policies {
             if shared.registry.policy(policy.name()).is_some() {
                 return Err(Error::invalid_argument(format!(
@@ -370,6 +408,9 @@ impl LimiterBuilder {
         }
         let shared = Arc::new(shared);
         shared.start_configuration(document.as_deref(), source.options()?.as_ref())?;
+        if let Some(every) = report {
+            shared.start_reporting(every)?;
+        }
         Ok(Limiter { shared })
     }
 }

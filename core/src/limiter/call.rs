@@ -12,6 +12,8 @@ use crate::limiter::configured::manage::PublishOptions;
 use crate::limiter::configured::request_decision::RequestDecision;
 use crate::limiter::configured::status::ConfigurationStatus;
 use crate::limiter::configured::wait::Wait;
+use crate::limiter::explanation::report::{KeyExplanation, RequestExplanation};
+use crate::limiter::listing::page::{KeyFilter, KeyPage, ListBudget, ResetPage};
 use crate::limiter::{KeyCall, Limiter, blocking, usage};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
@@ -65,6 +67,16 @@ pub enum Call<'a> {
     CheckTogether(&'a [Request<'a>]),
     /// See [`Limiter::acquire`].
     Acquire(Request<'a>, Duration),
+    /// See [`Limiter::list`].
+    List(KeyFilter<'a>, ListBudget, Option<&'a str>),
+    /// See [`Limiter::scan_top`].
+    ScanTop(KeyFilter<'a>, usize, ListBudget),
+    /// See [`Limiter::reset_listed`].
+    ResetListed(KeyFilter<'a>, ListBudget, Option<&'a str>),
+    /// See [`Limiter::explain`].
+    Explain(Request<'a>),
+    /// See [`Limiter::explain_request`].
+    ExplainRequest(&'a RequestAttributes<'a>),
     /// See [`Limiter::ready`].
     Ready(Duration),
     /// See [`Limiter::doctor`].
@@ -90,6 +102,14 @@ pub enum Answer {
     Request(RequestDecision),
     /// The configuration after a change, or after waiting for one.
     Configuration(ConfigurationStatus),
+    /// A part of a list of keys, or those of which the most is used.
+    Keys(KeyPage),
+    /// What became of listed keys that were to be reset.
+    KeysReset(ResetPage),
+    /// Why a request would be admitted or denied.
+    Explanation(Box<KeyExplanation>),
+    /// Why a request, by its attributes, would be admitted or denied.
+    RequestExplanation(Box<RequestExplanation>),
 }
 
 impl Answer {
@@ -165,6 +185,16 @@ impl Limiter {
             Call::CheckTogether(requests) if shared.store().is_here() => {
                 Some(self.blocking().check_together(requests).map(Answer::of_each))
             }
+            Call::List(..)
+            | Call::ScanTop(..)
+            | Call::ResetListed(..)
+            | Call::Explain(..)
+            | Call::ExplainRequest(..)
+                if shared.store().is_here() =>
+            {
+                let told = self.call_report(call, Wait::Block).now_or_never();
+                Some(told.unwrap_or_else(|| Err(Error::no_answer())))
+            }
             _ => None,
         }
     }
@@ -203,7 +233,24 @@ impl Limiter {
                 Answer::Configuration(self.wait_for_version(*version, *timeout).await?)
             }
             Call::Ready(timeout) => self.ready(*timeout).await.map(|()| Answer::Ready)?,
-            _ => Answer::Findings(self.doctor().await?),
+            Call::Doctor => Answer::Findings(self.doctor().await?),
+            call => return self.call_report(call, Wait::Await).await,
+        })
+    }
+
+    /// Performs a call whose answer is a report about keys.
+    async fn call_report(&self, call: &Call<'_>, wait: Wait) -> Result<Answer, Error> {
+        Ok(match call {
+            Call::List(filter, budget, cursor) => Answer::Keys(self.list(filter, budget, *cursor).await?),
+            Call::ScanTop(filter, most, budget) => Answer::Keys(self.scan_top(filter, *most, budget).await?),
+            Call::ResetListed(filter, budget, cursor) => {
+                Answer::KeysReset(self.reset_listed(filter, budget, *cursor).await?)
+            }
+            Call::Explain(request) => Answer::Explanation(Box::new(self.explain_key(*request, wait).await?)),
+            Call::ExplainRequest(request) => {
+                Answer::RequestExplanation(Box::new(self.explain_attributes(*request, wait).await?))
+            }
+            _ => return Err(Error::no_answer()),
         })
     }
 

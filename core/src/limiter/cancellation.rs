@@ -18,7 +18,7 @@ use crate::runtime::fork::{self, ProcessGeneration};
 use crate::store::request::{Action, Answer, OwnedStoreRequest, StoreRequest};
 
 impl Limiter {
-    /// Sends a check or a refund of an `acquire`, or a reserve, to the store. When the caller drops the future, the operation
+    /// Sends a check or a refund of an `acquire`, or a reserve, to the store; the caller counts the decision. When the caller drops the future, the operation
     /// still runs to its end, an admitted check is refunded, and a reservation is cancelled.
     pub(super) async fn ask_uncancelled(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let shared = self.shared();
@@ -29,12 +29,15 @@ impl Limiter {
         InFlight { limiter: self, request, answer: Some(answer), generation }.await
     }
 
-    /// Sends an operation on one key to the store. A reserve whose caller stops waiting leaves no reservation behind.
+    /// Sends an operation on one key to the store, and counts it. A reserve whose caller stops waiting leaves no reservation behind.
     pub(super) async fn ask_kept(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        if request.action == RESERVE {
-            return self.ask_uncancelled(request).await;
-        }
-        self.shared().ask_store(request).await
+        let answer = if request.action == RESERVE {
+            self.ask_uncancelled(request).await?
+        } else {
+            self.shared().ask_store(request).await?
+        };
+        self.shared().count_decision(&request, &answer);
+        Ok(answer)
     }
 
     /// Gives back what its caller does not use: refunds an admission, or cancels a reservation. If the store cannot, the units

@@ -5,10 +5,15 @@ pub(crate) mod apply;
 pub(crate) mod candidate_counts;
 pub(crate) mod in_force;
 pub(crate) mod key_decision;
+pub(crate) mod key_steps;
+pub(crate) mod lists;
 pub(crate) mod manage;
 mod parsed;
 pub(crate) mod pool_charges;
+mod pools;
+pub(crate) mod published;
 pub(crate) mod request_decision;
+pub(crate) mod request_match;
 pub(crate) mod status;
 pub(crate) mod wait;
 
@@ -35,7 +40,9 @@ pub(crate) struct Configured {
     /// Held while a configuration replaces another.
     pub(crate) replacing: Mutex<()>,
     /// What the program itself has given.
-    pub(crate) own: Mutex<Option<OwnConfiguration>>,
+    pub(crate) own: ArcSwapOption<OwnConfiguration>,
+    /// Held while the program changes its own.
+    pub(crate) changing_own: Mutex<()>,
     /// The source that is followed, if there is one.
     pub(crate) followed: OnceLock<FollowedConfiguration>,
     /// Whether a forked child goes on following, or has begun to.
@@ -48,7 +55,11 @@ pub(crate) struct Configured {
 impl Configured {
     /// The same configuration, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
-        Self { in_force: ArcSwapOption::new(self.in_force.load_full()), ..Self::default() }
+        Self {
+            in_force: ArcSwapOption::new(self.in_force.load_full()),
+            own: ArcSwapOption::new(self.own.load_full()),
+            ..Self::default()
+        }
     }
 
     /// Ends following.

@@ -3,7 +3,7 @@
 use futures_util::future::FutureExt;
 
 use crate::error::Error;
-use crate::limiter::configured::wait::{PendingAnswer, Wait};
+use crate::limiter::configured::wait::{DecidedAnswer, Wait};
 use crate::limiter::{CHECK, KeyCall, Limiter};
 use crate::rules::decision::Decision;
 use crate::rules::request::Request;
@@ -16,7 +16,7 @@ impl Limiter {
         &'a self,
         call: &'a KeyCall<'a>,
         wait: Wait,
-    ) -> Option<PendingAnswer<'a>> {
+    ) -> Option<DecidedAnswer<'a>> {
         if self.shared().registry.is_configured() { self.find_configured(call, wait) } else { None }
     }
 
@@ -26,7 +26,10 @@ impl Limiter {
             return decided.await;
         }
         let shared = self.shared();
-        shared.ask_store(shared.request(action, request)?).await
+        let request = shared.request(action, request)?;
+        let answer = shared.ask_store(request).await?;
+        shared.count_decision(&request, &answer);
+        Ok(answer)
     }
 
     /// Answers a request that need not wait.
@@ -79,9 +82,7 @@ impl Limiter {
             return at_once(decided);
         }
         let request = shared.key_request(call)?;
-        let answer = shared.store.ask_blocking(request)?;
-        shared.answered(request, &answer);
-        Ok(answer)
+        shared.ask_store_blocking(request)
     }
 
     pub(crate) fn check_many_blocking<'a, R: Into<Request<'a>>>(
@@ -96,11 +97,11 @@ impl Limiter {
         }
         let (cached, asked) = shared.ask_caches(requests);
         let answers = if asked.is_empty() { Ok(Vec::new()) } else { shared.store.ask_many_blocking(&asked) };
-        shared.decisions(cached, answers)
+        shared.decisions(cached, &asked, answers)
     }
 }
 
 /// The answer of a future that is never pending.
-fn at_once(decided: PendingAnswer<'_>) -> Result<Answer, Error> {
+fn at_once(decided: DecidedAnswer<'_>) -> Result<Answer, Error> {
     decided.now_or_never().unwrap_or_else(|| Err(Error::no_answer()))
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::limiter::configured::Configured;
 use crate::limiter::degradation_watch::DegradationWatch;
+use crate::limiter::observed::Observed;
 use crate::limiter::registry::Registry;
 use crate::limiter::renewal::Renewals;
+use crate::limiter::tally::Tally;
 use crate::limiter::wait_queue::WaitQueues;
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
@@ -20,6 +22,7 @@ use crate::runtime::driver::Driver;
 use crate::runtime::fork::{self, ProcessGeneration};
 use crate::store::Store;
 use crate::store::request::{Action, Answer, PolicyOptions, StoreRequest};
+use crate::store::stats::Stats;
 use crate::units::micros;
 
 /// Shared by a limiter's clones in one process.
@@ -28,6 +31,7 @@ pub(crate) struct Shared {
     /// What the configuration has in force.
     pub(crate) configured: Configured,
     pub(crate) store: Store,
+    pub(crate) tally: Tally,
     /// The callers of `acquire` that wait, for each key.
     pub(crate) wait_queues: WaitQueues,
     /// The reservations that are renewed while their handles live.
@@ -36,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) watch: Arc<DegradationWatch>,
     /// Ends waits for anything but the store's answer when the limiter is closed.
     pub(crate) closing: CloseSignal,
+    /// Counts keys, if the limiter is built to do so.
+    pub(crate) observed: Option<Box<Observed>>,
     /// Drives the timers of waiting callers for a store that needs no runtime itself.
     timers: OnceLock<Arc<Driver>>,
     pub(crate) generation: ProcessGeneration,
@@ -46,15 +52,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(store: Store, watch: Arc<DegradationWatch>) -> Self {
+    pub(crate) fn new(store: Store, watch: Arc<DegradationWatch>, observe_keys: usize) -> Self {
         Self {
             registry: Registry::default(),
             configured: Configured::default(),
             store,
+            tally: Tally::new(),
             watch,
             wait_queues: WaitQueues::default(),
             renewals: Renewals::default(),
             closing: CloseSignal::default(),
+            observed: Observed::new(observe_keys).map(Box::new),
             timers: OnceLock::new(),
             generation: ProcessGeneration::here(),
             is_left: AtomicBool::new(false),
@@ -75,7 +83,9 @@ impl Shared {
             let store = self.store.after_fork(&self.registry.policies());
             let registry = self.registry.after_fork();
             let configured = self.configured.after_fork();
-            let made = Box::new(Self { registry, configured, ..Self::new(store, self.watch.after_fork()) });
+            let observed = self.observed.as_ref().map_or(0, |observed| observed.keys());
+            let made = Self::new(store, self.watch.after_fork(), observed);
+            let made = Box::new(Self { registry, configured, ..made });
             self.after_fork.get_or_init(|| made)
         });
         after_fork.go_on_following(self);
@@ -142,6 +152,24 @@ impl Shared {
         &self.store
     }
 
+    /// How many keys have a state in a store of this process or host.
+    pub(crate) fn keys(&self) -> Option<usize> {
+        match &self.store {
+            Store::Memory(store) => Some(store.keys()),
+            Store::Local(store) => store.keys(),
+            Store::Redis(_) => None,
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let applied = || self.tally.read().answered_by_store();
+        match &self.store {
+            Store::Memory(_) => Stats { applied: applied(), ..Stats::default() },
+            Store::Local(store) => Stats { applied: applied(), ..store.stats() },
+            Store::Redis(store) => store.stats(),
+        }
+    }
+
     /// Checks a request's bounds and finds its policy.
     #[inline]
     pub(crate) fn request<'a>(
@@ -179,10 +207,12 @@ impl Shared {
         let answer = self.store.answer_here(request).transpose()?;
         if let Some(answer) = &answer {
             self.answered(request, answer);
+            self.count_decision(&request, answer);
         }
         Ok(answer)
     }
 
+    /// The store's answer. The caller counts the decision of a check or a reserve.
     #[inline]
     pub(crate) async fn ask_store(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let answer = self.store.ask(request).await?;
@@ -190,11 +220,20 @@ impl Shared {
         Ok(answer)
     }
 
-    /// Takes note of an answer of the store. A refund, a reset, the end of a reservation and that of
+    /// The store's answer for a blocking caller, counted.
+    pub(crate) fn ask_store_blocking(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
+        let answer = self.store.ask_blocking(request)?;
+        self.answered(request, &answer);
+        self.count_decision(&request, &answer);
+        Ok(answer)
+    }
+
+    /// Takes note of an answer of the store, and counts it where it decides nothing. A refund, a reset, the end of a reservation and that of
     /// a block may admit waiting callers sooner, so it wakes them.
     #[inline]
     pub(crate) fn answered(&self, request: StoreRequest<'_>, answer: &Answer) {
         self.see(&answer.0);
+        self.count_operation(request.id, request.action, request.cost, answer);
         let gives_back = matches!(
             request.action,
             Action::Apply(Operation::Refund | Operation::Commit | Operation::Cancel | Operation::Block)
@@ -229,7 +268,12 @@ impl Shared {
         let Request { key, policy, cost, .. } = request;
         let id = self.registry.known_id(policy);
         match &self.store {
-            Store::Memory(store) => store.check_known(id?, key, cost),
+            Store::Memory(store) => {
+                let id = id?;
+                let decision = store.check_known(id, key, cost)?;
+                self.count_known(id, key, cost, &decision);
+                Some(decision)
+            }
             Store::Redis(store) if !self.registry.is_configured() => {
                 let id = id.or_else(|| self.registry.find(policy))?;
                 let (decision, _) = store.ask_caches(StoreRequest {
@@ -241,7 +285,9 @@ impl Shared {
                     hold: None,
                     numbers: None,
                 })?;
-                Some(decision.by_fields())
+                let decision = decision.by_fields();
+                self.count_known(id, key, cost, &decision);
+                Some(decision)
             }
             Store::Redis(_) | Store::Local(_) => None,
         }
@@ -257,8 +303,9 @@ impl Shared {
         let ask = |request: R| {
             let request = self.request(CHECK, request.into())?;
             let cached = self.store.ask_caches(request);
-            if cached.is_none() {
-                asked.push(request);
+            match &cached {
+                Some(answer) => self.count_decision(&request, answer),
+                None => asked.push(request),
             }
             Ok(cached)
         };
@@ -269,17 +316,20 @@ impl Shared {
     pub(crate) fn decisions(
         &self,
         cached: Vec<Result<Option<Answer>, Error>>,
+        asked: &[StoreRequest<'_>],
         answers: Result<Vec<Answer>, Error>,
     ) -> Vec<Result<Decision, Error>> {
-        let mut answers = answers.map(Vec::into_iter);
+        let mut answers = answers.map(|answers| asked.iter().zip(answers));
         let decide = |cached: Result<Option<Answer>, Error>| {
-            let answer = match cached? {
-                Some(answer) => Some(answer),
-                None => answers.as_mut().map_err(|error| error.clone())?.next(),
-            };
-            let (decision, _) = answer.ok_or_else(Error::no_answer)?;
-            self.see(&decision);
-            Ok(decision)
+            if let Some((decision, _)) = cached? {
+                self.see(&decision);
+                return Ok(decision);
+            }
+            let answers = answers.as_mut().map_err(|error| error.clone())?;
+            let (request, answer) = answers.next().ok_or_else(Error::no_answer)?;
+            self.count_decision(request, &answer);
+            self.see(&answer.0);
+            Ok(answer.0)
         };
         cached.into_iter().map(decide).collect()
     }

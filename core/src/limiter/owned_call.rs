@@ -6,6 +6,7 @@ use crate::configuration::request::OwnedAttributes;
 use crate::error::Error;
 use crate::limiter::call::{Answer, Call};
 use crate::limiter::configured::manage::PublishOptions;
+use crate::limiter::listing::page::{KeyFilter, ListBudget};
 use crate::limiter::{KeyCall, Limiter};
 use crate::rules::request::Request;
 use crate::rules::reservation::list::{Hold, ReservationTerms};
@@ -22,8 +23,31 @@ pub(crate) enum OwnedCall {
     DeleteEntry(Box<str>),
     Publish { document: Box<str>, expected_version: Option<u64>, by: Box<str>, why: Box<str> },
     WaitForVersion(u64, Duration),
+    List(OwnedFilter, ListBudget, Option<Box<str>>),
+    ScanTop(OwnedFilter, usize, ListBudget),
+    ResetListed(OwnedFilter, ListBudget, Option<Box<str>>),
+    Explain(OwnedRequest),
+    ExplainRequest(OwnedAttributes),
     Ready(Duration),
     Doctor,
+}
+
+pub(crate) struct OwnedFilter {
+    policy: Option<Box<str>>,
+    key_prefix: Box<[u8]>,
+    at_least_used: u8,
+}
+
+impl OwnedFilter {
+    fn of(filter: &KeyFilter<'_>) -> Self {
+        let KeyFilter { policy, key_prefix, at_least_used } = *filter;
+        Self { policy: policy.map(Into::into), key_prefix: key_prefix.into(), at_least_used }
+    }
+
+    fn filter(&self) -> KeyFilter<'_> {
+        let Self { policy, key_prefix, at_least_used } = self;
+        KeyFilter { policy: policy.as_deref(), key_prefix, at_least_used: *at_least_used }
+    }
 }
 
 #[derive(Clone)]
@@ -69,6 +93,15 @@ impl OwnedCall {
                 why: options.why.into(),
             },
             Call::WaitForVersion(version, timeout) => Self::WaitForVersion(*version, *timeout),
+            Call::List(filter, budget, cursor) => {
+                Self::List(OwnedFilter::of(filter), *budget, cursor.map(Into::into))
+            }
+            Call::ScanTop(filter, most, budget) => Self::ScanTop(OwnedFilter::of(filter), *most, *budget),
+            Call::ResetListed(filter, budget, cursor) => {
+                Self::ResetListed(OwnedFilter::of(filter), *budget, cursor.map(Into::into))
+            }
+            Call::Explain(request) => Self::Explain(OwnedRequest::of(request)),
+            Call::ExplainRequest(request) => Self::ExplainRequest(OwnedAttributes::of(request)),
             Call::Ready(timeout) => Self::Ready(*timeout),
             _ => Self::Doctor,
         }
@@ -100,6 +133,16 @@ impl OwnedCall {
                 Call::Publish(document, PublishOptions { expected_version: *expected_version, by, why })
             }
             Self::WaitForVersion(version, timeout) => Call::WaitForVersion(*version, *timeout),
+            Self::List(filter, budget, cursor) => Call::List(filter.filter(), *budget, cursor.as_deref()),
+            Self::ScanTop(filter, most, budget) => Call::ScanTop(filter.filter(), *most, *budget),
+            Self::ResetListed(filter, budget, cursor) => {
+                Call::ResetListed(filter.filter(), *budget, cursor.as_deref())
+            }
+            Self::Explain(request) => Call::Explain(request.request()),
+            Self::ExplainRequest(request) => {
+                let explained = limiter.explain_request(request).await?;
+                return Ok(Answer::RequestExplanation(Box::new(explained)));
+            }
             Self::Ready(timeout) => Call::Ready(*timeout),
             Self::Doctor => Call::Doctor,
         };

@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind, excerpt};
+use crate::limiter::near_limit::NearLimits;
 use crate::rules::policy::Policy;
 use crate::rules::quota::Algorithm;
 use crate::rules::transition::Operation;
@@ -34,6 +35,7 @@ pub(crate) struct Registry {
     has_concurrency: AtomicBool,
     /// Whether a configuration has policies here.
     is_configured: AtomicBool,
+    pub(crate) near: NearLimits,
     /// Held while policies change, so that the store sees the changes in the same order.
     changing: Mutex<()>,
 }
@@ -56,8 +58,14 @@ impl Registry {
     /// The same policies under the same ids, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
         let same = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Relaxed));
+        let policies = self.policies.load_full();
+        let near = NearLimits::default();
+        for (id, policy) in (0..).zip(&policies.list) {
+            near.set(PolicyId(id), policy);
+        }
         Self {
-            policies: ArcSwap::new(self.policies.load_full()),
+            policies: ArcSwap::new(policies),
+            near,
             few: self.few.clone(),
             by_name: same(&self.by_name),
             by_none: same(&self.by_none),
@@ -146,6 +154,21 @@ impl Registry {
         self.policies.load().list.get(id.0 as usize).cloned()
     }
 
+    /// What `of` tells of a policy; the default for one that is not known.
+    pub(crate) fn with_policy<T: Default>(&self, id: PolicyId, of: impl FnOnce(&Policy) -> T) -> T {
+        self.policies.load().list.get(id.0 as usize).map(of).unwrap_or_default()
+    }
+
+    /// All policies in the order of their ids, and whether requests may still name them.
+    pub(crate) fn listed(&self) -> Vec<(Policy, bool)> {
+        let policies = self.policies.load();
+        let is_known = |id: usize, policy: &Policy| {
+            policies.ids.get(policy.name()).is_some_and(|known| known.0 as usize == id)
+        };
+        let listed = policies.list.iter().enumerate();
+        listed.map(|(id, policy)| (policy.clone(), is_known(id, policy))).collect()
+    }
+
     pub(crate) fn policies(&self) -> Vec<Policy> {
         self.policies.load().list.clone()
     }
@@ -173,7 +196,7 @@ impl Registry {
         let mut policies = Policies::clone(&self.policies.load());
         let name = policy.name();
         let id = if let Some(id) = policies.configured.get(name).copied() {
-            store.set_policy(id, policy, options);
+            self.register(id, policy, options, store);
             policies.list[id.0 as usize] = policy.clone();
             id
         } else {
@@ -188,7 +211,7 @@ impl Registry {
                 )));
             }
             let id = PolicyId(u32::try_from(policies.list.len()).unwrap_or(u32::MAX));
-            store.set_policy(id, policy, options);
+            self.register(id, policy, options, store);
             policies.list.push(policy.clone());
             policies.configured.insert(name.into(), id);
             id
@@ -231,6 +254,12 @@ impl Registry {
     #[inline]
     pub(crate) fn is_configured(&self) -> bool {
         self.is_configured.load(Ordering::Acquire)
+    }
+
+    /// Makes a policy's numbers known, before a request can use them.
+    fn register(&self, id: PolicyId, policy: &Policy, options: PolicyOptions, store: &Store) {
+        self.near.set(id, policy);
+        store.set_policy(id, policy, options);
     }
 
     fn publish(&self, policies: Policies) {
@@ -286,13 +315,13 @@ impl Registry {
                 )));
             }
             Some(id) => {
-                store.set_policy(id, &policy, options);
+                self.register(id, &policy, options, store);
                 policies.list[id.0 as usize] = policy;
                 id
             }
             None => {
                 let id = PolicyId(u32::try_from(policies.list.len()).unwrap_or(u32::MAX));
-                store.set_policy(id, &policy, options);
+                self.register(id, &policy, options, store);
                 policies.ids.insert(policy.name().into(), id);
                 if let Some(name) = self.few.get(policies.list.len()) {
                     name.get_or_init(|| policy.name().into());

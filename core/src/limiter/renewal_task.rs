@@ -67,6 +67,9 @@ impl Limiter {
             let clock = shared.store.clock();
             let next: Vec<Next> = due.iter().map(|renewed| renewed.next(clock)).collect();
             let answers = shared.store.ask_many(&requests).await;
+            for (request, answer) in requests.iter().zip(answers.iter().flatten()) {
+                shared.count_operation(request.id, request.action, request.cost, answer);
+            }
             for (at, (renewed, next)) in due.iter().zip(next).enumerate() {
                 renewed.answered(answers.as_ref().ok().and_then(|answers| answers.get(at)), next);
             }

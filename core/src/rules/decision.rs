@@ -1,5 +1,7 @@
 //! The results of operations: decisions and usages.
 
+mod report;
+
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -147,10 +149,38 @@ impl QuotaUsage {
     }
 }
 
-/// Each quota's usage where there are several: one allocation for up to four of them.
+/// One quota's verdict on the request of a [`Decision`]. The quotas of a policy decide independently of each other: the request
+/// is admitted when each of them admits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaVerdict {
+    /// Whether this quota admits the request.
+    pub allowed: bool,
+    /// How long until this quota would admit the same request if no other request arrives, in microseconds: exactly then and
+    /// not one microsecond earlier. 0 when it admits it; `None` means never: the cost exceeds what the quota can ever admit.
+    pub retry_after_us: Option<u64>,
+}
+
+impl QuotaVerdict {
+    /// [`retry_after_us`](Self::retry_after_us) as a duration.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after_us.map(Duration::from_micros)
+    }
+
+    fn of(wait_us: u64) -> Self {
+        Self { allowed: wait_us == 0, retry_after_us: (wait_us != Decision::NEVER).then_some(wait_us) }
+    }
+}
+
+/// How long each quota denies a request; 0 where it admits it.
+pub(crate) type Waits = SmallVec<[u64; 4]>;
+
+/// What is told of each quota where there are several, or where the verdict of the only one does not follow from its decision: one
+/// allocation for up to four of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Several {
     each: SmallVec<[QuotaUsage; 4]>,
+    /// Empty where every quota admits the request.
+    waits_us: Waits,
 }
 
 impl Several {
@@ -160,6 +190,31 @@ impl Several {
         let mut several = Box::<Self>::default();
         let total = each.inspect(|usage| several.each.push(*usage)).reduce(QuotaUsage::and);
         (total.unwrap_or(QuotaUsage::NOTHING), (several.each.len() > 1).then_some(several))
+    }
+
+    /// Each quota's usage, in the policy's order.
+    pub(crate) fn usages(&self) -> &[QuotaUsage] {
+        &self.each
+    }
+
+    /// Whether each quota denies the request, in the policy's order; nothing where all admit it.
+    pub(crate) fn denying(&self) -> impl Iterator<Item = bool> {
+        self.waits_us.iter().map(|wait_us| *wait_us > 0)
+    }
+
+    /// The same of several quotas of which at least one denies the request, with the longest of the waits.
+    #[inline]
+    pub(crate) fn of_denial(each: impl Iterator<Item = (QuotaUsage, u64)>) -> (QuotaUsage, Box<Self>, u64) {
+        let mut several = Box::<Self>::default();
+        let mut longest_us = 0;
+        let usages = each.map(|(usage, wait_us)| {
+            several.each.push(usage);
+            several.waits_us.push(wait_us);
+            longest_us = wait_us.max(longest_us);
+            usage
+        });
+        let total = usages.reduce(QuotaUsage::and).unwrap_or(QuotaUsage::NOTHING);
+        (total, several, longest_us)
     }
 
     /// Whether these units were the first beyond the limit of one of the quotas.
@@ -216,6 +271,8 @@ pub struct DecisionParts<'a> {
     pub remaining: u64,
     /// Each quota's usage, in the policy's order.
     pub quotas: &'a [QuotaUsage],
+    /// How long each quota denies the request, in the same order: 0 where it admits it; `None` means for ever.
+    pub quota_waits_us: &'a [Option<u64>],
 }
 
 impl Decision {
@@ -225,15 +282,22 @@ impl Decision {
     /// Makes the decision with these parts.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no quota, an admitted request waits for
-    /// ever, or a wait is 2^63 microseconds or longer.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no quota or not one wait for each, an admitted request
+    /// waits for ever, or a wait is 2^63 microseconds or longer.
     pub fn from_parts(parts: DecisionParts<'_>) -> Result<Self, Error> {
         let DecisionParts { allowed, wait_us, source, degraded, cause, .. } = parts;
-        let DecisionParts { crossed, elastic, shadowed, remaining, quotas, .. } = parts;
+        let DecisionParts { crossed, elastic, shadowed, remaining, quotas, quota_waits_us, .. } = parts;
         if quotas.is_empty() {
             return Err(Error::invalid_argument(
                 "a decision has no quotas: it has one for each of its policy",
             ));
+        }
+        if quota_waits_us.len() != quotas.len() {
+            return Err(Error::invalid_argument(format!(
+                "a decision has {} waits of {} quotas: it has one for each",
+                quota_waits_us.len(),
+                quotas.len()
+            )));
         }
         let wait_us = match wait_us {
             None if allowed && !shadowed => {
@@ -245,7 +309,8 @@ impl Decision {
             Some(wait_us) => wait_us,
         };
         let longest_us = quotas.iter().map(|usage| usage.reset_after_us).max().unwrap_or(0);
-        for read_us in [wait_us, longest_us] {
+        let each_us: Waits = quota_waits_us.iter().map(|wait_us| wait_us.unwrap_or(Self::NEVER)).collect();
+        for read_us in each_us.iter().copied().chain([wait_us, longest_us]) {
             if read_us >= 1 << 63 && read_us != Self::NEVER {
                 return Err(Error::invalid_argument(format!(
                     "a decision waits {read_us} us: allowed is less than 2^63"
@@ -254,7 +319,9 @@ impl Decision {
         }
         let (total, several) = Several::of(quotas.iter().copied());
         let total = QuotaUsage { remaining, ..total };
-        Ok(Self { total, several, wait_us, allowed, source, degraded, cause, elastic, shadowed, crossed })
+        let decision =
+            Self { total, several, wait_us, allowed, source, degraded, cause, elastic, shadowed, crossed };
+        Ok(decision.with_waits(&each_us))
     }
 
     /// An answer without the store: it admits, with all units left, or denies for a time.
@@ -333,16 +400,80 @@ impl Decision {
         Duration::from_micros(self.delay_us())
     }
 
+    /// Each quota's verdict, in the policy's order. It tells which quota denied a request.
+    ///
+    /// Every quota has a verdict of its own, which [`allowed`](Self::allowed) and
+    /// [`retry_after_us`](Self::retry_after_us) sum up: the request is admitted when every quota admits it, and otherwise when
+    /// the last of them does. A quota that [counts denied requests](crate::Quota::count_denied) has counted this one.
+    ///
+    /// - A [blocked](Cause::Blocked) key is denied before its quotas are asked; the verdicts are what they say all the same.
+    /// - The pool of an [elastic](Self::elastic) policy may admit sooner than its quotas, and a policy in
+    ///   [shadow](Self::shadowed) admits what they deny.
+    /// - An `acquire` counts the requests ahead of it in line as admitted before it.
+    /// - Where no quota was asked, as for a deny list and the outage policies `allow` and `deny`, every quota admits.
+    ///
+    /// ```
+    /// use polylimit::{Limiter, Policy};
+    ///
+    /// let policy = Policy::parse("login", "2/minute; 100/day")?;
+    /// let limiter = Limiter::builder().policy(policy.clone()).build()?.blocking();
+    /// while limiter.check("user:42")?.allowed() {}
+    /// let denied = limiter.check("user:42")?;
+    /// let denying = policy.quotas().iter().zip(denied.verdicts()).find(|(_, verdict)| !verdict.allowed);
+    /// assert_eq!(denying.expect("one of them denies").0.to_string(), "2/minute");
+    /// # Ok::<(), polylimit::Error>(())
+    /// ```
+    pub fn verdicts(&self) -> impl ExactSizeIterator<Item = QuotaVerdict> + Clone + '_ {
+        let (quotas, waits_us) = match &self.several {
+            Some(several) => (several.each.len(), &*several.waits_us),
+            None => (1, std::slice::from_ref(self.only_wait_us())),
+        };
+        (0..quotas).map(move |at| QuotaVerdict::of(waits_us.get(at).copied().unwrap_or(0)))
+    }
+
+    /// How long the only quota denies the request, as far as it follows from the decision.
+    fn only_wait_us(&self) -> &u64 {
+        let is_admitted = self.allowed && !self.shadowed;
+        // No quota was asked.
+        let is_without_quotas = matches!(self.source, Source::Configuration | Source::Deny);
+        if is_admitted || is_without_quotas { &0 } else { &self.wait_us }
+    }
+
+    /// How long each quota denies the request.
+    pub(crate) fn waits_us(&self) -> Waits {
+        self.verdicts().map(|verdict| verdict.retry_after_us.unwrap_or(Self::NEVER)).collect()
+    }
+
+    /// The same decision with these waits of its quotas.
+    pub(crate) fn with_waits(mut self, waits_us: &[u64]) -> Self {
+        // Equal decisions have equal fields: what follows from others is not there.
+        let all_admit = waits_us.iter().all(|wait_us| *wait_us == 0);
+        let told_us = if all_admit { Waits::new() } else { waits_us.into() };
+        match (&mut self.several, waits_us) {
+            (several, [only_us]) => {
+                *several = None;
+                if only_us != self.only_wait_us() {
+                    let each = SmallVec::from_slice(&[self.total]);
+                    self.several = Some(Box::new(Several { each, waits_us: told_us }));
+                }
+            }
+            (Some(several), _) => several.waits_us = told_us,
+            (None, _) => debug_assert!(false, "several waits of one quota"),
+        }
+        self
+    }
+
     /// The decision after the units of an admitted request were refunded: no delay is left, no limit was crossed, and the usage is that of the
     /// refund, unless an outage policy answered the refund in place of the store.
     pub fn refunded(mut self, left: Usage) -> Self {
+        let waits_us = self.waits_us();
         if self.allowed {
             (self.wait_us, self.crossed) = (0, false);
         }
         if !left.source().is_outage() || self.source.is_outage() {
             (self.total, self.several) = (left.total, left.several);
         }
-        self
+        if self.allowed { self } else { self.with_waits(&waits_us) }
     }
 
     /// The same decision, moved field by field. A function that is not inlined returns a decision in memory; where its
@@ -443,7 +574,7 @@ mod tests {
     use super::*;
     use crate::{Limiter, Policy, Request};
 
-    fn parts(decision: &Decision) -> DecisionParts<'_> {
+    fn parts<'a>(decision: &'a Decision, quota_waits_us: &'a [Option<u64>]) -> DecisionParts<'a> {
         let wait_us = if decision.allowed() { Some(decision.delay_us()) } else { decision.retry_after_us() };
         DecisionParts {
             allowed: decision.allowed(),
@@ -456,7 +587,12 @@ mod tests {
             shadowed: decision.shadowed(),
             remaining: decision.remaining(),
             quotas: decision.quotas(),
+            quota_waits_us,
         }
+    }
+
+    fn waits_of(decision: &Decision) -> Vec<Option<u64>> {
+        decision.verdicts().map(|verdict| verdict.retry_after_us).collect()
     }
 
     #[test]
@@ -466,7 +602,7 @@ mod tests {
             let limiter = Limiter::builder().policy(policy).build().unwrap().blocking();
             for cost in [1, 1, 1, 100] {
                 let decision = limiter.check(Request::new("a").cost(cost)).unwrap();
-                assert_eq!(Decision::from_parts(parts(&decision)).unwrap(), decision);
+                assert_eq!(Decision::from_parts(parts(&decision, &waits_of(&decision))).unwrap(), decision);
             }
         }
     }
@@ -479,7 +615,8 @@ mod tests {
             let reservation =
                 limiter.reserve(Request::new("a").cost(10), crate::ReserveOptions::default()).unwrap();
             let decision = reservation.decision();
-            let again = Decision::from_parts(parts(decision)).unwrap();
+            let again = Decision::from_parts(parts(decision, &waits_of(decision))).unwrap();
+            assert_eq!(waits_of(&again), waits_of(decision));
             assert_eq!((again.remaining(), again.allowed()), (expected, decision.allowed()));
             assert_eq!(again.quotas(), decision.quotas());
             let _ = reservation.detach();
@@ -500,8 +637,12 @@ mod tests {
             shadowed: false,
             remaining: 0,
             quotas: &quotas,
+            quota_waits_us: &[None],
         };
         assert_eq!(Decision::from_parts(denied).unwrap().retry_after_us(), None);
+        for quota_waits_us in [&[] as &[_], &[None, None], &[Some(1 << 63)]] {
+            Decision::from_parts(DecisionParts { quota_waits_us, ..denied }).unwrap_err();
+        }
         Decision::from_parts(DecisionParts { quotas: &[], ..denied }).unwrap_err();
         Decision::from_parts(DecisionParts { allowed: true, ..denied }).unwrap_err();
         Decision::from_parts(DecisionParts { wait_us: Some(1 << 63), ..denied }).unwrap_err();

@@ -82,7 +82,6 @@ impl PolicyRules {
         match (&*self.quotas, states) {
             ([quota], [state]) => {
                 let (usage, wait_us) = quota.explain(state, now_us, cost, applied);
-                let wait_us = self.wait_us(wait_us, cost, applied);
                 if applied.allowed {
                     admitted(usage, wait_us, applied.spent, degraded)
                 } else {
@@ -131,24 +130,20 @@ impl PolicyRules {
         applied: Applied,
         degraded: Option<Degradation>,
     ) -> Decision {
-        let mut longest_wait_us = 0;
-        let each = self.quotas.iter().zip(states).map(|(quota, state)| {
-            let (usage, wait_us) = quota.explain(state, now_us, cost, applied);
-            longest_wait_us = longest_wait_us.max(wait_us);
+        let quotas = self.quotas.iter().zip(states);
+        let each = quotas.map(|(quota, state)| quota.explain(state, now_us, cost, applied));
+        if !applied.allowed {
+            let (total, several, wait_us) = Several::of_denial(each);
+            return Decision { several: Some(several), ..denied(total, wait_us, degraded) };
+        }
+        let mut delay_us = 0;
+        let usages = each.map(|(usage, wait_us)| {
+            delay_us = wait_us.max(delay_us);
             usage
         });
-        let (total, several) = Several::of(each);
-        let wait_us = self.wait_us(longest_wait_us, cost, applied);
-        if !applied.allowed {
-            return Decision { several, ..denied(total, wait_us, degraded) };
-        }
+        let (total, several) = Several::of(usages);
         let crossed = several.as_ref().is_some_and(|several| several.crossed(applied.spent));
-        Decision { several, crossed, ..admitted(total, wait_us, applied.spent, degraded) }
-    }
-
-    /// The longest wait over the quotas; [`Decision::NEVER`] for a denied cost that can never be admitted.
-    fn wait_us(&self, longest_us: u64, cost: u64, applied: Applied) -> u64 {
-        if !applied.allowed && self.never_admits(cost) { Decision::NEVER } else { longest_us }
+        Decision { several, crossed, ..admitted(total, delay_us, applied.spent, degraded) }
     }
 }
 
@@ -195,15 +190,18 @@ fn denied(total: QuotaUsage, wait_us: u64, degraded: Option<Degradation>) -> Dec
 }
 
 impl QuotaNumbers {
-    /// This quota's usage, and how long an admitted request waits for its turn or a denied one until it fits.
+    /// This quota's usage, and how long an admitted request waits for its turn or a denied one until it fits:
+    /// [`Decision::NEVER`] for a cost that this quota can never admit.
     fn explain(&self, state: &State, now_us: u64, cost: u64, applied: Applied) -> (QuotaUsage, u64) {
+        let fits = cost <= self.capacity;
         let outcome = match applied {
             Applied { allowed: true, spent, .. } if cost > 0 => Outcome::Admitted { spent },
-            Applied { allowed: false, .. } if cost <= self.capacity => Outcome::Denied { cost },
+            Applied { allowed: false, .. } if fits => Outcome::Denied { cost },
             _ => Outcome::Adjusted,
         };
         let explanation = self.rules.explain(state, now_us, outcome);
-        (self.usage(explanation), explanation.wait_us)
+        let wait_us = if applied.allowed || fits { explanation.wait_us } else { Decision::NEVER };
+        (self.usage(explanation), wait_us)
     }
 
     #[inline]

@@ -7,6 +7,7 @@
 
 mod decide;
 mod explain;
+pub(crate) mod inspect;
 
 use smallvec::SmallVec;
 

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, excerpt};
@@ -107,13 +108,25 @@ impl Policy {
         Ok(Self { name: name.into(), ..policy })
     }
 
+    /// The policy with a name that was made of its quotas, and of a scope where it has one; `None` for every other name, and for one
+    /// that was too long to hold them.
+    pub(crate) fn of_one_off_name(name: &str) -> Option<Self> {
+        let (quotas, scope) = match name.split_once('^') {
+            Some((quotas, scope)) => (quotas, Some(percent_decode_str(scope).decode_utf8().ok()?)),
+            None => (name, None),
+        };
+        let quotas = quotas.replace('|', "/").replace('+', " ").replace('.', "=").replace('&', ";");
+        Self::one_off(&quotas, scope.as_deref()).ok().filter(|policy| policy.name() == name)
+    }
+
     /// Refuses a name that is no token of 1 to 64 bytes.
     pub(crate) fn check_name(name: &str) -> Result<(), Error> {
         check_name(name)
     }
 
-    /// Whether a text is a list of quotas and not a policy's name: names contain neither `/` nor spaces.
-    pub(crate) fn is_quotas(text: &str) -> bool {
+    /// Whether a text that may be either, as in a [`Request`](crate::Request), is a list of quotas and not a policy's name: names
+    /// contain neither `/` nor spaces.
+    pub fn is_quotas(text: &str) -> bool {
         text.contains(|c: char| c == '/' || c.is_whitespace())
     }
 
@@ -205,6 +218,24 @@ mod tests {
             assert!(check_name(&name(quotas)).is_ok());
         }
         assert!(Policy::one_off("100/month", None).unwrap_err().to_string().contains("days"));
+    }
+
+    #[test]
+    fn a_one_off_policy_is_read_from_its_name() {
+        for (quotas, scope) in [
+            ("100/60s", None),
+            ("10/s token_bucket burst=20; 1_000/h excess=10%", None),
+            ("20 concurrent; 5/15m sliding_log count_denied", None),
+            ("100/60s", Some("GET /users/{id}")),
+            ("1/s fixed_window aligned", Some("a^b%C3é")),
+        ] {
+            let policy = Policy::one_off(quotas, scope).unwrap();
+            assert_eq!(Policy::of_one_off_name(policy.name()), Some(policy));
+        }
+        let hashed = Policy::one_off("100/60s", Some(&"x".repeat(256))).unwrap();
+        for name in ["api", "", "100|month", "100|60s", "1_00|minute", hashed.name(), "100|minute^%ff"] {
+            assert_eq!(Policy::of_one_off_name(name), None, "{name}");
+        }
     }
 
     #[test]

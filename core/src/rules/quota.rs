@@ -8,6 +8,7 @@ pub(crate) mod tick;
 use std::time::Duration;
 
 pub use builder::QuotaBuilder;
+pub use text::parse_duration;
 pub(crate) use text::{parse_duration_us, parse_quotas};
 
 use crate::error::Error;

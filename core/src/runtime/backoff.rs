@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::runtime::monotonic;
+#[cfg(feature = "testing")]
+use crate::runtime::simulation;
 
 /// When to try again, and when to give up.
 ///
@@ -173,6 +175,10 @@ fn select(whole: Duration, random: u64) -> Duration {
 /// 64 random bits. The keys of the standard library's hasher are random in each thread, but a forked child has its
 /// parent's keys; the process id and the time make the children's numbers differ.
 pub(crate) fn random() -> u64 {
+    #[cfg(feature = "testing")]
+    if let Some(random) = simulation::random() {
+        return random;
+    }
     RandomState::new().hash_one((std::process::id(), monotonic::now()))
 }
 

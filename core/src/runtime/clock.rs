@@ -5,10 +5,14 @@ mod system;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+#[cfg(feature = "testing")]
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
 use crate::error::Error;
+#[cfg(feature = "testing")]
+use crate::runtime::monotonic;
 use crate::units::{MAX_US, micros};
 
 /// The clock of a limiter that decides in this process.
@@ -29,6 +33,9 @@ enum Source {
     System(&'static system::CounterClock),
     Coarse,
     Manual(ManualClock),
+    /// The time in microseconds at a moment, from which the clock goes on with the monotonic time.
+    #[cfg(feature = "testing")]
+    Paused(u64, Instant),
 }
 
 impl Clock {
@@ -44,6 +51,13 @@ impl Clock {
         Self(Source::Coarse)
     }
 
+    /// A clock that shows `now_us` now and goes on with the time of the runtime, which a test has paused.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn of_paused_time(now_us: u64) -> Self {
+        Self(Source::Paused(now_us, monotonic::now()))
+    }
+
     /// Microseconds since the Unix epoch.
     #[inline]
     pub(crate) fn now_us(&self) -> u64 {
@@ -51,6 +65,10 @@ impl Clock {
             Source::System(clock) => clock.now_us(),
             Source::Coarse => system::coarse_now_us(),
             Source::Manual(clock) => clock.now_us(),
+            #[cfg(feature = "testing")]
+            Source::Paused(at_us, at) => {
+                at_us.saturating_add(micros(monotonic::now().saturating_duration_since(*at))).min(MAX_US)
+            }
         }
     }
 
@@ -59,6 +77,8 @@ impl Clock {
         match &self.0 {
             Source::Manual(clock) => Some(clock),
             Source::System(_) | Source::Coarse => None,
+            #[cfg(feature = "testing")]
+            Source::Paused(..) => None,
         }
     }
 }

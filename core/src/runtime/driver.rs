@@ -32,6 +32,8 @@ use crate::error::{Error, ErrorKind};
 use crate::runtime::close_signal::{CloseSignal, closed};
 use crate::runtime::monotonic;
 use crate::runtime::park::{self, WaitOutput};
+#[cfg(feature = "testing")]
+use crate::runtime::simulation;
 
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -44,7 +46,7 @@ pub(crate) struct Driver {
 /// The runtime, which ends when its last user drops it.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// Always `Some` until the drop.
+    /// Always `Some` until the drop, except in a simulation, whose thread drives the runtime.
     runtime: Option<Runtime>,
     handle: Handle,
     seat: Seat,
@@ -166,6 +168,11 @@ impl Driver {
 
     fn start_thread(&self, name: &str, over: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
         let running = self.running()?;
+        #[cfg(feature = "testing")]
+        if running.runtime.is_none() {
+            running.handle.spawn(over);
+            return Ok(());
+        }
         let threads = Arc::clone(&self.threads);
         let drive = move || {
             OWN_THREAD.set(true);
@@ -211,6 +218,12 @@ impl InUse<'_> {
 
 impl Running {
     fn new() -> Result<Self, Error> {
+        #[cfg(feature = "testing")]
+        if simulation::is_active()
+            && let Ok(handle) = Handle::try_current()
+        {
+            return Ok(Self { handle, runtime: None, seat: Seat::default() });
+        }
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| no_resources("event queue or timer", &error))?;
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime), seat: Seat::default() })

@@ -33,6 +33,11 @@ impl ProcessGeneration {
         Self { word: Some(word), number }
     }
 
+    /// The number of this generation: above 0, and below 2^56.
+    pub(crate) fn number(self) -> u64 {
+        self.number
+    }
+
     /// Whether this is the process that created the object.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {

@@ -4,6 +4,8 @@
 //! times itself: it wakes for the times that it passes to [`is_past`] and [`is_overdue`].
 
 use crate::runtime::monotonic;
+#[cfg(feature = "testing")]
+use crate::runtime::simulation;
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
@@ -118,6 +120,14 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 /// [`block_on`] with a timeout; `None` when it passes.
 pub(crate) fn block_on_for<F: Future>(longest: Duration, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
+    #[cfg(feature = "testing")]
+    if simulation::is_active() {
+        // No other thread makes progress: a process of the simulation does not wait for its end.
+        return match future.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        };
+    }
     let until = monotonic::now() + longest;
     let waited = wait(|context| match future.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use crate::names::named_enum;
 
 named_enum! {
@@ -18,7 +20,7 @@ named_enum! {
 }
 
 /// The result of one examination: what the doctor found, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
     /// The severity.

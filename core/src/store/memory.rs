@@ -10,6 +10,7 @@
 
 mod entry;
 mod key;
+mod listing;
 mod recent_denials;
 mod shard;
 mod sweep;
@@ -179,7 +180,7 @@ impl MemoryStore {
     #[inline(never)]
     fn apply(&self, request: StoreRequest<'_>, operation: Operation) -> (Decision, u64) {
         let StoreRequest { id, key, .. } = request;
-        let numbers = numbers_of(request);
+        let numbers = numbers_of(request.numbers);
         let keeps_expired = numbers.is_some() && self.clock.manual().is_some();
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
@@ -217,7 +218,7 @@ impl MemoryStore {
         let mut shard = shard.lock();
         recent_denials.invalidate(hash);
         shard.forget(id, hash, key);
-        numbers_of(request).unwrap_or_else(|| shard.current(id)).unseen(self.clock.now_us())
+        numbers_of(request.numbers).unwrap_or_else(|| shard.current(id)).unseen(self.clock.now_us())
     }
 
     /// Drops all keys and frees their memory.
@@ -228,6 +229,10 @@ impl MemoryStore {
             shard.clear();
         }
         *self.overflow.lock() = Overflow::default();
+    }
+
+    pub(crate) fn keys_capacity(&self) -> usize {
+        self.max_keys
     }
 
     /// The number of keys that have a state.
@@ -244,9 +249,9 @@ impl MemoryStore {
     }
 }
 
-/// The numbers that decide about the request in place of its policy's own.
-fn numbers_of(request: StoreRequest<'_>) -> Option<&Arc<RegisteredPolicy>> {
-    request.numbers.and_then(Numbers::of::<Arc<RegisteredPolicy>>)
+/// The numbers that decide about a request in place of its policy's own.
+fn numbers_of(numbers: Option<&Numbers>) -> Option<&Arc<RegisteredPolicy>> {
+    numbers.and_then(Numbers::of::<Arc<RegisteredPolicy>>)
 }
 
 /// Checks policies other than a single token bucket; also returns whether the states were written.

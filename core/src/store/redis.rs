@@ -8,6 +8,7 @@
 //! - `script`: the transition in Lua, its arguments and its reply.
 //! - `transport`: sockets, TLS, the handshake, sentinels and the protocol.
 //! - `fallback`: the answer by the outage policy.
+//! - `listing`: the names of keys, by SCAN, and looks at the states of keys.
 
 pub(crate) mod config;
 pub(crate) mod configuration;
@@ -15,8 +16,10 @@ pub(crate) mod denial_cache;
 pub(crate) mod dispatch;
 pub(crate) mod doctor;
 pub(crate) mod fallback;
+pub(crate) mod fleet;
 pub(crate) mod keys;
 pub(crate) mod lease;
+pub(crate) mod listing;
 mod made_reservations;
 pub(crate) mod pipeline;
 mod policies;
@@ -32,6 +35,7 @@ use tokio::time::timeout_at;
 
 use self::policies::{Policies, RedisNumbers, RedisPolicy};
 use crate::error::{Error, ErrorKind};
+use crate::metrics::durations::DurationCounts;
 use crate::rules::decision::Degradation;
 use crate::rules::policy::Policy;
 use crate::rules::transition::Operation;
@@ -135,6 +139,16 @@ impl RedisStore {
             lease_units_lost: lost,
             ..self.access.stats()
         }
+    }
+
+    /// How long the script calls of this limiter took.
+    pub(crate) fn durations(&self) -> DurationCounts {
+        self.access.member.durations.read()
+    }
+
+    /// Whether the store has answered, or has not failed yet, when it was last asked.
+    pub(crate) fn is_up(&self) -> bool {
+        self.access.with_hub(|hub| Ok(!hub.context.is_failing())).unwrap_or(false)
     }
 
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {

@@ -39,13 +39,15 @@ use parking_lot::Mutex;
 pub(crate) use self::location::SharedFileOptions;
 use self::mapped_store::MappedStore;
 use self::policies::{Policies, SharedFilePolicy};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::rules::history::Change;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::close_signal::closed;
 use crate::runtime::fork::ProcessGeneration;
 use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
+use crate::store::scan::{Look, LookRequest, ScanFilter, ScanStep};
+use crate::store::stats::{Counters, Stats};
 
 #[derive(Debug)]
 pub(crate) struct SharedFileStore {
@@ -55,6 +57,7 @@ pub(crate) struct SharedFileStore {
     /// Opened by this process or by the process that it was forked from.
     mapped: ArcSwapOption<MappedStore>,
     closed: AtomicBool,
+    counters: Counters,
 }
 
 impl SharedFileStore {
@@ -66,6 +69,7 @@ impl SharedFileStore {
             policies: Policies::default(),
             mapped: ArcSwapOption::default(),
             closed: AtomicBool::new(false),
+            counters: Counters::default(),
         }
     }
 
@@ -77,6 +81,7 @@ impl SharedFileStore {
             policies: self.policies.after_fork(),
             mapped: ArcSwapOption::default(),
             closed: AtomicBool::new(self.closed.load(Ordering::SeqCst)),
+            counters: Counters::default(),
         }
     }
 
@@ -103,9 +108,56 @@ impl SharedFileStore {
         self.with_opened(|mapped| Ok(mapped.keys())).ok()
     }
 
+    /// How many keys fit whose states are short.
+    pub(crate) fn keys_capacity(&self) -> Option<usize> {
+        self.with_opened(|mapped| Ok(mapped.keys_capacity())).ok()
+    }
+
+    /// The operations that it could not apply.
+    pub(crate) fn stats(&self) -> Stats {
+        self.counters.read()
+    }
+
     pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let policies = self.policies.load();
-        self.with_opened(|mapped| mapped.answer(&self.clock, &policies, request))
+        let answer = self.with_opened(|mapped| mapped.answer(&self.clock, &policies, request));
+        answer.inspect_err(|error| self.failed(error))
+    }
+
+    #[cold]
+    fn failed(&self, error: &Error) {
+        match error.kind() {
+            ErrorKind::StoreUnavailable => self.counters.not_applied.add(1),
+            ErrorKind::StoreFailed => self.counters.permanent.add(1),
+            _ => {}
+        }
+    }
+
+    /// Tells the file apart from every other one, whose places mean nothing here.
+    pub(crate) fn identity(&self) -> Result<u64, Error> {
+        self.with_opened(|mapped| Ok(mapped.identity()))
+    }
+
+    /// Copies names from so many buckets of one shard.
+    pub(crate) fn scan(&self, filter: ScanFilter<'_>, at: u64, buckets: usize) -> Result<ScanStep, Error> {
+        self.with_opened(|mapped| mapped.scan(&self.clock, filter, at, buckets))
+    }
+
+    /// The states of a key, or those that it would get.
+    pub(crate) fn look(&self, request: LookRequest<'_>) -> Result<Look, Error> {
+        let policies = self.policies.load();
+        self.with_opened(|mapped| mapped.look(&self.clock, &policies, request))
+    }
+
+    /// Forgets a key of which only the digest is known.
+    pub(crate) fn forget_digest(
+        &self,
+        id: PolicyId,
+        numbers: Option<&Numbers>,
+        digest: &[u8],
+    ) -> Result<(), Error> {
+        let policies = self.policies.load();
+        self.with_opened(|mapped| mapped.forget_digest(&self.clock, &policies, (id, numbers), digest))
     }
 
     fn with_opened<T>(&self, ask: impl FnOnce(&MappedStore) -> Result<T, Error>) -> Result<T, Error> {

@@ -26,7 +26,13 @@ macro_rules! counters {
 
         /// The outcomes of a store's operations since it was created. Counts never decrease, except for
         /// `lease_units_held`.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        ///
+        /// | store | what is counted |
+        /// |---|---|
+        /// | memory | `applied`: the operations of callers that the store answered, which are all of them but those that the configuration answers |
+        /// | local | the same; `not_applied` where another process kept the file locked, or it could not be opened; `permanent` where the file is full or damaged. Both are errors of the caller |
+        /// | Redis | every field; also the operations that the limiter makes by itself, such as the several checks of one acquire |
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
         #[non_exhaustive]
         pub struct Stats {
             $($(#[doc = $doc])+ pub $name: u64,)+

@@ -5,8 +5,23 @@ use std::path::Path;
 
 use crate::pages::root;
 
-/// Programs that are not part of the project.
-const PROGRAMS: &[&str] = &["cc", "curl", "export", "gem", "go", "ldconfig", "npm", "pip", "python", "sed"];
+/// Programs that are not part of the project, and the command line, whose tests run its pages.
+const PROGRAMS: &[&str] = &[
+    "cc",
+    "curl",
+    "export",
+    "gem",
+    "go",
+    "ldconfig",
+    "npm",
+    "npx",
+    "pip",
+    "polylimit",
+    "promtool",
+    "python",
+    "sed",
+    "sha256sum",
+];
 
 /// Returns what is missing. Paths are relative to the root or to the folder of the page.
 pub(crate) fn check(folder: &Path, line: &str) -> Result<(), String> {

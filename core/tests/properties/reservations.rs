@@ -12,6 +12,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::generators;
+use super::verdicts::{assert_exact, assert_sums_up};
 
 const START_US: u64 = 1_790_000_000_000_000;
 const KEY: &str = "key";
@@ -97,6 +98,13 @@ proptest! {
         }
         let peek = || limiter.peek(Request::new(KEY).cost(cost)).unwrap();
         let denied = peek();
+        assert_sums_up(&denied)?;
+        let now_us = clock.now_us();
+        assert_exact(now_us, &denied, |time_us| {
+            clock.set(time_us).unwrap();
+            peek()
+        })?;
+        clock.set(now_us).unwrap();
         let Some(wait_us) = denied.retry_after_us().filter(|_| !denied.allowed()) else { return Ok(()) };
         prop_assert!(wait_us > 0);
         let admits_us = clock.now_us() + wait_us;

@@ -8,6 +8,7 @@
 )]
 
 mod answers;
+mod configuration;
 mod guard_cases;
 mod held;
 mod layers;

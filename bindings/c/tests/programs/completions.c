@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <unistd.h>
 
 static int readable(const polylimit_completions *completions, int timeout_ms) {
     struct pollfd watched = {.fd = polylimit_completions_fd(completions), .events = POLLIN, .revents = 0};
@@ -43,6 +44,9 @@ static void submit_returns_an_immediate_answer(void) {
     block.ttl_us = 60000000;
     IS(POLYLIMIT_OK, submit(completions, limiter, block, 8, &result));
     CHECK(result.answer.usage.remaining == 0 && result.answer.usage.reset_after_us == 60000000);
+    block.ttl_us = 0;
+    IS(POLYLIMIT_OK, submit(completions, limiter, block, 8, &result));
+    CHECK(result.answer.usage.remaining == 2);
     IS(POLYLIMIT_INVALID_ARGUMENT, submit(completions, limiter, ask(POLYLIMIT_CHECK, "k", UINT64_MAX), 9, &result));
     CHECK(polylimit_completions_pending(completions) == 0 && !readable(completions, 0));
     CHECK((fcntl(polylimit_completions_fd(completions), F_GETFD) & FD_CLOEXEC) != 0);
@@ -173,6 +177,184 @@ static void unreachable_store_does_not_block_submit(void) {
     polylimit_limiter_free(limiter);
 }
 
+/* The status of what was submitted with a tag, once that is known. */
+static polylimit_status finished(polylimit_completions *completions, polylimit_status status, uint64_t tag) {
+    polylimit_result result;
+    while (status == POLYLIMIT_PENDING) {
+        CHECK(readable(completions, 60000));
+        if (drain(completions, &result, 1) == 1) {
+            CHECK(result.tag == tag);
+            status = result.status;
+            snprintf(message, sizeof message, "%s", result.message);
+        }
+    }
+    return status;
+}
+
+static polylimit_status change(polylimit_completions *completions, const polylimit_limiter *limiter, polylimit_change what) {
+    polylimit_result result;
+    what.size = sizeof what;
+    return finished(completions,
+                    polylimit_completions_submit_change(completions, limiter, &what, 9, &result, sizeof result, MESSAGE), 9);
+}
+
+/* The HTTP status of the decision about a request of alice; 0 when it is admitted. */
+static uint32_t decided(polylimit_completions *completions, const polylimit_limiter *limiter) {
+    polylimit_pair user = {{"user", 4}, {"alice", 5}};
+    polylimit_attributes request = {.size = sizeof request, .attributes = &user, .attribute_count = 1};
+    polylimit_request_decision *decision = NULL;
+    polylimit_result result;
+    OK(finished(completions,
+                polylimit_completions_submit_decide(completions, limiter, &request, NULL, 4, &decision, &result, sizeof result,
+                                                    MESSAGE),
+                4));
+    polylimit_request_outcome outcome = {.size = sizeof outcome};
+    OK(polylimit_request_decision_outcome(decision, &outcome, MESSAGE));
+    polylimit_request_decision_free(decision);
+    return outcome.http_status;
+}
+
+static uint64_t version_of(const polylimit_limiter *limiter) {
+    polylimit_configuration *status = NULL;
+    OK(polylimit_limiter_configuration(limiter, &status, MESSAGE));
+    uint64_t version = status->version;
+    polylimit_configuration_free(status);
+    return version;
+}
+
+#define DOCUMENT                                                                                                       \
+    "polylimit = 1\n"                                                                                                  \
+    "policies.api.quotas = '1/hour fixed_window'\n"                                                                    \
+    "rules = [{ apply = [{ policy = 'api', key = '{user}' }] }]\n"
+
+/* The operations of a configuration on a limiter that has one. */
+static void change_and_decide(polylimit_completions *completions, const polylimit_limiter *limiter) {
+    CHECK(decided(completions, limiter) == 0 && decided(completions, limiter) == 429);
+    uint64_t version = version_of(limiter);
+    polylimit_change more = {.operation = POLYLIMIT_SET_ENTRY, .entry = "override api alice"};
+    more.value = "{\"numbers\": \"9/hour fixed_window\"}";
+    OK(change(completions, limiter, more));
+    OK(change(completions, limiter, (polylimit_change){.operation = POLYLIMIT_WAIT_FOR_VERSION, .version = version + 1}));
+    CHECK(version_of(limiter) == version + 1 && decided(completions, limiter) == 0);
+    polylimit_change deny = {.operation = POLYLIMIT_SET_ENTRY, .entry = "deny user alice"};
+    OK(change(completions, limiter, deny));
+    CHECK(decided(completions, limiter) == 403);
+    deny.operation = POLYLIMIT_DELETE_ENTRY;
+    OK(change(completions, limiter, deny));
+    CHECK(version_of(limiter) == version + 3 && decided(completions, limiter) == 0);
+    polylimit_change late = {.operation = POLYLIMIT_WAIT_FOR_VERSION, .version = version + 4, .timeout_us = 1};
+    IS(POLYLIMIT_STORE_UNAVAILABLE, change(completions, limiter, late));
+}
+
+static void configuration_is_changed_by_completions(void) {
+    polylimit_completions *completions = open_completions();
+    polylimit_limiter *limiter = NULL;
+    polylimit_option document = {"document", DOCUMENT};
+    OK(polylimit_limiter_open("memory:", &document, 1, NULL, &limiter, MESSAGE));
+    change_and_decide(completions, limiter);
+    polylimit_change publish = {.operation = POLYLIMIT_PUBLISH, .document = DOCUMENT};
+    IS(POLYLIMIT_INVALID_ARGUMENT, change(completions, limiter, publish));
+    polylimit_limiter_free(limiter);
+
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "completions-%ld", (long)getpid());
+    polylimit_option options[] = {{"configuration", "store"}, {"prefix", prefix}, {"deadline", "30s"}};
+    OK(polylimit_limiter_open(redis_url(), options, 3, NULL, &limiter, MESSAGE));
+    OK(change(completions, limiter, publish));
+    change_and_decide(completions, limiter);
+    publish.has_version = 1;
+    publish.version = 99;
+    IS(POLYLIMIT_INVALID_ARGUMENT, change(completions, limiter, publish));
+    CHECK(strstr(message, "99") != NULL);
+    polylimit_limiter_free(limiter);
+    polylimit_completions_free(completions);
+}
+
+/* Whether the report of a query has this part. */
+static int told(polylimit_completions *completions, const polylimit_limiter *limiter, polylimit_query query, const char *part) {
+    polylimit_report *report = NULL;
+    polylimit_result result;
+    query.size = sizeof query;
+    polylimit_status status =
+        polylimit_completions_submit_query(completions, limiter, &query, 7, &report, &result, sizeof result, MESSAGE);
+    CHECK((polylimit_report_json(report) == NULL) == (status != POLYLIMIT_OK));
+    OK(finished(completions, status, 7));
+    const char *json = polylimit_report_json(report);
+    CHECK(json != NULL);
+    int found = strstr(json, part) != NULL;
+    if (!found) {
+        fprintf(stderr, "%s\nhas no %s\n", json, part);
+    }
+    polylimit_report_free(report);
+    return found;
+}
+
+/* The queries on a limiter that has a configuration. */
+static void ask_about_keys(polylimit_completions *completions, const polylimit_limiter *limiter) {
+    CHECK(decided(completions, limiter) == 0 && decided(completions, limiter) == 429);
+    polylimit_request request = ask(POLYLIMIT_PEEK, "alice", 1);
+    polylimit_query explain = {.operation = POLYLIMIT_EXPLAIN, .request = &request};
+    CHECK(told(completions, limiter, explain, "\"key\":\"alice\",\"cost\":1,\"headroom\":0,\"allowed\":false,\"cause\":\"quota\""));
+    polylimit_pair user = {{"user", 4}, {"alice", 5}};
+    polylimit_attributes attributes = {.size = sizeof attributes, .attributes = &user, .attribute_count = 1};
+    polylimit_query explain_request = {.operation = POLYLIMIT_EXPLAIN_REQUEST, .attributes = &attributes};
+    CHECK(told(completions, limiter, explain_request, "{\"allowed\":false,\"cause\":\"quota\""));
+    polylimit_list_options options = {.size = sizeof options};
+    OK(polylimit_list_defaults(&options, MESSAGE));
+    options.pace_percent = 100;
+    polylimit_query top = {.operation = POLYLIMIT_SCAN_TOP, .options = &options, .most = 1};
+    CHECK(told(completions, limiter, top, "{\"keys\":[{\"policy\":\"api\",\"key\":\"alice\""));
+    options.key_prefix = "ali";
+    options.key_prefix_length = 3;
+    CHECK(told(completions, limiter, (polylimit_query){.operation = POLYLIMIT_LIST, .options = &options}, "\"key\":\"alice\""));
+    polylimit_query reset = {.operation = POLYLIMIT_RESET_LISTED, .options = &options};
+    CHECK(told(completions, limiter, reset, "{\"reset\":1,\"unknown\":0,"));
+    CHECK(decided(completions, limiter) == 0);
+}
+
+static void keys_are_asked_about_by_completions(void) {
+    polylimit_completions *completions = open_completions();
+    polylimit_limiter *limiter = NULL;
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "queries-%ld", (long)getpid());
+    polylimit_option options[] = {{"document", DOCUMENT}, {"prefix", prefix}, {"deadline", "30s"}};
+    OK(polylimit_limiter_open("memory:", options, 1, NULL, &limiter, MESSAGE));
+    ask_about_keys(completions, limiter);
+    polylimit_limiter_free(limiter);
+    OK(polylimit_limiter_open(redis_url(), options, 3, NULL, &limiter, MESSAGE));
+    ask_about_keys(completions, limiter);
+
+    /* One that was cancelled has no report, and a wrong one neither. */
+    polylimit_report *report = NULL;
+    polylimit_result result;
+    polylimit_query list = {.size = sizeof list, .operation = POLYLIMIT_LIST};
+    if (polylimit_completions_submit_query(completions, limiter, &list, 8, &report, &result, sizeof result, MESSAGE) ==
+        POLYLIMIT_PENDING) {
+        uint32_t cancelled = 0;
+        OK(polylimit_completions_cancel(completions, 8, &cancelled, MESSAGE));
+        CHECK(cancelled == 0 || polylimit_report_json(report) == NULL);
+    }
+    polylimit_report_free(report);
+    report = NULL;
+    polylimit_list_options wrong = {.size = sizeof wrong};
+    list.options = &wrong;
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       finished(completions,
+                polylimit_completions_submit_query(completions, limiter, &list, 9, &report, &result, sizeof result, MESSAGE), 9));
+    CHECK(strstr(message, "entries of a list is 0") != NULL);
+    polylimit_report_free(report);
+    uint32_t stopped = 1;
+    list.options = NULL;
+    report = NULL;
+    IS(POLYLIMIT_PENDING, polylimit_limiter_query(limiter, &list, &stopped, &report, MESSAGE));
+    stopped = 0;
+    OK(polylimit_limiter_query(limiter, &list, &stopped, &report, MESSAGE));
+    CHECK(strstr(polylimit_report_json(report), "\"examined\":") != NULL);
+    polylimit_report_free(report);
+    polylimit_limiter_free(limiter);
+    polylimit_completions_free(completions);
+}
+
 int main(void) {
     static const struct test tests[] = {
         {"submit returns an immediate answer", submit_returns_an_immediate_answer},
@@ -182,6 +364,8 @@ int main(void) {
         {"limiter can be freed while operations are pending", limiter_can_be_freed_while_operations_are_pending},
         {"completions can be freed while operations are pending", completions_can_be_freed_while_operations_are_pending},
         {"unreachable store does not block submit", unreachable_store_does_not_block_submit},
+        {"configuration is changed by completions", configuration_is_changed_by_completions},
+        {"keys are asked about by completions", keys_are_asked_about_by_completions},
     };
     RUN(tests);
 }

@@ -250,6 +250,35 @@ static void redis_has_documents_and_entries(void) {
     polylimit_limiter_free(limiter);
 }
 
+static void written(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static void limiter_starts_from_the_copy_of_a_file(void) {
+    char folder[] = "/tmp/polylimit-copy-XXXXXX", path[64], copy[64], source[80];
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/limits.toml", folder);
+    snprintf(copy, sizeof copy, "%s/copy", folder);
+    snprintf(source, sizeof source, "file:%s", path);
+    written(path, DOCUMENT);
+    polylimit_option options[] = {{"configuration", source}, {"copy", copy}};
+    polylimit_limiter *limiter = NULL;
+    OK(polylimit_limiter_open("memory:", options, 2, NULL, &limiter, MESSAGE));
+    for (int tries = 0; access(copy, F_OK) != 0; tries++) {
+        CHECK(tries < 60000);
+        usleep(1000);
+    }
+    polylimit_limiter_free(limiter);
+    CHECK(unlink(path) == 0);
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_open("memory:", options, 1, NULL, &limiter, MESSAGE));
+    OK(polylimit_limiter_open("memory:", options, 2, NULL, &limiter, MESSAGE));
+    polylimit_attributes request = request_of("/slow");
+    CHECK(decided(limiter, &request).policy_count == 2);
+    polylimit_limiter_free(limiter);
+    CHECK(unlink(copy) == 0 && rmdir(folder) == 0);
+}
+
 static void null_is_refused(void) {
     polylimit_limiter *limiter = configured(DOCUMENT, NULL);
     polylimit_attributes request = request_of("/slow");
@@ -291,6 +320,7 @@ int main(void) {
         {"rules find the policies of a request", rules_find_the_policies_of_a_request},
         {"request is decided by its attributes", request_is_decided_by_its_attributes},
         {"Redis has documents and entries", redis_has_documents_and_entries},
+        {"limiter starts from the copy of a file", limiter_starts_from_the_copy_of_a_file},
         {"NULL is refused", null_is_refused},
     };
     RUN(tests);

@@ -1,21 +1,12 @@
 /* The C++ wrapper for HTTP, polylimit_http.hpp: guards, and clients that try again. */
 #include <polylimit_http.hpp>
 
-#include <cstdio>
-#include <cstdlib>
+#include "check.hpp"
 #include <poll.h>
 #include <string>
 #include <type_traits>
 
 using namespace std::chrono_literals;
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                               \
-            std::exit(1);                                                                                              \
-        }                                                                                                              \
-    } while (0)
 
 template <typename Work> static polylimit_status status_of(Work work) {
     try {
@@ -85,6 +76,39 @@ static void guard_holds_what_it_reserves() {
     CHECK(status_of([&] { last.end(POLYLIMIT_AS_RESERVED); }) == POLYLIMIT_INVALID_ARGUMENT && last.holds());
     last.end();
     CHECK(last.run() && left() == 13);
+}
+
+static void guard_decides_by_the_configuration() {
+    polylimit::Limiter limiter("memory:", {{"document", R"(
+        polylimit = 1
+        [policies.tokens]
+        quotas = "100/hour fixed_window"
+        [[rules]]
+        match = { method = "POST", path = "/v1/{*rest}" }
+        apply = [{ policy = "tokens", key = "{user}", cost = "{header.x-tokens}", missing = "deny" }]
+        [lists]
+        deny = ["client 203.0.113.0/24"]
+    )"}});
+    polylimit::Guard guard(limiter, {{"by_configuration", "true"}});
+    auto status = [&](const polylimit::RequestAttributes &request) {
+        polylimit::RequestFacts facts;
+        facts.attributes = request;
+        polylimit::GuardCheck check(guard, facts);
+        return admits(check) ? 200 : check.response().status;
+    };
+    polylimit::RequestAttributes request{"POST", "/v1/a", "192.0.2.1", {{"X-Tokens", "60"}}, {{"user", "ann"}}};
+    CHECK(status(request) == 200 && status(request) == 429);
+    request.method = "GET";
+    CHECK(status(request) == 200);
+    request.peer = "203.0.113.9";
+    CHECK(status(request) == 403);
+    CHECK(status({"POST", "/v1/a", "192.0.2.1", {{"X-Tokens", "1"}}, {}}) == 400);
+    CHECK(status({"POST", "/v1/a", "192.0.2.1", {{"X-Tokens", "many"}}, {{"user", "ann"}}}) == 400);
+    limiter.set_entry("override tokens ann", R"({"numbers": "200/hour fixed_window"})");
+    CHECK(status({"POST", "/v1/b", "192.0.2.1", {{"X-Tokens", "140"}}, {{"user", "ann"}}}) == 200);
+    CHECK(status_of([&] { polylimit::GuardCheck check(guard, keyed("k")); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { polylimit::Guard both(limiter, {{"by_configuration", "true"}, {"policy", "tokens"}}); }) ==
+          POLYLIMIT_INVALID_ARGUMENT);
 }
 
 static void facts_reach_the_guard() {
@@ -180,12 +204,14 @@ static void request_is_acquired_sent_retried_and_refused() {
 }
 
 int main() {
-    guard_admits_denies_and_refunds();
-    guard_holds_what_it_reserves();
-    facts_reach_the_guard();
-    program_overrules_an_outage();
-    check_completes_later();
-    client_waits_and_gives_up();
-    request_is_acquired_sent_retried_and_refused();
-    std::printf("test result: ok. 7 passed; 0 failed;\n");
+    run_tests({
+        {"guard admits denies and refunds", guard_admits_denies_and_refunds},
+        {"guard holds what it reserves", guard_holds_what_it_reserves},
+        {"guard decides by the configuration", guard_decides_by_the_configuration},
+        {"facts reach the guard", facts_reach_the_guard},
+        {"program overrules an outage", program_overrules_an_outage},
+        {"check completes later", check_completes_later},
+        {"client waits and gives up", client_waits_and_gives_up},
+        {"request is acquired sent retried and refused", request_is_acquired_sent_retried_and_refused},
+    });
 }

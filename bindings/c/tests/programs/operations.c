@@ -27,6 +27,27 @@ static void decision_has_all_numbers(void) {
     polylimit_clock_free(clock);
 }
 
+static void decision_tells_which_quota_denied(void) {
+    polylimit_clock *clock = NULL;
+    OK(polylimit_clock_new(START_US, &clock, MESSAGE));
+    polylimit_limiter *limiter = open_limiter("memory:", "5/hour fixed_window; 2/minute fixed_window", clock);
+    polylimit_decision decision = check(limiter, "k", 2);
+    for (int at = 0; at < 2; at++) {
+        CHECK(decision.quotas[at].allowed == 1 && decision.quotas[at].retry_after_us == 0);
+    }
+    decision = check(limiter, "k", 1);
+    CHECK(decision.quotas[0].allowed == 1 && decision.quotas[0].retry_after_us == 0);
+    CHECK(decision.quotas[1].allowed == 0 && decision.quotas[1].retry_after_us == 60000000);
+    decision = check(limiter, "k", 4);
+    CHECK(decision.quotas[0].allowed == 0 && decision.quotas[0].retry_after_us == 3600000000);
+    CHECK(decision.quotas[1].allowed == 0 && decision.quotas[1].retry_after_us == POLYLIMIT_NEVER);
+    polylimit_usage usage = {.size = sizeof usage};
+    OK(polylimit_limiter_charge(limiter, NULL, "k", 1, 9, &usage, MESSAGE));
+    CHECK(usage.quotas[1].allowed == 1 && usage.quotas[1].retry_after_us == 0 && usage.quotas[1].reserved == 0);
+    polylimit_limiter_free(limiter);
+    polylimit_clock_free(clock);
+}
+
 static void usage_has_all_numbers(void) {
     polylimit_clock *clock = NULL;
     OK(polylimit_clock_new(START_US, &clock, MESSAGE));
@@ -268,6 +289,7 @@ static void operations_after_close_return_closed(void) {
 int main(void) {
     static const struct test tests[] = {
         {"decision has all numbers", decision_has_all_numbers},
+        {"decision tells which quota denied", decision_tells_which_quota_denied},
         {"usage has all numbers", usage_has_all_numbers},
         {"key may be any bytes", key_may_be_any_bytes},
         {"cost out of range is refused", cost_out_of_range_is_refused},

@@ -29,7 +29,7 @@ static const char *some_text(void) {
     static const char *const texts[] = {
         "api", "login", "100/minute", "1/s; 5/m token_bucket burst=9", "3/h sliding_log", "2/s leaky_bucket burst=4", "",
         "nobody", "1 per year", "2 concurrent", "3 concurrent; 9/m", "policy.api", "outage.api", "deny", "memory:", "redis://127.0.0.1:1?deadline=1ms",
-        "max_keys", "5", "\xff\xfe", "ietf", "both", "epoch", "trust", "private", "10.0.0.1", "header", "forwarded",
+        "max_keys", "5", "observe_keys", "\xff\xfe", "ietf", "both", "epoch", "trust", "private", "10.0.0.1", "header", "forwarded",
         "x-forwarded-for", "for=\"[2001:db8::1]\", for=10.0.0.2", "1/s count_denied; 0/h", "60/m buckets=60"};
     uint64_t at = below(sizeof texts / sizeof *texts + 1);
     return at == sizeof texts / sizeof *texts ? NULL : texts[at];
@@ -239,6 +239,38 @@ static void render(const polylimit_limiter *limiter, const polylimit_address_rul
     }
 }
 
+static void ask_about_keys(const polylimit_limiter *limiter, polylimit_completions *chosen) {
+    polylimit_request asked = some_request();
+    polylimit_list_options options = {.size = sizeof options, .at_least_used = (uint32_t)below(300), .policy = some_text()};
+    options.key_prefix = asked.key;
+    options.key_prefix_length = below(3);
+    options.cursor = below(4) == 0 ? some_text() : NULL;
+    options.entries = below(4);
+    options.examined = some_number();
+    options.pace_percent = (uint32_t)below(110);
+    polylimit_query query = {.operation = (uint32_t)below(7), .options = below(4) ? &options : NULL};
+    query.size = below(8) == 0 ? (uint32_t)below(sizeof query) : sizeof query;
+    query.most = some_number();
+    query.request = below(4) ? &asked : NULL;
+    static const uint32_t stopped = 1;
+    polylimit_report *report = NULL;
+    polylimit_result result;
+    char text[600];
+    size_t length = 0;
+    switch (below(5)) {
+    case 0: polylimit_limiter_query(limiter, &query, &stopped, &report, MESSAGE); break;
+    case 1:
+        polylimit_completions_submit_query(chosen, limiter, &query, below(40), &report, &result, sizeof result, MESSAGE);
+        break;
+    case 2: polylimit_limiter_top_keys(limiter, some_number(), &report, MESSAGE); break;
+    case 3: polylimit_limiter_metrics(limiter, &report, MESSAGE); break;
+    default:
+        polylimit_limiter_metrics_text(limiter, below(2) ? "openmetrics" : some_text(), text, below(sizeof text), &length, MESSAGE);
+    }
+    CHECK(report == NULL || polylimit_report_json(report) == NULL || strlen(polylimit_report_json(report)) > 1);
+    polylimit_report_free(report);
+}
+
 int main(int count, char **arguments) {
     uint64_t seed = count > 1 ? strtoull(arguments[1], NULL, 10) : (uint64_t)time(NULL);
     long calls = count > 2 ? atol(arguments[2]) : 20000;
@@ -248,7 +280,7 @@ int main(int count, char **arguments) {
     for (long call = 0; call < calls; call++) {
         size_t at = below(HANDLES);
         const polylimit_limiter *limiter = below(32) ? limiters[below(HANDLES)] : NULL;
-        switch (below(14)) {
+        switch (below(15)) {
         case 0: open_something(at); break;
         case 1: below(2) ? polylimit_limiter_close(limiter) : (void)0; break;
         case 2: polylimit_clock_set(clocks[at], some_number(), MESSAGE); break;
@@ -260,6 +292,7 @@ int main(int count, char **arguments) {
         case 8: render(limiter, rules[at]); break;
         case 9:
         case 10: call_reservation(limiter, completions[at], &reservations[at]); break;
+        case 11: ask_about_keys(limiter, completions[at]); break;
         default: call_and_wait(limiter);
         }
     }

@@ -1,22 +1,14 @@
 /* The C++ wrapper, polylimit.hpp. */
 #include <polylimit.hpp>
 
-#include <cstdio>
-#include <cstdlib>
+#include "check.hpp"
 #include <poll.h>
 #include <string>
 #include <type_traits>
+#include <unistd.h>
 #include <variant>
 
 using namespace std::chrono_literals;
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                               \
-            std::exit(1);                                                                                              \
-        }                                                                                                              \
-    } while (0)
 
 template <typename Work> static polylimit_status status_of(Work work) {
     try {
@@ -55,6 +47,20 @@ static void decides() {
     CHECK(moved.check("user:42").remaining() == 8);
     moved.close();
     CHECK(status_of([&] { (void)moved.check("user:42"); }) == POLYLIMIT_CLOSED);
+}
+
+static void tells_which_quota_denied() {
+    polylimit::ManualClock clock(1700000000000000);
+    polylimit::Limiter limiter("memory:", {{"policy.api", "5/hour fixed_window; 2/minute fixed_window"}}, &clock);
+    for (const auto &quota : limiter.check("user:42", {nullptr, 2}).quotas()) {
+        CHECK(quota.allowed() && quota.retry_after() == 0us && quota.over() == 0);
+    }
+    auto quotas = limiter.check("user:42").quotas();
+    CHECK(quotas.size() == 2 && quotas[0].allowed() && !quotas[1].allowed());
+    CHECK(quotas[1].retry_after() == 1min && quotas[1].reset_after() == 1min);
+    CHECK(quotas[0].limit() == 5 && quotas[0].remaining() == 3 && quotas[0].plain().allowed == 1);
+    CHECK(limiter.peek("user:42", {nullptr, 4}).quotas()[1].retry_after() == std::nullopt);
+    CHECK(limiter.charge("user:42").quotas()[1].allowed());
 }
 
 static void leaves_headroom_and_blocks() {
@@ -110,6 +116,76 @@ static void decides_by_a_configuration() {
     polylimit::Completions completions;
     auto [pending, result] = completions.submit_decide(limiter, request, 1);
     CHECK(result && pending.get().allowed);
+}
+
+static bool has(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
+
+static void tells_about_keys_and_metrics() {
+    polylimit::ManualClock clock(1700000000000000);
+    polylimit::Limiter limiter("memory:", {{"policy.api", "2/minute fixed_window"}, {"observe_keys", "64"}}, &clock);
+    for (int at = 0; at < 3000; ++at) {
+        (void)limiter.check("user:42");
+    }
+    CHECK(limiter.check("guest"));
+    polylimit::ListOptions options;
+    options.policy = "api";
+    options.key_prefix = "user:";
+    options.at_least_used = 100;
+    options.entries = 10;
+    auto page = limiter.list(options);
+    CHECK(has(page, "{\"keys\":[{\"policy\":\"api\",\"key\":\"user:42\"") && !has(page, "guest") && has(page, "\"cursor\":null}"));
+    CHECK(has(limiter.scan_top(1), "user:42") && !has(limiter.scan_top(1), "guest"));
+    CHECK(has(limiter.explain("user:42"), "\"allowed\":false") && has(limiter.explain("guest", {nullptr, 1, 50}), "\"allowed\":false"));
+    CHECK(has(limiter.top_keys(1), "{\"denied\":[{\"policy\":\"api\",\"key\":\"user:42\""));
+    CHECK(has(limiter.metrics_text("prometheus"), "polylimit_decisions_total{policy=\"api\",result=\"denied\",source=\"store\"} 2998"));
+    CHECK(has(limiter.metrics(), "[{\"name\":\"polylimit_decisions_total\""));
+    CHECK(has(limiter.reset_listed(options), "{\"reset\":1,") && limiter.check("user:42"));
+    options.pace_percent = 101;
+    CHECK(status_of([&] { (void)limiter.list(options); }) == POLYLIMIT_INVALID_ARGUMENT);
+    options.cursor = std::string("a\0b", 3);
+    CHECK(status_of([&] { (void)limiter.list(options); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { (void)limiter.metrics_text("graphite"); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { (void)limiter.explain_request({}); }) == POLYLIMIT_INVALID_ARGUMENT);
+    polylimit::Limiter configured("memory:", {{"document", R"({"polylimit": 1, "lists": {"deny": ["user mallory"]}})"}});
+    polylimit::RequestAttributes request{"GET", "/", {}, {}, {{"user", "mallory"}}};
+    CHECK(has(configured.explain_request(request), "\"entry\":\"deny user mallory\""));
+    polylimit::Completions completions;
+    polylimit_query query = {};
+    query.size = sizeof query;
+    query.operation = POLYLIMIT_LIST;
+    auto [report, result] = completions.submit_query(limiter, query, 1);
+    CHECK(result && result->tag == 1 && has(std::string(*report.json()), "\"key\":\"guest\""));
+}
+
+/* One limiter publishes, and another one follows. */
+static void publishes_a_configuration() {
+    const char *url = std::getenv("REDIS_URL");
+    CHECK(url != nullptr);
+    const std::string name = "wrapper-" + std::to_string(getpid()), copy = "/tmp/polylimit-" + name;
+    polylimit::Options options = {{"configuration", "store"}, {"prefix", name}, {"deadline", "30s"}};
+    polylimit::Limiter writer(url, options);
+    options.push_back({"copy", copy});
+    polylimit::Limiter reader(url, options);
+    const std::string document = "polylimit = 1\npolicies.api.quotas = '3/hour fixed_window'\n";
+    auto published = writer.publish(document, {std::nullopt, "ann", "the first"});
+    CHECK(published.source == "store" && reader.wait_for_version(published.version, 30s).digest == published.digest);
+    CHECK(reader.check("k").remaining() == 2);
+    CHECK(status_of([&] { writer.publish(document, {99}); }) == POLYLIMIT_INVALID_ARGUMENT);
+    auto changed = writer.set_entry("override api k", R"({"numbers": "9/hour fixed_window"})");
+    CHECK(reader.wait_for_version(changed.version, 30s).version == changed.version && reader.check("k").remaining() == 7);
+    changed = writer.delete_entry("override api k");
+    CHECK(reader.wait_for_version(changed.version, 30s).version == changed.version && reader.check("k").remaining() == 0);
+    CHECK(status_of([&] { reader.wait_for_version(changed.version + 1, 1us); }) == POLYLIMIT_STORE_UNAVAILABLE);
+    CHECK(status_of([&] { reader.set_document(document); }) == POLYLIMIT_INVALID_ARGUMENT);
+    // Without its server, a limiter starts from the copy, which is written after a change is in force.
+    for (int tries = 0;; ++tries) {
+        auto started = polylimit::Limiter("redis://127.0.0.1:1?doctor_after=0", options).configuration();
+        if (started->version == changed.version) {
+            CHECK(started->digest == published.digest && std::remove(copy.c_str()) == 0);
+            break;
+        }
+        CHECK(tries < 60000 && usleep(1000) == 0);
+    }
 }
 
 static void checks_several() {
@@ -260,15 +336,19 @@ static void completes_reservations() {
 }
 
 int main() {
-    decides();
-    leaves_headroom_and_blocks();
-    decides_by_a_configuration();
-    checks_several();
-    counts();
-    tells();
-    refuses();
-    completes();
-    reserves();
-    completes_reservations();
-    std::printf("test result: ok. 8 passed; 0 failed;\n");
+    run_tests({
+        {"decides", decides},
+        {"tells which quota denied", tells_which_quota_denied},
+        {"leaves headroom and blocks", leaves_headroom_and_blocks},
+        {"decides by a configuration", decides_by_a_configuration},
+        {"publishes a configuration", publishes_a_configuration},
+        {"checks several", checks_several},
+        {"counts", counts},
+        {"tells", tells},
+        {"tells about keys and metrics", tells_about_keys_and_metrics},
+        {"refuses", refuses},
+        {"completes", completes},
+        {"reserves", reserves},
+        {"completes reservations", completes_reservations},
+    });
 }

@@ -74,7 +74,7 @@ test("values are equal to values of this realm", async () => {
     shadowed: false,
     source: "store",
     degraded: null,
-    quotas: [{ limit: 2, remaining: 1, resetAfterMs: 60_000, over: 0 }],
+    quotas: [{ allowed: true, limit: 2, remaining: 1, retryAfterMs: 0, resetAfterMs: 60_000, over: 0 }],
   });
   expect(limiter.policies.map(({ name }) => name)).toStrictEqual(["api"]);
   expect(new ClientAddressRules().resolve("192.0.2.1")).toStrictEqual({ address: "192.0.2.1", key: "192.0.2.1" });

@@ -2,7 +2,7 @@
 
 import type { NativeCheck } from "../addon";
 import type { Key } from "../arguments";
-import type { Decision, QuotaUsage } from "../decision";
+import type { Decision, QuotaVerdict } from "../decision";
 import type { HeaderFields } from "../headers";
 import type { Cause, Degradation, Source } from "../tables";
 import type { RateLimit } from "./options";
@@ -94,7 +94,7 @@ export class DecidedRateLimit implements RateLimit {
   readonly shadowed: boolean;
   readonly source: Source;
   readonly degraded: Degradation | null;
-  readonly quotas: readonly QuotaUsage[];
+  readonly quotas: readonly QuotaVerdict[];
   readonly all: readonly Outcome[];
   readonly #state: RequestState;
 

@@ -1,9 +1,12 @@
+import builtins
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, NoReturn, TypedDict, final, overload
 
 from typing_extensions import Self, TypeAlias, Unpack
+
+from polylimit.reports import KeyExplanation, KeyPage, RequestExplanation, ResetPage, TopKeys
 
 __all__ = [
     "AsyncLimiter",
@@ -24,6 +27,9 @@ __all__ = [
     "InvalidArgumentError",
     "Limiter",
     "ManualClock",
+    "MetricFamily",
+    "MetricHistogram",
+    "MetricSample",
     "Operation",
     "Option",
     "Policy",
@@ -50,6 +56,7 @@ __all__ = [
     "header_fields",
     "options",
     "problem",
+    "run_command",
     "server_wait",
     "suggestion",
 ]
@@ -66,6 +73,10 @@ _Cause: TypeAlias = Literal["off", "allow_list", "deny_list", "missing_key", "bl
 class _Options(TypedDict, total=False):
     max_keys: str | float | None
     """The most keys that are held in this process, over all policies. Allowed: 1 or more. Default: ``1000000``."""
+    observe_keys: str | float | None
+    """How many keys are counted to tell which are denied and admitted most often. Allowed: 0 (none) to 65536. Default: ``0``."""
+    report: str | None
+    """How often the process tells the others that share its Redis what it counts; never without it. Allowed: 1s to 1h."""
     local_size: str | None
     """How many bytes a local store takes when it is made. One that is there has to have that size. Allowed: 1MiB to 64GiB. Default: ``64MiB``."""
     configuration: str | None
@@ -490,7 +501,7 @@ class Limiter:
     @overload
     def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: Literal[False] = False
-    ) -> list[Decision]:
+    ) -> builtins.list[Decision]:
         """Checks several requests under one or more policies in one call. Each is decided on its own, in order.
 
         Parameters
@@ -503,8 +514,8 @@ class Limiter:
     @overload
     def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: bool
-    ) -> list[Decision | PolylimitError]: ...
-    def check_together(self, requests: Iterable[str | bytes | int | Request]) -> list[Decision]:
+    ) -> builtins.list[Decision | PolylimitError]: ...
+    def check_together(self, requests: Iterable[str | bytes | int | Request]) -> builtins.list[Decision]:
         """Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
         spent. When one is denied or fails, the units of the others are refunded, and their decisions show what is left.
 
@@ -534,7 +545,7 @@ class Limiter:
         StoreUnavailableError
             When the store does not answer in time.
         """
-    def doctor(self) -> list[Finding]:
+    def doctor(self) -> builtins.list[Finding]:
         """Examines the store for problems of operation: version, memory policy, rights, latency and clock."""
     def decide(
         self, attributes: RequestAttributes, *, id: str | None = None, ttl: float | timedelta | None = None
@@ -560,7 +571,7 @@ class Limiter:
         ClosedError
             When the limiter was closed.
         """
-    def matching(self, attributes: RequestAttributes) -> list[PolicyMatch]:
+    def matching(self, attributes: RequestAttributes) -> builtins.list[PolicyMatch]:
         """The policies that the configuration's rules apply to a request, with keys and costs; decides nothing.
 
         Raises
@@ -660,6 +671,184 @@ class Limiter:
         """
     def candidate_counts(self, policy: str) -> CandidateCounts | None:
         """What the candidate of a policy would have decided; ``None`` for a policy without a candidate."""
+    def list(
+        self,
+        *,
+        policy: str | Quota | None = None,
+        key_prefix: _Value | None = None,
+        at_least_used: int | None = None,
+        entries: int | None = None,
+        examined: int | None = None,
+        pace_percent: int | None = None,
+        cursor: str | None = None,
+    ) -> KeyPage:
+        """A page of the keys that the store has, with what is used of their quotas; keys of which nothing counts any more are left
+        out. A key that is there from the first page to the last is listed; docs/listing.md says more.
+
+        In Redis the keys are found by SCAN, for which the user needs the right, and each call is followed by a pause. A list in
+        memory or in a local store takes a millisecond for some thousand keys, during which an event loop waits.
+
+        Parameters
+        ----------
+        policy
+            A policy's name, or quotas such as ``"100/minute"``; by default the keys of all policies.
+        key_prefix
+            What the keys begin with, as text or bytes. A long key, of which the store has only a digest, has no prefix.
+        at_least_used
+            Keys of which at least so much is used, in percent; the default is 0.
+        entries
+            The page ends once it has so many keys, or up to a thousand more; the default is 1,000.
+        examined
+            The page ends once the store has gone over so many keys; the default is 100,000.
+        pace_percent
+            The share of one server's time that a list in Redis may take, from 1 to 100; the default is 10.
+        cursor
+            The ``cursor`` of the page before.
+
+        Returns
+        -------
+        KeyPage
+            A dict: see ``polylimit.reports``. With ``cursor``, another page follows, even if this one has no keys.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When a number is out of bounds, or the cursor is that of another list.
+        StoreUnavailableError
+            When the store does not answer.
+        StoreFailedError
+            When the user may not list keys.
+        """
+    def scan_top(
+        self,
+        most: int,
+        *,
+        policy: str | Quota | None = None,
+        key_prefix: _Value | None = None,
+        at_least_used: int | None = None,
+        examined: int | None = None,
+        pace_percent: int | None = None,
+    ) -> KeyPage:
+        """The keys of which the most is used, first the one of which most is: exact for all keys that are examined. With a
+        ``cursor`` in the answer, the budget has ended before all were.
+
+        Denials leave no trace in a store: ``top_keys`` tells which keys are denied most often.
+
+        Parameters
+        ----------
+        most
+            How many keys.
+        policy, key_prefix, at_least_used, examined, pace_percent
+            As for ``list``.
+
+        Returns
+        -------
+        KeyPage
+            A dict: see ``polylimit.reports``.
+
+        Raises
+        ------
+        PolylimitError
+            As for ``list``.
+        """
+    def reset_listed(
+        self,
+        *,
+        policy: str | Quota | None = None,
+        key_prefix: _Value | None = None,
+        at_least_used: int | None = None,
+        entries: int | None = None,
+        examined: int | None = None,
+        pace_percent: int | None = None,
+        cursor: str | None = None,
+    ) -> ResetPage:
+        """Lists a page of keys as ``list`` does, and resets them: the store forgets them, and what they have used. Keys of policies
+        that this limiter does not know stay. To count the keys first, list them.
+
+        Parameters
+        ----------
+        policy, key_prefix, at_least_used, entries, examined, pace_percent, cursor
+            As for ``list``.
+
+        Returns
+        -------
+        ResetPage
+            A dict: see ``polylimit.reports``. With ``cursor``, another page follows.
+
+        Raises
+        ------
+        PolylimitError
+            As for ``list``. Keys may have been reset before an error, or before an interrupt.
+        """
+    def explain(
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        headroom: int | None = None,
+        plan: str | None = None,
+    ) -> KeyExplanation:
+        """Why a request would be admitted or denied now: what each quota says, in the words of its algorithm; blocks and
+        reservations; and what the configuration says about the key. It spends nothing.
+
+        Parameters
+        ----------
+        key
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+        policy
+            A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+        cost
+            Units, from 0 to 10**12; the default is 1.
+        headroom
+            The part of each quota that the request leaves for others, in percent from 0 to 99; the default is 0.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
+
+        Returns
+        -------
+        KeyExplanation
+            A dict: see ``polylimit.reports``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When an argument is not valid.
+        StoreUnavailableError
+            When the store does not answer: no outage policy answers in its place.
+        """
+    def explain_request(self, attributes: RequestAttributes) -> RequestExplanation:
+        """Why a request, by its attributes, would be admitted or denied by the configuration: the item of a list that decides, or
+        the rules that match, with what each of their policies says. It spends nothing.
+
+        Returns
+        -------
+        RequestExplanation
+            A dict: see ``polylimit.reports``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the limiter has no configuration, or the attribute that gives a cost holds none.
+        StoreUnavailableError
+            When the store does not answer: no outage policy answers in its place.
+        """
+    def top_keys(self, most: int) -> TopKeys:
+        """The keys that this limiter has denied and admitted most often in this process lately. It needs the option
+        ``observe_keys``; without, there are none. No store is asked, and nothing waits.
+
+        Counts are estimated from a sample, and halved once a minute.
+
+        Parameters
+        ----------
+        most
+            How many keys of each at most.
+
+        Returns
+        -------
+        TopKeys
+            A dict: see ``polylimit.reports``.
+        """
     def set_policy(self, name: str, quotas: _Quotas) -> None:
         """Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
         period, step and buckets stay the same.
@@ -686,10 +875,32 @@ class Limiter:
         ClosedError
             When the limiter was closed.
         """
-    def policies(self) -> list[Policy]:
+    def policies(self) -> builtins.list[Policy]:
         """All policies, in the order of their registration."""
     def stats(self) -> dict[str, int]:
         """Counters of the operations so far, by name; they only increase."""
+    def metrics(self) -> builtins.list[MetricFamily]:
+        """What this limiter has decided since it was made, and the state of its store and of its configuration. No key is in
+        it. Each family is described in docs/metrics.md; ``polylimit.prometheus`` and ``polylimit.opentelemetry`` hand them
+        to a monitoring system.
+
+        The families are always the same; those that do not apply to the limiter have no samples. A forked child counts from
+        0. Nothing is sent, and no decision waits.
+        """
+    def metrics_text(self, format: Literal["prometheus", "openmetrics"] = "prometheus") -> str:
+        """The metrics as the text that monitoring systems read.
+
+        Parameters
+        ----------
+        format
+            ``"prometheus"``, whose media type is ``text/plain; version=0.0.4; charset=utf-8``, or ``"openmetrics"``, whose
+            media type is ``application/openmetrics-text; version=1.0.0; charset=utf-8``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the format is another one.
+        """
     def keys(self) -> int | None:
         """How many keys have a state in the memory store or the local store; ``None`` for Redis."""
     def set_credentials(self, password: str, *, username: str | None = None) -> None:
@@ -1047,7 +1258,7 @@ class AsyncLimiter:
     @overload
     def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: Literal[False] = False
-    ) -> Coroutine[Any, Any, list[Decision]]:
+    ) -> Coroutine[Any, Any, builtins.list[Decision]]:
         """Checks several requests under one or more policies in one call. Each is decided on its own, in order.
 
         Parameters
@@ -1060,8 +1271,10 @@ class AsyncLimiter:
     @overload
     def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: bool
-    ) -> Coroutine[Any, Any, list[Decision | PolylimitError]]: ...
-    def check_together(self, requests: Iterable[str | bytes | int | Request]) -> Coroutine[Any, Any, list[Decision]]:
+    ) -> Coroutine[Any, Any, builtins.list[Decision | PolylimitError]]: ...
+    def check_together(
+        self, requests: Iterable[str | bytes | int | Request]
+    ) -> Coroutine[Any, Any, builtins.list[Decision]]:
         """Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
         spent. When one is denied or fails, the units of the others are refunded, and their decisions show what is left.
 
@@ -1091,7 +1304,7 @@ class AsyncLimiter:
         StoreUnavailableError
             When the store does not answer in time.
         """
-    def doctor(self) -> Coroutine[Any, Any, list[Finding]]:
+    def doctor(self) -> Coroutine[Any, Any, builtins.list[Finding]]:
         """Examines the store for problems of operation: version, memory policy, rights, latency and clock."""
     def decide(
         self, attributes: RequestAttributes, *, id: str | None = None, ttl: float | timedelta | None = None
@@ -1117,7 +1330,7 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
-    def matching(self, attributes: RequestAttributes) -> list[PolicyMatch]:
+    def matching(self, attributes: RequestAttributes) -> builtins.list[PolicyMatch]:
         """The policies that the configuration's rules apply to a request, with keys and costs; decides nothing.
 
         Raises
@@ -1219,6 +1432,184 @@ class AsyncLimiter:
         """
     def candidate_counts(self, policy: str) -> CandidateCounts | None:
         """What the candidate of a policy would have decided; ``None`` for a policy without a candidate."""
+    def list(
+        self,
+        *,
+        policy: str | Quota | None = None,
+        key_prefix: _Value | None = None,
+        at_least_used: int | None = None,
+        entries: int | None = None,
+        examined: int | None = None,
+        pace_percent: int | None = None,
+        cursor: str | None = None,
+    ) -> Coroutine[Any, Any, KeyPage]:
+        """A page of the keys that the store has, with what is used of their quotas; keys of which nothing counts any more are left
+        out. A key that is there from the first page to the last is listed; docs/listing.md says more.
+
+        In Redis the keys are found by SCAN, for which the user needs the right, and each call is followed by a pause. A list in
+        memory or in a local store takes a millisecond for some thousand keys, during which an event loop waits.
+
+        Parameters
+        ----------
+        policy
+            A policy's name, or quotas such as ``"100/minute"``; by default the keys of all policies.
+        key_prefix
+            What the keys begin with, as text or bytes. A long key, of which the store has only a digest, has no prefix.
+        at_least_used
+            Keys of which at least so much is used, in percent; the default is 0.
+        entries
+            The page ends once it has so many keys, or up to a thousand more; the default is 1,000.
+        examined
+            The page ends once the store has gone over so many keys; the default is 100,000.
+        pace_percent
+            The share of one server's time that a list in Redis may take, from 1 to 100; the default is 10.
+        cursor
+            The ``cursor`` of the page before.
+
+        Returns
+        -------
+        KeyPage
+            A dict: see ``polylimit.reports``. With ``cursor``, another page follows, even if this one has no keys.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When a number is out of bounds, or the cursor is that of another list.
+        StoreUnavailableError
+            When the store does not answer.
+        StoreFailedError
+            When the user may not list keys.
+        """
+    def scan_top(
+        self,
+        most: int,
+        *,
+        policy: str | Quota | None = None,
+        key_prefix: _Value | None = None,
+        at_least_used: int | None = None,
+        examined: int | None = None,
+        pace_percent: int | None = None,
+    ) -> Coroutine[Any, Any, KeyPage]:
+        """The keys of which the most is used, first the one of which most is: exact for all keys that are examined. With a
+        ``cursor`` in the answer, the budget has ended before all were.
+
+        Denials leave no trace in a store: ``top_keys`` tells which keys are denied most often.
+
+        Parameters
+        ----------
+        most
+            How many keys.
+        policy, key_prefix, at_least_used, examined, pace_percent
+            As for ``list``.
+
+        Returns
+        -------
+        KeyPage
+            A dict: see ``polylimit.reports``.
+
+        Raises
+        ------
+        PolylimitError
+            As for ``list``.
+        """
+    def reset_listed(
+        self,
+        *,
+        policy: str | Quota | None = None,
+        key_prefix: _Value | None = None,
+        at_least_used: int | None = None,
+        entries: int | None = None,
+        examined: int | None = None,
+        pace_percent: int | None = None,
+        cursor: str | None = None,
+    ) -> Coroutine[Any, Any, ResetPage]:
+        """Lists a page of keys as ``list`` does, and resets them: the store forgets them, and what they have used. Keys of policies
+        that this limiter does not know stay. To count the keys first, list them.
+
+        Parameters
+        ----------
+        policy, key_prefix, at_least_used, entries, examined, pace_percent, cursor
+            As for ``list``.
+
+        Returns
+        -------
+        ResetPage
+            A dict: see ``polylimit.reports``. With ``cursor``, another page follows.
+
+        Raises
+        ------
+        PolylimitError
+            As for ``list``. Keys may have been reset before an error, or before an interrupt.
+        """
+    def explain(
+        self,
+        key: str | bytes | int,
+        policy: str | Quota | None = None,
+        *,
+        cost: int | None = None,
+        headroom: int | None = None,
+        plan: str | None = None,
+    ) -> Coroutine[Any, Any, KeyExplanation]:
+        """Why a request would be admitted or denied now: what each quota says, in the words of its algorithm; blocks and
+        reservations; and what the configuration says about the key. It spends nothing.
+
+        Parameters
+        ----------
+        key
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+        policy
+            A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+        cost
+            Units, from 0 to 10**12; the default is 1.
+        headroom
+            The part of each quota that the request leaves for others, in percent from 0 to 99; the default is 0.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
+
+        Returns
+        -------
+        KeyExplanation
+            A dict: see ``polylimit.reports``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When an argument is not valid.
+        StoreUnavailableError
+            When the store does not answer: no outage policy answers in its place.
+        """
+    def explain_request(self, attributes: RequestAttributes) -> Coroutine[Any, Any, RequestExplanation]:
+        """Why a request, by its attributes, would be admitted or denied by the configuration: the item of a list that decides, or
+        the rules that match, with what each of their policies says. It spends nothing.
+
+        Returns
+        -------
+        RequestExplanation
+            A dict: see ``polylimit.reports``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the limiter has no configuration, or the attribute that gives a cost holds none.
+        StoreUnavailableError
+            When the store does not answer: no outage policy answers in its place.
+        """
+    def top_keys(self, most: int) -> TopKeys:
+        """The keys that this limiter has denied and admitted most often in this process lately. It needs the option
+        ``observe_keys``; without, there are none. No store is asked, and nothing waits.
+
+        Counts are estimated from a sample, and halved once a minute.
+
+        Parameters
+        ----------
+        most
+            How many keys of each at most.
+
+        Returns
+        -------
+        TopKeys
+            A dict: see ``polylimit.reports``.
+        """
     def set_policy(self, name: str, quotas: _Quotas) -> None:
         """Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
         period, step and buckets stay the same.
@@ -1245,10 +1636,32 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
-    def policies(self) -> list[Policy]:
+    def policies(self) -> builtins.list[Policy]:
         """All policies, in the order of their registration."""
     def stats(self) -> dict[str, int]:
         """Counters of the operations so far, by name; they only increase."""
+    def metrics(self) -> builtins.list[MetricFamily]:
+        """What this limiter has decided since it was made, and the state of its store and of its configuration. No key is in
+        it. Each family is described in docs/metrics.md; ``polylimit.prometheus`` and ``polylimit.opentelemetry`` hand them
+        to a monitoring system.
+
+        The families are always the same; those that do not apply to the limiter have no samples. A forked child counts from
+        0. Nothing is sent, and no decision waits.
+        """
+    def metrics_text(self, format: Literal["prometheus", "openmetrics"] = "prometheus") -> str:
+        """The metrics as the text that monitoring systems read.
+
+        Parameters
+        ----------
+        format
+            ``"prometheus"``, whose media type is ``text/plain; version=0.0.4; charset=utf-8``, or ``"openmetrics"``, whose
+            media type is ``application/openmetrics-text; version=1.0.0; charset=utf-8``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the format is another one.
+        """
     def keys(self) -> int | None:
         """How many keys have a state in the memory store or the local store; ``None`` for Redis."""
     def set_credentials(self, password: str, *, username: str | None = None) -> None:
@@ -1442,7 +1855,12 @@ class Decision:
         """Why this may differ from the decision of a healthy store, such as ``"timeout"``; ``None`` when it does not."""
     @property
     def quotas(self) -> tuple[QuotaUsage, ...]:
-        """The usage of each quota, in the policy's order."""
+        """The usage of each quota and its verdict on the request, in the policy's order.
+
+        A blocked key is denied whatever its quotas say. The pool of an elastic policy may admit sooner than its quotas, and a policy
+        in shadow admits what they deny. Where no quota was asked, as for a deny list and the outage policies ``"allow"`` and
+        ``"deny"``, every quota admits.
+        """
     def __bool__(self) -> bool: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
@@ -1482,7 +1900,7 @@ class Usage:
 
 @final
 class QuotaUsage:
-    """The usage of one quota by a key, after the operation."""
+    """The usage of one quota by a key after the operation and, in a ``Decision``, the quota's verdict on the request."""
     @property
     def limit(self) -> int:
         """The quota's limit, in units per period."""
@@ -1498,6 +1916,17 @@ class QuotaUsage:
     @property
     def over(self) -> int:
         """Units of the quota's excess that are in use: above 0 once use is beyond the limit."""
+    @property
+    def allowed(self) -> bool:
+        """Whether this quota admits the request of the decision; true in a ``Usage``, which decides nothing."""
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until this quota would admit the same request if no other arrives: exactly then, and not earlier. 0 when it admits it;
+        ``None`` when the cost exceeds what it can ever admit.
+        """
+    @property
+    def retry_after_us(self) -> int | None:
+        """``retry_after`` in whole microseconds, exact."""
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -1945,6 +2374,53 @@ class Finding:
     __hash__: None  # type: ignore[assignment]
 
 @final
+class MetricFamily:
+    """Samples of one kind, under one name."""
+    @property
+    def name(self) -> str:
+        """The name, such as ``"polylimit_decisions_total"``. That of a counter ends in ``_total``."""
+    @property
+    def help(self) -> str:
+        """What is counted or measured, in one sentence."""
+    @property
+    def kind(self) -> Literal["counter", "gauge", "histogram"]:
+        """What the samples are: ``"counter"``, ``"gauge"`` or ``"histogram"``."""
+    @property
+    def samples(self) -> list[MetricSample]:
+        """The samples, which differ in their labels; none where the family does not apply to the limiter."""
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+
+@final
+class MetricSample:
+    """One number or histogram of a ``MetricFamily``."""
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels: names with values, which are any text. No value is a key."""
+    @property
+    def value(self) -> int | float | MetricHistogram:
+        """The value: a whole number if it is a count, a float, or a ``MetricHistogram``."""
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+
+@final
+class MetricHistogram:
+    """How many observations were at most some numbers."""
+    @property
+    def buckets(self) -> list[tuple[float, int]]:
+        """Upper bounds, in rising order, each with the number of observations up to it. The last bound, infinity, is left out: its
+        number is ``count``.
+        """
+    @property
+    def sum(self) -> float:
+        """The sum of the observations."""
+    @property
+    def count(self) -> int:
+        """The number of observations."""
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+
+@final
 class Option:
     """An option of a limiter."""
     @property
@@ -2079,6 +2555,20 @@ def problem(outcomes: Sequence[tuple[Policy, Decision]], *, cost: int | None = N
         Pairs of a policy and its decision.
     cost
         The units that the request asked for.
+    """
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Runs a command of the command line tool, which writes to the standard output and the standard error of this process.
+
+    Parameters
+    ----------
+    arguments
+        The name of the program, and then its arguments.
+
+    Returns
+    -------
+    int
+        The exit status.
     """
 
 def options() -> list[Option]:

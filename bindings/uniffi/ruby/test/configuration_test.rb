@@ -4,6 +4,7 @@ require 'async'
 require 'minitest/autorun'
 require 'polylimit'
 require 'tempfile'
+require 'tmpdir'
 require_relative 'own_redis'
 
 # Headroom and blocks, and limiters whose limits come from a document.
@@ -163,5 +164,24 @@ class ConfigurationTest < Minitest::Test
     end
     refused = assert_raises(Polylimit::InvalidArgument) { Polylimit::Limiter.new(configuration: 'elsewhere') }
     assert_includes refused.message, 'elsewhere'
+  end
+
+  def test_a_limiter_starts_from_the_copy_of_a_file
+    Dir.mktmpdir do |folder|
+      file, copy = %w[limits.toml copy].map { |name| File.join(folder, name) }
+      File.write(file, DOCUMENT)
+      source = { configuration: "file:#{file}" }
+      first = Polylimit::Limiter.new(**source, copy: copy)
+      ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 60
+      until File.exist?(copy)
+        assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC), :<, ends
+        sleep 0.001
+      end
+      digest = first.configuration.digest
+      first.close
+      File.delete(file)
+      assert_raises(Polylimit::InvalidArgument) { Polylimit::Limiter.new(**source) }
+      assert_equal digest, Polylimit::Limiter.new(**source, copy: copy).tap(&:close).configuration.digest
+    end
   end
 end

@@ -4,6 +4,7 @@ require 'active_support'
 require 'active_support/cache'
 require 'minitest/autorun'
 require 'minitest/mock'
+require 'polylimit'
 require 'rack/attack'
 require 'rack/builder'
 require 'rack/mock'
@@ -13,6 +14,9 @@ require 'socket'
 class DocumentationTest < Minitest::Test
   README = File.expand_path('../README.md', __dir__)
   CLIENTS = File.expand_path('../../../../docs/clients.md', __dir__)
+  POLICIES = File.expand_path('../../../../docs/policies.md', __dir__)
+  METRICS = File.expand_path('../../../../docs/metrics.md', __dir__)
+  LISTING = File.expand_path('../../../../docs/listing.md', __dir__)
   MIGRATION = File.expand_path('../../../../docs/migrate/from-rack-attack.md', __dir__)
 
   def examples(page)
@@ -49,6 +53,31 @@ class DocumentationTest < Minitest::Test
       assert_equal 200, app.get('/login', 'REMOTE_ADDR' => '192.0.2.7').status
       assert_nil app.get('/health', 'REMOTE_ADDR' => '192.0.2.7')['ratelimit']
     end
+  end
+
+  def test_the_examples_of_the_page_on_metrics
+    values, events = File.read(METRICS).scan(/^```ruby\n(.*?)^```$/m).flatten
+    told = /^ *puts .* # (.*)$/
+    out, err = capture_io do
+      app = ::Rack::Builder.new_from_string("#{values}#{events}run ->(_) { [200, {}, []] }")
+      assert_equal 200, ::Rack::MockRequest.new(app).get('/').status
+    end
+    assert_equal ["#{values[told, 1]}\n#{events[told, 1]}\n", ''], [out, err]
+  ensure
+    ActiveSupport::Notifications.unsubscribe('throttle.polylimit')
+  end
+
+  def test_the_example_of_the_page_on_lists
+    (example,) = File.read(LISTING).scan(/^```ruby\n(.*?)^```$/m).flatten
+    served(example)
+  end
+
+  def test_the_example_of_the_page_on_policies
+    url = "#{ENV.fetch('POLYLIMIT_REDIS')}&prefix=policies#{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
+    Polylimit::Limiter.new(url, configuration: 'store').publish("polylimit = 1\nlists.deny = ['plan none']")
+    (example,) = File.read(POLICIES).scan(/^```ruby\n(.*?)^```$/m).flatten
+    app = served(example.sub('redis://localhost', url))
+    assert_equal([403, 200], %w[none gold].map { |plan| app.get('/', 'HTTP_X_PLAN' => plan).status })
   end
 
   # Its server is one of this process.

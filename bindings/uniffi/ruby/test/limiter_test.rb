@@ -45,6 +45,21 @@ class LimiterTest < Minitest::Test
     assert_equal 1, limiter.keys
   end
 
+  def test_every_quota_has_a_verdict_of_its_own
+    verdicts = ->(answer) { answer.quotas.map { |quota| [quota.allowed?, quota.retry_after] } }
+    stores.each do |store|
+      limiter = Polylimit::Limiter.new(store, policies: { api: '5/hour fixed_window; 2/minute token_bucket' })
+      key = "key #{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
+      assert_equal [[true, 0], [true, 0]], verdicts.call(limiter.check(key, cost: 2)), store
+      denied = limiter.check(key)
+      assert_equal [[true, 0], [false, denied.retry_after]], verdicts.call(denied), store
+      assert_operator denied.retry_after, :>, 0
+      assert_equal [[false, nil], [false, nil]], verdicts.call(limiter.check(key, cost: 9)), store
+      assert_equal [[true, 0], [true, 0]], verdicts.call(limiter.charge(key)), store
+      limiter.close
+    end
+  end
+
   def test_invalid_arguments_are_refused
     limiter = limiter()
     [-1, Float::NAN, 1e308, 1.5, 1 << 64, 10**12 + 1, '1'].each do |cost|

@@ -29,12 +29,12 @@ use polylimit::{
     ReservationId, ReserveOptions,
 };
 
-use crate::direct::layout::{Header, NEVER, Reader, Writer, cause_number, malformed};
+use crate::direct::layout::{Header, Reader, Writer, cause_number, malformed};
 use crate::direct::queue::Then;
 use crate::direct::{Outcome, answer, longest_wait};
 use crate::error::Result;
 use crate::limiter::Limiter;
-use crate::number::{Span, signed, unsigned};
+use crate::number::{Span, unsigned};
 
 const DECIDE: u8 = 20;
 const SET_ENTRY: u8 = 21;
@@ -121,7 +121,7 @@ pub(super) fn write_request(writer: &mut Writer<'_>, decided: &RequestDecision) 
     writer.u8(decided.allowed.into());
     writer.u8(cause_number(decided.cause));
     writer.u32(decided.status().unwrap_or(0).into());
-    writer.raw(&decided.retry_after_us.map_or(NEVER, signed).to_le_bytes());
+    writer.wait(decided.retry_after_us);
     writer.count(decided.decisions.len());
     for made in &decided.decisions {
         write_match(writer, &made.policy, &made.key, made.cost, made.headroom);

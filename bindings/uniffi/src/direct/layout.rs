@@ -29,7 +29,8 @@
 //! | [`READY`] | nothing |
 //! | [`FINDINGS`] | a list of findings: severity, subject and message (texts) |
 //! | [`RESERVATION`] | the handle (`u64`, 0 where nothing was set aside), the id (bytes), a decision |
-//! | 7 and more | see `direct/configured.rs` |
+//! | 7, 8 and 9 | see `direct/configured.rs` |
+//! | 10 | see `direct/reports.rs` |
 //!
 //! **Decision**, offsets from its start:
 //!
@@ -45,13 +46,14 @@
 //! | 28 | `i64` | `delay` in microseconds; in a usage the units that were taken |
 //! | 36 | `i64` | over |
 //! | 44 | `u32` | number of quotas |
-//! | 48 | 4 `i64` each | limit, remaining, `reset_after` and over of each quota |
+//! | 48 | 5 `i64` each | limit, remaining, `reset_after`, over and `retry_after` of each quota: in microseconds, 0 where it admits the request and in a usage, -1 is never |
 
 use polylimit::{
-    Answer, Cause, Decision, DecisionParts, Degradation, Error, QuotaUsage, Request, Source, Usage,
+    Answer, Cause, Decision, DecisionParts, Degradation, Error, QuotaUsage, QuotaVerdict, Request, Source,
+    Usage,
 };
 
-use crate::decision::unexpected;
+use crate::decision::{ADMITS, unexpected};
 use crate::error::{PolylimitError, Result};
 use crate::number::{percent, signed, unsigned};
 
@@ -80,7 +82,7 @@ const FOUND: u8 = 4;
 const CROSSED: u8 = 8;
 const ELASTIC: u8 = 16;
 const SHADOWED: u8 = 32;
-pub(super) const NEVER: i64 = -1;
+const NEVER: i64 = -1;
 
 const HAS_COST: u8 = 1;
 const HAS_PLAN: u8 = 2;
@@ -196,16 +198,18 @@ impl<'a> Reader<'a> {
         let [flags, source, degradation, cause] = self.array()?;
         let (remaining, retry_after_us) = (unsigned("remaining", self.i64()?)?, self.i64()?);
         let (_, delay_us, _) = (self.i64()?, self.i64()?, self.i64()?);
+        let mut quota_waits_us = Vec::new();
         let quotas = self.list(|reader| {
             let (limit, remaining) =
                 (unsigned("limit", reader.i64()?)?, unsigned("remaining", reader.i64()?)?);
             let reset_after_us = unsigned("reset_after", reader.i64()?)?;
-            Ok(QuotaUsage { limit, remaining, reset_after_us, over: unsigned("over", reader.i64()?)? })
+            let over = unsigned("over", reader.i64()?)?;
+            quota_waits_us.push(wait(reader.i64()?)?);
+            Ok(QuotaUsage { limit, remaining, reset_after_us, over })
         })?;
         let allowed = flags & ALLOWED != 0;
         let shadowed = flags & SHADOWED != 0;
-        let wait_us = if allowed && !shadowed { delay_us } else { retry_after_us };
-        let wait_us = if wait_us == NEVER { None } else { Some(unsigned("wait", wait_us)?) };
+        let wait_us = wait(if allowed && !shadowed { delay_us } else { retry_after_us })?;
         let source =
             Source::ALL.get(usize::from(source)).ok_or_else(|| malformed("its source is not known"))?;
         let degraded = usize::from(degradation).checked_sub(1).and_then(|at| Degradation::ALL.get(at));
@@ -223,6 +227,7 @@ impl<'a> Reader<'a> {
             shadowed,
             remaining,
             quotas: &quotas,
+            quota_waits_us: &quota_waits_us,
         };
         Ok(Decision::from_parts(parts)?)
     }
@@ -245,6 +250,11 @@ impl<'a> RequestParts<'a> {
         }
         Ok(request)
     }
+}
+
+/// A wait that may be never.
+fn wait(wait_us: i64) -> Result<Option<u64>> {
+    if wait_us == NEVER { Ok(None) } else { unsigned("wait", wait_us).map(Some) }
 }
 
 fn text(bytes: &[u8]) -> Result<&str> {
@@ -385,7 +395,6 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn decision(&mut self, decision: &Decision) {
-        let retry_after = decision.retry_after_us().map_or(NEVER, signed);
         let told = [
             (decision.allowed(), ALLOWED),
             (decision.crossed(), CROSSED),
@@ -394,16 +403,21 @@ impl<'a> Writer<'a> {
         ];
         let flags = told.iter().fold(0, |flags, (is_so, flag)| if *is_so { flags | flag } else { flags });
         self.state(flags, decision.source(), decision.degraded(), decision.cause());
-        self.times(decision.remaining(), retry_after, decision.reset_after_us(), decision.delay_us());
+        self.times(
+            decision.remaining(),
+            decision.retry_after_us(),
+            decision.reset_after_us(),
+            decision.delay_us(),
+        );
         self.number(decision.over());
-        self.quotas(decision.quotas());
+        self.quotas(decision.quotas(), decision.verdicts());
     }
 
     fn usage(&mut self, usage: &Usage) {
         self.state(if usage.found() { FOUND } else { 0 }, usage.source(), usage.degraded(), None);
-        self.times(usage.remaining(), 0, usage.reset_after_us(), usage.taken());
+        self.times(usage.remaining(), Some(0), usage.reset_after_us(), usage.taken());
         self.number(usage.over());
-        self.quotas(usage.quotas());
+        self.quotas(usage.quotas(), std::iter::repeat(ADMITS));
     }
 
     fn state(&mut self, flags: u8, source: Source, degraded: Option<Degradation>, cause: Option<Cause>) {
@@ -412,21 +426,27 @@ impl<'a> Writer<'a> {
         self.raw(&[flags, index(&Source::ALL, source), degraded, cause_number(cause)]);
     }
 
-    fn times(&mut self, remaining: u64, retry_after: i64, reset_after_us: u64, last: u64) {
+    fn times(&mut self, remaining: u64, retry_after_us: Option<u64>, reset_after_us: u64, last: u64) {
         self.number(remaining);
-        self.raw(&retry_after.to_le_bytes());
+        self.wait(retry_after_us);
         self.number(reset_after_us);
         self.number(last);
     }
 
-    fn quotas(&mut self, quotas: &[QuotaUsage]) {
+    fn quotas(&mut self, quotas: &[QuotaUsage], verdicts: impl IntoIterator<Item = QuotaVerdict>) {
         self.count(quotas.len());
-        for usage in quotas {
+        for (usage, verdict) in quotas.iter().zip(verdicts) {
             self.number(usage.limit);
             self.number(usage.remaining);
             self.number(usage.reset_after_us);
             self.number(usage.over);
+            self.wait(verdict.retry_after_us);
         }
+    }
+
+    /// A wait in microseconds that may be never.
+    pub(super) fn wait(&mut self, wait_us: Option<u64>) {
+        self.raw(&wait_us.map_or(NEVER, signed).to_le_bytes());
     }
 }
 

@@ -13,6 +13,7 @@ use polylimit::{Answer, Call, Completions, Error, Limiter};
 
 use crate::direct::held::{Reserve, Reserved};
 use crate::direct::layout::Writer;
+use crate::direct::report::{Form, Report};
 use crate::error::{PolylimitError, Result};
 
 /// Takes the answer to a call when it is there; the language hears only that it is.
@@ -29,6 +30,8 @@ pub(crate) enum Then {
     Merge(Vec<(usize, PolylimitError)>),
     /// The handle of the reservation is made.
     Reserve(Box<Reserve>),
+    /// It is told as a report in this form.
+    Report(Form),
 }
 
 /// A submitted call.
@@ -48,6 +51,7 @@ enum Finished {
     Answer(std::result::Result<Answer, Error>),
     Merged(std::result::Result<Answer, Error>, Vec<(usize, PolylimitError)>),
     Reserved(Reserved),
+    Report(Report),
     Failed(PolylimitError),
 }
 
@@ -60,6 +64,7 @@ impl Finished {
                 Self::Answer(Ok(Answer::Ready))
             }
             Then::Merge(refused) => Self::Merged(answer, refused),
+            Then::Report(form) => Self::Report(Report::new(answer, form)),
             Then::Reserve(reserve) => match reserve.adopt(answer) {
                 Ok(reserved) => Self::Reserved(reserved),
                 Err(error) => Self::Failed(error),
@@ -74,6 +79,7 @@ impl Finished {
             }
             Self::Answer(answer) | Self::Merged(answer, _) => writer.answer(answer),
             Self::Reserved(reserved) => reserved.write(writer),
+            Self::Report(report) => report.write(writer),
             Self::Failed(error) => writer.error(error),
         }
     }

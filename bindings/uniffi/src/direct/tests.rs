@@ -71,13 +71,19 @@ fn number_at(bytes: &[u8], at: usize) -> i64 {
 fn decision_has_its_layout() {
     let limiter = limiter("3/minute; 5/hour", None);
     let answer = check(&limiter, Some(b"api"), Some(2));
-    assert_eq!(answer.len(), 1 + 48 + 2 * 32);
+    assert_eq!(answer.len(), 1 + 48 + 2 * 40);
     assert_eq!(answer[..5], [1, 1, 0, 0, 0]);
     assert_eq!((number_at(&answer, 5), number_at(&answer, 13), number_at(&answer, 29)), (1, 0, 0));
     assert_eq!(answer[45..49], 2_u32.to_le_bytes());
-    assert_eq!((number_at(&answer, 49), number_at(&answer, 81)), (3, 5));
+    assert_eq!((number_at(&answer, 49), number_at(&answer, 89)), (3, 5));
     let denied = check(&limiter, None, Some(9));
     assert_eq!((denied[1], number_at(&denied, 13)), (0, -1));
+    // The verdicts of the quotas: both never, then only the first for a time.
+    assert_eq!([81, 121].map(|at| number_at(&denied, at)), [-1, -1]);
+    let denied = check(&limiter, None, Some(2));
+    let [first, second] = [81, 121].map(|at| number_at(&denied, at));
+    assert!(first > 0 && first == number_at(&denied, 13), "{first}");
+    assert_eq!(second, 0);
 }
 
 #[test]
@@ -152,9 +158,9 @@ fn answer_that_does_not_fit_is_fetched() {
     let answer = answer_to(kept, &header(FETCH, 0, 0, 0, 0));
     assert_eq!(answer.len(), length);
     assert_eq!(answer[..5], [3, 9, 0, 0, 0]);
-    let kinds = [0, 1, 2, 3].map(|at| answer[5 + at * 81]);
+    let kinds = [0, 1, 2, 3].map(|at| answer[5 + at * 89]);
     assert_eq!(kinds, [1; 4]);
-    assert_eq!(answer[5 + 4 * 81], 0);
+    assert_eq!(answer[5 + 4 * 89], 0);
 }
 
 #[test]
@@ -213,7 +219,7 @@ fn guard_restores_the_check_around_another_one() {
         (admitted[..2].to_vec(), number_at(&admitted, 2), number_at(&admitted, 10)),
         (vec![16, 0], 0, 0)
     );
-    let decisions = &admitted[18..18 + 4 + 48 + 32];
+    let decisions = &admitted[18..18 + 4 + 48 + 40];
     let left = || number_at(&decide(&facts(&guard, "192.0.2.2"), &[0]), 26);
     assert_eq!(left(), 0);
     let outer = [&[2], &*known, decisions].concat();
@@ -371,4 +377,42 @@ fn submitted_reserve_has_a_handle() {
     answer_to(second, &header(17, TRY, 0, 0, 0));
     assert_eq!(remaining(&limiter), 1);
     assert!(answer_to(queue, &header(CLOSE_QUEUE, 0, 0, 0, 0)).is_empty());
+}
+
+/// Options of a list: only keys with this prefix.
+fn push_options(request: &mut Vec<u8>, prefix: &[u8]) {
+    push(request, None);
+    push(request, Some(prefix));
+    push(request, None);
+    request.extend([0; 4 * 9]);
+}
+
+#[test]
+fn report_is_told_in_its_form() {
+    let limiter = limiter("3/minute", None);
+    let address = limiter.address().cast_unsigned();
+    check(&limiter, None, Some(2));
+    let list = |prefix: &[u8], form: u8| {
+        let mut request = header(40, TRY | WAIT, 0, 0, 0);
+        push_options(&mut request, prefix);
+        request.push(form);
+        answer_to(address, &request)
+    };
+    let json = list(b"k", 0);
+    assert_eq!(json[0], 10);
+    let page: serde_json::Value = serde_json::from_slice(&json[5..]).unwrap();
+    assert_eq!((&page["keys"][0]["key"], &page["keys"][0]["quotas"][0]["used"]), (&"key".into(), &2.into()));
+    let record = list(b"k", 1);
+    let (filter, budget) = (polylimit::KeyFilter::default(), polylimit::ListBudget::default());
+    let page = limiter.core().list(&filter, &budget, None).unwrap();
+    let told = crate::reports::record::<crate::reports::KeyPage>(&page).unwrap();
+    let mut bytes = Vec::new();
+    <crate::reports::KeyPage as uniffi::Lower<crate::UniFfiTag>>::write(told, &mut bytes);
+    // The time until the key is forgotten passes meanwhile.
+    assert_eq!((record[0], record.len()), (10, 5 + bytes.len()));
+    assert!(list(b"other", 0)[5..].starts_with(br#"{"keys":[],"#));
+    assert_eq!(list(b"k", 2)[..2], [0, 5]);
+    let mut top = header(45, TRY, 0, 0, 0);
+    top.extend(5_i64.to_le_bytes());
+    assert!(answer_to(address, &top)[5..].starts_with(br#"{"denied":[],"#));
 }

@@ -14,13 +14,13 @@ fn apply_one_by_one(
 ) -> Result<AppliedPolicies, Error> {
     let mut applied = AppliedPolicies::new();
     let now = LocalMinute::at(now_us, 0);
-    for rule in &matcher.rules {
+    for (rule, number) in matcher.rules.iter().zip(1..) {
         if rule.when.iter().all(|condition| holds(condition, request, now)) && !rule.is_excepted(request, now)
         {
             let pattern = rule.pattern(request);
             for application in &rule.apply {
                 if applied.iter().all(|other| other.policy != application.policy) {
-                    applied.push(application.apply(request, pattern)?);
+                    applied.push(application.apply(request, pattern, number)?);
                 }
             }
             if !rule.continues {

@@ -58,13 +58,17 @@ pub(super) struct GuardOptions {
     pub(super) reserve: ReserveOptions,
 }
 
+impl GuardOptions {
+    const DEFAULT_COST: u64 = 1;
+}
+
 impl GuardBuilder {
     pub(super) fn new(limiter: Limiter) -> Self {
         let options = GuardOptions {
             scope: None,
             key_parts: Vec::new(),
             missing_key: MissingKey::Address,
-            cost: 1,
+            cost: GuardOptions::DEFAULT_COST,
             methods: Vec::new(),
             headers: HeaderSettings::default(),
             status: None,
@@ -234,10 +238,17 @@ impl GuardBuilder {
         options.headers = options.headers.names(self.header_names)?;
         if self.is_by_configuration {
             self.limiter.configuration().ok_or_else(Error::no_configuration)?;
-            if self.given.is_some() || self.is_per_request || options.is_reserved {
-                return Err(Error::invalid_argument(
-                    "a guard that decides by the configuration has policies of its own: leave policy and reserved out",
-                ));
+            let beside = [
+                ("policy", self.given.is_some() || self.is_per_request),
+                ("reserved", options.is_reserved),
+                ("scope", options.scope.is_some()),
+                ("a part of the key", !options.key_parts.is_empty()),
+                ("cost", options.cost != GuardOptions::DEFAULT_COST),
+            ];
+            if let Some((name, _)) = beside.iter().find(|(_, is_given)| *is_given) {
+                return Err(Error::invalid_argument(format!(
+                    "{name} is given to a guard that decides by the configuration: leave it to the rules of the document"
+                )));
             }
         }
         let is_unlimited = (self.is_per_request || self.is_by_configuration) && self.given.is_none();

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::http::guard::check::{Applied, GuardCheck, Origin, Stage, Verdict, no_decision};
 use crate::http::guard::ledger::{Charge, Report};
 use crate::http::guard::settlement::{Settlement, Step};
-use crate::http::headers::{Problem, problem};
+use crate::http::headers::{Problem, request_problem};
 use crate::limiter::configured::request_decision::{PolicyDecision, RequestDecision};
 use crate::limiter::reservation::AtEnd;
 use crate::rules::decision::Decision;
@@ -92,19 +92,9 @@ impl GuardCheck {
             return Verdict::Admit;
         }
         let options = &self.guard.shared.options;
-        let problem = match decided.status() {
-            Some(403) => Problem::refused(),
-            Some(400) => Problem::without_key(&[""; 0]),
-            _ => {
-                let denials = decided.decisions.iter().filter(|made| !made.decision.allowed());
-                let cost = denials.map(|made| made.cost).max().unwrap_or(1);
-                let outcomes = self.outcomes();
-                let outcomes: Vec<_> = outcomes.iter().map(|(policy, made)| (policy, made)).collect();
-                problem(&outcomes, cost).map_or_else(Problem::unavailable, |problem| {
-                    problem.with(options.status, options.message.as_deref())
-                })
-            }
-        };
+        let problem = request_problem(&decided).map_or_else(Problem::unavailable, |problem| {
+            problem.with(options.status, options.message.as_deref())
+        });
         self.deny(problem)
     }
 

@@ -2,7 +2,7 @@
 
 mod cases;
 
-use crate::guard::{Guard, GuardCheck, RequestFacts, RequestLimits, Verdict};
+use crate::guard::{Guard, GuardCheck, KeyPart, RequestFacts, RequestLimits, Verdict};
 use crate::{Limiter, Policy, Request, RequestAttributes};
 
 #[test]
@@ -301,8 +301,18 @@ fn guard_without_a_configuration_or_attributes_is_refused() {
     let (limiter, guard) = configured();
     let refused = guard.start(&RequestLimits::default(), &RequestFacts::new()).unwrap_err();
     assert!(refused.to_string().contains("no attributes"), "{refused}");
-    let both = Guard::builder(limiter).by_configuration().policy("api").build().unwrap_err();
-    assert!(both.to_string().contains("leave policy"), "{both}");
+    let builder = || Guard::builder(limiter.clone()).by_configuration();
+    for (both, name) in [
+        (builder().policy("api"), "policy"),
+        (builder().per_request(true), "policy"),
+        (builder().reserved(true), "reserved"),
+        (builder().scope("/login"), "scope"),
+        (builder().key_part(KeyPart::User), "a part of the key"),
+        (builder().cost(2), "cost"),
+    ] {
+        let refused = both.build().unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("{name} is given to a guard")), "{refused}");
+    }
 }
 
 #[test]

@@ -389,12 +389,25 @@ impl<B> RateLimitBuilder<B> {
     ///
     /// # Errors
     /// As [`GuardBuilder::build`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key has a function and
-    /// parts, or a path parameter without [`path_parameter`](Self::path_parameter).
+    /// parts, or a path parameter without [`path_parameter`](Self::path_parameter); when a layer that decides by the configuration has
+    /// a key or a cost, or another one has [`attributes`](Self::attributes).
     pub fn build(self) -> Result<RateLimitLayer<B>, Error> {
         let Self { guard, functions } = self;
         let guard = guard.build()?;
         if functions.key.is_some() && !guard.key_parts().is_empty() {
             return Err(Error::invalid_argument("the key is a function and has parts: use one of them"));
+        }
+        if guard.is_by_configuration() {
+            let beside = [("key", functions.key.is_some()), ("cost_of", functions.cost.is_some())];
+            if let Some((name, _)) = beside.iter().find(|(_, is_given)| *is_given) {
+                return Err(Error::invalid_argument(format!(
+                    "{name} is given to a layer that decides by the configuration: leave it to the rules of the document"
+                )));
+            }
+        } else if functions.attributes.is_some() {
+            return Err(Error::invalid_argument(
+                "attributes is given to a layer with policies of its own: it is for RateLimitLayer::by_configuration",
+            ));
         }
         let path = guard.key_parts().iter().find(|part| matches!(part, KeyPart::Path(_)));
         if let Some(part) = path.filter(|_| functions.path_parameter.is_none()) {

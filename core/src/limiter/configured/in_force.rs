@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use crate::configuration::compiled::Configuration;
 use crate::configuration::model::DocumentPolicy;
 use crate::error::Error;
-use crate::limiter::configured::candidate_counts::CandidateCounters;
+use crate::limiter::configured::candidate_counts::{CandidateCounters, CandidateCounts};
 use crate::limiter::registry::Registry;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
@@ -86,6 +86,18 @@ impl InForce {
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = PolicyId> {
         self.policies.iter().map(|policy| policy.id)
+    }
+
+    /// The policies under which candidates are compared.
+    pub(crate) fn comparisons(&self) -> impl Iterator<Item = PolicyId> {
+        self.policies.iter().filter_map(|policy| policy.comparison)
+    }
+
+    /// How the candidates compare, with the names of their policies.
+    pub(crate) fn candidate_counts(&self) -> impl Iterator<Item = (&str, CandidateCounts)> {
+        let policies = self.policies.iter().enumerate();
+        let with_candidate = policies.filter(|(at, _)| self.document(*at).candidate.is_some());
+        with_candidate.map(|(at, policy)| (self.quotas(at, 0).name(), policy.counters.counts()))
     }
 
     pub(crate) fn policy(&self, index: usize) -> &ConfiguredPolicy {

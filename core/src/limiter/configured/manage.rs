@@ -1,15 +1,16 @@
 //! The operations on a limiter's configuration: its status, its changes, and waiting for them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::configuration::document::Document;
 use crate::configuration::entry::Entry;
 use crate::configuration_source::place::ConfigurationPlace;
 use crate::configuration_source::publication::{Author, Published};
-use crate::configuration_source::snapshot::{Changed, DocumentText, EntryChange, Snapshot};
+use crate::configuration_source::snapshot::{Changed, DocumentText, Entries, EntryChange, Snapshot};
 use crate::error::{Error, ErrorKind};
 use crate::limiter::configured::candidate_counts::CandidateCounts;
-use crate::limiter::configured::parsed::OwnConfiguration;
+use crate::limiter::configured::parsed::{OwnConfiguration, Parsed};
 use crate::limiter::configured::status::{ConfigurationChange, ConfigurationStatus};
 use crate::limiter::{Limiter, Shared, blocking};
 use crate::runtime::clock::Clock;
@@ -73,8 +74,7 @@ impl Limiter {
                 error: status.error.map(|error| error.message().into()),
             });
         }
-        let own = configured.own.lock();
-        own.as_ref().map(OwnConfiguration::status)
+        configured.own.load_full().map(|own| own.status())
     }
 
     /// Replaces the document that the program has given, in TOML or JSON; its entries stay.
@@ -99,11 +99,12 @@ impl Limiter {
     /// when the source has no entries. [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis does not answer: the entry
     /// may have been set.
     pub async fn set_entry(&self, entry: &str, value: &str) -> Result<ConfigurationStatus, Error> {
-        let parsed = Entry::parse(entry, value)?;
-        if let Ok(in_force) = self.in_force() {
-            parsed.check(in_force.configuration.document())?;
-        }
-        self.change_entry(entry, Some(value)).await
+        let noted = self.check_entry(entry, value)?;
+        let author = Author {
+            by: noted.by.as_deref().unwrap_or_default(),
+            why: noted.why.as_deref().unwrap_or_default(),
+        };
+        self.put_entry(entry, Some(value), author).await
     }
 
     /// Deletes an entry; one that is not there is no error.
@@ -111,7 +112,7 @@ impl Limiter {
     /// # Errors
     /// As for [`set_entry`](Self::set_entry).
     pub async fn delete_entry(&self, entry: &str) -> Result<ConfigurationStatus, Error> {
-        self.change_entry(entry, None).await
+        self.put_entry(entry, None, Author { by: "", why: "" }).await
     }
 
     /// Waits until this version of the configuration or a later one is in force, at most for the timeout.
@@ -214,7 +215,7 @@ impl Limiter {
     }
 
     /// The store of a configuration whose document is published.
-    fn published_store(&self) -> Result<ConfigurationStore, Error> {
+    pub(crate) fn published_store(&self) -> Result<ConfigurationStore, Error> {
         let shared = self.shared();
         shared.registry.check_open()?;
         let source = shared.configured.followed().ok_or_else(Error::no_configuration)?.status().source;
@@ -235,47 +236,93 @@ impl Limiter {
         }
     }
 
-    async fn change_entry(&self, entry: &str, value: Option<&str>) -> Result<ConfigurationStatus, Error> {
+    /// The texts of the entries where the configuration comes from, and a version that has them.
+    pub(crate) async fn source_entries(&self) -> Result<(u64, Entries), Error> {
+        let shared = self.shared();
+        shared.registry.check_open()?;
+        if let Some(followed) = shared.configured.followed() {
+            return self.configuration_store(&followed.status().source)?.entries().await;
+        }
+        let own = shared.configured.own.load_full().ok_or_else(Error::no_configuration)?;
+        Ok((own.snapshot.version, own.snapshot.entries.clone()))
+    }
+
+    /// Reads an entry and refuses one that does not fit the document in force.
+    pub(crate) fn check_entry(&self, entry: &str, value: &str) -> Result<Entry, Error> {
+        let parsed = Entry::parse(entry, value)?;
+        if let Ok(in_force) = self.in_force() {
+            parsed.check(in_force.configuration.document())?;
+        }
+        Ok(parsed)
+    }
+
+    pub(crate) async fn put_entry(
+        &self,
+        entry: &str,
+        value: Option<&str>,
+        author: Author<'_>,
+    ) -> Result<ConfigurationStatus, Error> {
         let shared = self.shared();
         shared.registry.check_open()?;
         let change = EntryChange { entry: entry.into(), value: value.map(Into::into) };
         if let Some(followed) = shared.configured.followed() {
             let store = self.configuration_store(&followed.status().source)?;
-            let version = store.change_entries(&[change], Author { by: "", why: "" }).await?;
+            let version = store.change_entries(&[change], author).await?;
             return self.wait_for_version(version, NOTICED_WITHIN).await;
         }
-        let mut own = shared.configured.own.lock();
-        let mut next = own.as_ref().ok_or_else(Error::no_configuration)?.snapshot.clone();
+        let _changing = shared.configured.changing_own.lock();
+        let own = shared.configured.own.load_full().ok_or_else(Error::no_configuration)?;
+        let mut next = own.snapshot.clone();
         let changes = [change];
         next.change_entries(&changes);
-        shared.apply_own(&mut own, next, Changed::Entries(&changes))
+        shared.apply_own(&own.parsed, next, Changed::Entries(&changes))
     }
 }
 
 impl Shared {
     pub(crate) fn set_own_document(&self, text: &str) -> Result<ConfigurationStatus, Error> {
         self.registry.await_configuration();
-        let mut own = self.configured.own.lock();
-        let mut next = own.as_ref().map(|own| own.snapshot.clone()).unwrap_or_default();
+        let _changing = self.configured.changing_own.lock();
+        let own = self.configured.own.load_full().unwrap_or_default();
+        let mut next = own.snapshot.clone();
         next.document = Some(DocumentText { version: next.version + 1, text: text.into() });
-        self.apply_own(&mut own, next, Changed::All)
+        self.apply_own(&own.parsed, next, Changed::All)
     }
 
     fn apply_own(
         &self,
-        own: &mut Option<OwnConfiguration>,
+        before: &Parsed,
         mut next: Snapshot,
         changed: Changed<'_>,
     ) -> Result<ConfigurationStatus, Error> {
         next.version += 1;
-        let before = own.as_ref().map(|own| own.parsed.clone()).unwrap_or_default();
-        let parsed = self.apply_configuration(&before, &next, changed)?;
+        let parsed = self.apply_configuration(before, &next, changed)?;
         let applied = OwnConfiguration { snapshot: next, parsed, applied_at_us: Clock::system().now_us() };
-        Ok(own.insert(applied).status())
+        let status = applied.status();
+        self.configured.own.store(Some(Arc::new(applied)));
+        Ok(status)
     }
 }
 
 impl blocking::Limiter {
+    /// See [`Limiter::configuration`].
+    pub fn configuration(&self) -> Option<ConfigurationStatus> {
+        self.asynchronous().configuration()
+    }
+
+    /// See [`Limiter::set_document`].
+    ///
+    /// # Errors
+    /// See [`Limiter::set_document`].
+    pub fn set_document(&self, text: &str) -> Result<ConfigurationStatus, Error> {
+        self.asynchronous().set_document(text)
+    }
+
+    /// See [`Limiter::candidate_counts`].
+    pub fn candidate_counts(&self, policy: &str) -> Option<CandidateCounts> {
+        self.asynchronous().candidate_counts(policy)
+    }
+
     /// See [`Limiter::set_entry`].
     ///
     /// # Errors
@@ -298,6 +345,26 @@ impl blocking::Limiter {
     /// See [`Limiter::publish`].
     pub fn publish(&self, document: &str, options: PublishOptions<'_>) -> Result<ConfigurationStatus, Error> {
         self.block_on(self.asynchronous().publish(document, options))?
+    }
+
+    /// See [`Limiter::rollback`].
+    ///
+    /// # Errors
+    /// See [`Limiter::rollback`].
+    pub fn rollback(
+        &self,
+        document_version: u64,
+        options: PublishOptions<'_>,
+    ) -> Result<ConfigurationStatus, Error> {
+        self.block_on(self.asynchronous().rollback(document_version, options))?
+    }
+
+    /// See [`Limiter::configuration_history`].
+    ///
+    /// # Errors
+    /// See [`Limiter::configuration_history`].
+    pub fn configuration_history(&self, most: usize) -> Result<Vec<ConfigurationChange>, Error> {
+        self.block_on(self.asynchronous().configuration_history(most))?
     }
 
     /// See [`Limiter::wait_for_version`].

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
@@ -17,28 +18,43 @@ pub(crate) const COLLECTED_FOR: Duration = Duration::from_millis(100);
 pub(crate) type Pool = (Arc<str>, Box<[u8]>);
 
 #[derive(Debug, Default)]
-pub(crate) struct PoolCharges(Mutex<HashMap<Pool, u64, RandomState>>);
+pub(crate) struct PoolCharges {
+    charges: Mutex<HashMap<Pool, u64, RandomState>>,
+    /// How many pools are owed something, so that an operation that owes nothing takes no lock.
+    number: AtomicUsize,
+}
 
 impl PoolCharges {
     /// Adds units that a pool has to be charged for; true for the first ones, after which the caller arranges that they are
     /// [taken](Self::take_all) in time.
     pub(crate) fn add(&self, pool: &Pool, units: u64) -> bool {
-        let mut charges = self.0.lock();
+        let mut charges = self.charges.lock();
         let is_first = charges.is_empty();
         if let Some(charge) = charges.get_mut(pool) {
             *charge += units;
         } else {
             charges.insert(pool.clone(), units);
         }
+        self.number.store(charges.len(), Ordering::Release);
         is_first
     }
 
+    /// Whether no pool is owed anything.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.number.load(Ordering::Acquire) == 0
+    }
+
     pub(crate) fn take(&self, pool: &Pool) -> u64 {
-        let mut charges = self.0.lock();
-        if charges.is_empty() { 0 } else { charges.remove(pool).unwrap_or(0) }
+        let mut charges = self.charges.lock();
+        let units = charges.remove(pool).unwrap_or(0);
+        self.number.store(charges.len(), Ordering::Release);
+        units
     }
 
     pub(crate) fn take_all(&self) -> Vec<(Pool, u64)> {
-        self.0.lock().drain().collect()
+        let mut charges = self.charges.lock();
+        self.number.store(0, Ordering::Release);
+        charges.drain().collect()
     }
 }

@@ -4,22 +4,25 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::FutureExt;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use crate::configuration::matcher::{AppliedPolicy, PolicyMatch};
+use crate::configuration::matcher::{AppliedPolicies, AppliedPolicy, PolicyMatch};
 use crate::configuration::model::Mode;
 use crate::configuration::request::AttributeSource;
 use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
-use crate::limiter::configured::key_decision::{ConfiguredCall, Opening, PoolUse, StoreCall};
+use crate::limiter::configured::key_steps::{ConfiguredCall, Opening, PoolUse, StoreCall};
 use crate::limiter::configured::wait::Wait;
 use crate::limiter::operations::check_ttl;
 use crate::limiter::{CHECK, Limiter, RESERVE, blocking};
+use crate::report::ReportField;
 use crate::rules::decision::{Cause, Decision};
 use crate::rules::policy::Policy;
 use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::{Hold, ReservationTerms};
 use crate::rules::transition::Operation;
 use crate::store::request::{Action, Answer};
+use crate::store::scan::KeyName;
 
 /// The decision on a request by the configuration's lists, rules and policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ impl RequestDecision {
         }
     }
 
-    fn without_policies(allowed: bool, cause: Option<Cause>, retry_after_us: Option<u64>) -> Self {
+    pub(crate) fn without_policies(allowed: bool, cause: Option<Cause>, retry_after_us: Option<u64>) -> Self {
         Self { allowed, cause, retry_after_us, decisions: Vec::new() }
     }
 }
@@ -87,6 +90,44 @@ impl fmt::Debug for PolicyDecision {
             .finish_non_exhaustive()
     }
 }
+
+impl PolicyDecision {
+    /// The policy with the quotas that have decided about the key: those of its override or plan, or the policy's.
+    pub fn numbers(&self) -> &Policy {
+        &self.numbers
+    }
+}
+
+/// Every field under its name, and the status.
+impl Serialize for RequestDecision {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("RequestDecision", 5)?;
+        fields.serialize_field("allowed", &self.allowed)?;
+        fields.serialize_field("cause", &self.cause)?;
+        fields.serialize_field("status", &self.status())?;
+        fields.serialize_field("retry_after_us", &self.retry_after_us)?;
+        fields.serialize_field("decisions", &self.decisions)?;
+        fields.end()
+    }
+}
+
+/// Every public field under its name.
+impl Serialize for PolicyDecision {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("PolicyDecision", 6)?;
+        fields.serialize_field("policy", &*self.policy)?;
+        KeyName::Bytes(self.key.to_vec()).put("key", &mut fields)?;
+        fields.serialize_field("cost", &self.cost)?;
+        fields.serialize_field("headroom", &self.headroom)?;
+        let reservation = self.reservation.as_ref().map(|id| String::from_utf8_lossy(id.as_bytes()));
+        fields.serialize_field("reservation", &reservation)?;
+        fields.serialize_field("decision", &self.decision)?;
+        fields.end()
+    }
+}
+
+/// The policies that rules apply to a request, and its plan.
+pub(crate) type Applied = (AppliedPolicies, Option<Vec<u8>>);
 
 /// One policy of a request on its way.
 struct Course<'a> {
@@ -137,26 +178,24 @@ impl Limiter {
         terms: &ReservationTerms,
         wait: Wait,
     ) -> Result<RequestDecision, Error> {
+        let decision = self.decide_by_rules(request, terms, wait).await?;
+        self.shared().tally.count_request(decision.allowed, decision.cause);
+        Ok(decision)
+    }
+
+    async fn decide_by_rules(
+        &self,
+        request: &(dyn AttributeSource + Sync),
+        terms: &ReservationTerms,
+        wait: Wait,
+    ) -> Result<RequestDecision, Error> {
         let in_force = self.wait_for_configuration(wait).await?;
-        let configuration = &in_force.configuration;
-        if !configuration.document().enabled {
-            return Ok(RequestDecision::without_policies(true, Some(Cause::Off), Some(0)));
-        }
         let hold = terms.hold();
         check_ttl(hold.ttl_us)?;
         let now_us = self.shared().store.clock().now_us();
-        let (applied, plan) = {
-            let attributes = configuration.attributes(request);
-            if let Some(verdict) = configuration.list_verdict(&attributes, now_us) {
-                let retry_after_us = verdict.until_us.map(|until_us| until_us - now_us);
-                return Ok(if verdict.denies {
-                    RequestDecision::without_policies(false, Some(Cause::DenyList), retry_after_us)
-                } else {
-                    RequestDecision::without_policies(true, Some(Cause::AllowList), Some(0))
-                });
-            }
-            let plan = configuration.plan(&attributes).map(<[u8]>::to_vec);
-            (configuration.apply_rules(&attributes, now_us)?, plan)
+        let (applied, plan) = match in_force.apply_rules(request, now_us)? {
+            Ok(applied) => applied,
+            Err(decided) => return Ok(decided),
         };
         let calls: Vec<_> = applied
             .iter()
@@ -164,9 +203,6 @@ impl Limiter {
                 (in_force.request_call(applied, plan.as_deref(), &hold, now_us), applied.is_missing)
             })
             .collect();
-        if calls.iter().any(|(call, _)| call.hold.is_some()) {
-            check_ttl(hold.ttl_us)?;
-        }
         let courses = match self.open_all(&in_force, &calls, wait).await? {
             Ok(courses) => courses,
             Err(denial) => return Ok(denial),
@@ -194,6 +230,11 @@ impl Limiter {
             _ => None,
         });
         if let Some(denial) = merge_denials(denials) {
+            for ((call, _), opening) in calls.iter().zip(&openings) {
+                if let Opening::Answered(answer) = opening {
+                    self.count_configured(in_force, *call, 0, answer);
+                }
+            }
             return Ok(Err(denial));
         }
         for (call, _) in calls {
@@ -211,12 +252,14 @@ impl Limiter {
         for ((call, _), opening) in calls.iter().zip(openings) {
             courses.push(match opening {
                 Opening::Answered(answer) => {
+                    self.count_configured(in_force, *call, 0, &answer);
                     Course { call: *call, answer, pool: PoolUse::default(), spent: false }
                 }
-                Opening::Asked(_) => {
+                Opening::Asked(asked) => {
                     let answer = answers.next().ok_or_else(Error::no_answer)?;
                     let spent = answer.0.allowed && !answer.0.source.is_outage();
                     let (answer, pool) = self.close_call(in_force, *call, answer, wait).await?;
+                    self.count_configured(in_force, *call, asked.set, &answer);
                     Course { call: *call, answer, pool, spent }
                 }
             });
@@ -250,7 +293,7 @@ impl Limiter {
                 key: call.key.into(),
                 cost: call.cost,
                 headroom: call.headroom,
-                numbers: in_force.deciding(call, now_us),
+                numbers: in_force.deciding_numbers(call.policy, call.key, call.plan, now_us),
                 is_told: decision.source.asks_store() && in_force.document(call.policy).mode == Mode::On,
                 decision,
                 reservation,
@@ -284,10 +327,41 @@ impl Limiter {
 }
 
 impl InForce {
-    /// The policy of a request with the quotas that decide about its key.
-    fn deciding(&self, call: ConfiguredCall<'_>, now_us: u64) -> Policy {
-        let choice = self.configuration.numbers(call.policy, call.key, call.plan, now_us);
-        self.quotas(call.policy, choice.set).clone()
+    /// The first steps of the way of a request: the policies that rules apply to it, and its plan; or the decision, where the switch or
+    /// a list makes it.
+    #[inline]
+    pub(crate) fn apply_rules(
+        &self,
+        request: &dyn AttributeSource,
+        now_us: u64,
+    ) -> Result<Result<Applied, RequestDecision>, Error> {
+        let configuration = &self.configuration;
+        if !configuration.document().enabled {
+            return Ok(Err(RequestDecision::without_policies(true, Some(Cause::Off), Some(0))));
+        }
+        let attributes = configuration.attributes(request);
+        if let Some(verdict) = configuration.list_verdict(&attributes, now_us) {
+            let retry_after_us = verdict.until_us.map(|until_us| until_us - now_us);
+            return Ok(Err(if verdict.denies {
+                RequestDecision::without_policies(false, Some(Cause::DenyList), retry_after_us)
+            } else {
+                RequestDecision::without_policies(true, Some(Cause::AllowList), Some(0))
+            }));
+        }
+        let plan = configuration.plan(&attributes).map(<[u8]>::to_vec);
+        Ok(Ok((configuration.apply_rules(&attributes, now_us)?, plan)))
+    }
+
+    /// A policy with the quotas that decide about a key.
+    pub(crate) fn deciding_numbers(
+        &self,
+        policy: usize,
+        key: &[u8],
+        plan: Option<&[u8]>,
+        now_us: u64,
+    ) -> Policy {
+        let choice = self.configuration.numbers(policy, key, plan, now_us);
+        self.quotas(policy, choice.set).clone()
     }
 
     /// The operation of a policy on a request: a reserve where the numbers of the key count concurrency, otherwise a check.
@@ -320,6 +394,14 @@ fn merge_denials<'a>(denials: impl Iterator<Item = &'a Decision>) -> Option<Requ
 }
 
 impl blocking::Limiter {
+    /// See [`Limiter::matching`].
+    ///
+    /// # Errors
+    /// See [`Limiter::matching`].
+    pub fn matching(&self, request: &dyn AttributeSource) -> Result<Vec<PolicyMatch>, Error> {
+        self.asynchronous().matching(request)
+    }
+
     /// See [`Limiter::decide`].
     ///
     /// # Errors

@@ -1,9 +1,11 @@
 //! What a limiter tells about its configuration.
 
+use serde::Serialize;
+
 use crate::configuration_source::publication::{PastChange, PastKind};
 
 /// Which configuration is in force, and where it comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ConfigurationStatus {
     /// The source: `document` for one that the program gives, otherwise as the option `configuration` names it.
@@ -21,7 +23,7 @@ pub struct ConfigurationStatus {
 }
 
 /// One change of a configuration in Redis.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ConfigurationChange {
     /// The version of the configuration after it.

@@ -1,7 +1,9 @@
 //! How callers wait for decisions by a configuration.
 
-use std::future::Future;
+use std::future::{Future, Ready};
 use std::pin::Pin;
+
+use futures_util::future::Either;
 
 use crate::error::Error;
 use crate::store::request::Answer;
@@ -17,3 +19,6 @@ pub(crate) enum Wait {
 
 /// An answer that the caller waits for.
 pub(crate) type PendingAnswer<'a> = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send + 'a>>;
+
+/// An answer that is there already, or that the caller waits for.
+pub(crate) type DecidedAnswer<'a> = Either<Ready<Result<Answer, Error>>, PendingAnswer<'a>>;

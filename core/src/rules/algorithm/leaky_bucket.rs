@@ -26,6 +26,11 @@ impl LeakyBucket {
     pub(crate) fn new(quota: &Quota) -> Self {
         Self { queue: TokenBucket::new(quota) }
     }
+
+    /// What is in the queue, in tenths of a unit, rounded up, for people.
+    pub(crate) fn debt_tenths(&self, state: &State, now_us: u64) -> u64 {
+        self.queue.debt_tenths(state, now_us)
+    }
 }
 
 impl Rules for LeakyBucket {

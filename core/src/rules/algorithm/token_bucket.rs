@@ -184,6 +184,12 @@ impl TokenBucket {
         }
     }
 
+    /// The debt in tenths of a unit, rounded up, for people.
+    pub(crate) fn debt_tenths(&self, state: &State, now_us: u64) -> u64 {
+        let tenths = (u128::from(self.as_of(state, now_us).0) * 10).div_ceil(u128::from(self.token));
+        u64::try_from(tenths).unwrap_or(u64::MAX)
+    }
+
     /// How long until the debt before the last `spent` units is repaid.
     pub(crate) fn turn_after_us(&self, state: &State, now_us: u64, spent: u64) -> u64 {
         let before = self.as_of(state, now_us).0.saturating_sub(spent.saturating_mul(self.token));

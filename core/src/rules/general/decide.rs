@@ -224,7 +224,7 @@ impl PolicyRules {
 
     /// Whether the request can never be admitted: its cost with what is kept for others is above a capacity, or there are no
     /// slots at all.
-    pub(super) fn never_admits_beside(&self, request: KeyOperation<'_>) -> bool {
+    fn never_admits_beside(&self, request: KeyOperation<'_>) -> bool {
         let KeyOperation { cost, headroom, .. } = request;
         // Slots are counted by reservations, whatever their units.
         let exceeds = |quota: &QuotaNumbers| {
@@ -244,10 +244,7 @@ impl PolicyRules {
     }
 
     /// The quotas that count units, with their states.
-    pub(super) fn rates<'a>(
-        &'a self,
-        states: &'a [State],
-    ) -> impl Iterator<Item = (&'a QuotaNumbers, &'a State)> {
+    fn rates<'a>(&'a self, states: &'a [State]) -> impl Iterator<Item = (&'a QuotaNumbers, &'a State)> {
         self.quotas.iter().zip(states).filter(|(quota, _)| !matches!(quota.rules, QuotaRules::Slots))
     }
 

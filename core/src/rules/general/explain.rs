@@ -5,9 +5,9 @@ use smallvec::SmallVec;
 use super::decide::Outcome as Decided;
 use super::{KeyOperation, KeyParts, kept};
 use crate::rules::algorithm::{Explanation, Outcome, QuotaRules, Rules, State};
-use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
+use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source, Waits};
 use crate::rules::reservation::list::{Held, Reservations};
-use crate::rules::transition::{Operation, PolicyRules};
+use crate::rules::transition::{Operation, PolicyRules, QuotaNumbers};
 
 /// What a key sets aside now, and how long it is blocked.
 #[derive(Clone, Copy)]
@@ -75,17 +75,11 @@ impl PolicyRules {
             [only] => (*only, None),
             _ => Several::of(each.iter().copied()),
         };
-        let is_asked = matches!(request.operation, Operation::Check | Operation::Peek | Operation::Reserve);
-        let wait_us = match decided.applied.allowed {
-            true => delay_us,
-            false if is_asked => self.retry_after_us(key.quotas, reservations, request, beside),
-            false => 0,
-        };
         let crossed = each.iter().any(|usage| usage.crossed(decided.units));
-        Decision {
+        let decision = Decision {
             total: self.total(&each, of_all, beside, headroom),
             several,
-            wait_us,
+            wait_us: 0,
             allowed: decided.applied.allowed,
             source: Source::Store,
             degraded,
@@ -93,6 +87,12 @@ impl PolicyRules {
             crossed,
             elastic: false,
             shadowed: false,
+        };
+        let is_asked = matches!(request.operation, Operation::Check | Operation::Peek | Operation::Reserve);
+        match decision.allowed {
+            true => Decision { wait_us: delay_us, ..decision },
+            false if is_asked => self.with_denial(decision, key.quotas, reservations, request, beside),
+            false => decision,
         }
     }
 
@@ -105,56 +105,62 @@ impl PolicyRules {
         QuotaUsage { remaining: if has_no_slot { 0 } else { total.remaining }, ..total }
     }
 
-    /// How long until every quota admits the request beside what is set aside by then, and the key is not blocked: the first of
-    /// the walk's steps in which that happens. No quota takes back within a step what it admits, since nothing is spent meanwhile.
-    fn retry_after_us(
+    /// The denial with the waits: the key is admitted when the last of its quotas admits it beside what is set aside by then, a
+    /// reservation finds its place, and no block is left. What admits does not deny again, since nothing is spent meanwhile.
+    fn with_denial(
         &self,
+        decision: Decision,
         states: &[State],
         reservations: &Reservations,
         request: KeyOperation<'_>,
         beside: Beside,
-    ) -> u64 {
-        if self.never_admits_beside(request) {
-            return Decision::NEVER;
+    ) -> Decision {
+        let steps = reservations.walk(request.now_us);
+        let places_us = self.slots_of(request).map_or(0, |slots| free_after_us(slots, &steps));
+        let quotas = self.quotas.iter().zip(states);
+        let each_us: Waits = quotas
+            .map(|(quota, state)| match quota.rules {
+                QuotaRules::Slots => places_us,
+                _ => quota.fits_after_us(state, request, &steps),
+            })
+            .collect();
+        let longest_us = each_us.iter().copied().max().unwrap_or(0);
+        let wait_us = longest_us.max(places_us).max(beside.blocked_for_us);
+        Decision { wait_us, ..decision }.with_waits(&each_us)
+    }
+}
+
+/// How long until less than so many reservations count.
+fn free_after_us(slots: u64, steps: &[Held]) -> u64 {
+    let now_us = steps.first().map_or(0, |step| step.from_us);
+    // The last step has no reservation, so only no slots at all are never free.
+    steps.iter().find(|step| step.alive < slots).map_or(Decision::NEVER, |step| step.from_us - now_us)
+}
+
+impl QuotaNumbers {
+    /// How long until this quota of units admits a request beside what is set aside by then: the first of the steps in which that
+    /// happens.
+    fn fits_after_us(&self, state: &State, request: KeyOperation<'_>, steps: &[Held]) -> u64 {
+        let KeyOperation { now_us, cost, headroom, .. } = request;
+        if cost == 0 {
+            return 0;
         }
-        let KeyOperation { now_us, .. } = request;
-        let slots = self.slots_of(request).unwrap_or(u64::MAX);
-        if reservations.0.is_empty() {
-            let fits_after_us = self.fits_after_us(states, request, 0);
-            return fits_after_us.map_or(Decision::NEVER, |fits_us| fits_us.max(beside.blocked_for_us));
-        }
-        let steps = reservations.walk(now_us);
+        let remaining = self.rules.remaining(state, now_us);
+        let least = cost + kept(self.capacity, headroom);
         for (at, step) in steps.iter().enumerate() {
-            if step.alive >= slots {
+            let wanted = least + step.units;
+            if wanted > self.capacity {
                 continue;
             }
-            let Some(fits_after_us) = self.fits_after_us(states, request, step.units) else { continue };
-            let admits_us = (now_us.saturating_add(fits_after_us)).max(step.from_us);
+            let fits_after_us =
+                if wanted > remaining { self.rules.retry_after_us(state, now_us, wanted) } else { 0 };
+            let admits_us = now_us.saturating_add(fits_after_us).max(step.from_us);
             if steps.get(at + 1).is_none_or(|next| admits_us < next.from_us) {
-                return (admits_us - now_us).max(beside.blocked_for_us);
+                return admits_us - now_us;
             }
         }
         // The last step has nothing set aside, so it admits every cost that is ever admitted.
         Decision::NEVER
-    }
-
-    /// How long until all quotas admit a request beside units that stay set aside; `None` when they never do.
-    fn fits_after_us(&self, states: &[State], request: KeyOperation<'_>, held: u64) -> Option<u64> {
-        let KeyOperation { now_us, cost, headroom, .. } = request;
-        if cost == 0 {
-            return Some(0);
-        }
-        let mut longest_us = 0;
-        for (quota, state) in self.rates(states) {
-            let wanted = cost + held + kept(quota.capacity, headroom);
-            if wanted > quota.capacity {
-                return None;
-            }
-            if wanted > quota.rules.remaining(state, now_us) {
-                longest_us = longest_us.max(quota.rules.retry_after_us(state, now_us, wanted));
-            }
-        }
-        Some(longest_us)
     }
 }
 

@@ -104,8 +104,19 @@ pub(crate) fn parse_quotas(text: &str) -> Result<Vec<Quota>, Error> {
         .collect()
 }
 
-/// Parses a duration that is written as a period, such as `15m`, as microseconds; the bounds are those of periods.
-pub(crate) fn parse_duration_us(text: &str) -> Result<u64, Error> {
+/// Parses a duration that is written as the period of a quota, such as `15m`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// assert_eq!(polylimit::parse_duration("15m")?, Duration::from_secs(15 * 60));
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+///
+/// # Errors
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the text is no duration from [`Quota::MIN_PERIOD`] to
+/// [`Quota::MAX_PERIOD`].
+pub fn parse_duration(text: &str) -> Result<Duration, Error> {
     let reader = Reader { text, what: "duration" };
     let words = reader.split(Span { start: 0, end: text.len() }, char::is_whitespace);
     let mut words = words.into_iter().filter(|word| word.start < word.end).peekable();
@@ -118,7 +129,12 @@ pub(crate) fn parse_duration_us(text: &str) -> Result<u64, Error> {
         let message = format!("{duration:?} is out of bounds: allowed is 1 ms to 366 days");
         return Err(reader.error_at(first.start, &message));
     }
-    Ok(micros(duration))
+    Ok(duration)
+}
+
+/// [`parse_duration`], as microseconds.
+pub(crate) fn parse_duration_us(text: &str) -> Result<u64, Error> {
+    parse_duration(text).map(micros)
 }
 
 /// A part of the text, in bytes; it starts and ends between characters.

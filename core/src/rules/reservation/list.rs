@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::rules::reservation::id::ReservationId;
 use crate::units::{MAX_US, micros};
 
@@ -118,12 +120,12 @@ impl Reservations {
     }
 
     /// What is set aside from now on, as each of the reservations ends: the walk over the ends.
-    pub(crate) fn walk(&self, now_us: u64) -> Vec<Held> {
+    pub(crate) fn walk(&self, now_us: u64) -> SmallVec<[Held; 4]> {
         let mut ends: Vec<(u64, u64)> =
             self.alive(now_us).map(|(ends_us, reservation)| (ends_us, reservation.units)).collect();
         ends.sort_unstable_by_key(|(ends_us, _)| Reverse(*ends_us));
         let mut held = self.held(now_us);
-        let mut steps = vec![held];
+        let mut steps: SmallVec<[Held; 4]> = SmallVec::from_slice(&[held]);
         while let Some((from_us, units)) = ends.pop() {
             held = Held { from_us, units: held.units - units, alive: held.alive - 1 };
             match steps.last_mut() {

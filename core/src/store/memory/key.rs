@@ -6,9 +6,13 @@ use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
 
 use crate::store::request::PolicyId;
+use crate::store::scan::StoredKey;
 
 /// Keys of up to this many bytes are stored as they are.
 const MAX_PLAIN_KEY: usize = 128;
+const DIGEST_BYTES: usize = 32;
+/// A digest is stored with zeros behind it, longer than every key that is stored as it is: so the two can be told apart.
+const STORED_DIGEST_BYTES: usize = MAX_PLAIN_KEY + 1;
 
 /// Hashes keys with a random seed, so that attackers cannot choose keys that collide.
 #[derive(Clone, Debug, Default)]
@@ -52,14 +56,33 @@ impl LongKeys {
 
     /// What is stored in place of a long key.
     #[inline]
-    pub(crate) fn digest(&self, key: &[u8]) -> Option<[u8; 32]> {
+    pub(crate) fn digest(&self, key: &[u8]) -> Option<StoredDigest> {
         Self::is_long(key).then(|| self.digest_of_long(key))
     }
 
     #[cold]
-    fn digest_of_long(&self, key: &[u8]) -> [u8; 32] {
-        Sha256::new().chain_update(self.secret).chain_update(key).finalize().into()
+    fn digest_of_long(&self, key: &[u8]) -> StoredDigest {
+        stored_digest(&Sha256::new().chain_update(self.secret).chain_update(key).finalize())
     }
+}
+
+pub(crate) type StoredDigest = [u8; STORED_DIGEST_BYTES];
+
+/// A digest as it is stored.
+pub(crate) fn stored_digest(digest: &[u8]) -> StoredDigest {
+    let mut stored = [0; STORED_DIGEST_BYTES];
+    for (byte, of_digest) in stored.iter_mut().zip(digest.iter().take(DIGEST_BYTES)) {
+        *byte = *of_digest;
+    }
+    stored
+}
+
+/// The key, or the digest, that is stored as these bytes.
+pub(crate) fn read_stored(stored: &[u8]) -> StoredKey<'_> {
+    if stored.len() == STORED_DIGEST_BYTES {
+        return StoredKey::Digest(&stored[..DIGEST_BYTES]);
+    }
+    StoredKey::Plain(stored)
 }
 
 #[cfg(test)]
@@ -73,5 +96,10 @@ mod tests {
         assert_eq!(keys.digest(&longest), None);
         assert_eq!(keys.digest(&too_long), keys.digest(&too_long));
         assert_ne!(keys.digest(&too_long), LongKeys::default().digest(&too_long));
+        let stored = keys.digest(&too_long).unwrap();
+        assert!(matches!(read_stored(&stored), StoredKey::Digest(digest) if stored_digest(digest) == stored));
+        for key in [&longest[..], &[0; DIGEST_BYTES]] {
+            assert!(matches!(read_stored(key), StoredKey::Plain(read) if read == key));
+        }
     }
 }

@@ -61,7 +61,7 @@ impl Shard {
             Some(current) => *current = Arc::clone(registered),
             None => self.policies.push(Arc::clone(registered)),
         }
-        self.sweep = Sweep::default();
+        self.sweep.restart();
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -122,7 +122,28 @@ impl Shard {
 
     pub(crate) fn clear(&mut self) {
         self.entries = HashTable::new();
-        self.sweep = Sweep::default();
+        self.sweep.restart_moved();
+    }
+
+    /// Hands the entries in some slots to `each`, with the number of those that there are. Returns the slot after them, if there is
+    /// one. When entries have moved since `moves`, this begins with the first slot; also returns the current count of moves.
+    pub(crate) fn visit(
+        &self,
+        (mut slot, moves): (usize, u16),
+        slots: usize,
+        mut each: impl FnMut(&Entry),
+    ) -> (Option<usize>, u16) {
+        if moves != self.sweep.moves() {
+            slot = 0;
+        }
+        let all = self.entries.num_buckets();
+        let end = slot.saturating_add(slots).min(all);
+        for at in slot..end {
+            if let Some(entry) = self.entries.get_bucket(at) {
+                each(entry);
+            }
+        }
+        ((end < all).then_some(end), self.sweep.moves())
     }
 
     pub(crate) fn forget(&mut self, id: PolicyId, hash: u64, key: &[u8]) {

@@ -21,7 +21,9 @@ const SLOTS_WHEN_FULL: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Sweep {
     /// The next slot to inspect.
-    hand: usize,
+    hand: u32,
+    /// How often entries may have moved to other slots.
+    moves: u32,
     /// The earliest time at which one of the entries inspected in this round can expire, or be dropped from a full table.
     round_earliest_us: u64,
     /// No entry can expire before this time, or be dropped from a full table.
@@ -30,7 +32,7 @@ pub(crate) struct Sweep {
 
 impl Default for Sweep {
     fn default() -> Self {
-        Self { hand: 0, round_earliest_us: u64::MAX, earliest_us: 0 }
+        Self { hand: 0, moves: 0, round_earliest_us: u64::MAX, earliest_us: 0 }
     }
 }
 
@@ -59,9 +61,24 @@ impl Sweep {
     pub(crate) fn before_insert(&mut self, entries: &HashTable<Entry>, reset_at_us: u64) {
         if entries.len() == entries.capacity() {
             // The table is about to be rebuilt: entries move, also to slots behind the hand.
-            *self = Self::default();
+            self.restart_moved();
         }
         self.lower(reset_at_us);
+    }
+
+    /// Begins a new round: what is known of the entries' ends does not hold any more.
+    pub(crate) fn restart(&mut self) {
+        *self = Self { moves: self.moves, ..Self::default() };
+    }
+
+    /// Begins a new round in a table whose entries may be anywhere.
+    pub(crate) fn restart_moved(&mut self) {
+        *self = Self { moves: self.moves.wrapping_add(1), ..Self::default() };
+    }
+
+    /// Changes whenever entries may have moved to other slots.
+    pub(crate) fn moves(&self) -> u16 {
+        u16::try_from(self.moves & 0xFFFF).unwrap_or(0)
     }
 
     /// Keeps the recorded times valid when an entry can expire at that time.
@@ -88,12 +105,12 @@ impl Sweep {
     ) -> bool {
         let mut found = false;
         for _ in 0..slots.min(entries.num_buckets()) {
-            if self.hand >= entries.num_buckets() {
+            if self.hand as usize >= entries.num_buckets() {
                 self.hand = 0;
                 self.earliest_us = self.round_earliest_us;
                 self.round_earliest_us = u64::MAX;
             }
-            if let Ok(entry) = entries.get_bucket_entry(self.hand) {
+            if let Ok(entry) = entries.get_bucket_entry(self.hand as usize) {
                 let Expiry { after_us, when_full_us } = expiry(entry.get(), at_us);
                 if if is_full { when_full_us } else { after_us } == 0 {
                     dropped(entry.get());

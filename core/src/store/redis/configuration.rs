@@ -148,11 +148,20 @@ impl ConfigurationStore {
         &self,
         primary: Option<Endpoint>,
     ) -> Result<ConfigurationConnection, ConfigurationFailure> {
+        self.connect_for(primary, self.keys().head.as_bytes()).await
+    }
+
+    /// Connects to the server that has a key.
+    pub(crate) async fn connect_for(
+        &self,
+        primary: Option<Endpoint>,
+        key: &[u8],
+    ) -> Result<ConfigurationConnection, ConfigurationFailure> {
         let context = self.context().map_err(ConfigurationFailure::closed)?;
         let (keys, settings) = (self.keys(), self.access.settings());
         let address = match Address::of(&settings.target.endpoints) {
             Ok(address) => address,
-            Err(seeds) => owner(&context, seeds, slot(keys.head.as_bytes())).await?,
+            Err(seeds) => owner(&context, seeds, slot(key)).await?,
         };
         let time = ServerTime::default();
         let connected = context.connector.connect(&address, primary, &time, CONNECT_TIMEOUT).await?;
@@ -260,6 +269,14 @@ impl ConfigurationConnection {
         read_log(reply, after).ok_or_else(ConfigurationFailure::malformed)
     }
 
+    /// Sends a command, and waits for its reply as long as for a document.
+    pub(crate) async fn ask_once<T: redis::FromRedisValue>(
+        &mut self,
+        command: &Cmd,
+    ) -> Result<T, ConfigurationFailure> {
+        self.ask(command, REPLY_TIMEOUT).await
+    }
+
     async fn ask<T: redis::FromRedisValue>(
         &mut self,
         command: &Cmd,
@@ -304,16 +321,22 @@ impl ConfigurationFailure {
     }
 
     fn no_permission() -> Self {
-        Self::refused(
+        let refused = Self::refused(
             "the user may not do this with the configuration in Redis: grant %R~{prefix}:1:{configuration}* +xread +hmget \
              +hscan to read it; publishing needs more (docs/redis.md)",
-        )
+        );
+        Self { error: refused.error.of_missing_right(), ..refused }
     }
 }
 
 impl From<Failure> for ConfigurationFailure {
     fn from(Failure { class, reason }: Failure) -> Self {
-        Self { is_permanent: class == Class::Permanent, ..Self::unreachable(reason.name()) }
+        let mut failure =
+            Self { is_permanent: class == Class::Permanent, ..Self::unreachable(reason.name()) };
+        if reason == Degradation::Auth {
+            failure.error = failure.error.of_missing_right();
+        }
+        failure
     }
 }
 

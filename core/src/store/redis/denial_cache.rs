@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+#[cfg(not(feature = "testing"))]
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -26,9 +27,11 @@ use crate::rules::transition::{Applied, Operation};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
 use crate::runtime::monotonic;
+#[cfg(feature = "testing")]
+use crate::runtime::simulation::RandomState;
 use crate::store::redis::policies::RedisNumbers;
 use crate::store::redis::script::call::PolicyCall;
-use crate::store::redis::script::reply::DenyingStates;
+use crate::store::redis::script::reply::SeenStates;
 use crate::store::request::{Action, Numbers, PolicyId, StoreRequest};
 use crate::units::micros;
 
@@ -62,7 +65,7 @@ struct Known {
     key: Box<[u8]>,
     hash: u64,
     call: Arc<PolicyCall>,
-    denied: Arc<DenyingStates>,
+    denied: Arc<SeenStates>,
     cost: u64,
     headroom: u8,
     asked: quanta::Instant,
@@ -101,6 +104,22 @@ impl DenialCache {
         self.look_up(request)
     }
 
+    /// Whether a check would be answered by a cached denial now; for people, so it counts as no answer.
+    pub(crate) fn denies(&self, request: StoreRequest<'_>) -> bool {
+        if self.known.load(Ordering::Relaxed) == 0 || !is_check(request) {
+            return false;
+        }
+        let hash = self.hash(request);
+        let shard = self.shard(hash).lock();
+        let known = shard.table.find(hash, |known| known.is_of(request) && known.is_by_numbers_of(request));
+        known.is_some_and(|known| {
+            let now_us = known.now_us(&self.clock, self.longest);
+            now_us.is_some_and(|now_us| {
+                matches!(known.decide(now_us, request.cost, request.headroom), Ok(Some(_)))
+            })
+        })
+    }
+
     /// Read before the request is sent; `None` when a denial of it would not be cached.
     pub(crate) fn read_version(&self, request: StoreRequest<'_>) -> Option<ReadVersion> {
         if self.longest.is_zero() || !is_check(request) {
@@ -122,7 +141,7 @@ impl DenialCache {
         request: StoreRequest<'_>,
         look: ReadVersion,
         call: &Arc<PolicyCall>,
-        denied: Arc<DenyingStates>,
+        denied: Arc<SeenStates>,
     ) {
         // The states of a log tell only when a single unit fits, and not how much of an excess is in use while it does.
         if call.has_log()
@@ -295,7 +314,7 @@ impl Known {
 
     /// The denial of a cost at that time, if these states deny it.
     fn decide(&self, now_us: u64, cost: u64, headroom: u8) -> Result<Option<Decision>, Over> {
-        let DenyingStates { states, .. } = &*self.denied;
+        let SeenStates { states, .. } = &*self.denied;
         let rules = &self.call.rules;
         if (cost, headroom) != (self.cost, self.headroom) && self.call.has_log() {
             return Ok(None);

@@ -263,7 +263,7 @@ impl RedisStore {
         let gives_back =
             matches!(request.action, Action::Apply(Operation::Refund | Operation::Block) | Action::Reset);
         match reply {
-            Ok(ScriptDecision { denied: Some(denied), .. }) => {
+            Ok(ScriptDecision { seen: Some(denied), .. }) => {
                 if let Some(read_version) = read_version {
                     self.denial_cache.learn(*request, *read_version, &policy.call, Arc::clone(denied));
                     self.listen();

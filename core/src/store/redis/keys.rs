@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::store::redis::config::kinds::is_readable;
 use crate::store::redis::config::target::Secret;
+use crate::store::scan::{KeyName, ScanFilter, StoredKey};
 
 /// The longest tag that is not a hash, in bytes.
 const MAX_READABLE: usize = 96;
@@ -31,6 +32,9 @@ pub(crate) enum UserKey {
     /// Only a hash of the key is in the main key.
     Hashed,
 }
+
+/// What stands behind the main key in the name of a log.
+const LOG: &[u8] = b"}:log:";
 
 /// Writes and parses main keys. It holds the prefix and the secret that long keys are hashed with.
 #[derive(Clone)]
@@ -60,10 +64,58 @@ impl KeyEncoder {
 
     /// Parses a main key into the policy's name and the user key. `None` for anything but a main key of this prefix.
     pub(crate) fn read<'a>(&self, main_key: &'a [u8]) -> Option<(&'a str, UserKey)> {
+        let (policy, tag) = self.split(main_key)?;
+        Some((policy, read_tag(tag)))
+    }
+
+    /// Parses a main key, or the name of a log beside it, into the policy's name and the key as a store has it.
+    pub(crate) fn read_stored<'a>(&self, name: &'a [u8]) -> Option<(&'a str, KeyName)> {
+        // Neither a policy's name nor a tag has a brace.
+        let log = name.windows(LOG.len()).position(|part| part == LOG);
+        let (policy, tag) = self.split(&name[..log.map_or(name.len(), |at| at + 1)])?;
+        let key = match (read_tag(tag), tag) {
+            (UserKey::Readable(key), _) => KeyName::Bytes(key),
+            (UserKey::Hashed, [_, digits @ ..]) => KeyName::Digest(read_digits(digits)?),
+            (UserKey::Hashed, []) => return None,
+        };
+        Some((policy, key))
+    }
+
+    fn split<'a>(&self, main_key: &'a [u8]) -> Option<(&'a str, &'a [u8])> {
         let rest = main_key.strip_prefix(self.prefix.as_bytes())?.strip_prefix(b":1:")?.strip_suffix(b"}")?;
         let brace = rest.windows(2).position(|two| two == b":{")?;
-        let (policy, tag) = (std::str::from_utf8(&rest[..brace]).ok()?, &rest[brace + 2..]);
-        Some((policy, read_tag(tag)))
+        Some((std::str::from_utf8(&rest[..brace]).ok()?, &rest[brace + 2..]))
+    }
+
+    /// The pattern of SCAN that all main keys and logs match whose policy and key a filter takes; others may match it, too.
+    pub(crate) fn pattern(&self, filter: ScanFilter<'_>) -> Vec<u8> {
+        let mut pattern = Vec::new();
+        escape_glob(self.prefix.as_bytes(), &mut pattern);
+        pattern.extend_from_slice(b":1:");
+        match filter.policy {
+            Some(policy) => escape_glob(policy.as_bytes(), &mut pattern),
+            None => pattern.push(b'*'),
+        }
+        pattern.extend_from_slice(b":{");
+        let mut tag = Vec::new();
+        for &byte in filter.key_prefix {
+            write_byte(byte, &mut tag);
+        }
+        escape_glob(&tag, &mut pattern);
+        pattern.extend_from_slice(b"*}*");
+        pattern
+    }
+
+    /// Appends the main key of a key as a store has it.
+    pub(crate) fn write_stored(&self, policy_prefix: &[u8], key: StoredKey<'_>, out: &mut Vec<u8>) {
+        match key {
+            StoredKey::Plain(key) => self.write(policy_prefix, key, out),
+            StoredKey::Digest(digest) => {
+                out.extend_from_slice(policy_prefix);
+                write_hash(digest, out);
+                out.push(b'}');
+            }
+        }
     }
 
     /// Appends the main key of a user key. `policy_prefix` is what [`policy_prefix`](Self::policy_prefix) made.
@@ -94,10 +146,7 @@ impl KeyEncoder {
             None => Sha256::digest(user_key).into(),
             Some(keyed) => keyed.clone().chain_update(user_key).finalize().into_bytes().into(),
         };
-        out.push(b'#');
-        for byte in &hash[..HASH_BYTES] {
-            write_digits(*byte, b"0123456789abcdef", out);
-        }
+        write_hash(&hash[..HASH_BYTES], out);
     }
 }
 
@@ -130,6 +179,33 @@ fn read_tag(tag: &[u8]) -> UserKey {
         b"%" => UserKey::Readable(Vec::new()),
         [b'#', ..] => UserKey::Hashed,
         _ => UserKey::Readable(percent_decode(tag).collect()),
+    }
+}
+
+fn write_hash(hash: &[u8], out: &mut Vec<u8>) {
+    out.push(b'#');
+    for byte in hash {
+        write_digits(*byte, b"0123456789abcdef", out);
+    }
+}
+
+/// The bytes of a hash; `None` for what has another form than this store writes.
+fn read_digits(digits: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let bytes = digits.chunks(2).map(|two| match two {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    });
+    bytes.collect::<Option<Vec<u8>>>().filter(|bytes| bytes.len() == HASH_BYTES)
+}
+
+/// Appends bytes of which none has a meaning in a pattern.
+fn escape_glob(bytes: &[u8], out: &mut Vec<u8>) {
+    for &byte in bytes {
+        if b"*?[]^\\".contains(&byte) {
+            out.push(b'\\');
+        }
+        out.push(byte);
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
+#[cfg(not(feature = "testing"))]
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use parking_lot::Mutex;
@@ -25,6 +26,8 @@ use crate::error::Error;
 use crate::rules::decision::{Decision, Degradation};
 use crate::rules::transition::Operation;
 use crate::runtime::monotonic;
+#[cfg(feature = "testing")]
+use crate::runtime::simulation::RandomState;
 use crate::store::outage::Outage;
 use crate::store::redis::denial_cache::DenialCache;
 use crate::store::redis::fallback::Fallback;
@@ -166,6 +169,14 @@ impl Leases {
     pub(crate) fn holds(&self, request: StoreRequest<'_>) -> bool {
         self.keys_held.load(Ordering::Relaxed) > 0
             && self.with_lease(request, |holding| holding.has_or_takes()).unwrap_or(false)
+    }
+
+    /// How many units of a key are held here.
+    pub(crate) fn units(&self, request: StoreRequest<'_>) -> u64 {
+        if self.keys_held.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        self.with_lease(request, |holding| holding.units()).unwrap_or(0)
     }
 
     /// Drops the units of a key that is reset, since the store drops their debt as well.

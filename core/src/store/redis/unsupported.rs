@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::metrics::durations::DurationCounts;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
 use crate::store::finding::Finding;
 use crate::store::option::StoreOption;
 use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
+use crate::store::scan::{KnownHere, Look, LookRequest};
 use crate::store::stats::Stats;
 
 #[derive(Clone, Debug)]
@@ -50,7 +52,7 @@ pub(crate) mod doctor {
 
 pub(crate) mod configuration {
     use crate::configuration_source::publication::{Author, PastChange, Published};
-    use crate::configuration_source::snapshot::EntryChange;
+    use crate::configuration_source::snapshot::{Entries, EntryChange};
     use crate::error::Error;
 
     #[derive(Clone, Debug)]
@@ -81,6 +83,17 @@ pub(crate) mod configuration {
             match *self {}
         }
 
+        pub(crate) async fn published(
+            &self,
+            _: Option<u64>,
+        ) -> Result<Option<(u64, Box<str>, Box<str>)>, Error> {
+            match *self {}
+        }
+
+        pub(crate) async fn entries(&self) -> Result<(u64, Entries), Error> {
+            match *self {}
+        }
+
         pub(crate) async fn document_version(&self) -> Result<u64, Error> {
             match *self {}
         }
@@ -92,6 +105,70 @@ pub(crate) mod configuration {
 
     impl Identity {
         pub(crate) fn prefix(&self) -> &str {
+            match *self {}
+        }
+    }
+}
+
+pub(crate) mod fleet {
+    use std::time::Duration;
+
+    use crate::error::Error;
+
+    pub(crate) enum FleetStore {}
+
+    pub(crate) enum FleetConnection {}
+
+    #[expect(clippy::unused_async, reason = "those of the Redis store are awaited")]
+    impl FleetStore {
+        pub(crate) async fn connect(&self) -> Result<FleetConnection, Error> {
+            match *self {}
+        }
+    }
+
+    #[expect(clippy::unused_async, reason = "those of the Redis store are awaited")]
+    impl FleetConnection {
+        pub(crate) async fn write(&mut self, _: &str, _: &str, _: u64, _: Duration) -> Result<(), Error> {
+            match *self {}
+        }
+
+        pub(crate) async fn read(&mut self) -> Result<Vec<Vec<u8>>, Error> {
+            match *self {}
+        }
+    }
+}
+
+pub(crate) mod listing {
+    use crate::error::Error;
+    use crate::store::scan::{KeyName, ScanFilter, ScanStep};
+
+    pub(crate) enum RedisScan {}
+
+    #[expect(clippy::unused_async, reason = "those of the Redis store are awaited")]
+    impl RedisScan {
+        pub(crate) fn nodes(&self) -> Vec<u64> {
+            match *self {}
+        }
+
+        pub(crate) async fn refresh(&mut self) -> Result<(), Error> {
+            match *self {}
+        }
+
+        pub(crate) async fn step(
+            &mut self,
+            _: usize,
+            _: ScanFilter<'_>,
+            _: u64,
+            _: usize,
+        ) -> Result<ScanStep, Error> {
+            match *self {}
+        }
+
+        pub(crate) async fn expiries(
+            &mut self,
+            _: usize,
+            _: &[(&str, &KeyName)],
+        ) -> Result<Vec<Option<u64>>, Error> {
             match *self {}
         }
     }
@@ -121,7 +198,10 @@ impl RedisStore {
         [] clock() -> &Clock;
         [] deadline() -> Duration;
         [] configuration() -> configuration::ConfigurationStore;
+        [] fleet() -> fleet::FleetStore;
         [] stats() -> Stats;
+        [] durations() -> DurationCounts;
+        [] is_up() -> bool;
         [] set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
         [] set_credentials(username: Option<&str>, password: &str) -> Result<(), Error>;
         [] doctor_after() -> Option<Duration>;
@@ -136,6 +216,10 @@ impl RedisStore {
         [async] ask_many(requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error>;
         [async] ready(timeout: Duration) -> Result<(), Error>;
         [async] examine() -> Result<Vec<Finding>, Error>;
+        [async] scan() -> Result<listing::RedisScan, Error>;
+        [async] look_many(requests: &[LookRequest<'_>]) -> Result<Vec<Option<Look>>, Error>;
+        [async] forget_digest(request: LookRequest<'_>) -> Result<(), Error>;
+        [] known_here(request: StoreRequest<'_>) -> KnownHere;
     }
 
     pub(crate) fn prepare_numbers(

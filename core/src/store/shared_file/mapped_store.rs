@@ -1,5 +1,7 @@
 //! The file in one process: decisions under the lock of a shard.
 
+mod listing;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +11,7 @@ use crate::rules::decision::Degradation;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::fork::ProcessGeneration;
-use crate::store::request::{Action, Answer, Numbers, StoreRequest};
+use crate::store::request::{Action, Answer, Numbers, PolicyId, StoreRequest};
 use crate::store::shared_file::file::{self, OpenFile};
 use crate::store::shared_file::location::SharedFileOptions;
 use crate::store::shared_file::lock::{self, Acquisition, HeldBy};
@@ -93,7 +95,7 @@ impl MappedStore {
         request: StoreRequest<'_>,
     ) -> Result<Answer, Error> {
         let StoreRequest { key, action, .. } = request;
-        let policy = policy_of(policies, request);
+        let policy = policy_of(policies, request.id, request.numbers);
         let Action::Apply(operation) = action else { return self.reset(clock, policy, key) };
         let decide = |place: &Place<'_>, degraded| decide(place, policies, operation, request, degraded);
         match self.work(clock, policy, key, false, |place| decide(place, None))? {
@@ -142,26 +144,62 @@ impl MappedStore {
         is_overflow: bool,
         work: impl Fn(&Place<'_>) -> Result<T, Broken>,
     ) -> Result<T, Error> {
-        let OpenFile { layout, secret, path, .. } = &self.file;
-        let key = secret.key(policy.policy.name(), key);
-        let hash = secret.hash(&key);
+        let key = self.file.secret.key(policy.policy.name(), key);
+        self.work_on(clock, &key, is_overflow, work)
+    }
+
+    /// The same for a key as it is in the file.
+    #[inline]
+    fn work_on<T>(
+        &self,
+        clock: &Clock,
+        key: &[u8],
+        is_overflow: bool,
+        work: impl Fn(&Place<'_>) -> Result<T, Broken>,
+    ) -> Result<T, Error> {
+        let OpenFile { layout, secret, .. } = &self.file;
+        let hash = secret.hash(key);
         let locked = self.lock(if is_overflow { layout.shards } else { self.shard_of(hash) })?;
         let shard = &locked.0;
         // Read under the lock, so that the shard's states see times in the order of their operations.
         let now_us = self.now_us(clock, shard);
-        let place = Place { shard, hash, key: &key, now_us };
-        let worked = work(&place).or_else(|Broken| {
+        let place = Place { shard, hash, key, now_us };
+        self.repaired(shard, || work(&place))
+    }
+
+    /// The result of a work on a shard, which is repaired first where it turns out to be broken.
+    #[inline]
+    fn repaired<T>(&self, shard: &Shard<'_>, work: impl Fn() -> Result<T, Broken>) -> Result<T, Error> {
+        let worked = work().or_else(|Broken| {
             self.recover(shard);
-            work(&place)
+            work()
         });
         worked.map_err(|Broken| {
-            file::failed(path, "what is in it makes no sense: remove it when no process uses it")
+            file::failed(&self.file.path, "what is in it makes no sense: remove it when no process uses it")
         })
     }
 
     pub(crate) fn keys(&self) -> usize {
         let keys = |number| self.shard(number).get(head::KEYS);
         (0..self.file.layout.shards).map(keys).map(|keys| usize::try_from(keys).unwrap_or(0)).sum()
+    }
+
+    /// How many keys fit if all take as many blocks as those there do; without keys, if each takes one.
+    pub(crate) fn keys_capacity(&self) -> usize {
+        let shards = (0..self.file.layout.shards).map(|number| self.shard(number));
+        let (mut all, mut used) = (0, 0);
+        for shard in shards {
+            // Of the spare blocks no new key takes one.
+            let room = shard.blocks().saturating_sub(shard.spare());
+            all += room;
+            used += room.saturating_sub(shard.free().saturating_sub(shard.spare()));
+        }
+        let keys = self.keys();
+        if keys == 0 || used == 0 {
+            return all;
+        }
+        let capacity = all as u128 * keys as u128 / used as u128;
+        usize::try_from(capacity).unwrap_or(usize::MAX).max(keys)
     }
 
     #[inline]
@@ -230,9 +268,13 @@ impl MappedStore {
 }
 
 /// The numbers that decide about a request: its own, or its policy's.
-fn policy_of<'a>(policies: &'a PolicyList, request: StoreRequest<'a>) -> &'a SharedFilePolicy {
-    let numbers = request.numbers.and_then(Numbers::of::<SharedFilePolicy>);
-    numbers.unwrap_or_else(|| &policies[request.id.0 as usize])
+fn policy_of<'a>(
+    policies: &'a PolicyList,
+    id: PolicyId,
+    numbers: Option<&'a Numbers>,
+) -> &'a SharedFilePolicy {
+    let numbers = numbers.and_then(Numbers::of::<SharedFilePolicy>);
+    numbers.unwrap_or_else(|| &policies[id.0 as usize])
 }
 
 /// Applies an operation with its cost to the states of a key. `None`: the key has no entry, or its entry would grow, and
@@ -245,7 +287,7 @@ fn decide(
     degraded: Option<Degradation>,
 ) -> Result<Option<Answer>, Broken> {
     let Place { shard, hash, key, now_us } = *place;
-    let policy = policy_of(policies, request);
+    let policy = policy_of(policies, request.id, request.numbers);
     let mut bytes = Bytes::new();
     let found = shard.find(hash, key, &mut bytes)?;
     let of_known = |bytes: &[u8], lengths, at_us| expiry(policies, bytes, lengths, at_us);

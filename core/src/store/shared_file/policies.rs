@@ -21,6 +21,7 @@ use crate::rules::history::{Change, History};
 use crate::rules::policy::Policy;
 use crate::rules::transition::PolicyRules;
 use crate::store::request::PolicyId;
+use crate::store::scan::StoredKey;
 use crate::store::shared_file::shard::{Bytes, Lengths};
 
 /// Keys of up to this many bytes are stored as they are.
@@ -65,6 +66,15 @@ impl Secret {
         bytes
     }
 
+    /// A key of which only the digest is known.
+    pub(crate) fn digest_key(policy: &str, digest: &[u8]) -> KeyBytes {
+        let mut bytes = KeyBytes::new();
+        bytes.push(u8::try_from(policy.len()).unwrap_or(0) | IS_DIGEST);
+        bytes.extend_from_slice(policy.as_bytes());
+        bytes.extend_from_slice(digest);
+        bytes
+    }
+
     #[cold]
     fn digest(&self, key: &[u8]) -> [u8; 32] {
         let digest =
@@ -77,6 +87,15 @@ impl Secret {
 fn policy_of(key: &[u8]) -> Option<&[u8]> {
     let (length, rest) = key.split_first()?;
     rest.get(..usize::from(length & !IS_DIGEST))
+}
+
+/// The policy's name and the key in an encoded key; `None` for bytes that are none.
+pub(crate) fn read_key(key: &[u8]) -> Option<(&str, StoredKey<'_>)> {
+    let name = policy_of(key)?;
+    let rest = key.get(1 + name.len()..)?;
+    let is_digest = key.first()? & IS_DIGEST != 0;
+    let key = if is_digest { StoredKey::Digest(rest) } else { StoredKey::Plain(rest) };
+    Some((std::str::from_utf8(name).ok()?, key))
 }
 
 /// The policies, indexed by id.

@@ -245,6 +245,11 @@ impl<'a> Shard<'a> {
         self.words[self.layout.blocks_at + at * BLOCK_WORDS..].first_chunk().ok_or(Broken)
     }
 
+    /// The number of all blocks.
+    pub(crate) fn blocks(&self) -> usize {
+        self.layout.blocks
+    }
+
     /// The number of free blocks.
     pub(crate) fn free(&self) -> usize {
         let untouched = usize::try_from(self.get(head::UNTOUCHED)).unwrap_or(usize::MAX);

@@ -4,6 +4,8 @@ use crate::error::Error;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
+use crate::store::scan::{Look, LookRequest, ScanFilter, ScanStep};
+use crate::store::stats::Stats;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SharedFileOptions {}
@@ -57,6 +59,12 @@ impl SharedFileStore {
         ready() -> Result<(), Error>;
         close() -> ();
         keys() -> Option<usize>;
+        keys_capacity() -> Option<usize>;
+        stats() -> Stats;
         answer(request: StoreRequest<'_>) -> Result<Answer, Error>;
+        identity() -> Result<u64, Error>;
+        scan(filter: ScanFilter<'_>, at: u64, buckets: usize) -> Result<ScanStep, Error>;
+        look(request: LookRequest<'_>) -> Result<Look, Error>;
+        forget_digest(id: PolicyId, numbers: Option<&Numbers>, digest: &[u8]) -> Result<(), Error>;
     }
 }

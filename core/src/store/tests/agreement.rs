@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::{Asked, Subject};
+use crate::rules::decision::Cause;
 use crate::rules::penalty::Penalty;
 use crate::rules::policy::Policy;
 use crate::rules::reservation::id::ReservationId;
@@ -117,6 +118,14 @@ proptest! {
             }
             let (decision, _) = &answers[0];
             prop_assert_eq!(decision.allowed() || !decides(asked), decision.cause().is_none());
+            let longest_us = decision.verdicts().map(|verdict| verdict.retry_after_us.unwrap_or(u64::MAX)).max();
+            let wait_us = decision.retry_after_us().unwrap_or(u64::MAX);
+            if decides(asked) && decision.cause() != Some(Cause::Blocked) {
+                prop_assert_eq!(longest_us, Some(wait_us), "{:?}", asked);
+            } else {
+                // The block may last longer than the quotas deny.
+                prop_assert!(longest_us <= Some(wait_us), "{:?}", asked);
+            }
         }
     }
 
@@ -137,6 +146,14 @@ proptest! {
         let Some(wait_us) = denied.retry_after_us().filter(|_| !denied.allowed()) else { return Ok(()) };
         prop_assert!(wait_us > 0);
         let now_us = clock.now_us();
+        for (place, verdict) in denied.verdicts().enumerate() {
+            let Some(wait_us) = verdict.retry_after_us.filter(|wait_us| *wait_us > 0) else { continue };
+            for left_us in [1, 0] {
+                clock.set(now_us + wait_us - left_us).unwrap();
+                let verdict = subject.ask(&asked).0.verdicts().nth(place).unwrap();
+                prop_assert_eq!(verdict.retry_after_us, Some(left_us), "quota {}", place);
+            }
+        }
         clock.set(now_us + wait_us - 1).unwrap();
         prop_assert!(!subject.ask(&asked).0.allowed());
         clock.set(now_us + wait_us).unwrap();

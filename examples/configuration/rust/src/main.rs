@@ -10,8 +10,8 @@ use axum::extract::{ConnectInfo, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::routing::get;
-use polylimit::Limiter;
 use polylimit::tower::RateLimitLayer;
+use polylimit::{Limiter, TextFormat};
 use tokio::net::TcpListener;
 
 type Json = ([(&'static str, &'static str); 1], String);
@@ -28,6 +28,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/", get(|| async { json(r#"{"hello":"world"}"#.to_owned()) }))
         .route("/configuration", get(configuration))
         .layer(limit)
+        // Not limited: what stands after the layer.
+        .route("/metrics", get(metrics))
         .with_state(limiter);
 
     // With port 0 the system chooses one.
@@ -57,6 +59,12 @@ async fn configuration(State(limiter): State<Limiter>, uri: Uri) -> Result<Json,
         .await
         .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     Ok(json(format!(r#"{{"version":{},"digest":"{}"}}"#, status.version, status.digest)))
+}
+
+/// For Prometheus.
+async fn metrics(State(limiter): State<Limiter>) -> ([(&'static str, &'static str); 1], String) {
+    let format = TextFormat::Prometheus;
+    ([("content-type", format.content_type())], limiter.metrics_text(format))
 }
 
 fn query(uri: &Uri, name: &str) -> Option<String> {

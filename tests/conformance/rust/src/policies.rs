@@ -14,25 +14,47 @@ use tokio::runtime::Runtime;
 const START_US: u64 = 1_789_948_800_000_000;
 
 /// Runs a case on a store of its own. The error says which operation differs and how.
+#[allow(dead_code, reason = "the runner of the server has a face of its own")]
 pub(crate) fn run_case(case: &Value, store: &str, runtime: Option<&Runtime>) -> Result<(), String> {
+    run_case_by(case, store, |limiter| {
+        Ok(move |operation: &Value| Ok(error_or(answer(&limiter, operation, runtime))))
+    })
+}
+
+/// As [`run_case`], with the answers of a face of this limiter.
+pub(crate) fn run_case_by<A: FnMut(&Value) -> Result<Value, String>>(
+    case: &Value,
+    store: &str,
+    face: impl FnOnce(Limiter) -> Result<A, String>,
+) -> Result<(), String> {
     let clock = ManualClock::new(START_US).map_err(|error| error.to_string())?;
     let place = Place::new(store)?;
     let builder = Limiter::builder().store(&place.url).clock(clock.clone());
     let builder = if store.starts_with("redis") { builder.option("prefix", &place.prefix) } else { builder };
     let limiter = builder.document(&case["document"].to_string()).build();
     let limiter = limiter.map_err(|error| format!("the document is refused: {error}"))?;
+    let mut ask = face(limiter.clone())?;
     let operations = case["ops"].as_array().ok_or("a case without operations")?;
     for (at, operation) in operations.iter().enumerate() {
         let now_us = START_US + operation["t_us"].as_u64().ok_or("an operation without a time")?;
         clock.set(now_us).map_err(|error| error.to_string())?;
-        let got = answer(&limiter, operation, runtime);
-        let got = got.unwrap_or_else(|error| json!({ "error": name_of(error.kind()) }));
+        let got = ask(operation).map_err(|error| format!("operation {at} {operation}: {error}"))?;
         if let Err(difference) = agrees(&operation["expect"], &got) {
             return Err(format!("operation {at} {operation}: {difference}\n  got      {got}"));
         }
     }
     limiter.close();
     Ok(())
+}
+
+fn error_or(answer: Result<Value, Error>) -> Value {
+    answer.unwrap_or_else(|error| json!({ "error": name_of(error.kind()) }))
+}
+
+/// The answer of the limiter itself.
+#[allow(dead_code, reason = "only the runner of the server uses it")]
+pub(crate) fn answer_or_error(limiter: &Limiter, operation: &Value) -> Value {
+    error_or(answer(limiter, operation, None))
 }
 
 /// Where a case keeps its states, apart from every other case.

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use polylimit::{
-    Algorithm, Call, Decision, Limiter, ManualClock, Outage, Policy, Request, ReservationId,
+    Algorithm, Call, Decision, Limiter, ManualClock, Outage, Policy, Quota, Request, ReservationId,
     ReservationTerms, Usage, blocking,
 };
 use tokio::runtime::Runtime;
@@ -65,6 +65,8 @@ struct Case<'a> {
     /// Whether the policies may have penalties.
     has_penalties: bool,
     known: Vec<Identity>,
+    /// The numbers that the changing policy had before.
+    past: Vec<Policy>,
     /// The clock never goes back beyond this time.
     floor_us: u64,
     log: Vec<String>,
@@ -103,6 +105,7 @@ impl<'a> Case<'a> {
             runtime,
             policies,
             known: Vec::new(),
+            past: Vec::new(),
             floor_us: 0,
         }
     }
@@ -304,15 +307,32 @@ impl<'a> Case<'a> {
 
     /// Changes the numbers of a policy.
     fn change(&mut self) {
-        let policy = change_policy(&self.policies[0], &mut self.known, &mut self.random);
+        let policy = loop {
+            let policy = change_policy(&self.policies[0], &mut self.known, &mut self.random);
+            if !steps_return(&self.past, &self.policies[0], &policy) {
+                break policy;
+            }
+        };
         let policy = if self.has_penalties { with_random_penalty(policy, &mut self.random) } else { policy };
         self.log.push(format!("{} change to {policy:?}", self.clock.now_us()));
         for limiter in self.memory.iter().flatten().map(blocking::Limiter::asynchronous).chain(&self.stores) {
             limiter.set_policy(policy.clone()).unwrap();
         }
-        self.policies[0] = policy;
+        self.past.push(std::mem::replace(&mut self.policies[0], policy));
         self.floor_us = self.clock.now_us();
     }
+}
+
+/// Whether a stepped bucket would get back a limit that it had before another one. A record in Redis names its limit alone, so it
+/// cannot tell that it ran out under the one in between (docs/limitations.md).
+fn steps_return(past: &[Policy], before: &Policy, after: &Policy) -> bool {
+    let has = |policy: &Policy, quota: &Quota| {
+        policy.quotas().iter().any(|other| {
+            (other.step(), other.period(), other.limit()) == (quota.step(), quota.period(), quota.limit())
+        })
+    };
+    let mut stepped = after.quotas().iter().filter(|quota| quota.step().is_some());
+    stepped.any(|quota| !has(before, quota) && past.iter().any(|policy| has(policy, quota)))
 }
 
 fn blocking_answer(limiter: &blocking::Limiter, operation: Operation, request: Request<'_>) -> Answer {
@@ -417,7 +437,7 @@ fn number(variable: &str, default: usize) -> usize {
 
 #[test]
 fn stores_give_identical_answers() {
-    let operations = number("POLYLIMIT_AGREEMENT_OPERATIONS", 100_000);
+    let operations = number("POLYLIMIT_AGREEMENT_OPERATIONS", 40_000);
     let mut seed = number("POLYLIMIT_AGREEMENT_SEED", 1) as u64;
     let servers = Servers::start();
     let urls = servers.urls();

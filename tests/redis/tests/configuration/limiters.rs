@@ -1,6 +1,10 @@
 //! Limiters that take their configuration from Redis.
 
-use polylimit::{Limiter, Request};
+use std::time::Duration;
+
+use polylimit::{
+    ErrorKind, Limiter, PublishOptions, Request, RequestAttributes, ReservationId, ReservationTerms,
+};
 use polylimit_redis_tests::GENEROUS_DEADLINE;
 use polylimit_test_servers::{Kind, Server, until};
 
@@ -45,6 +49,66 @@ fn limiter_decides_by_the_configuration_in_its_store_until_it_is_closed() {
     let limiter = build(&url);
     assert_eq!(limiter.configuration().unwrap().version, 2);
     assert!(limiter.policy("p").is_some());
+}
+
+/// The limiter of one process publishes, and that of another one follows.
+fn two_limiters(server: &Server) -> [Limiter; 2] {
+    [(); 2].map(|()| build(&format!("{}?configuration=store", server.url())))
+}
+
+#[test]
+fn blocking_limiters_publish_change_and_roll_back() {
+    let server = Server::start(Kind::Redis, &[]);
+    let [writer, reader] = two_limiters(&server).map(|limiter| limiter.blocking());
+    let first = writer.publish(DOCUMENT, PublishOptions::default().by("ann").why("the first")).unwrap();
+    assert_eq!((first.version, &*first.source), (1, "store"));
+    assert_eq!(reader.wait_for_version(1, SOON).unwrap().digest, first.digest);
+    let remaining = || reader.check(Request::new("key").policy("p")).unwrap().remaining();
+    assert_eq!(remaining(), 1);
+    let conflict = writer.publish(DOCUMENT, PublishOptions::default().expected_version(9)).unwrap_err();
+    assert_eq!(conflict.kind(), ErrorKind::InvalidArgument);
+    let larger = DOCUMENT.replace("2/", "5/");
+    let second = writer.publish(&larger, PublishOptions::default().expected_version(1)).unwrap();
+    assert_eq!((second.version, reader.wait_for_version(2, SOON).unwrap().digest), (2, second.digest));
+    assert_eq!(remaining(), 3);
+
+    let entry = writer.set_entry("override p key", r#"{"numbers": "9/hour", "why": "has paid"}"#).unwrap();
+    assert_eq!((entry.version, reader.wait_for_version(3, SOON).unwrap().version), (3, 3));
+    assert_eq!(remaining(), 6);
+    writer.delete_entry("override p key").unwrap();
+    let back = writer.rollback(1, PublishOptions::default().by("bob")).unwrap();
+    assert_eq!((back.version, back.digest), (5, first.digest));
+    assert_eq!(reader.wait_for_version(5, SOON).unwrap().version, 5);
+    assert!(!reader.check(Request::new("key").policy("p")).unwrap().allowed());
+    let history = reader.configuration_history(9).unwrap();
+    let told: Vec<_> =
+        history.iter().map(|change| (change.version, change.document_version, &*change.by)).collect();
+    assert_eq!(told[0], (5, Some(3), "bob"));
+    assert_eq!(told.iter().map(|(version, ..)| *version).collect::<Vec<_>>(), [5, 4, 3, 2, 1]);
+    assert_eq!((told[4].1, told[4].2, &*history[4].why), (Some(1), "ann", "the first"));
+    assert_eq!(&*history[2].entries[0].0, "override p key");
+}
+
+#[tokio::test]
+async fn asynchronous_limiters_publish_and_change() {
+    let server = Server::start(Kind::Redis, &[]);
+    let [writer, reader] = two_limiters(&server);
+    let document = format!("{DOCUMENT}rules = [{{ apply = [{{ policy = 'p', key = '{{user}}' }}] }}]\n");
+    let published = writer.publish(&document, PublishOptions::default()).await.unwrap();
+    assert_eq!(reader.wait_for_version(published.version, SOON).await.unwrap().digest, published.digest);
+    let terms = || ReservationTerms {
+        id: ReservationId::random().unwrap(),
+        ttl: Duration::from_secs(30),
+        timeout: Duration::ZERO,
+    };
+    let alice = RequestAttributes::new().attribute("user", "alice");
+    assert_eq!(reader.decide(&alice, &terms()).await.unwrap().decisions[0].decision.remaining(), 1);
+    let denied = writer.set_entry("deny user alice", "{}").await.unwrap();
+    reader.wait_for_version(denied.version, SOON).await.unwrap();
+    assert_eq!(reader.decide(&alice, &terms()).await.unwrap().status(), Some(403));
+    let admitted = writer.delete_entry("deny user alice").await.unwrap();
+    reader.wait_for_version(admitted.version, SOON).await.unwrap();
+    assert!(reader.decide(&alice, &terms()).await.unwrap().allowed);
 }
 
 #[test]

@@ -11,5 +11,6 @@ mod changes;
 mod files;
 mod following;
 mod limiters;
+mod published;
 mod rights;
 mod support;

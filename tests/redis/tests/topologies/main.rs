@@ -11,6 +11,7 @@ mod cluster;
 mod connections;
 mod doctor;
 mod failover;
+mod listing;
 mod runtimes;
 mod sharing;
 mod support;

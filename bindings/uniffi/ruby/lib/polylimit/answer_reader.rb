@@ -13,13 +13,13 @@ module Polylimit
     REQUEST = 7
     CONFIGURATION = 8
     MATCHES = 9
+    REPORT = 10
     NEVER = -1
     # By the numbers of errors.
     ERRORS = [Internal, *PolylimitNative.error_table.map { |row| Error::CODES.key(row.code) }].freeze
 
-    # The whole answer: a decision, a usage, a list of decisions and errors, true for "ready", findings, or the
-    # handle, the id and the decision of a reservation. Raises the error that
-    # it may be instead.
+    # The whole answer: a decision, a usage, a list of decisions and errors, true for "ready", findings, the handle, the id and
+    # the decision of a reservation, or the JSON of a report. Raises the error that it may be instead.
     def self.read(bytes)
       case bytes.getbyte(0)
       when DECISION then Decision.new(bytes, 1)
@@ -127,6 +127,7 @@ module Polylimit
       when REQUEST then request_decision
       when CONFIGURATION then configuration
       when MATCHES then list { PolicyMatch.new(*match).freeze }
+      when REPORT then text
       when FINDINGS then list { Finding.new(severity: text, subject: text, message: text) }
       else raise Internal, 'an answer of the native library cannot be read'
       end

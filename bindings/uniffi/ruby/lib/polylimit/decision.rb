@@ -3,8 +3,12 @@
 module Polylimit
   # The state of a key under one quota, after the operation: `limit` in units per period, `remaining` whole units that this
   # quota would still admit right now, `reset_after` seconds until nothing counts as used if nothing else arrives, `over` units of
-  # the quota's excess that are in use.
-  QuotaUsage = Struct.new(:limit, :remaining, :reset_after, :over)
+  # the quota's excess that are in use; and in a decision the quota's own verdict on the request: whether it is `allowed`, and
+  # `retry_after` seconds until this quota would admit the same request if no other arrives, 0 when it admits it and nil for never.
+  # Where no quota was asked, and in a usage, every quota admits.
+  QuotaUsage = Struct.new(:limit, :remaining, :reset_after, :over, :allowed, :retry_after) do
+    alias_method :allowed?, :allowed
+  end
 
   # What a decision and a usage have in common. They are kept as the core has written them, and read where they are asked for.
   class StoreAnswer
@@ -13,8 +17,11 @@ module Polylimit
     DEGRADATIONS = [nil, *PolylimitNative.degradation_names.map(&:freeze)].freeze
     # Where the quotas begin.
     LENGTH = 48
-    QUOTA_LENGTH = 32
-    private_constant :SOURCES, :CAUSES, :DEGRADATIONS, :LENGTH, :QUOTA_LENGTH
+    QUOTA_NUMBERS = 5
+    QUOTA_LENGTH = QUOTA_NUMBERS * 8
+    # A wait that never ends.
+    NEVER = -1
+    private_constant :SOURCES, :CAUSES, :DEGRADATIONS, :LENGTH, :QUOTA_NUMBERS, :QUOTA_LENGTH, :NEVER
 
     # The name of a cause by its number; nil for 0.
     def self.cause(number)
@@ -65,8 +72,8 @@ module Polylimit
 
     # The QuotaUsage under each quota, in the order of the policy.
     def quotas
-      @quotas ||= @bytes.unpack("@#{@at + LENGTH}q<#{quota_count * 4}").each_slice(4).map do |limit, remaining, reset_after, over|
-        QuotaUsage.new(limit, remaining, Span.seconds(reset_after), over).freeze
+      @quotas ||= numbers_of_quotas.each_slice(QUOTA_NUMBERS).map do |limit, remaining, reset_after, over, wait|
+        QuotaUsage.new(limit, remaining, Span.seconds(reset_after), over, wait.zero?, seconds(wait)).freeze
       end.freeze
     end
 
@@ -109,8 +116,17 @@ module Polylimit
       @bytes.unpack1('L<', offset: @at + 44)
     end
 
+    def numbers_of_quotas
+      @bytes.unpack("@#{@at + LENGTH}q<#{quota_count * QUOTA_NUMBERS}")
+    end
+
     def number(offset)
       @bytes.unpack1('q<', offset: @at + offset)
+    end
+
+    # A wait in seconds; nil is never.
+    def seconds(microseconds)
+      microseconds == NEVER ? nil : Span.seconds(microseconds)
     end
   end
   private_constant :StoreAnswer
@@ -120,8 +136,7 @@ module Polylimit
     NAMES = %i[
       allowed remaining retry_after reset_after delay over source is_outage degraded cause crossed elastic shadowed quotas
     ].freeze
-    NEVER = -1
-    private_constant :NAMES, :NEVER
+    private_constant :NAMES
 
     # Whether every quota of the policy admits the request.
     def allowed
@@ -157,8 +172,7 @@ module Polylimit
     # Seconds until the same request, alone, would be admitted: 0 when it is allowed; nil is never, as the cost exceeds what a
     # quota can ever admit.
     def retry_after
-      microseconds = number(12)
-      microseconds == NEVER ? nil : Span.seconds(microseconds)
+      seconds(number(12))
     end
 
     # Seconds that this admitted request has to wait for its turn: leaky bucket only, otherwise 0.

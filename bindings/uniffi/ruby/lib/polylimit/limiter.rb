@@ -36,6 +36,7 @@ module Polylimit
     private_constant :NO_POLICY, :MAX_REMEMBERED, :BEGINNINGS, :FLAGS_AT, :COST_AT, :HEADROOM_AT, :KEY_AT, :HAS_COST, :HAS_PLAN
 
     include Configured
+    include Reports
 
     # `policies` has quotas such as "100/minute; 1000/hour" by names; in place of the text there may be a hash with
     # :quotas, :outage ("fallback", "allow" or "deny") and :lease. Other options are those of Polylimit.options.
@@ -192,7 +193,7 @@ module Polylimit
     # @return [Array<CheckResult>]
     def check_many(requests)
       converted = Argument.requests(requests).map { |request| bytes_or_error(request) }
-      answers = read Direct.call(@address, :check_many, list(converted.grep(String)))
+      answers = read Direct.call(@address, :check_many, several(converted.grep(String)))
       converted.map { |one| result(one.is_a?(String) ? answers.shift : one) }
     end
 
@@ -201,7 +202,7 @@ module Polylimit
     # @return [Array<Decision>]
     # @raise [Error] the first error of any of them
     def check_together(requests)
-      read Direct.call(@address, :check_together, list(Argument.requests(requests).map { |request| bytes(request) }))
+      read Direct.call(@address, :check_together, several(Argument.requests(requests).map { |request| bytes(request) }))
     end
 
     # Waits until the store answers, at most for so many seconds. A service may call it when it starts.
@@ -353,7 +354,7 @@ module Polylimit
       e
     end
 
-    def list(requests)
+    def several(requests)
       [requests.size].pack('L<') << requests.join
     end
 

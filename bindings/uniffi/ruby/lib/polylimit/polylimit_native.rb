@@ -536,6 +536,8 @@ end
     
 
     
+
+    RustBuffer.check_lower_OptionalTypeSpan(v.retry_after)
   end
 
   def self.alloc_from_TypeQuotaUsage(v)
@@ -873,6 +875,27 @@ end
     end
   end
 
+  # The Optional<T> type for TypeConfigurationExplanation.
+
+  def self.check_lower_OptionalTypeConfigurationExplanation(v)
+    if !v.nil?
+      RustBuffer.check_lower_TypeConfigurationExplanation(v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeConfigurationExplanation(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeConfigurationExplanation(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeConfigurationExplanation
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeConfigurationExplanation
+    end
+  end
+
   # The Optional<T> type for TypeConfigurationStatus.
 
   def self.check_lower_OptionalTypeConfigurationStatus(v)
@@ -912,6 +935,27 @@ end
   def consume_into_OptionalTypeDecision
     consumeWithStream do |stream|
       return stream.read_OptionalTypeDecision
+    end
+  end
+
+  # The Optional<T> type for TypeEntryExplanation.
+
+  def self.check_lower_OptionalTypeEntryExplanation(v)
+    if !v.nil?
+      RustBuffer.check_lower_TypeEntryExplanation(v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeEntryExplanation(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeEntryExplanation(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeEntryExplanation
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeEntryExplanation
     end
   end
 
@@ -975,6 +1019,48 @@ end
   def consume_into_OptionalTypeHeaderOptions
     consumeWithStream do |stream|
       return stream.read_OptionalTypeHeaderOptions
+    end
+  end
+
+  # The Optional<T> type for TypeListOptions.
+
+  def self.check_lower_OptionalTypeListOptions(v)
+    if !v.nil?
+      RustBuffer.check_lower_TypeListOptions(v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypeListOptions(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypeListOptions(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypeListOptions
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypeListOptions
+    end
+  end
+
+  # The Optional<T> type for TypePenaltyExplanation.
+
+  def self.check_lower_OptionalTypePenaltyExplanation(v)
+    if !v.nil?
+      RustBuffer.check_lower_TypePenaltyExplanation(v)
+    end
+  end
+
+  def self.alloc_from_OptionalTypePenaltyExplanation(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_OptionalTypePenaltyExplanation(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_OptionalTypePenaltyExplanation
+    consumeWithStream do |stream|
+      return stream.read_OptionalTypePenaltyExplanation
     end
   end
 
@@ -1272,6 +1358,132 @@ end
     end
   end
 
+  # The Sequence<T> type for TypeKeyExplanation.
+
+  def self.check_lower_SequenceTypeKeyExplanation(v)
+    v.each do |item|
+      RustBuffer.check_lower_TypeKeyExplanation(item)
+    end
+  end
+
+  def self.alloc_from_SequenceTypeKeyExplanation(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceTypeKeyExplanation(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceTypeKeyExplanation
+    consumeWithStream do |stream|
+      return stream.read_SequenceTypeKeyExplanation
+    end
+  end
+
+  # The Sequence<T> type for TypeListedKey.
+
+  def self.check_lower_SequenceTypeListedKey(v)
+    v.each do |item|
+      RustBuffer.check_lower_TypeListedKey(item)
+    end
+  end
+
+  def self.alloc_from_SequenceTypeListedKey(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceTypeListedKey(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceTypeListedKey
+    consumeWithStream do |stream|
+      return stream.read_SequenceTypeListedKey
+    end
+  end
+
+  # The Sequence<T> type for TypeListedQuota.
+
+  def self.check_lower_SequenceTypeListedQuota(v)
+    v.each do |item|
+      RustBuffer.check_lower_TypeListedQuota(item)
+    end
+  end
+
+  def self.alloc_from_SequenceTypeListedQuota(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceTypeListedQuota(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceTypeListedQuota
+    consumeWithStream do |stream|
+      return stream.read_SequenceTypeListedQuota
+    end
+  end
+
+  # The Sequence<T> type for TypeMetricBucket.
+
+  def self.check_lower_SequenceTypeMetricBucket(v)
+    v.each do |item|
+      RustBuffer.check_lower_TypeMetricBucket(item)
+    end
+  end
+
+  def self.alloc_from_SequenceTypeMetricBucket(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceTypeMetricBucket(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceTypeMetricBucket
+    consumeWithStream do |stream|
+      return stream.read_SequenceTypeMetricBucket
+    end
+  end
+
+  # The Sequence<T> type for TypeMetricFamily.
+
+  def self.check_lower_SequenceTypeMetricFamily(v)
+    v.each do |item|
+      RustBuffer.check_lower_TypeMetricFamily(item)
+    end
+  end
+
+  def self.alloc_from_SequenceTypeMetricFamily(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceTypeMetricFamily(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceTypeMetricFamily
+    consumeWithStream do |stream|
+      return stream.read_SequenceTypeMetricFamily
+    end
+  end
+
+  # The Sequence<T> type for TypeMetricSample.
+
+  def self.check_lower_SequenceTypeMetricSample(v)
+    v.each do |item|
+      RustBuffer.check_lower_TypeMetricSample(item)
+    end
+  end
+
+  def self.alloc_from_SequenceTypeMetricSample(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceTypeMetricSample(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceTypeMetricSample
+    consumeWithStream do |stream|
+      return stream.read_SequenceTypeMetricSample
+    end
+  end
+
   # The Sequence<T> type for TypeOutcome.
 
   def self.check_lower_SequenceTypeOutcome(v)
@@ -1356,6 +1568,27 @@ end
     end
   end
 
+  # The Sequence<T> type for TypeQuotaExplanation.
+
+  def self.check_lower_SequenceTypeQuotaExplanation(v)
+    v.each do |item|
+      RustBuffer.check_lower_TypeQuotaExplanation(item)
+    end
+  end
+
+  def self.alloc_from_SequenceTypeQuotaExplanation(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceTypeQuotaExplanation(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceTypeQuotaExplanation
+    consumeWithStream do |stream|
+      return stream.read_SequenceTypeQuotaExplanation
+    end
+  end
+
   # The Sequence<T> type for TypeQuotaUsage.
 
   def self.check_lower_SequenceTypeQuotaUsage(v)
@@ -1416,6 +1649,27 @@ end
   def consume_into_SequenceTypeStoreOption
     consumeWithStream do |stream|
       return stream.read_SequenceTypeStoreOption
+    end
+  end
+
+  # The Sequence<T> type for TypeTopKey.
+
+  def self.check_lower_SequenceTypeTopKey(v)
+    v.each do |item|
+      RustBuffer.check_lower_TypeTopKey(item)
+    end
+  end
+
+  def self.alloc_from_SequenceTypeTopKey(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_SequenceTypeTopKey(v)
+      return builder.finalize()
+    end
+  end
+
+  def consume_into_SequenceTypeTopKey
+    consumeWithStream do |stream|
+      return stream.read_SequenceTypeTopKey
     end
   end
 
@@ -1555,6 +1809,10 @@ class RustBufferStream
 
   def read_i64
     unpack_from 8, 'q>'
+  end
+
+  def read_f64
+    unpack_from 8, 'G'
   end
 
   def read_bool
@@ -1847,7 +2105,9 @@ class RustBufferStream
       limit: read_i64,
       remaining: read_i64,
       reset_after: read_TypeSpan,
-      over: read_i64
+      over: read_i64,
+      allowed: read_bool,
+      retry_after: read_OptionalTypeSpan
     )
   end
 
@@ -2093,6 +2353,21 @@ class RustBufferStream
   end
 
   
+  # The Optional<T> type for TypeConfigurationExplanation.
+
+  def read_OptionalTypeConfigurationExplanation
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeConfigurationExplanation
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeConfigurationExplanation'
+    end
+  end
+
+  
   # The Optional<T> type for TypeConfigurationStatus.
 
   def read_OptionalTypeConfigurationStatus
@@ -2119,6 +2394,21 @@ class RustBufferStream
       return read_TypeDecision
     else
       raise InternalError, 'Unexpected flag byte for OptionalTypeDecision'
+    end
+  end
+
+  
+  # The Optional<T> type for TypeEntryExplanation.
+
+  def read_OptionalTypeEntryExplanation
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeEntryExplanation
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeEntryExplanation'
     end
   end
 
@@ -2164,6 +2454,36 @@ class RustBufferStream
       return read_TypeHeaderOptions
     else
       raise InternalError, 'Unexpected flag byte for OptionalTypeHeaderOptions'
+    end
+  end
+
+  
+  # The Optional<T> type for TypeListOptions.
+
+  def read_OptionalTypeListOptions
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypeListOptions
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypeListOptions'
+    end
+  end
+
+  
+  # The Optional<T> type for TypePenaltyExplanation.
+
+  def read_OptionalTypePenaltyExplanation
+    flag = unpack_from 1, 'c'
+
+    if flag == 0
+      return nil
+    elsif flag == 1
+      return read_TypePenaltyExplanation
+    else
+      raise InternalError, 'Unexpected flag byte for OptionalTypePenaltyExplanation'
     end
   end
 
@@ -2384,6 +2704,102 @@ class RustBufferStream
     items
   end
 
+  # The Sequence<T> type for TypeKeyExplanation.
+
+  def read_SequenceTypeKeyExplanation
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_TypeKeyExplanation
+    end
+
+    items
+  end
+
+  # The Sequence<T> type for TypeListedKey.
+
+  def read_SequenceTypeListedKey
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_TypeListedKey
+    end
+
+    items
+  end
+
+  # The Sequence<T> type for TypeListedQuota.
+
+  def read_SequenceTypeListedQuota
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_TypeListedQuota
+    end
+
+    items
+  end
+
+  # The Sequence<T> type for TypeMetricBucket.
+
+  def read_SequenceTypeMetricBucket
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_TypeMetricBucket
+    end
+
+    items
+  end
+
+  # The Sequence<T> type for TypeMetricFamily.
+
+  def read_SequenceTypeMetricFamily
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_TypeMetricFamily
+    end
+
+    items
+  end
+
+  # The Sequence<T> type for TypeMetricSample.
+
+  def read_SequenceTypeMetricSample
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_TypeMetricSample
+    end
+
+    items
+  end
+
   # The Sequence<T> type for TypeOutcome.
 
   def read_SequenceTypeOutcome
@@ -2448,6 +2864,22 @@ class RustBufferStream
     items
   end
 
+  # The Sequence<T> type for TypeQuotaExplanation.
+
+  def read_SequenceTypeQuotaExplanation
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_TypeQuotaExplanation
+    end
+
+    items
+  end
+
   # The Sequence<T> type for TypeQuotaUsage.
 
   def read_SequenceTypeQuotaUsage
@@ -2491,6 +2923,22 @@ class RustBufferStream
 
     count.times do
       items.append read_TypeStoreOption
+    end
+
+    items
+  end
+
+  # The Sequence<T> type for TypeTopKey.
+
+  def read_SequenceTypeTopKey
+    count = unpack_from 4, 'l>'
+
+    raise InternalError, 'Unexpected negative sequence length' if count.negative?
+
+    items = []
+
+    count.times do
+      items.append read_TypeTopKey
     end
 
     items
@@ -2618,6 +3066,10 @@ class RustBufferBuilder
   def write_i64(v)
     v = ::PolylimitNative::uniffi_in_range(v, "i64", -2**63, 2**63)
     pack_into(8, 'q>', v)
+  end
+
+  def write_f64(v)
+    pack_into(8, 'G', v)
   end
 
   def write_bool(v)
@@ -2871,6 +3323,8 @@ class RustBufferBuilder
     self.write_i64(v.remaining)
     self.write_TypeSpan(v.reset_after)
     self.write_i64(v.over)
+    self.write_bool(v.allowed)
+    self.write_OptionalTypeSpan(v.retry_after)
   end
 
   # The Record type Request.
@@ -3053,6 +3507,17 @@ class RustBufferBuilder
     end
   end
 
+  # The Optional<T> type for TypeConfigurationExplanation.
+
+  def write_OptionalTypeConfigurationExplanation(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeConfigurationExplanation(v)
+    end
+  end
+
   # The Optional<T> type for TypeConfigurationStatus.
 
   def write_OptionalTypeConfigurationStatus(v)
@@ -3072,6 +3537,17 @@ class RustBufferBuilder
     else
       pack_into(1, 'c', 1)
       self.write_TypeDecision(v)
+    end
+  end
+
+  # The Optional<T> type for TypeEntryExplanation.
+
+  def write_OptionalTypeEntryExplanation(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeEntryExplanation(v)
     end
   end
 
@@ -3105,6 +3581,28 @@ class RustBufferBuilder
     else
       pack_into(1, 'c', 1)
       self.write_TypeHeaderOptions(v)
+    end
+  end
+
+  # The Optional<T> type for TypeListOptions.
+
+  def write_OptionalTypeListOptions(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypeListOptions(v)
+    end
+  end
+
+  # The Optional<T> type for TypePenaltyExplanation.
+
+  def write_OptionalTypePenaltyExplanation(v)
+    if v.nil?
+      pack_into(1, 'c', 0)
+    else
+      pack_into(1, 'c', 1)
+      self.write_TypePenaltyExplanation(v)
     end
   end
 
@@ -3255,6 +3753,66 @@ class RustBufferBuilder
     end
   end
 
+  # The Sequence<T> type for TypeKeyExplanation.
+
+  def write_SequenceTypeKeyExplanation(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_TypeKeyExplanation(item)
+    end
+  end
+
+  # The Sequence<T> type for TypeListedKey.
+
+  def write_SequenceTypeListedKey(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_TypeListedKey(item)
+    end
+  end
+
+  # The Sequence<T> type for TypeListedQuota.
+
+  def write_SequenceTypeListedQuota(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_TypeListedQuota(item)
+    end
+  end
+
+  # The Sequence<T> type for TypeMetricBucket.
+
+  def write_SequenceTypeMetricBucket(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_TypeMetricBucket(item)
+    end
+  end
+
+  # The Sequence<T> type for TypeMetricFamily.
+
+  def write_SequenceTypeMetricFamily(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_TypeMetricFamily(item)
+    end
+  end
+
+  # The Sequence<T> type for TypeMetricSample.
+
+  def write_SequenceTypeMetricSample(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_TypeMetricSample(item)
+    end
+  end
+
   # The Sequence<T> type for TypeOutcome.
 
   def write_SequenceTypeOutcome(items)
@@ -3295,6 +3853,16 @@ class RustBufferBuilder
     end
   end
 
+  # The Sequence<T> type for TypeQuotaExplanation.
+
+  def write_SequenceTypeQuotaExplanation(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_TypeQuotaExplanation(item)
+    end
+  end
+
   # The Sequence<T> type for TypeQuotaUsage.
 
   def write_SequenceTypeQuotaUsage(items)
@@ -3322,6 +3890,16 @@ class RustBufferBuilder
 
     items.each do |item|
       self.write_TypeStoreOption(item)
+    end
+  end
+
+  # The Sequence<T> type for TypeTopKey.
+
+  def write_SequenceTypeTopKey(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |item|
+      self.write_TypeTopKey(item)
     end
   end
 
@@ -3893,6 +4471,10 @@ module UniFFILib
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
+  attach_function :uniffi_polylimit_uniffi_fn_method_limiter_metrics_text,
+    [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
+
   attach_function :uniffi_polylimit_uniffi_fn_clone_pendingcall,
     [:uint64, RustCallStatus.by_ref],
     :uint64
@@ -4413,6 +4995,10 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_method_limiter_metrics_text,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_method_pendingcall_cancel,
     [],
     :uint16
@@ -4661,13 +5247,15 @@ end
 
   # Record type QuotaUsage
 class QuotaUsage
-  attr_reader :limit, :remaining, :reset_after, :over
+  attr_reader :limit, :remaining, :reset_after, :over, :allowed, :retry_after
 
-  def initialize(limit:, remaining:, reset_after:, over:)
+  def initialize(limit:, remaining:, reset_after:, over:, allowed:, retry_after:)
     @limit = limit
     @remaining = remaining
     @reset_after = reset_after
     @over = over
+    @allowed = allowed
+    @retry_after = retry_after
   end
 
   def ==(other)
@@ -4681,6 +5269,12 @@ class QuotaUsage
       return false
     end
     if @over != other.over
+      return false
+    end
+    if @allowed != other.allowed
+      return false
+    end
+    if @retry_after != other.retry_after
       return false
     end
 
@@ -6014,6 +6608,12 @@ end
         RustBuffer.check_lower_TypeRequest(request)
     result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_take,uniffi_clone_handle(),RustBuffer.alloc_from_TypeRequest(request))
     return result.consume_into_TypeUsage
+  end
+  def metrics_text(format)
+        format = ::PolylimitNative::uniffi_utf8(format)
+
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_limiter_metrics_text,uniffi_clone_handle(),RustBuffer.alloc_from_string(format))
+    return result.consume_into_string
   end
 
 end

@@ -3,6 +3,7 @@
 require_relative '../polylimit'
 require_relative 'key_part'
 require_relative 'rack_env'
+require_relative 'rack_events'
 require_relative 'rack_hold'
 
 module Polylimit
@@ -15,7 +16,8 @@ module Polylimit
   # required. Of several middlewares the outer one decides first; what it has spent is given back when an inner one denies.
   # The same policy and key are charged once a request, with the highest cost.
   #
-  # The options are those of Polylimit::Guard; what they call a request is the env.
+  # The options are those of Polylimit::Guard; what they call a request is the env. And `event_key`: called with the env, it returns
+  # what the event `throttle.polylimit` of ActiveSupport has as `key`, which has none otherwise.
   class Rack
     # The name of the decisions in the env.
     RATE_LIMIT = 'polylimit.rate_limit'
@@ -24,9 +26,10 @@ module Polylimit
     CHECK = 'polylimit.check'
     private_constant :FIELDS, :CHECK
 
-    def initialize(app, **options)
+    def initialize(app, event_key: nil, **options)
       @app = app
       @guard = Guard.new(RackEnv, **options)
+      @events = RackEvents.new(event_key)
     end
 
     def call(env)
@@ -35,6 +38,7 @@ module Polylimit
       check = @guard.decide(env, outer)
       return @app.call(env) unless check
 
+      @events.decided(env, check)
       env[RATE_LIMIT] = check.rate_limit
       env[FIELDS] = check.fields
       return deny(env, check) if check.problem

@@ -497,6 +497,22 @@ fileprivate struct FfiConverterInt64: FfiConverterPrimitive {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterDouble: FfiConverterPrimitive {
+    typealias FfiType = Double
+    typealias SwiftType = Double
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> Double {
+        return try lift(readDouble(&buf))
+    }
+
+    public static func write(_ value: Double, into buf: inout [UInt8]) {
+        writeDouble(&buf, lower(value))
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterBool : FfiConverter {
     typealias FfiType = Int8
     typealias SwiftType = Bool
@@ -699,6 +715,31 @@ public protocol AsyncLimiterProtocol: AnyObject, Sendable {
      * Ends a block of the key under its policy, and forgets its penalties.
      */
     func unblock(request: Request) async throws  -> Usage
+
+    /**
+     * Why a request would be admitted or denied now. It charges nothing.
+     */
+    func explain(request: Request) async throws  -> KeyExplanation
+
+    /**
+     * Why a request, by its attributes, would be admitted or denied by the configuration.
+     */
+    func explainRequest(attributes: RequestAttributes) async throws  -> RequestExplanation
+
+    /**
+     * The keys that the store has, with what is used of their quotas, a page at a time.
+     */
+    func list(options: ListOptions?) async throws  -> KeyPage
+
+    /**
+     * Lists a page of keys, and resets them: the store forgets them, and what they have used.
+     */
+    func resetListed(options: ListOptions?) async throws  -> ResetPage
+
+    /**
+     * The keys of which the most is used, so many at most, first the one of which most is.
+     */
+    func scanTop(number: Int64, options: ListOptions?) async throws  -> KeyPage
 
 }
 /**
@@ -1157,6 +1198,101 @@ open func unblock(request: Request)async throws  -> Usage  {
             completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
             freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
             liftFunc: FfiConverterTypeUsage_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * Why a request would be admitted or denied now. It charges nothing.
+     */
+open func explain(request: Request)async throws  -> KeyExplanation  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_explain(
+                        self.uniffiCloneHandle(),FfiConverterTypeRequest_lower(request)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeKeyExplanation_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * Why a request, by its attributes, would be admitted or denied by the configuration.
+     */
+open func explainRequest(attributes: RequestAttributes)async throws  -> RequestExplanation  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_explain_request(
+                        self.uniffiCloneHandle(),FfiConverterTypeRequestAttributes_lower(attributes)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeRequestExplanation_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * The keys that the store has, with what is used of their quotas, a page at a time.
+     */
+open func list(options: ListOptions? = nil)async throws  -> KeyPage  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_list(
+                        self.uniffiCloneHandle(),FfiConverterOptionTypeListOptions.lower(options)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeKeyPage_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * Lists a page of keys, and resets them: the store forgets them, and what they have used.
+     */
+open func resetListed(options: ListOptions? = nil)async throws  -> ResetPage  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_reset_listed(
+                        self.uniffiCloneHandle(),FfiConverterOptionTypeListOptions.lower(options)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeResetPage_lift,
+            errorHandler: FfiConverterTypePolylimitError_lift
+        )
+}
+
+    /**
+     * The keys of which the most is used, so many at most, first the one of which most is.
+     */
+open func scanTop(number: Int64, options: ListOptions? = nil)async throws  -> KeyPage  {
+    return
+        try  await uniffiRustCallAsync(
+            rustFutureFunc: {
+                uniffi_polylimit_uniffi_fn_method_asynclimiter_scan_top(
+                        self.uniffiCloneHandle(),FfiConverterInt64.lower(number),FfiConverterOptionTypeListOptions.lower(options)
+                )
+            },
+            pollFunc: ffi_polylimit_uniffi_rust_future_poll_rust_buffer,
+            completeFunc: ffi_polylimit_uniffi_rust_future_complete_rust_buffer,
+            freeFunc: ffi_polylimit_uniffi_rust_future_free_rust_buffer,
+            liftFunc: FfiConverterTypeKeyPage_lift,
             errorHandler: FfiConverterTypePolylimitError_lift
         )
 }
@@ -2541,6 +2677,48 @@ public protocol LimiterProtocol: AnyObject, Sendable {
      */
     func unblock(request: Request) throws  -> Usage
 
+    /**
+     * Why a request would be admitted or denied now. It charges nothing.
+     */
+    func explain(request: Request) throws  -> KeyExplanation
+
+    /**
+     * Why a request, by its attributes, would be admitted or denied by the configuration.
+     */
+    func explainRequest(attributes: RequestAttributes) throws  -> RequestExplanation
+
+    /**
+     * The keys that the store has, with what is used of their quotas, a page at a time.
+     */
+    func list(options: ListOptions?) throws  -> KeyPage
+
+    /**
+     * What the limiter has counted, and the state of its store and its configuration, for a monitoring system.
+     */
+    func metrics()  -> [MetricFamily]
+
+    /**
+     * The same as text: `prometheus`, whose media type is `text/plain; version=0.0.4; charset=utf-8`, or `openmetrics`, whose media
+     * type is `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+     */
+    func metricsText(format: String) throws  -> String
+
+    /**
+     * Lists a page of keys, and resets them: the store forgets them, and what they have used.
+     */
+    func resetListed(options: ListOptions?) throws  -> ResetPage
+
+    /**
+     * The keys of which the most is used, so many at most, first the one of which most is.
+     */
+    func scanTop(number: Int64, options: ListOptions?) throws  -> KeyPage
+
+    /**
+     * The keys that this limiter has denied and admitted most often in this process lately, so many of each at most. It needs the
+     * option `observe_keys`; without, there are none.
+     */
+    func topKeys(number: Int64) throws  -> TopKeys
+
 }
 /**
  * Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an error.
@@ -3114,6 +3292,112 @@ open func unblock(request: Request)throws  -> Usage  {
     uniffi_polylimit_uniffi_fn_method_limiter_unblock(
             self.uniffiCloneHandle(),
         FfiConverterTypeRequest_lower(request),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Why a request would be admitted or denied now. It charges nothing.
+     */
+open func explain(request: Request)throws  -> KeyExplanation  {
+    return try  FfiConverterTypeKeyExplanation_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_explain(
+            self.uniffiCloneHandle(),
+        FfiConverterTypeRequest_lower(request),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Why a request, by its attributes, would be admitted or denied by the configuration.
+     */
+open func explainRequest(attributes: RequestAttributes)throws  -> RequestExplanation  {
+    return try  FfiConverterTypeRequestExplanation_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_explain_request(
+            self.uniffiCloneHandle(),
+        FfiConverterTypeRequestAttributes_lower(attributes),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * The keys that the store has, with what is used of their quotas, a page at a time.
+     */
+open func list(options: ListOptions? = nil)throws  -> KeyPage  {
+    return try  FfiConverterTypeKeyPage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_list(
+            self.uniffiCloneHandle(),
+        FfiConverterOptionTypeListOptions.lower(options),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * What the limiter has counted, and the state of its store and its configuration, for a monitoring system.
+     */
+open func metrics() -> [MetricFamily]  {
+    return try!  FfiConverterSequenceTypeMetricFamily.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_metrics(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * The same as text: `prometheus`, whose media type is `text/plain; version=0.0.4; charset=utf-8`, or `openmetrics`, whose media
+     * type is `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+     */
+open func metricsText(format: String)throws  -> String  {
+    return try  FfiConverterString.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_metrics_text(
+            self.uniffiCloneHandle(),
+        FfiConverterString.lower(format),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Lists a page of keys, and resets them: the store forgets them, and what they have used.
+     */
+open func resetListed(options: ListOptions? = nil)throws  -> ResetPage  {
+    return try  FfiConverterTypeResetPage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_reset_listed(
+            self.uniffiCloneHandle(),
+        FfiConverterOptionTypeListOptions.lower(options),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * The keys of which the most is used, so many at most, first the one of which most is.
+     */
+open func scanTop(number: Int64, options: ListOptions? = nil)throws  -> KeyPage  {
+    return try  FfiConverterTypeKeyPage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_scan_top(
+            self.uniffiCloneHandle(),
+        FfiConverterInt64.lower(number),
+        FfiConverterOptionTypeListOptions.lower(options),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * The keys that this limiter has denied and admitted most often in this process lately, so many of each at most. It needs the
+     * option `observe_keys`; without, there are none.
+     */
+open func topKeys(number: Int64)throws  -> TopKeys  {
+    return try  FfiConverterTypeTopKeys_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_limiter_top_keys(
+            self.uniffiCloneHandle(),
+        FfiConverterInt64.lower(number),uniffiCallStatus
     )
 })
 }
@@ -3957,6 +4241,85 @@ public func FfiConverterTypeCheckResult_lower(_ value: CheckResult) -> RustBuffe
 
 
 /**
+ * Which configuration an explanation is by.
+ */
+public struct ConfigurationExplanation: Equatable, Hashable {
+    /**
+     * Where it comes from.
+     */
+    public var source: String
+    /**
+     * Its version.
+     */
+    public var version: Int64
+    /**
+     * SHA-256 of the canonical document, as hexadecimal digits.
+     */
+    public var digest: String
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * Where it comes from.
+         */source: String,
+        /**
+         * Its version.
+         */version: Int64,
+        /**
+         * SHA-256 of the canonical document, as hexadecimal digits.
+         */digest: String) {
+        self.source = source
+        self.version = version
+        self.digest = digest
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension ConfigurationExplanation: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeConfigurationExplanation: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> ConfigurationExplanation {
+        return
+            try ConfigurationExplanation(
+                source: FfiConverterString.read(from: &buf),
+                version: FfiConverterInt64.read(from: &buf),
+                digest: FfiConverterString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: ConfigurationExplanation, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.source, into: &buf)
+        FfiConverterInt64.write(value.version, into: &buf)
+        FfiConverterString.write(value.digest, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeConfigurationExplanation_lift(_ buf: RustBuffer) throws -> ConfigurationExplanation {
+    return try FfiConverterTypeConfigurationExplanation.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeConfigurationExplanation_lower(_ value: ConfigurationExplanation) -> RustBuffer {
+    return FfiConverterTypeConfigurationExplanation.lower(value)
+}
+
+
+/**
  * Which configuration is in force, and where it comes from.
  */
 public struct ConfigurationStatus: Equatable, Hashable {
@@ -4386,6 +4749,105 @@ public func FfiConverterTypeDegradedEvent_lift(_ buf: RustBuffer) throws -> Degr
 #endif
 public func FfiConverterTypeDegradedEvent_lower(_ value: DegradedEvent) -> RustBuffer {
     return FfiConverterTypeDegradedEvent.lower(value)
+}
+
+
+/**
+ * An item of a list or an override: an entry, or a line of the document.
+ */
+public struct EntryExplanation: Equatable, Hashable {
+    /**
+     * As `set_entry` takes it, such as `deny client 192.0.2.0/24`.
+     */
+    public var entry: String
+    /**
+     * Whether it is a line of the document.
+     */
+    public var inDocument: Bool
+    /**
+     * From this time on it has no effect, in microseconds since the Unix epoch; nothing means never.
+     */
+    public var untilUs: Int64?
+    /**
+     * Who set it, where that is known.
+     */
+    public var by: String?
+    /**
+     * The reason, where that is known.
+     */
+    public var why: String?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * As `set_entry` takes it, such as `deny client 192.0.2.0/24`.
+         */entry: String,
+        /**
+         * Whether it is a line of the document.
+         */inDocument: Bool,
+        /**
+         * From this time on it has no effect, in microseconds since the Unix epoch; nothing means never.
+         */untilUs: Int64?,
+        /**
+         * Who set it, where that is known.
+         */by: String?,
+        /**
+         * The reason, where that is known.
+         */why: String?) {
+        self.entry = entry
+        self.inDocument = inDocument
+        self.untilUs = untilUs
+        self.by = by
+        self.why = why
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension EntryExplanation: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeEntryExplanation: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> EntryExplanation {
+        return
+            try EntryExplanation(
+                entry: FfiConverterString.read(from: &buf),
+                inDocument: FfiConverterBool.read(from: &buf),
+                untilUs: FfiConverterOptionInt64.read(from: &buf),
+                by: FfiConverterOptionString.read(from: &buf),
+                why: FfiConverterOptionString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: EntryExplanation, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.entry, into: &buf)
+        FfiConverterBool.write(value.inDocument, into: &buf)
+        FfiConverterOptionInt64.write(value.untilUs, into: &buf)
+        FfiConverterOptionString.write(value.by, into: &buf)
+        FfiConverterOptionString.write(value.why, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeEntryExplanation_lift(_ buf: RustBuffer) throws -> EntryExplanation {
+    return try FfiConverterTypeEntryExplanation.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeEntryExplanation_lower(_ value: EntryExplanation) -> RustBuffer {
+    return FfiConverterTypeEntryExplanation.lower(value)
 }
 
 
@@ -5227,6 +5689,1136 @@ public func FfiConverterTypeHeaderOptions_lower(_ value: HeaderOptions) -> RustB
 
 
 /**
+ * Why a request with this key would be admitted or denied now.
+ */
+public struct KeyExplanation: Equatable, Hashable {
+    /**
+     * The policy's name.
+     */
+    public var policy: String
+    /**
+     * The key.
+     */
+    public var key: KeyName
+    /**
+     * The units that the request would spend.
+     */
+    public var cost: Int64
+    /**
+     * Percent of the capacity that the request leaves for others.
+     */
+    public var headroom: Int32
+    /**
+     * Whether a check, or a reserve where the policy counts concurrency, would be admitted now.
+     */
+    public var allowed: Bool
+    /**
+     * Why it would be denied, or admitted without the store; as in a decision.
+     */
+    public var cause: String?
+    /**
+     * How long until it would be admitted, in microseconds; 0 when allowed. Nothing means never.
+     */
+    public var retryAfterUs: Int64?
+    /**
+     * Whether the pool of an elastic policy would admit it.
+     */
+    public var elastic: Bool
+    /**
+     * Whether it would be denied if the policy were not in shadow.
+     */
+    public var shadowed: Bool
+    /**
+     * Whether the policy decides: `on`, `off` or `shadow`.
+     */
+    public var mode: String
+    /**
+     * The number of the rule that applies the policy, among those of the document, from 1 up; nothing for a request by its key.
+     */
+    public var rule: Int64?
+    /**
+     * What has decided which quotas the key has: `quotas`, `override`, `plan` or `candidate`.
+     */
+    public var numbers: String
+    /**
+     * The plan whose quotas these are.
+     */
+    public var plan: String?
+    /**
+     * The override that gives the key these quotas.
+     */
+    public var overrideEntry: EntryExplanation?
+    /**
+     * The item of a list that names the key.
+     */
+    public var listEntry: EntryExplanation?
+    /**
+     * What each quota says, in their order.
+     */
+    public var quotas: [QuotaExplanation]
+    /**
+     * How many reservations there are.
+     */
+    public var reservations: Int64
+    /**
+     * The units that they set aside.
+     */
+    public var reservedUnits: Int64
+    /**
+     * How long until the last of them ends, in microseconds.
+     */
+    public var reservationsEndAfterUs: Int64
+    /**
+     * How much longer the key is blocked, in microseconds; 0 when it is not.
+     */
+    public var blockedForUs: Int64
+    /**
+     * What is counted against the key under the policy's penalty; nothing for a policy that has none.
+     */
+    public var penalty: PenaltyExplanation?
+    /**
+     * How long until the key is as if it had never been used, in microseconds; nothing when it stays.
+     */
+    public var expiresAfterUs: Int64?
+    /**
+     * Why the states may not be the key's own.
+     */
+    public var degraded: String?
+    /**
+     * Units that this process holds in a lease; the store counts them as used.
+     */
+    public var leasedUnits: Int64
+    /**
+     * Whether this process would deny the request without asking the store.
+     */
+    public var denialCached: Bool
+    /**
+     * How often this process has denied the key lately; nothing for a key without a counter. See `top_keys`.
+     */
+    public var denials: Int64?
+    /**
+     * By how much `denials` is too high at most.
+     */
+    public var denialsError: Int64?
+    /**
+     * What the pool of an elastic policy says about a request that the policy denies: one explanation, or none.
+     */
+    public var pool: [KeyExplanation]
+    /**
+     * The configuration in force; nothing for a limiter without one.
+     */
+    public var configuration: ConfigurationExplanation?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The policy's name.
+         */policy: String,
+        /**
+         * The key.
+         */key: KeyName,
+        /**
+         * The units that the request would spend.
+         */cost: Int64,
+        /**
+         * Percent of the capacity that the request leaves for others.
+         */headroom: Int32,
+        /**
+         * Whether a check, or a reserve where the policy counts concurrency, would be admitted now.
+         */allowed: Bool,
+        /**
+         * Why it would be denied, or admitted without the store; as in a decision.
+         */cause: String?,
+        /**
+         * How long until it would be admitted, in microseconds; 0 when allowed. Nothing means never.
+         */retryAfterUs: Int64?,
+        /**
+         * Whether the pool of an elastic policy would admit it.
+         */elastic: Bool,
+        /**
+         * Whether it would be denied if the policy were not in shadow.
+         */shadowed: Bool,
+        /**
+         * Whether the policy decides: `on`, `off` or `shadow`.
+         */mode: String,
+        /**
+         * The number of the rule that applies the policy, among those of the document, from 1 up; nothing for a request by its key.
+         */rule: Int64?,
+        /**
+         * What has decided which quotas the key has: `quotas`, `override`, `plan` or `candidate`.
+         */numbers: String,
+        /**
+         * The plan whose quotas these are.
+         */plan: String?,
+        /**
+         * The override that gives the key these quotas.
+         */overrideEntry: EntryExplanation?,
+        /**
+         * The item of a list that names the key.
+         */listEntry: EntryExplanation?,
+        /**
+         * What each quota says, in their order.
+         */quotas: [QuotaExplanation],
+        /**
+         * How many reservations there are.
+         */reservations: Int64,
+        /**
+         * The units that they set aside.
+         */reservedUnits: Int64,
+        /**
+         * How long until the last of them ends, in microseconds.
+         */reservationsEndAfterUs: Int64,
+        /**
+         * How much longer the key is blocked, in microseconds; 0 when it is not.
+         */blockedForUs: Int64,
+        /**
+         * What is counted against the key under the policy's penalty; nothing for a policy that has none.
+         */penalty: PenaltyExplanation?,
+        /**
+         * How long until the key is as if it had never been used, in microseconds; nothing when it stays.
+         */expiresAfterUs: Int64?,
+        /**
+         * Why the states may not be the key's own.
+         */degraded: String?,
+        /**
+         * Units that this process holds in a lease; the store counts them as used.
+         */leasedUnits: Int64,
+        /**
+         * Whether this process would deny the request without asking the store.
+         */denialCached: Bool,
+        /**
+         * How often this process has denied the key lately; nothing for a key without a counter. See `top_keys`.
+         */denials: Int64?,
+        /**
+         * By how much `denials` is too high at most.
+         */denialsError: Int64?,
+        /**
+         * What the pool of an elastic policy says about a request that the policy denies: one explanation, or none.
+         */pool: [KeyExplanation],
+        /**
+         * The configuration in force; nothing for a limiter without one.
+         */configuration: ConfigurationExplanation?) {
+        self.policy = policy
+        self.key = key
+        self.cost = cost
+        self.headroom = headroom
+        self.allowed = allowed
+        self.cause = cause
+        self.retryAfterUs = retryAfterUs
+        self.elastic = elastic
+        self.shadowed = shadowed
+        self.mode = mode
+        self.rule = rule
+        self.numbers = numbers
+        self.plan = plan
+        self.overrideEntry = overrideEntry
+        self.listEntry = listEntry
+        self.quotas = quotas
+        self.reservations = reservations
+        self.reservedUnits = reservedUnits
+        self.reservationsEndAfterUs = reservationsEndAfterUs
+        self.blockedForUs = blockedForUs
+        self.penalty = penalty
+        self.expiresAfterUs = expiresAfterUs
+        self.degraded = degraded
+        self.leasedUnits = leasedUnits
+        self.denialCached = denialCached
+        self.denials = denials
+        self.denialsError = denialsError
+        self.pool = pool
+        self.configuration = configuration
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension KeyExplanation: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeKeyExplanation: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> KeyExplanation {
+        return
+            try KeyExplanation(
+                policy: FfiConverterString.read(from: &buf),
+                key: FfiConverterTypeKeyName.read(from: &buf),
+                cost: FfiConverterInt64.read(from: &buf),
+                headroom: FfiConverterInt32.read(from: &buf),
+                allowed: FfiConverterBool.read(from: &buf),
+                cause: FfiConverterOptionString.read(from: &buf),
+                retryAfterUs: FfiConverterOptionInt64.read(from: &buf),
+                elastic: FfiConverterBool.read(from: &buf),
+                shadowed: FfiConverterBool.read(from: &buf),
+                mode: FfiConverterString.read(from: &buf),
+                rule: FfiConverterOptionInt64.read(from: &buf),
+                numbers: FfiConverterString.read(from: &buf),
+                plan: FfiConverterOptionString.read(from: &buf),
+                overrideEntry: FfiConverterOptionTypeEntryExplanation.read(from: &buf),
+                listEntry: FfiConverterOptionTypeEntryExplanation.read(from: &buf),
+                quotas: FfiConverterSequenceTypeQuotaExplanation.read(from: &buf),
+                reservations: FfiConverterInt64.read(from: &buf),
+                reservedUnits: FfiConverterInt64.read(from: &buf),
+                reservationsEndAfterUs: FfiConverterInt64.read(from: &buf),
+                blockedForUs: FfiConverterInt64.read(from: &buf),
+                penalty: FfiConverterOptionTypePenaltyExplanation.read(from: &buf),
+                expiresAfterUs: FfiConverterOptionInt64.read(from: &buf),
+                degraded: FfiConverterOptionString.read(from: &buf),
+                leasedUnits: FfiConverterInt64.read(from: &buf),
+                denialCached: FfiConverterBool.read(from: &buf),
+                denials: FfiConverterOptionInt64.read(from: &buf),
+                denialsError: FfiConverterOptionInt64.read(from: &buf),
+                pool: FfiConverterSequenceTypeKeyExplanation.read(from: &buf),
+                configuration: FfiConverterOptionTypeConfigurationExplanation.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: KeyExplanation, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.policy, into: &buf)
+        FfiConverterTypeKeyName.write(value.key, into: &buf)
+        FfiConverterInt64.write(value.cost, into: &buf)
+        FfiConverterInt32.write(value.headroom, into: &buf)
+        FfiConverterBool.write(value.allowed, into: &buf)
+        FfiConverterOptionString.write(value.cause, into: &buf)
+        FfiConverterOptionInt64.write(value.retryAfterUs, into: &buf)
+        FfiConverterBool.write(value.elastic, into: &buf)
+        FfiConverterBool.write(value.shadowed, into: &buf)
+        FfiConverterString.write(value.mode, into: &buf)
+        FfiConverterOptionInt64.write(value.rule, into: &buf)
+        FfiConverterString.write(value.numbers, into: &buf)
+        FfiConverterOptionString.write(value.plan, into: &buf)
+        FfiConverterOptionTypeEntryExplanation.write(value.overrideEntry, into: &buf)
+        FfiConverterOptionTypeEntryExplanation.write(value.listEntry, into: &buf)
+        FfiConverterSequenceTypeQuotaExplanation.write(value.quotas, into: &buf)
+        FfiConverterInt64.write(value.reservations, into: &buf)
+        FfiConverterInt64.write(value.reservedUnits, into: &buf)
+        FfiConverterInt64.write(value.reservationsEndAfterUs, into: &buf)
+        FfiConverterInt64.write(value.blockedForUs, into: &buf)
+        FfiConverterOptionTypePenaltyExplanation.write(value.penalty, into: &buf)
+        FfiConverterOptionInt64.write(value.expiresAfterUs, into: &buf)
+        FfiConverterOptionString.write(value.degraded, into: &buf)
+        FfiConverterInt64.write(value.leasedUnits, into: &buf)
+        FfiConverterBool.write(value.denialCached, into: &buf)
+        FfiConverterOptionInt64.write(value.denials, into: &buf)
+        FfiConverterOptionInt64.write(value.denialsError, into: &buf)
+        FfiConverterSequenceTypeKeyExplanation.write(value.pool, into: &buf)
+        FfiConverterOptionTypeConfigurationExplanation.write(value.configuration, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeKeyExplanation_lift(_ buf: RustBuffer) throws -> KeyExplanation {
+    return try FfiConverterTypeKeyExplanation.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeKeyExplanation_lower(_ value: KeyExplanation) -> RustBuffer {
+    return FfiConverterTypeKeyExplanation.lower(value)
+}
+
+
+/**
+ * The key of a client or resource, as a store has it: one of the three. Its text form shows none of them.
+ */
+public struct KeyName: Equatable, Hashable, CustomDebugStringConvertible, CustomStringConvertible {
+    /**
+     * The key, when it is text in UTF-8.
+     */
+    public var text: String?
+    /**
+     * The key in base64 (RFC 4648, with padding), when it is other bytes.
+     */
+    public var base64: String?
+    /**
+     * The digest of the key in hexadecimal digits, when the store has no more, since the key is long.
+     */
+    public var digest: String?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The key, when it is text in UTF-8.
+         */text: String?,
+        /**
+         * The key in base64 (RFC 4648, with padding), when it is other bytes.
+         */base64: String?,
+        /**
+         * The digest of the key in hexadecimal digits, when the store has no more, since the key is long.
+         */digest: String?) {
+        self.text = text
+        self.base64 = base64
+        self.digest = digest
+    }
+
+    
+
+    
+// The local Rust `Debug` implementation.
+public var debugDescription: String {
+    return try!  FfiConverterString.lift(
+        try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_keyname_uniffi_trait_debug(
+            FfiConverterTypeKeyName_lower(self),uniffiCallStatus
+    )
+}
+    )
+}
+// The local Rust `Display` implementation.
+public var description: String {
+    return try!  FfiConverterString.lift(
+        try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_keyname_uniffi_trait_display(
+            FfiConverterTypeKeyName_lower(self),uniffiCallStatus
+    )
+}
+    )
+}
+}
+
+#if compiler(>=6)
+extension KeyName: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeKeyName: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> KeyName {
+        return
+            try KeyName(
+                text: FfiConverterOptionString.read(from: &buf),
+                base64: FfiConverterOptionString.read(from: &buf),
+                digest: FfiConverterOptionString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: KeyName, into buf: inout [UInt8]) {
+        FfiConverterOptionString.write(value.text, into: &buf)
+        FfiConverterOptionString.write(value.base64, into: &buf)
+        FfiConverterOptionString.write(value.digest, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeKeyName_lift(_ buf: RustBuffer) throws -> KeyName {
+    return try FfiConverterTypeKeyName.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeKeyName_lower(_ value: KeyName) -> RustBuffer {
+    return FfiConverterTypeKeyName.lower(value)
+}
+
+
+/**
+ * A part of a list of keys.
+ */
+public struct KeyPage: Equatable, Hashable {
+    /**
+     * The keys, in no particular order; in that of use for `scan_top`.
+     */
+    public var keys: [ListedKey]
+    /**
+     * How many keys the store went over, about; in Redis those of other programs, too.
+     */
+    public var examined: Int64
+    /**
+     * Where the list goes on; nothing when this was the last page. A page without keys may have one.
+     */
+    public var cursor: String?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The keys, in no particular order; in that of use for `scan_top`.
+         */keys: [ListedKey],
+        /**
+         * How many keys the store went over, about; in Redis those of other programs, too.
+         */examined: Int64,
+        /**
+         * Where the list goes on; nothing when this was the last page. A page without keys may have one.
+         */cursor: String?) {
+        self.keys = keys
+        self.examined = examined
+        self.cursor = cursor
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension KeyPage: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeKeyPage: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> KeyPage {
+        return
+            try KeyPage(
+                keys: FfiConverterSequenceTypeListedKey.read(from: &buf),
+                examined: FfiConverterInt64.read(from: &buf),
+                cursor: FfiConverterOptionString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: KeyPage, into buf: inout [UInt8]) {
+        FfiConverterSequenceTypeListedKey.write(value.keys, into: &buf)
+        FfiConverterInt64.write(value.examined, into: &buf)
+        FfiConverterOptionString.write(value.cursor, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeKeyPage_lift(_ buf: RustBuffer) throws -> KeyPage {
+    return try FfiConverterTypeKeyPage.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeKeyPage_lower(_ value: KeyPage) -> RustBuffer {
+    return FfiConverterTypeKeyPage.lower(value)
+}
+
+
+/**
+ * Which keys a list has, and when a page of it ends. What is left out is as the core has it. Its text form does not show the
+ * prefix, which is part of keys.
+ */
+public struct ListOptions: Equatable, Hashable, CustomDebugStringConvertible, CustomStringConvertible {
+    /**
+     * Only keys of this policy: its name, or its quotas as text.
+     */
+    public var policy: String?
+    /**
+     * Only keys that begin with these bytes. A key of which only the digest is known begins with none.
+     */
+    public var keyPrefix: Data?
+    /**
+     * Only keys of which at least so much is used, in percent, 0 to 255.
+     */
+    public var atLeastUsed: Int64?
+    /**
+     * The page ends once it has so many keys, 1 or more; it may have about a thousand more. 1,000 by default.
+     */
+    public var entries: Int64?
+    /**
+     * The page ends once the store has gone over so many keys, 1 or more. 100,000 by default.
+     */
+    public var examined: Int64?
+    /**
+     * The share of one server's time that a list in Redis may take, 1 to 100; 10 by default.
+     */
+    public var pacePercent: Int64?
+    /**
+     * Where the list goes on: that of the page before. `scan_top` has none.
+     */
+    public var cursor: String?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * Only keys of this policy: its name, or its quotas as text.
+         */policy: String? = nil,
+        /**
+         * Only keys that begin with these bytes. A key of which only the digest is known begins with none.
+         */keyPrefix: Data? = nil,
+        /**
+         * Only keys of which at least so much is used, in percent, 0 to 255.
+         */atLeastUsed: Int64? = nil,
+        /**
+         * The page ends once it has so many keys, 1 or more; it may have about a thousand more. 1,000 by default.
+         */entries: Int64? = nil,
+        /**
+         * The page ends once the store has gone over so many keys, 1 or more. 100,000 by default.
+         */examined: Int64? = nil,
+        /**
+         * The share of one server's time that a list in Redis may take, 1 to 100; 10 by default.
+         */pacePercent: Int64? = nil,
+        /**
+         * Where the list goes on: that of the page before. `scan_top` has none.
+         */cursor: String? = nil) {
+        self.policy = policy
+        self.keyPrefix = keyPrefix
+        self.atLeastUsed = atLeastUsed
+        self.entries = entries
+        self.examined = examined
+        self.pacePercent = pacePercent
+        self.cursor = cursor
+    }
+
+    
+
+    
+// The local Rust `Debug` implementation.
+public var debugDescription: String {
+    return try!  FfiConverterString.lift(
+        try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_listoptions_uniffi_trait_debug(
+            FfiConverterTypeListOptions_lower(self),uniffiCallStatus
+    )
+}
+    )
+}
+// The local Rust `Display` implementation.
+public var description: String {
+    return try!  FfiConverterString.lift(
+        try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_listoptions_uniffi_trait_display(
+            FfiConverterTypeListOptions_lower(self),uniffiCallStatus
+    )
+}
+    )
+}
+}
+
+#if compiler(>=6)
+extension ListOptions: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeListOptions: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> ListOptions {
+        return
+            try ListOptions(
+                policy: FfiConverterOptionString.read(from: &buf),
+                keyPrefix: FfiConverterOptionData.read(from: &buf),
+                atLeastUsed: FfiConverterOptionInt64.read(from: &buf),
+                entries: FfiConverterOptionInt64.read(from: &buf),
+                examined: FfiConverterOptionInt64.read(from: &buf),
+                pacePercent: FfiConverterOptionInt64.read(from: &buf),
+                cursor: FfiConverterOptionString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: ListOptions, into buf: inout [UInt8]) {
+        FfiConverterOptionString.write(value.policy, into: &buf)
+        FfiConverterOptionData.write(value.keyPrefix, into: &buf)
+        FfiConverterOptionInt64.write(value.atLeastUsed, into: &buf)
+        FfiConverterOptionInt64.write(value.entries, into: &buf)
+        FfiConverterOptionInt64.write(value.examined, into: &buf)
+        FfiConverterOptionInt64.write(value.pacePercent, into: &buf)
+        FfiConverterOptionString.write(value.cursor, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeListOptions_lift(_ buf: RustBuffer) throws -> ListOptions {
+    return try FfiConverterTypeListOptions.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeListOptions_lower(_ value: ListOptions) -> RustBuffer {
+    return FfiConverterTypeListOptions.lower(value)
+}
+
+
+/**
+ * A key with what is used of its quotas.
+ */
+public struct ListedKey: Equatable, Hashable {
+    /**
+     * The policy's name.
+     */
+    public var policy: String
+    /**
+     * The key.
+     */
+    public var key: KeyName
+    /**
+     * Each quota of the numbers that decide about the key, in their order; none for a policy that this limiter does not know.
+     */
+    public var quotas: [ListedQuota]
+    /**
+     * Which part of the most that can be used at once is used or set aside, in percent, the most over the quotas: above 100 for
+     * units beyond it, and at least 100 for a blocked key.
+     */
+    public var usedPercent: Int64
+    /**
+     * How many reservations there are.
+     */
+    public var reservations: Int64
+    /**
+     * The units that they set aside.
+     */
+    public var reservedUnits: Int64
+    /**
+     * How much longer the key is blocked, in microseconds; 0 when it is not.
+     */
+    public var blockedForUs: Int64
+    /**
+     * How long until the key is as if it had never been used, in microseconds. Nothing when it stays, and where the store does
+     * not tell it.
+     */
+    public var expiresAfterUs: Int64?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The policy's name.
+         */policy: String,
+        /**
+         * The key.
+         */key: KeyName,
+        /**
+         * Each quota of the numbers that decide about the key, in their order; none for a policy that this limiter does not know.
+         */quotas: [ListedQuota],
+        /**
+         * Which part of the most that can be used at once is used or set aside, in percent, the most over the quotas: above 100 for
+         * units beyond it, and at least 100 for a blocked key.
+         */usedPercent: Int64,
+        /**
+         * How many reservations there are.
+         */reservations: Int64,
+        /**
+         * The units that they set aside.
+         */reservedUnits: Int64,
+        /**
+         * How much longer the key is blocked, in microseconds; 0 when it is not.
+         */blockedForUs: Int64,
+        /**
+         * How long until the key is as if it had never been used, in microseconds. Nothing when it stays, and where the store does
+         * not tell it.
+         */expiresAfterUs: Int64?) {
+        self.policy = policy
+        self.key = key
+        self.quotas = quotas
+        self.usedPercent = usedPercent
+        self.reservations = reservations
+        self.reservedUnits = reservedUnits
+        self.blockedForUs = blockedForUs
+        self.expiresAfterUs = expiresAfterUs
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension ListedKey: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeListedKey: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> ListedKey {
+        return
+            try ListedKey(
+                policy: FfiConverterString.read(from: &buf),
+                key: FfiConverterTypeKeyName.read(from: &buf),
+                quotas: FfiConverterSequenceTypeListedQuota.read(from: &buf),
+                usedPercent: FfiConverterInt64.read(from: &buf),
+                reservations: FfiConverterInt64.read(from: &buf),
+                reservedUnits: FfiConverterInt64.read(from: &buf),
+                blockedForUs: FfiConverterInt64.read(from: &buf),
+                expiresAfterUs: FfiConverterOptionInt64.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: ListedKey, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.policy, into: &buf)
+        FfiConverterTypeKeyName.write(value.key, into: &buf)
+        FfiConverterSequenceTypeListedQuota.write(value.quotas, into: &buf)
+        FfiConverterInt64.write(value.usedPercent, into: &buf)
+        FfiConverterInt64.write(value.reservations, into: &buf)
+        FfiConverterInt64.write(value.reservedUnits, into: &buf)
+        FfiConverterInt64.write(value.blockedForUs, into: &buf)
+        FfiConverterOptionInt64.write(value.expiresAfterUs, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeListedKey_lift(_ buf: RustBuffer) throws -> ListedKey {
+    return try FfiConverterTypeListedKey.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeListedKey_lower(_ value: ListedKey) -> RustBuffer {
+    return FfiConverterTypeListedKey.lower(value)
+}
+
+
+/**
+ * What is used of one quota of a key.
+ */
+public struct ListedQuota: Equatable, Hashable {
+    /**
+     * The quota as text, such as `100/minute`.
+     */
+    public var quota: String
+    /**
+     * The limit, in units per period, or in reservations.
+     */
+    public var limit: Int64
+    /**
+     * The most that can be used at once, without an excess.
+     */
+    public var capacity: Int64
+    /**
+     * Units that count now, also those beyond the capacity; for concurrency, reservations.
+     */
+    public var used: Int64
+    /**
+     * Whole units that the quota would still admit now.
+     */
+    public var remaining: Int64
+    /**
+     * How long until nothing counts as used under this quota, in microseconds.
+     */
+    public var resetAfterUs: Int64
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The quota as text, such as `100/minute`.
+         */quota: String,
+        /**
+         * The limit, in units per period, or in reservations.
+         */limit: Int64,
+        /**
+         * The most that can be used at once, without an excess.
+         */capacity: Int64,
+        /**
+         * Units that count now, also those beyond the capacity; for concurrency, reservations.
+         */used: Int64,
+        /**
+         * Whole units that the quota would still admit now.
+         */remaining: Int64,
+        /**
+         * How long until nothing counts as used under this quota, in microseconds.
+         */resetAfterUs: Int64) {
+        self.quota = quota
+        self.limit = limit
+        self.capacity = capacity
+        self.used = used
+        self.remaining = remaining
+        self.resetAfterUs = resetAfterUs
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension ListedQuota: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeListedQuota: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> ListedQuota {
+        return
+            try ListedQuota(
+                quota: FfiConverterString.read(from: &buf),
+                limit: FfiConverterInt64.read(from: &buf),
+                capacity: FfiConverterInt64.read(from: &buf),
+                used: FfiConverterInt64.read(from: &buf),
+                remaining: FfiConverterInt64.read(from: &buf),
+                resetAfterUs: FfiConverterInt64.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: ListedQuota, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.quota, into: &buf)
+        FfiConverterInt64.write(value.limit, into: &buf)
+        FfiConverterInt64.write(value.capacity, into: &buf)
+        FfiConverterInt64.write(value.used, into: &buf)
+        FfiConverterInt64.write(value.remaining, into: &buf)
+        FfiConverterInt64.write(value.resetAfterUs, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeListedQuota_lift(_ buf: RustBuffer) throws -> ListedQuota {
+    return try FfiConverterTypeListedQuota.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeListedQuota_lower(_ value: ListedQuota) -> RustBuffer {
+    return FfiConverterTypeListedQuota.lower(value)
+}
+
+
+/**
+ * The observations of a histogram up to a bound.
+ */
+public struct MetricBucket: Equatable, Hashable {
+    /**
+     * The upper bound.
+     */
+    public var bound: Double
+    /**
+     * The number of observations up to it.
+     */
+    public var count: Int64
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The upper bound.
+         */bound: Double,
+        /**
+         * The number of observations up to it.
+         */count: Int64) {
+        self.bound = bound
+        self.count = count
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension MetricBucket: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeMetricBucket: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> MetricBucket {
+        return
+            try MetricBucket(
+                bound: FfiConverterDouble.read(from: &buf),
+                count: FfiConverterInt64.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: MetricBucket, into buf: inout [UInt8]) {
+        FfiConverterDouble.write(value.bound, into: &buf)
+        FfiConverterInt64.write(value.count, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeMetricBucket_lift(_ buf: RustBuffer) throws -> MetricBucket {
+    return try FfiConverterTypeMetricBucket.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeMetricBucket_lower(_ value: MetricBucket) -> RustBuffer {
+    return FfiConverterTypeMetricBucket.lower(value)
+}
+
+
+/**
+ * Samples of one kind, under one name.
+ */
+public struct MetricFamily: Equatable, Hashable {
+    /**
+     * The name, such as `polylimit_decisions_total`. That of a counter ends in `_total`.
+     */
+    public var name: String
+    /**
+     * What is counted or measured, in one sentence.
+     */
+    public var help: String
+    /**
+     * What the samples are: `counter`, `gauge` or `histogram`.
+     */
+    public var kind: String
+    /**
+     * The samples, which differ in their labels.
+     */
+    public var samples: [MetricSample]
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The name, such as `polylimit_decisions_total`. That of a counter ends in `_total`.
+         */name: String,
+        /**
+         * What is counted or measured, in one sentence.
+         */help: String,
+        /**
+         * What the samples are: `counter`, `gauge` or `histogram`.
+         */kind: String,
+        /**
+         * The samples, which differ in their labels.
+         */samples: [MetricSample]) {
+        self.name = name
+        self.help = help
+        self.kind = kind
+        self.samples = samples
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension MetricFamily: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeMetricFamily: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> MetricFamily {
+        return
+            try MetricFamily(
+                name: FfiConverterString.read(from: &buf),
+                help: FfiConverterString.read(from: &buf),
+                kind: FfiConverterString.read(from: &buf),
+                samples: FfiConverterSequenceTypeMetricSample.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: MetricFamily, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.name, into: &buf)
+        FfiConverterString.write(value.help, into: &buf)
+        FfiConverterString.write(value.kind, into: &buf)
+        FfiConverterSequenceTypeMetricSample.write(value.samples, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeMetricFamily_lift(_ buf: RustBuffer) throws -> MetricFamily {
+    return try FfiConverterTypeMetricFamily.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeMetricFamily_lower(_ value: MetricFamily) -> RustBuffer {
+    return FfiConverterTypeMetricFamily.lower(value)
+}
+
+
+/**
+ * One number or histogram.
+ */
+public struct MetricSample: Equatable, Hashable {
+    /**
+     * The labels: names with values, which are any text. No value is a key.
+     */
+    public var labels: [String: String]
+    /**
+     * The value.
+     */
+    public var value: MetricValue
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The labels: names with values, which are any text. No value is a key.
+         */labels: [String: String],
+        /**
+         * The value.
+         */value: MetricValue) {
+        self.labels = labels
+        self.value = value
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension MetricSample: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeMetricSample: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> MetricSample {
+        return
+            try MetricSample(
+                labels: FfiConverterDictionaryStringString.read(from: &buf),
+                value: FfiConverterTypeMetricValue.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: MetricSample, into buf: inout [UInt8]) {
+        FfiConverterDictionaryStringString.write(value.labels, into: &buf)
+        FfiConverterTypeMetricValue.write(value.value, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeMetricSample_lift(_ buf: RustBuffer) throws -> MetricSample {
+    return try FfiConverterTypeMetricSample.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeMetricSample_lower(_ value: MetricSample) -> RustBuffer {
+    return FfiConverterTypeMetricSample.lower(value)
+}
+
+
+/**
  * A policy, and what it decided about a request. Where several are applied to one request they have different names.
  */
 public struct Outcome: Equatable, Hashable {
@@ -5292,6 +6884,95 @@ public func FfiConverterTypeOutcome_lift(_ buf: RustBuffer) throws -> Outcome {
 #endif
 public func FfiConverterTypeOutcome_lower(_ value: Outcome) -> RustBuffer {
     return FfiConverterTypeOutcome.lower(value)
+}
+
+
+/**
+ * What is counted against a key that is denied too often.
+ */
+public struct PenaltyExplanation: Equatable, Hashable {
+    /**
+     * How many denials count now.
+     */
+    public var denials: Int64
+    /**
+     * So many of them block the key.
+     */
+    public var blocksAt: Int64
+    /**
+     * The blocks in a row until now: each is twice as long as the one before it.
+     */
+    public var level: Int64
+    /**
+     * How long the next block would last, in microseconds.
+     */
+    public var nextBlockUs: Int64
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * How many denials count now.
+         */denials: Int64,
+        /**
+         * So many of them block the key.
+         */blocksAt: Int64,
+        /**
+         * The blocks in a row until now: each is twice as long as the one before it.
+         */level: Int64,
+        /**
+         * How long the next block would last, in microseconds.
+         */nextBlockUs: Int64) {
+        self.denials = denials
+        self.blocksAt = blocksAt
+        self.level = level
+        self.nextBlockUs = nextBlockUs
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension PenaltyExplanation: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypePenaltyExplanation: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> PenaltyExplanation {
+        return
+            try PenaltyExplanation(
+                denials: FfiConverterInt64.read(from: &buf),
+                blocksAt: FfiConverterInt64.read(from: &buf),
+                level: FfiConverterInt64.read(from: &buf),
+                nextBlockUs: FfiConverterInt64.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: PenaltyExplanation, into buf: inout [UInt8]) {
+        FfiConverterInt64.write(value.denials, into: &buf)
+        FfiConverterInt64.write(value.blocksAt, into: &buf)
+        FfiConverterInt64.write(value.level, into: &buf)
+        FfiConverterInt64.write(value.nextBlockUs, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypePenaltyExplanation_lift(_ buf: RustBuffer) throws -> PenaltyExplanation {
+    return try FfiConverterTypePenaltyExplanation.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypePenaltyExplanation_lower(_ value: PenaltyExplanation) -> RustBuffer {
+    return FfiConverterTypePenaltyExplanation.lower(value)
 }
 
 
@@ -5767,6 +7448,165 @@ public func FfiConverterTypePublishOptions_lower(_ value: PublishOptions) -> Rus
 
 
 /**
+ * What one quota says about a request.
+ */
+public struct QuotaExplanation: Equatable, Hashable {
+    /**
+     * The quota as text, such as `100/minute token_bucket`.
+     */
+    public var quota: String
+    /**
+     * The limit, in units per period, or in reservations.
+     */
+    public var limit: Int64
+    /**
+     * The most that can be used at once, without an excess.
+     */
+    public var capacity: Int64
+    /**
+     * The period, in microseconds; 0 for concurrency.
+     */
+    public var periodUs: Int64
+    /**
+     * Units that count now, also those beyond the capacity; for concurrency, reservations.
+     */
+    public var used: Int64
+    /**
+     * Whole units that the quota would still admit now.
+     */
+    public var remaining: Int64
+    /**
+     * Units of an excess that are in use.
+     */
+    public var over: Int64
+    /**
+     * Whether this quota alone admits the request.
+     */
+    public var admits: Bool
+    /**
+     * How long until this quota alone admits it, in microseconds; nothing means never.
+     */
+    public var retryAfterUs: Int64?
+    /**
+     * How long until nothing counts as used under this quota, in microseconds.
+     */
+    public var resetAfterUs: Int64
+    /**
+     * The same in the words of the algorithm, such as `debt 12.4 of 100, repays 1.67/s`.
+     */
+    public var words: String
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The quota as text, such as `100/minute token_bucket`.
+         */quota: String,
+        /**
+         * The limit, in units per period, or in reservations.
+         */limit: Int64,
+        /**
+         * The most that can be used at once, without an excess.
+         */capacity: Int64,
+        /**
+         * The period, in microseconds; 0 for concurrency.
+         */periodUs: Int64,
+        /**
+         * Units that count now, also those beyond the capacity; for concurrency, reservations.
+         */used: Int64,
+        /**
+         * Whole units that the quota would still admit now.
+         */remaining: Int64,
+        /**
+         * Units of an excess that are in use.
+         */over: Int64,
+        /**
+         * Whether this quota alone admits the request.
+         */admits: Bool,
+        /**
+         * How long until this quota alone admits it, in microseconds; nothing means never.
+         */retryAfterUs: Int64?,
+        /**
+         * How long until nothing counts as used under this quota, in microseconds.
+         */resetAfterUs: Int64,
+        /**
+         * The same in the words of the algorithm, such as `debt 12.4 of 100, repays 1.67/s`.
+         */words: String) {
+        self.quota = quota
+        self.limit = limit
+        self.capacity = capacity
+        self.periodUs = periodUs
+        self.used = used
+        self.remaining = remaining
+        self.over = over
+        self.admits = admits
+        self.retryAfterUs = retryAfterUs
+        self.resetAfterUs = resetAfterUs
+        self.words = words
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension QuotaExplanation: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeQuotaExplanation: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> QuotaExplanation {
+        return
+            try QuotaExplanation(
+                quota: FfiConverterString.read(from: &buf),
+                limit: FfiConverterInt64.read(from: &buf),
+                capacity: FfiConverterInt64.read(from: &buf),
+                periodUs: FfiConverterInt64.read(from: &buf),
+                used: FfiConverterInt64.read(from: &buf),
+                remaining: FfiConverterInt64.read(from: &buf),
+                over: FfiConverterInt64.read(from: &buf),
+                admits: FfiConverterBool.read(from: &buf),
+                retryAfterUs: FfiConverterOptionInt64.read(from: &buf),
+                resetAfterUs: FfiConverterInt64.read(from: &buf),
+                words: FfiConverterString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: QuotaExplanation, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.quota, into: &buf)
+        FfiConverterInt64.write(value.limit, into: &buf)
+        FfiConverterInt64.write(value.capacity, into: &buf)
+        FfiConverterInt64.write(value.periodUs, into: &buf)
+        FfiConverterInt64.write(value.used, into: &buf)
+        FfiConverterInt64.write(value.remaining, into: &buf)
+        FfiConverterInt64.write(value.over, into: &buf)
+        FfiConverterBool.write(value.admits, into: &buf)
+        FfiConverterOptionInt64.write(value.retryAfterUs, into: &buf)
+        FfiConverterInt64.write(value.resetAfterUs, into: &buf)
+        FfiConverterString.write(value.words, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeQuotaExplanation_lift(_ buf: RustBuffer) throws -> QuotaExplanation {
+    return try FfiConverterTypeQuotaExplanation.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeQuotaExplanation_lower(_ value: QuotaExplanation) -> RustBuffer {
+    return FfiConverterTypeQuotaExplanation.lower(value)
+}
+
+
+/**
  * The numbers of a quota. Omitted numbers have the defaults of the text form.
  */
 public struct QuotaNumbers: Equatable, Hashable {
@@ -5906,7 +7746,7 @@ public func FfiConverterTypeQuotaNumbers_lower(_ value: QuotaNumbers) -> RustBuf
 
 
 /**
- * The state of a key under one quota, after the operation.
+ * The state of a key under one quota, after the operation, and in a decision the quota's own verdict on the request.
  */
 public struct QuotaUsage: Equatable, Hashable {
     /**
@@ -5925,6 +7765,14 @@ public struct QuotaUsage: Equatable, Hashable {
      * Units of the quota's excess that are in use: above 0 once use is beyond the limit.
      */
     public var over: Int64
+    /**
+     * Whether this quota admits the request; true where no quota was asked, and in a usage.
+     */
+    public var allowed: Bool
+    /**
+     * How long until this quota would admit the same request if no other arrives. 0 when it admits it; nothing is never.
+     */
+    public var retryAfter: Span?
 
     // Default memberwise initializers are never public by default, so we
     // declare one manually.
@@ -5940,11 +7788,19 @@ public struct QuotaUsage: Equatable, Hashable {
          */resetAfter: Span,
         /**
          * Units of the quota's excess that are in use: above 0 once use is beyond the limit.
-         */over: Int64) {
+         */over: Int64,
+        /**
+         * Whether this quota admits the request; true where no quota was asked, and in a usage.
+         */allowed: Bool,
+        /**
+         * How long until this quota would admit the same request if no other arrives. 0 when it admits it; nothing is never.
+         */retryAfter: Span?) {
         self.limit = limit
         self.remaining = remaining
         self.resetAfter = resetAfter
         self.over = over
+        self.allowed = allowed
+        self.retryAfter = retryAfter
     }
 
     
@@ -5966,7 +7822,9 @@ public struct FfiConverterTypeQuotaUsage: FfiConverterRustBuffer {
                 limit: FfiConverterInt64.read(from: &buf),
                 remaining: FfiConverterInt64.read(from: &buf),
                 resetAfter: FfiConverterTypeSpan.read(from: &buf),
-                over: FfiConverterInt64.read(from: &buf)
+                over: FfiConverterInt64.read(from: &buf),
+                allowed: FfiConverterBool.read(from: &buf),
+                retryAfter: FfiConverterOptionTypeSpan.read(from: &buf)
         )
     }
 
@@ -5975,6 +7833,8 @@ public struct FfiConverterTypeQuotaUsage: FfiConverterRustBuffer {
         FfiConverterInt64.write(value.remaining, into: &buf)
         FfiConverterTypeSpan.write(value.resetAfter, into: &buf)
         FfiConverterInt64.write(value.over, into: &buf)
+        FfiConverterBool.write(value.allowed, into: &buf)
+        FfiConverterOptionTypeSpan.write(value.retryAfter, into: &buf)
     }
 }
 
@@ -6316,6 +8176,117 @@ public func FfiConverterTypeRequestDecision_lower(_ value: RequestDecision) -> R
 
 
 /**
+ * Why a request would be admitted or denied now, by the configuration's lists, rules and policies.
+ */
+public struct RequestExplanation: Equatable, Hashable {
+    /**
+     * Whether the request would be admitted.
+     */
+    public var allowed: Bool
+    /**
+     * Why it would be denied, or admitted without the store; as in a decision.
+     */
+    public var cause: String?
+    /**
+     * How long until it would be admitted, in microseconds: the longest over the policies that deny; 0 when allowed. Nothing means
+     * never.
+     */
+    public var retryAfterUs: Int64?
+    /**
+     * The item of a list of attributes that decides; then no policy is asked.
+     */
+    public var listEntry: EntryExplanation?
+    /**
+     * The policies that the rules apply, in their order.
+     */
+    public var policies: [KeyExplanation]
+    /**
+     * The configuration in force.
+     */
+    public var configuration: ConfigurationExplanation?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * Whether the request would be admitted.
+         */allowed: Bool,
+        /**
+         * Why it would be denied, or admitted without the store; as in a decision.
+         */cause: String?,
+        /**
+         * How long until it would be admitted, in microseconds: the longest over the policies that deny; 0 when allowed. Nothing means
+         * never.
+         */retryAfterUs: Int64?,
+        /**
+         * The item of a list of attributes that decides; then no policy is asked.
+         */listEntry: EntryExplanation?,
+        /**
+         * The policies that the rules apply, in their order.
+         */policies: [KeyExplanation],
+        /**
+         * The configuration in force.
+         */configuration: ConfigurationExplanation?) {
+        self.allowed = allowed
+        self.cause = cause
+        self.retryAfterUs = retryAfterUs
+        self.listEntry = listEntry
+        self.policies = policies
+        self.configuration = configuration
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension RequestExplanation: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeRequestExplanation: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> RequestExplanation {
+        return
+            try RequestExplanation(
+                allowed: FfiConverterBool.read(from: &buf),
+                cause: FfiConverterOptionString.read(from: &buf),
+                retryAfterUs: FfiConverterOptionInt64.read(from: &buf),
+                listEntry: FfiConverterOptionTypeEntryExplanation.read(from: &buf),
+                policies: FfiConverterSequenceTypeKeyExplanation.read(from: &buf),
+                configuration: FfiConverterOptionTypeConfigurationExplanation.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: RequestExplanation, into buf: inout [UInt8]) {
+        FfiConverterBool.write(value.allowed, into: &buf)
+        FfiConverterOptionString.write(value.cause, into: &buf)
+        FfiConverterOptionInt64.write(value.retryAfterUs, into: &buf)
+        FfiConverterOptionTypeEntryExplanation.write(value.listEntry, into: &buf)
+        FfiConverterSequenceTypeKeyExplanation.write(value.policies, into: &buf)
+        FfiConverterOptionTypeConfigurationExplanation.write(value.configuration, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeRequestExplanation_lift(_ buf: RustBuffer) throws -> RequestExplanation {
+    return try FfiConverterTypeRequestExplanation.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeRequestExplanation_lower(_ value: RequestExplanation) -> RustBuffer {
+    return FfiConverterTypeRequestExplanation.lower(value)
+}
+
+
+/**
  * How a reservation is made, kept and ended.
  */
 public struct ReserveOptions: Equatable, Hashable {
@@ -6417,6 +8388,95 @@ public func FfiConverterTypeReserveOptions_lift(_ buf: RustBuffer) throws -> Res
 #endif
 public func FfiConverterTypeReserveOptions_lower(_ value: ReserveOptions) -> RustBuffer {
     return FfiConverterTypeReserveOptions.lower(value)
+}
+
+
+/**
+ * What became of a page of keys that were to be reset.
+ */
+public struct ResetPage: Equatable, Hashable {
+    /**
+     * How many keys were reset.
+     */
+    public var reset: Int64
+    /**
+     * How many keys stay, because their policies are not known here.
+     */
+    public var unknown: Int64
+    /**
+     * How many keys the store went over, about.
+     */
+    public var examined: Int64
+    /**
+     * Where the list goes on; nothing when this was the last page.
+     */
+    public var cursor: String?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * How many keys were reset.
+         */reset: Int64,
+        /**
+         * How many keys stay, because their policies are not known here.
+         */unknown: Int64,
+        /**
+         * How many keys the store went over, about.
+         */examined: Int64,
+        /**
+         * Where the list goes on; nothing when this was the last page.
+         */cursor: String?) {
+        self.reset = reset
+        self.unknown = unknown
+        self.examined = examined
+        self.cursor = cursor
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension ResetPage: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeResetPage: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> ResetPage {
+        return
+            try ResetPage(
+                reset: FfiConverterInt64.read(from: &buf),
+                unknown: FfiConverterInt64.read(from: &buf),
+                examined: FfiConverterInt64.read(from: &buf),
+                cursor: FfiConverterOptionString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: ResetPage, into buf: inout [UInt8]) {
+        FfiConverterInt64.write(value.reset, into: &buf)
+        FfiConverterInt64.write(value.unknown, into: &buf)
+        FfiConverterInt64.write(value.examined, into: &buf)
+        FfiConverterOptionString.write(value.cursor, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeResetPage_lift(_ buf: RustBuffer) throws -> ResetPage {
+    return try FfiConverterTypeResetPage.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeResetPage_lower(_ value: ResetPage) -> RustBuffer {
+    return FfiConverterTypeResetPage.lower(value)
 }
 
 
@@ -6643,6 +8703,184 @@ public func FfiConverterTypeStoreOption_lower(_ value: StoreOption) -> RustBuffe
 
 
 /**
+ * How often a key was denied or admitted.
+ */
+public struct TopKey: Equatable, Hashable {
+    /**
+     * The policy's name.
+     */
+    public var policy: String
+    /**
+     * The key.
+     */
+    public var key: KeyName
+    /**
+     * How often, in requests: estimated from a sample of them.
+     */
+    public var count: Int64
+    /**
+     * By how much the count is too high at most, because another key has had its counter before.
+     */
+    public var error: Int64
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The policy's name.
+         */policy: String,
+        /**
+         * The key.
+         */key: KeyName,
+        /**
+         * How often, in requests: estimated from a sample of them.
+         */count: Int64,
+        /**
+         * By how much the count is too high at most, because another key has had its counter before.
+         */error: Int64) {
+        self.policy = policy
+        self.key = key
+        self.count = count
+        self.error = error
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension TopKey: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeTopKey: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> TopKey {
+        return
+            try TopKey(
+                policy: FfiConverterString.read(from: &buf),
+                key: FfiConverterTypeKeyName.read(from: &buf),
+                count: FfiConverterInt64.read(from: &buf),
+                error: FfiConverterInt64.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: TopKey, into buf: inout [UInt8]) {
+        FfiConverterString.write(value.policy, into: &buf)
+        FfiConverterTypeKeyName.write(value.key, into: &buf)
+        FfiConverterInt64.write(value.count, into: &buf)
+        FfiConverterInt64.write(value.error, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeTopKey_lift(_ buf: RustBuffer) throws -> TopKey {
+    return try FfiConverterTypeTopKey.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeTopKey_lower(_ value: TopKey) -> RustBuffer {
+    return FfiConverterTypeTopKey.lower(value)
+}
+
+
+/**
+ * The keys that a limiter has denied and admitted most often in this process.
+ */
+public struct TopKeys: Equatable, Hashable {
+    /**
+     * The keys that were denied, the most often denied first.
+     */
+    public var denied: [TopKey]
+    /**
+     * The keys that were admitted, the most often admitted first.
+     */
+    public var admitted: [TopKey]
+    /**
+     * The time in which every count is halved, in microseconds.
+     */
+    public var halfLifeUs: Int64
+    /**
+     * How many keys have a counter at most; 0 when keys are not counted.
+     */
+    public var counters: Int64
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The keys that were denied, the most often denied first.
+         */denied: [TopKey],
+        /**
+         * The keys that were admitted, the most often admitted first.
+         */admitted: [TopKey],
+        /**
+         * The time in which every count is halved, in microseconds.
+         */halfLifeUs: Int64,
+        /**
+         * How many keys have a counter at most; 0 when keys are not counted.
+         */counters: Int64) {
+        self.denied = denied
+        self.admitted = admitted
+        self.halfLifeUs = halfLifeUs
+        self.counters = counters
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension TopKeys: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeTopKeys: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> TopKeys {
+        return
+            try TopKeys(
+                denied: FfiConverterSequenceTypeTopKey.read(from: &buf),
+                admitted: FfiConverterSequenceTypeTopKey.read(from: &buf),
+                halfLifeUs: FfiConverterInt64.read(from: &buf),
+                counters: FfiConverterInt64.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: TopKeys, into buf: inout [UInt8]) {
+        FfiConverterSequenceTypeTopKey.write(value.denied, into: &buf)
+        FfiConverterSequenceTypeTopKey.write(value.admitted, into: &buf)
+        FfiConverterInt64.write(value.halfLifeUs, into: &buf)
+        FfiConverterInt64.write(value.counters, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeTopKeys_lift(_ buf: RustBuffer) throws -> TopKeys {
+    return try FfiConverterTypeTopKeys.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeTopKeys_lower(_ value: TopKeys) -> RustBuffer {
+    return FfiConverterTypeTopKeys.lower(value)
+}
+
+
+/**
  * The answer to a take, a charge, a refund, a reset, or a commit, cancel or renew of a reservation.
  */
 public struct Usage: Equatable, Hashable {
@@ -6779,6 +9017,117 @@ public func FfiConverterTypeUsage_lift(_ buf: RustBuffer) throws -> Usage {
 public func FfiConverterTypeUsage_lower(_ value: Usage) -> RustBuffer {
     return FfiConverterTypeUsage.lower(value)
 }
+
+
+/**
+ * The value of a sample.
+ */
+
+public enum MetricValue: Equatable, Hashable {
+
+    /**
+     * A count.
+     */
+    case count(
+        /**
+         * The count.
+         */count: Int64
+    )
+    /**
+     * Any number.
+     */
+    case number(
+        /**
+         * The number.
+         */number: Double
+    )
+    /**
+     * A histogram.
+     */
+    case histogram(
+        /**
+         * The observations up to each bound, in rising order, without the last bound, infinity.
+         */buckets: [MetricBucket],
+        /**
+         * The sum of the observations.
+         */sum: Double,
+        /**
+         * The number of observations.
+         */count: Int64
+    )
+
+
+
+
+
+}
+
+#if compiler(>=6)
+extension MetricValue: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeMetricValue: FfiConverterRustBuffer {
+    typealias SwiftType = MetricValue
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> MetricValue {
+        let variant: Int32 = try readInt(&buf)
+        switch variant {
+
+        case 1: return .count(count: try FfiConverterInt64.read(from: &buf)
+        )
+
+        case 2: return .number(number: try FfiConverterDouble.read(from: &buf)
+        )
+
+        case 3: return .histogram(buckets: try FfiConverterSequenceTypeMetricBucket.read(from: &buf), sum: try FfiConverterDouble.read(from: &buf), count: try FfiConverterInt64.read(from: &buf)
+        )
+
+        default: throw UniffiInternalError.unexpectedEnumCase
+        }
+    }
+
+    public static func write(_ value: MetricValue, into buf: inout [UInt8]) {
+        switch value {
+
+        
+        case let .count(count):
+            writeInt(&buf, Int32(1))
+            FfiConverterInt64.write(count, into: &buf)
+
+        
+        case let .number(number):
+            writeInt(&buf, Int32(2))
+            FfiConverterDouble.write(number, into: &buf)
+
+        
+        case let .histogram(buckets,sum,count):
+            writeInt(&buf, Int32(3))
+            FfiConverterSequenceTypeMetricBucket.write(buckets, into: &buf)
+            FfiConverterDouble.write(sum, into: &buf)
+            FfiConverterInt64.write(count, into: &buf)
+
+        }
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeMetricValue_lift(_ buf: RustBuffer) throws -> MetricValue {
+    return try FfiConverterTypeMetricValue.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeMetricValue_lower(_ value: MetricValue) -> RustBuffer {
+    return FfiConverterTypeMetricValue.lower(value)
+}
+
 
 
 /**
@@ -7148,6 +9497,30 @@ fileprivate struct FfiConverterOptionTypeCandidateCounts: FfiConverterRustBuffer
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterOptionTypeConfigurationExplanation: FfiConverterRustBuffer {
+    typealias SwiftType = ConfigurationExplanation?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeConfigurationExplanation.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeConfigurationExplanation.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterOptionTypeConfigurationStatus: FfiConverterRustBuffer {
     typealias SwiftType = ConfigurationStatus?
 
@@ -7188,6 +9561,30 @@ fileprivate struct FfiConverterOptionTypeDecision: FfiConverterRustBuffer {
         switch try readInt(&buf) as Int8 {
         case 0: return nil
         case 1: return try FfiConverterTypeDecision.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterOptionTypeEntryExplanation: FfiConverterRustBuffer {
+    typealias SwiftType = EntryExplanation?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeEntryExplanation.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeEntryExplanation.read(from: &buf)
         default: throw UniffiInternalError.unexpectedOptionalTag
         }
     }
@@ -7260,6 +9657,54 @@ fileprivate struct FfiConverterOptionTypeHeaderOptions: FfiConverterRustBuffer {
         switch try readInt(&buf) as Int8 {
         case 0: return nil
         case 1: return try FfiConverterTypeHeaderOptions.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterOptionTypeListOptions: FfiConverterRustBuffer {
+    typealias SwiftType = ListOptions?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypeListOptions.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypeListOptions.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterOptionTypePenaltyExplanation: FfiConverterRustBuffer {
+    typealias SwiftType = PenaltyExplanation?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypePenaltyExplanation.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypePenaltyExplanation.read(from: &buf)
         default: throw UniffiInternalError.unexpectedOptionalTag
         }
     }
@@ -7611,6 +10056,156 @@ fileprivate struct FfiConverterSequenceTypeHeaderLine: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterSequenceTypeKeyExplanation: FfiConverterRustBuffer {
+    typealias SwiftType = [KeyExplanation]
+
+    public static func write(_ value: [KeyExplanation], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterTypeKeyExplanation.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [KeyExplanation] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [KeyExplanation]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterTypeKeyExplanation.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterSequenceTypeListedKey: FfiConverterRustBuffer {
+    typealias SwiftType = [ListedKey]
+
+    public static func write(_ value: [ListedKey], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterTypeListedKey.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [ListedKey] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [ListedKey]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterTypeListedKey.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterSequenceTypeListedQuota: FfiConverterRustBuffer {
+    typealias SwiftType = [ListedQuota]
+
+    public static func write(_ value: [ListedQuota], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterTypeListedQuota.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [ListedQuota] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [ListedQuota]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterTypeListedQuota.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterSequenceTypeMetricBucket: FfiConverterRustBuffer {
+    typealias SwiftType = [MetricBucket]
+
+    public static func write(_ value: [MetricBucket], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterTypeMetricBucket.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [MetricBucket] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [MetricBucket]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterTypeMetricBucket.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterSequenceTypeMetricFamily: FfiConverterRustBuffer {
+    typealias SwiftType = [MetricFamily]
+
+    public static func write(_ value: [MetricFamily], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterTypeMetricFamily.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [MetricFamily] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [MetricFamily]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterTypeMetricFamily.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterSequenceTypeMetricSample: FfiConverterRustBuffer {
+    typealias SwiftType = [MetricSample]
+
+    public static func write(_ value: [MetricSample], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterTypeMetricSample.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [MetricSample] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [MetricSample]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterTypeMetricSample.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterSequenceTypeOutcome: FfiConverterRustBuffer {
     typealias SwiftType = [Outcome]
 
@@ -7711,6 +10306,31 @@ fileprivate struct FfiConverterSequenceTypePolicyMatch: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterSequenceTypeQuotaExplanation: FfiConverterRustBuffer {
+    typealias SwiftType = [QuotaExplanation]
+
+    public static func write(_ value: [QuotaExplanation], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterTypeQuotaExplanation.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [QuotaExplanation] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [QuotaExplanation]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterTypeQuotaExplanation.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterSequenceTypeQuotaUsage: FfiConverterRustBuffer {
     typealias SwiftType = [QuotaUsage]
 
@@ -7778,6 +10398,31 @@ fileprivate struct FfiConverterSequenceTypeStoreOption: FfiConverterRustBuffer {
         seq.reserveCapacity(Int(len))
         for _ in 0 ..< len {
             seq.append(try FfiConverterTypeStoreOption.read(from: &buf))
+        }
+        return seq
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterSequenceTypeTopKey: FfiConverterRustBuffer {
+    typealias SwiftType = [TopKey]
+
+    public static func write(_ value: [TopKey], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for item in value {
+            FfiConverterTypeTopKey.write(item, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [TopKey] {
+        let len: Int32 = try readInt(&buf)
+        var seq = [TopKey]()
+        seq.reserveCapacity(Int(len))
+        for _ in 0 ..< len {
+            seq.append(try FfiConverterTypeTopKey.read(from: &buf))
         }
         return seq
     }
@@ -8282,6 +10927,21 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_unblock() != 13367) {
         return InitializationResult.apiChecksumMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_explain() != 10580) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_explain_request() != 52138) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_list() != 62925) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_reset_listed() != 47949) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_scan_top() != 3544) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_candidate_counts() != 17948) {
         return InitializationResult.apiChecksumMismatch
     }
@@ -8394,6 +11054,30 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_unblock() != 25115) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_explain() != 24658) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_explain_request() != 49380) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_list() != 59030) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_metrics() != 16719) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_metrics_text() != 32183) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_reset_listed() != 43452) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_scan_top() != 24515) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_top_keys() != 23909) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asyncreservation_allowed() != 38354) {

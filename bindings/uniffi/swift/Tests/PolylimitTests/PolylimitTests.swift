@@ -29,6 +29,15 @@ final class PolylimitTests: XCTestCase {
         XCTAssertEqual(try limiter.take(request: request("user", cost: 5)).taken, 1)
     }
 
+    func testEveryQuotaHasAVerdictOfItsOwn() throws {
+        let limiter = try limiter("2/minute token_bucket; 5/hour")
+        XCTAssertEqual(try limiter.check(request: request("user", cost: 2)).quotas.map(\.allowed), [true, true])
+        let denied = try limiter.check(request: request("user"))
+        XCTAssertEqual(denied.quotas.map(\.allowed), [false, true])
+        XCTAssertEqual(denied.quotas.map(\.retryAfter), [denied.retryAfter, .zero])
+        XCTAssertNil(try limiter.check(request: request("user", cost: 9)).quotas[1].retryAfter)
+    }
+
     func testSeveralRequestsSpendAllOrNothing() throws {
         let limiter = try limiter("2/minute")
         let requests = ["api", "1/minute"].map { Request(key: Data("user".utf8), policy: $0) }
@@ -101,6 +110,22 @@ final class PolylimitTests: XCTestCase {
         XCTAssertEqual(limiter.configuration()?.source, "document")
         XCTAssertEqual(try limiter.setEntry(item: "deny user alice", value: "{}").source, "document")
         XCTAssertEqual(try limiter.decide(attributes: attributes).cause, "deny_list")
+    }
+
+    func testReportsTellWhatIsUsedAndWhy() async throws {
+        let limiter = try Limiter(settings: Settings(policies: [Policy(name: "api", quotas: "2/hour fixed_window")], options: ["observe_keys": "16"]))
+        _ = try limiter.charge(request: request("user:1", cost: 2))
+        let page = try limiter.list(options: ListOptions(policy: "api", keyPrefix: Data("user:".utf8), atLeastUsed: 100))
+        XCTAssertEqual(page.keys.map(\.key.text), ["user:1"])
+        XCTAssertNil(page.cursor)
+        let explained = try await limiter.asynchronous().explain(request: request("user:1"))
+        XCTAssertEqual(explained.quotas.map(\.admits), [false])
+        XCTAssertEqual(try limiter.scanTop(number: 1).keys.count, 1)
+        XCTAssertEqual(try limiter.topKeys(number: 1).counters, 16)
+        let reset = try await limiter.asynchronous().resetListed()
+        XCTAssertEqual(reset.reset, 1)
+        XCTAssertTrue(limiter.metrics().contains { $0.name == "polylimit_decisions_total" })
+        XCTAssertTrue(try limiter.metricsText(format: "openmetrics").hasSuffix("# EOF\n"))
     }
 
     func testClosedLimiterIsAnError() throws {

@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::configuration_source::publication::{Author, PastChange, PastKind, Published};
-use crate::configuration_source::snapshot::{EntryChange, Snapshot};
+use crate::configuration_source::snapshot::{Entries, EntryChange, Snapshot};
 use crate::error::Error;
 use crate::store::redis::configuration::log::{Record, RecordedChange, read_range};
 use crate::store::redis::configuration::{
@@ -98,6 +98,35 @@ impl ConfigurationStore {
         let (version, last) = head.map(|head| (head.version, head.last)).unwrap_or_default();
         let document = connection.document().await?;
         Ok(Snapshot { version, last, document, entries: connection.entries().await? })
+    }
+
+    /// The document that is there now, or one of the last 32 by its version, with its version and digest.
+    ///
+    /// # Errors
+    /// Redis does not answer, or refuses.
+    pub(crate) async fn published(
+        &self,
+        document_version: Option<u64>,
+    ) -> Result<Option<(u64, Box<str>, Box<str>)>, Error> {
+        let mut connection = self.connect(None).await?;
+        let found = match document_version {
+            None => {
+                let document = connection.document().await?;
+                document.map(|document| (document.version, document.text.as_ref().into()))
+            }
+            Some(version) => connection.past_document(version).await?.map(|text| (version, text.into())),
+        };
+        Ok(found.map(|(version, text): (u64, Box<str>)| (version, digest(&text).into(), text)))
+    }
+
+    /// All entries that are there now, and a version that has them.
+    ///
+    /// # Errors
+    /// Redis does not answer, or refuses; there are too many entries.
+    pub(crate) async fn entries(&self) -> Result<(u64, Entries), Error> {
+        let mut connection = self.connect(None).await?;
+        let version = connection.head().await?.map_or(0, |head| head.version);
+        Ok((version, connection.entries().await?))
     }
 
     /// The version of the document that is there now; 0 when there is none.

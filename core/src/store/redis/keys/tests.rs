@@ -137,6 +137,33 @@ fn what_is_no_main_key_of_the_prefix_is_not_read() {
     }
 }
 
+#[test]
+fn name_of_a_log_is_read_as_its_main_key() {
+    let encoder = encoder(None);
+    let long = "x".repeat(97);
+    for user_key in ["a", "", "a:log:1", &long] {
+        let main = key(user_key);
+        let read = encoder.read_stored(main.as_bytes()).unwrap();
+        assert_eq!(encoder.read_stored(format!("{main}:log:60000000").as_bytes()).unwrap(), read);
+        let mut again = Vec::new();
+        encoder.write_stored(&encoder.policy_prefix("api"), read.1.stored(), &mut again);
+        assert_eq!(String::from_utf8(again).unwrap(), main);
+    }
+    for text in ["polylimit:1:api:{#19a8}", "polylimit:1:api:{#}", "polylimit:1:{configuration}:log"] {
+        assert_eq!(encoder.read_stored(text.as_bytes()), None, "{text}");
+    }
+}
+
+#[test]
+fn pattern_takes_its_bytes_as_they_are() {
+    let encoder = KeyEncoder::new("a*b", None);
+    let pattern = |policy, key_prefix: &[u8]| {
+        String::from_utf8(encoder.pattern(ScanFilter { policy, key_prefix })).unwrap()
+    };
+    assert_eq!(pattern(None, b""), r"a\*b:1:*:{*}*");
+    assert_eq!(pattern(Some("x^y"), b"user:*[ "), r"a\*b:1:x\^y:{user:\*%5B%20*}*");
+}
+
 proptest! {
     #[test]
     fn any_tuple_can_be_read_back(

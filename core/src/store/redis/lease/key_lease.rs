@@ -326,7 +326,7 @@ mod tests {
             elastic: false,
             shadowed: false,
         };
-        let replied = ScriptDecision { decision, spent: take.units, now_us: 0, denied: None };
+        let replied = ScriptDecision { decision, spent: take.units, now_us: 0, seen: None };
         assert_eq!(holding.granted(take, &replied, &policy, now_us, now_us), 0);
     }
 

@@ -77,7 +77,7 @@ impl World {
             hold: None,
             numbers: None,
         });
-        ScriptDecision { decision, spent, now_us: self.clock.now_us(), denied: None }
+        ScriptDecision { decision, spent, now_us: self.clock.now_us(), seen: None }
     }
 
     fn begin(&mut self, holder: usize, take: Option<Take>) {

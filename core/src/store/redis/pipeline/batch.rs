@@ -5,15 +5,16 @@
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::rules::transition::Operation;
 use crate::runtime::monotonic;
+use crate::store::redis::pipeline::call_span::{CallSpan, CallerSpan};
 use crate::store::redis::pipeline::pending::{PendingOperation, ScriptRequest};
-use crate::store::redis::script::call::{self, PolicyCall};
+use crate::store::redis::script::call::{self, PolicyCall, ScriptReference};
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::Action;
 use crate::store::stats::Counters;
@@ -82,6 +83,13 @@ impl Command {
         }
     }
 
+    /// Takes note of how long a reply took to come, or was waited for.
+    pub(crate) fn took(&self, time: Duration) {
+        if let Some(entry) = self.entries.first() {
+            entry.first.member().durations.add(time, 1);
+        }
+    }
+
     /// Answers all of its operations with a failure.
     pub(crate) fn answer(&self, failure: Failure) {
         for operation in self.operations() {
@@ -101,6 +109,11 @@ impl Command {
 
     pub(crate) fn operations(&self) -> impl Iterator<Item = &Arc<PendingOperation>> {
         self.entries.iter().flat_map(Entry::operations)
+    }
+
+    /// The spans of its operations' callers.
+    pub(crate) fn callers(&self) -> impl Iterator<Item = &CallerSpan> {
+        self.operations().map(|operation| &operation.caller_span)
     }
 
     /// The earliest deadline of its operations.
@@ -188,6 +201,7 @@ impl Grouping {
 pub(crate) struct InFlight {
     pub(crate) command: Command,
     pub(crate) nonce: [u8; 6],
+    pub(crate) script: ScriptReference,
     pub(crate) sent: Instant,
     /// The position of its end in all bytes written to the connection: if fewer were written, it cannot have run.
     pub(crate) ends_at: u64,
@@ -197,13 +211,22 @@ pub(crate) struct InFlight {
     pub(crate) skip: u8,
     /// The next deadline of its operations; `None` when all are answered.
     pub(crate) expires: Option<Instant>,
-    overdue: bool,
+    pub(crate) overdue: bool,
+    pub(crate) span: CallSpan,
 }
 
 impl InFlight {
-    pub(crate) fn new(command: Command, nonce: [u8; 6], ends_at: u64, batch: u64) -> Self {
+    pub(crate) fn new(
+        command: Command,
+        nonce: [u8; 6],
+        script: ScriptReference,
+        ends_at: u64,
+        batch: u64,
+        span: CallSpan,
+    ) -> Self {
         let (skip, expires) = (u8::from(command.asking), command.deadline());
-        Self { command, nonce, sent: monotonic::now(), ends_at, batch, skip, expires, overdue: false }
+        let sent = monotonic::now();
+        Self { command, nonce, script, sent, ends_at, batch, skip, expires, overdue: false, span }
     }
 
     /// Passes the operations whose deadline has passed to `give_out`; returns whether they are the first of this

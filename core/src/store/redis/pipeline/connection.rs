@@ -18,6 +18,7 @@ use crate::rules::decision::Degradation;
 use crate::runtime::clock::ManualClock;
 use crate::runtime::monotonic;
 use crate::store::redis::pipeline::batch::{self, Command, InFlight};
+use crate::store::redis::pipeline::call_span::CallSpan;
 use crate::store::redis::pipeline::pending::{Member, PendingOperation};
 use crate::store::redis::pipeline::server::ServerState;
 use crate::store::redis::script::call::{CallHeader, CommandBuffer, ScriptReference};
@@ -271,7 +272,8 @@ impl Connection {
         command.call.write_call(&mut self.write, &mut self.command, script, &header, &entries);
         command.count(|counters| counters.calls.add(1));
         let ends_at = self.written_before + self.write.len() as u64;
-        self.flights.push_back(InFlight::new(command, nonce, ends_at, self.batches));
+        let span = CallSpan::start(command.callers(), &command.call.policy, script, &self.server.address);
+        self.flights.push_back(InFlight::new(command, nonce, script, ends_at, self.batches, span));
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Degradation> {

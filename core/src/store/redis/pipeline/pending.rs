@@ -9,9 +9,11 @@ use std::time::Instant;
 
 use atomic_waker::AtomicWaker;
 
+use crate::metrics::durations::Durations;
 use crate::rules::decision::Degradation;
 use crate::rules::reservation::list::Hold;
 use crate::runtime::park;
+use crate::store::redis::pipeline::call_span::CallerSpan;
 use crate::store::redis::script::call::PolicyCall;
 use crate::store::redis::script::reply::ScriptDecision;
 use crate::store::redis::transport::failure::Failure;
@@ -57,6 +59,7 @@ pub(crate) struct PendingOperation {
     brought_forward: OnceLock<Instant>,
     answer: OnceLock<Reply>,
     caller: AtomicWaker,
+    pub(crate) caller_span: CallerSpan,
     permit: Permit,
 }
 
@@ -69,6 +72,7 @@ impl PendingOperation {
             brought_forward: OnceLock::new(),
             answer: OnceLock::new(),
             caller: AtomicWaker::new(),
+            caller_span: CallerSpan::current(),
             permit,
         })
     }
@@ -177,6 +181,7 @@ pub(crate) struct Member {
     most_bytes: usize,
     closed: AtomicBool,
     pub(crate) counters: Counters,
+    pub(crate) durations: Durations,
 }
 
 /// The permit of one operation, released when it is dropped.
@@ -195,6 +200,7 @@ impl Member {
             most_bytes,
             closed: AtomicBool::new(false),
             counters: Counters::default(),
+            durations: Durations::default(),
         })
     }
 

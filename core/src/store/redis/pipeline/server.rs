@@ -161,8 +161,12 @@ impl Context {
     /// Until when callers on a newly used runtime wait for its first connection: no extra time if the server is known
     /// to fail.
     pub(crate) fn first_connect_until(&self) -> Instant {
-        let is_failing = self.failing.load(Ordering::Relaxed);
-        monotonic::now() + if is_failing { Duration::ZERO } else { self.first_connect_max }
+        monotonic::now() + if self.is_failing() { Duration::ZERO } else { self.first_connect_max }
+    }
+
+    /// Whether a server has failed since one has last decided.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
     }
 
     #[inline]

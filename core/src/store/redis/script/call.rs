@@ -83,7 +83,7 @@ pub(crate) struct PolicyCall {
     pub(crate) codec: PolicyCodec,
     pub(crate) policy: Policy,
     script: Arc<Script>,
-    fast_path_arguments: Box<[u8]>,
+    pub(super) fast_path_arguments: Box<[u8]>,
     policy_arguments: Box<[u8]>,
     /// The suffixes that make the keys of an entry of its main key; empty for the main key itself.
     suffixes: Box<[Box<[u8]>]>,

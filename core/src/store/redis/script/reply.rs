@@ -26,13 +26,13 @@ pub(crate) struct ScriptDecision {
     pub(crate) spent: u64,
     /// The time of the decision, by the store's clock.
     pub(crate) now_us: u64,
-    /// The states that denied a check, if another denial by them changes no state.
-    pub(crate) denied: Option<Arc<DenyingStates>>,
+    /// The states that denied a check, if another denial by them changes no state; those that a peek saw.
+    pub(crate) seen: Option<Arc<SeenStates>>,
 }
 
-/// The states that denied a check, and the time by the store's clock.
+/// The states that denied a check or that a peek saw, and the time by the store's clock.
 #[derive(Debug)]
-pub(crate) struct DenyingStates {
+pub(crate) struct SeenStates {
     pub(crate) states: States,
     pub(crate) now_us: u64,
 }
@@ -194,7 +194,7 @@ impl PolicyCall {
         let Action::Apply(operation) = entry.action else {
             let fresh: States = self.policy.quotas().iter().map(State::fresh).collect();
             let decision = self.rules.view(&fresh, now_us);
-            each(ScriptDecision { decision, spent: 0, now_us, denied: None });
+            each(ScriptDecision { decision, spent: 0, now_us, seen: None });
             return Ok(());
         };
         let has_reservations = states.iter().any(|state| matches!(state, State::Reservations(_)));
@@ -215,10 +215,11 @@ impl PolicyCall {
             let counts = |denial: &Decision| self.counts_denied && denial.cause != Some(Cause::Blocked);
             let is_check = operation == Operation::Check && !has_reservations;
             let is_known = is_check && denial.is_some_and(|denial| !counts(denial));
-            let known = is_known.then(|| Arc::new(DenyingStates { states, now_us }));
+            let is_peek = operation == Operation::Peek;
+            let known = (is_known || is_peek).then(|| Arc::new(SeenStates { states, now_us }));
             for (decision, spent) in decided {
-                let denied = known.clone().filter(|_| !decision.allowed);
-                each(ScriptDecision { decision, spent, now_us, denied });
+                let seen = known.clone().filter(|_| is_peek || !decision.allowed);
+                each(ScriptDecision { decision, spent, now_us, seen });
             }
             return Ok(());
         }

@@ -94,6 +94,11 @@ impl Script {
         self.call = PolicyCall::new(policy, Change::Past(&self.superseded));
     }
 
+    /// Where the header begins in the first argument of a command: the nonce, the deadline and the operations.
+    pub fn header_at(&self) -> usize {
+        self.call.fast_path_arguments.len()
+    }
+
     /// Whether one item can stand for several checks.
     pub fn can_coalesce(&self) -> bool {
         self.call.can_coalesce()

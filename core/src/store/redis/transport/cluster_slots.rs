@@ -30,6 +30,11 @@ impl Slots {
         self.0.get(usize::from(slot)).filter(|&&owner| owner != NO_OWNER).map(|&owner| usize::from(owner))
     }
 
+    /// Every slot that has an owner, with its owner.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = (u16, usize)> {
+        (0..SLOTS).filter_map(|slot| Some((slot, self.owner(slot)?)))
+    }
+
     /// A copy with another owner of one slot.
     pub(crate) fn with_owner(&self, slot: u16, owner: usize) -> Self {
         let mut slots = self.clone();

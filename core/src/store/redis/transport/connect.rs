@@ -20,6 +20,8 @@ use tokio_rustls::rustls::ClientConfig;
 use crate::error::Error;
 use crate::rules::decision::Degradation;
 use crate::runtime::monotonic;
+#[cfg(feature = "testing")]
+use crate::runtime::simulation;
 use crate::store::redis::config::Settings;
 use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Secret, Tls};
 use crate::store::redis::transport::CONNECT_TIMEOUT;
@@ -134,6 +136,10 @@ impl Connector {
     }
 
     pub(crate) async fn tcp(&self, endpoint: &Endpoint) -> Result<Stream, Failure> {
+        #[cfg(feature = "testing")]
+        if let Some(connecting) = simulation::connect(&endpoint.host, endpoint.port) {
+            return connecting.await.map(Stream::Simulated).map_err(not_connected);
+        }
         let found = lookup_host((&*endpoint.host, endpoint.port)).await.map_err(not_connected)?;
         let tcp = first_to_accept(found).await?;
         // A connection works without these options, if the platform refuses them.

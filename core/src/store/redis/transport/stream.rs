@@ -22,6 +22,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
 use crate::error::Error;
+#[cfg(feature = "testing")]
+use crate::runtime::simulation::Socket;
 use crate::store::redis::config::target::{Identity, Tls};
 
 /// The number of bytes that one read of unseen input takes.
@@ -32,6 +34,8 @@ pub(crate) enum Stream {
     Tcp(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
     Unix(UnixStream),
+    #[cfg(feature = "testing")]
+    Simulated(Box<dyn Socket>),
 }
 
 impl Stream {
@@ -42,6 +46,8 @@ impl Stream {
             Self::Tcp(tcp) => SockRef::from(tcp).peek(&mut byte),
             Self::Tls(tls) => SockRef::from(tls.get_ref().0).peek(&mut byte),
             Self::Unix(unix) => SockRef::from(unix).peek(&mut byte),
+            #[cfg(feature = "testing")]
+            Self::Simulated(socket) => return socket.has_input_or_end(),
         };
         // No available input is the normal case: an idle server sends nothing but the end of a TLS session.
         !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
@@ -54,6 +60,8 @@ impl Stream {
         let read = match self {
             Self::Tcp(tcp) => (&*SockRef::from(&*tcp)).read(&mut bytes)?,
             Self::Unix(unix) => (&*SockRef::from(&*unix)).read(&mut bytes)?,
+            #[cfg(feature = "testing")]
+            Self::Simulated(socket) => socket.read_arrived(&mut bytes)?,
             Self::Tls(tls) => {
                 let (tcp, session) = tls.get_mut();
                 if session.read_tls(&mut &*SockRef::from(&*tcp))? == 0 {
@@ -80,6 +88,8 @@ impl Stream {
             Self::Tcp(tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,
             Self::Unix(_) => return,
+            #[cfg(feature = "testing")]
+            Self::Simulated(socket) => return socket.reset_when_closed(),
         };
         // If this fails, the socket is closed normally.
         let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
@@ -92,6 +102,8 @@ impl AsyncRead for Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            #[cfg(feature = "testing")]
+            Self::Simulated(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
@@ -102,6 +114,8 @@ impl AsyncWrite for Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            #[cfg(feature = "testing")]
+            Self::Simulated(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
@@ -110,6 +124,8 @@ impl AsyncWrite for Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
             Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(feature = "testing")]
+            Self::Simulated(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -118,6 +134,8 @@ impl AsyncWrite for Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(feature = "testing")]
+            Self::Simulated(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

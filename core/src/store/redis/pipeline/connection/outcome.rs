@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::rules::decision::Degradation;
 use crate::runtime::backoff;
 use crate::runtime::monotonic;
-use crate::store::redis::pipeline::batch::Command;
+use crate::store::redis::pipeline::batch::{Command, InFlight};
 use crate::store::redis::pipeline::connection::{Connection, End};
 use crate::store::redis::pipeline::pending::PendingOperation;
 use crate::store::redis::script::call::ScriptReference;
@@ -29,10 +29,22 @@ impl Connection {
             return Ok(());
         }
         self.timeouts = 0;
+        // An overdue reply was counted when it was given up.
+        if !in_flight.overdue {
+            in_flight.command.took(self.last_used.saturating_duration_since(in_flight.sent));
+        }
         match reply {
             Reply::Line(value) => {
                 if let Err(error) = value.extract_error() {
-                    self.refused(in_flight.command, Refusal::read(&error));
+                    let refusal = Refusal::read(&error);
+                    if refusal == Refusal::NoScript && in_flight.script == ScriptReference::Source {
+                        // The server has the source: the reply belongs to another command, or makes no sense.
+                        return Self::not_a_reply(&in_flight);
+                    }
+                    if let Refusal::Failed(failure) = &refusal {
+                        in_flight.span.failed(failure.reason);
+                    }
+                    self.refused(in_flight.command, refusal);
                     return Ok(());
                 }
             }
@@ -54,7 +66,12 @@ impl Connection {
                 Err(_) => {}
             },
         }
-        // The script ran, but its reply is not valid.
+        Self::not_a_reply(&in_flight)
+    }
+
+    /// The script may have run, but the reply is not valid.
+    fn not_a_reply(in_flight: &InFlight) -> Result<(), Degradation> {
+        in_flight.span.failed(Degradation::Protocol);
         in_flight.command.answer(Failure::unknown(Degradation::Protocol));
         Err(Degradation::Protocol)
     }
@@ -207,6 +224,8 @@ impl Connection {
             let first = in_flight
                 .expire(now, |operation| operation.answer(Err(Failure::unknown(Degradation::Timeout))));
             if first {
+                in_flight.span.failed(Degradation::Timeout);
+                in_flight.command.took(now.saturating_duration_since(in_flight.sent));
                 self.timeouts += 1;
                 self.server.failed(Degradation::Timeout);
             }
@@ -225,6 +244,7 @@ impl Connection {
         let written = self.written_before + self.written as u64;
         let mut unsent = Vec::new();
         for in_flight in std::mem::take(&mut self.flights) {
+            in_flight.span.failed(reason);
             if in_flight.ends_at <= written {
                 in_flight.command.answer(Failure::unknown(reason));
             } else {

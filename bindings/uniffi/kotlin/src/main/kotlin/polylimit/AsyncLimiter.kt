@@ -140,6 +140,24 @@ public class AsyncLimiter internal constructor(
     /** See [Limiter.doctor]. */
     public suspend fun doctor(): List<Finding> = await(Call.doctor())
 
+    /** See [Limiter.list]. */
+    public suspend fun list(options: ListOptions = ListOptions()): KeyPage = await(Call.list(options))
+
+    /** See [Limiter.scanTop]. */
+    public suspend fun scanTop(
+        number: Long,
+        options: ListOptions = ListOptions(),
+    ): KeyPage = await(Call.scanTop(number, options))
+
+    /** See [Limiter.resetListed]. A coroutine that is cancelled may have reset some of the keys. */
+    public suspend fun resetListed(options: ListOptions = ListOptions()): ResetPage = await(Call.resetListed(options))
+
+    /** See [Limiter.explain]. */
+    public suspend fun explain(request: Request): KeyExplanation = await(Call.explain(request))
+
+    /** See [Limiter.explainRequest]. */
+    public suspend fun explainRequest(attributes: RequestAttributes): RequestExplanation = await(Call.explainRequest(attributes))
+
     /** [check] for Java. */
     public fun checkFuture(request: Request): CompletableFuture<Decision> = future(Call.check(request))
 
@@ -243,6 +261,28 @@ public class AsyncLimiter internal constructor(
 
     /** [doctor] for Java. */
     public fun doctorFuture(): CompletableFuture<List<Finding>> = future(Call.doctor())
+
+    /** [list] for Java. */
+    @JvmOverloads
+    public fun listFuture(options: ListOptions = ListOptions()): CompletableFuture<KeyPage> = future(Call.list(options))
+
+    /** [scanTop] for Java. */
+    @JvmOverloads
+    public fun scanTopFuture(
+        number: Long,
+        options: ListOptions = ListOptions(),
+    ): CompletableFuture<KeyPage> = future(Call.scanTop(number, options))
+
+    /** [resetListed] for Java. Cancelling the future may leave some of the keys reset. */
+    @JvmOverloads
+    public fun resetListedFuture(options: ListOptions = ListOptions()): CompletableFuture<ResetPage> = future(Call.resetListed(options))
+
+    /** [explain] for Java. */
+    public fun explainFuture(request: Request): CompletableFuture<KeyExplanation> = future(Call.explain(request))
+
+    /** [explainRequest] for Java. */
+    public fun explainRequestFuture(attributes: RequestAttributes): CompletableFuture<RequestExplanation> =
+        future(Call.explainRequest(attributes))
 
     internal suspend fun <T : Any> await(call: Call<T>): T =
         target.tryAnswer(call) ?: suspendCancellableCoroutine { continuation ->

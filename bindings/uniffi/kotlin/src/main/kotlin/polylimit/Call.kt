@@ -1,6 +1,7 @@
 package polylimit
 
 import java.lang.ref.Reference
+import java.nio.ByteBuffer
 import java.time.Duration
 
 /** An operation of a limiter with its arguments. [T] is what native code answers it with. */
@@ -11,6 +12,7 @@ internal class Call<T>(
     private val timeout: Duration? = null,
     private val arguments: (CallBuffer.() -> Unit)? = null,
     private val hold: ((HeldReservation) -> T)? = null,
+    private val report: FfiConverterRustBuffer<T>? = null,
 ) {
     /** Whether a caller that gives up while it waits ends the call: what ends a reservation goes on. */
     val isCancellable: Boolean get() = operation !in DirectCalls.COMMIT..DirectCalls.END
@@ -34,6 +36,7 @@ internal class Call<T>(
     @Suppress("UNCHECKED_CAST")
     fun read(buffer: CallBuffer): T {
         val answer = buffer.answer()
+        if (report != null) return report.read(ByteBuffer.wrap(answer as ByteArray))
         return if (hold == null) answer as T else hold(answer as HeldReservation)
     }
 
@@ -147,6 +150,31 @@ internal class Call<T>(
         fun ready(timeout: Duration) = Call<Unit>(DirectCalls.READY, timeout = timeout)
 
         fun doctor() = Call<List<Finding>>(DirectCalls.DOCTOR)
+
+        fun list(options: ListOptions) =
+            Call(DirectCalls.LIST, arguments = { options.write(this).putRecord() }, report = FfiConverterTypeKeyPage)
+
+        fun scanTop(
+            number: Long,
+            options: ListOptions,
+        ) = Call(
+            DirectCalls.SCAN_TOP,
+            arguments = { options.write(putLong(number)).putRecord() },
+            report = FfiConverterTypeKeyPage,
+        )
+
+        fun resetListed(options: ListOptions) =
+            Call(DirectCalls.RESET_LISTED, arguments = { options.write(this).putRecord() }, report = FfiConverterTypeResetPage)
+
+        fun explain(request: Request) =
+            Call(DirectCalls.EXPLAIN, request, arguments = { putRecord() }, report = FfiConverterTypeKeyExplanation)
+
+        fun explainRequest(attributes: RequestAttributes) =
+            Call(
+                DirectCalls.EXPLAIN_REQUEST,
+                arguments = { putAttributes(attributes).putRecord() },
+                report = FfiConverterTypeRequestExplanation,
+            )
     }
 }
 

@@ -62,6 +62,9 @@ internal class CallBuffer(
         return if (plan == null) this else putText(plan)
     }
 
+    /** The form in which a report is told: the bytes of its record. */
+    fun putRecord(): CallBuffer = putByte(RECORD)
+
     /** Performs the call. Returns false if a queue has the answer later, or the caller did not want to wait. */
     fun perform(target: Long): Boolean {
         var length = DirectCalls.call(target, address, memory.capacity())
@@ -120,6 +123,7 @@ internal class CallBuffer(
 
     companion object {
         const val NONE = -1
+        private const val RECORD = 1
         private const val HAS_COST = 1
         private const val HAS_PLAN = 2
         private const val CAPACITY = 4096

@@ -3,18 +3,23 @@ package polylimit
 import java.time.Duration
 
 /**
- * The state of a key under one quota, after the operation.
+ * The state of a key under one quota, after the operation, and in a decision the quota's own verdict on the request.
  *
  * @property limit the quota's limit, in units per period.
  * @property remaining whole units that this quota would still admit right now, 0 or more.
  * @property resetAfter how long until nothing counts as used under this quota if nothing else arrives, to the microsecond.
  * @property over units of the quota's excess that are in use: above 0 once use is beyond the limit.
+ * @property allowed whether this quota admits the request; true where no quota was asked, and in a usage.
+ * @property retryAfter how long until this quota would admit the same request if no other arrives: zero when it admits it, and null
+ *   for never.
  */
 public data class QuotaUsage(
     val limit: Long,
     val remaining: Long,
     val resetAfter: Duration,
     val over: Long,
+    val allowed: Boolean,
+    val retryAfter: Duration?,
 )
 
 /**
@@ -110,7 +115,7 @@ private const val SHADOWED = 32
 
 /**
  * The answer in the buffer: a decision, a usage, a list of check results or of findings, a reservation, what a configuration decides, its status,
- * or Unit. An error is thrown.
+ * the bytes of a report, or Unit. An error is thrown.
  */
 internal fun CallBuffer.answer(): Any =
     when (val kind = byte()) {
@@ -124,6 +129,7 @@ internal fun CallBuffer.answer(): Any =
         7 -> requestDecision()
         8 -> configurationStatus()
         9 -> list(::policyMatch)
+        10 -> bytes(int())
         else -> throw PolylimitException.Internal("an answer of kind $kind is not known")
     }
 
@@ -156,8 +162,16 @@ internal fun CallBuffer.decision(): Decision {
         crossed = flags and CROSSED != 0,
         elastic = flags and ELASTIC != 0,
         shadowed = flags and SHADOWED != 0,
-        quotas = list { QuotaUsage(long(), long(), durationOf(long()), long()) },
+        quotas = list(::quotaUsage),
     )
+}
+
+private fun CallBuffer.quotaUsage(): QuotaUsage {
+    val (limit, remaining) = long() to long()
+    val resetAfter = durationOf(long())
+    val over = long()
+    val retryAfter = long()
+    return QuotaUsage(limit, remaining, resetAfter, over, retryAfter == 0L, if (retryAfter < 0) null else durationOf(retryAfter))
 }
 
 /** The name of a cause; 0 is none. */
@@ -187,6 +201,7 @@ internal fun CallBuffer.putDecision(decision: Decision) {
     putInt(decision.quotas.size)
     for (quota in decision.quotas) {
         putLong(quota.limit).putLong(quota.remaining).putLong(microsecondsOf(quota.resetAfter)).putLong(quota.over)
+        putLong(quota.retryAfter?.let(::microsecondsOf) ?: -1)
     }
 }
 
@@ -207,6 +222,6 @@ private fun CallBuffer.usage(): Usage {
         source = SOURCES[source],
         isOutage = flags and IS_OUTAGE != 0,
         degraded = if (degraded == 0) null else DEGRADATIONS[degraded - 1],
-        quotas = list { QuotaUsage(long(), long(), durationOf(long()), long()) },
+        quotas = list(::quotaUsage),
     )
 }

@@ -41,6 +41,11 @@ internal object DirectCalls {
     const val RELEASE = 37
     const val APPLIES_TO = 38
     const val END_CHECK = 39
+    const val LIST = 40
+    const val SCAN_TOP = 41
+    const val RESET_LISTED = 42
+    const val EXPLAIN = 43
+    const val EXPLAIN_REQUEST = 44
     const val FIELDS = 48
     const val PROBLEM = 49
     const val OPEN_QUEUE = 64

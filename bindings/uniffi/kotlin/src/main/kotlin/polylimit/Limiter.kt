@@ -19,11 +19,12 @@ public class Limiter
     constructor(
         settings: Settings,
         onDegraded: Consumer<DegradedEvent>? = null,
-    ) : AutoCloseable {
-        private val native = NativeLimiter(settings)
+    ) : LimiterReports(),
+        AutoCloseable {
+        override val native: NativeLimiter = NativeLimiter(settings)
         private val listener = Listener(native.keepEvents(), onDegraded)
 
-        private val target = CallTarget(native, listener)
+        override val target: CallTarget = CallTarget(native, listener)
 
         /** The face for coroutines, and for futures in Java. Shares everything with this one. */
         public val asynchronous: AsyncLimiter = AsyncLimiter(target)

@@ -737,6 +737,12 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_stats(
     ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_limiter_metrics(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_limiter_metrics_text(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_limiter_top_keys(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_manualclock_advance(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_manualclock_now_us(
@@ -849,6 +855,12 @@ internal object UniffiLib {
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_method_limiter_stats(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_limiter_metrics(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_limiter_metrics_text(`ptr`: Long,`format`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_limiter_top_keys(`ptr`: Long,`number`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_clone_manualclock(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_free_manualclock(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
@@ -861,6 +873,10 @@ internal object UniffiLib {
     ): Long
     external fun uniffi_polylimit_uniffi_fn_method_manualclock_set(`ptr`: Long,`nowUs`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Unit
+    external fun uniffi_polylimit_uniffi_fn_method_keyname_uniffi_trait_debug(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_method_keyname_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_debug(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
@@ -1095,6 +1111,15 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_stats() and 0xFFFF) != 38941) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_metrics() and 0xFFFF) != 16719) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_metrics_text() and 0xFFFF) != 32183) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_limiter_top_keys() and 0xFFFF) != 23909) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_manualclock_advance() and 0xFFFF) != 37402) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
@@ -1319,6 +1344,29 @@ public object FfiConverterLong: FfiConverter<Long, Long> {
 
     override fun write(value: Long, buf: ByteBuffer) {
         buf.putLong(value)
+    }
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterDouble: FfiConverter<Double, Double> {
+    override fun lift(value: Double): Double {
+        return value
+    }
+
+    override fun read(buf: ByteBuffer): Double {
+        return buf.getDouble()
+    }
+
+    override fun lower(value: Double): Double {
+        return value
+    }
+
+    override fun allocationSize(value: Double) = 8UL
+
+    override fun write(value: Double, buf: ByteBuffer) {
+        buf.putDouble(value)
     }
 }
 
@@ -3139,6 +3187,23 @@ public interface NativeLimiterInterface {
      */
     fun `stats`(): Map<kotlin.String, kotlin.Long>
 
+    /**
+     * What the limiter has counted, and the state of its store and its configuration, for a monitoring system.
+     */
+    fun `metrics`(): List<MetricFamily>
+
+    /**
+     * The same as text: `prometheus`, whose media type is `text/plain; version=0.0.4; charset=utf-8`, or `openmetrics`, whose media
+     * type is `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+     */
+    fun `metricsText`(`format`: kotlin.String): kotlin.String
+
+    /**
+     * The keys that this limiter has denied and admitted most often in this process lately, so many of each at most. It needs the
+     * option `observe_keys`; without, there are none.
+     */
+    fun `topKeys`(`number`: kotlin.Long): TopKeys
+
     companion object
 }
 
@@ -3457,6 +3522,60 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
     UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_stats(
         it,
         _status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * What the limiter has counted, and the state of its store and its configuration, for a monitoring system.
+     */override fun `metrics`(): List<MetricFamily> {
+            return FfiConverterSequenceTypeMetricFamily.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_metrics(
+        it,
+        _status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * The same as text: `prometheus`, whose media type is `text/plain; version=0.0.4; charset=utf-8`, or `openmetrics`, whose media
+     * type is `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+     */
+    @Throws(PolylimitException::class)override fun `metricsText`(`format`: kotlin.String): kotlin.String {
+            return FfiConverterString.lift(
+    callWithHandle {
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_metrics_text(
+        it,
+
+        FfiConverterString.lower(`format`),_status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * The keys that this limiter has denied and admitted most often in this process lately, so many of each at most. It needs the
+     * option `observe_keys`; without, there are none.
+     */
+    @Throws(PolylimitException::class)override fun `topKeys`(`number`: kotlin.Long): TopKeys {
+            return FfiConverterTypeTopKeys.lift(
+    callWithHandle {
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_limiter_top_keys(
+        it,
+
+        FfiConverterLong.lower(`number`),_status)
 }
     }
     )
@@ -3908,6 +4027,61 @@ public object FfiConverterTypeCandidateCounts: FfiConverterRustBuffer<CandidateC
 
 
 /**
+ * Which configuration an explanation is by.
+ */
+data class ConfigurationExplanation (
+    /**
+     * Where it comes from.
+     */
+    val `source`: kotlin.String
+    ,
+    /**
+     * Its version.
+     */
+    val `version`: kotlin.Long
+    ,
+    /**
+     * SHA-256 of the canonical document, as hexadecimal digits.
+     */
+    val `digest`: kotlin.String
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeConfigurationExplanation: FfiConverterRustBuffer<ConfigurationExplanation> {
+    override fun read(buf: ByteBuffer): ConfigurationExplanation {
+        return ConfigurationExplanation(
+            FfiConverterString.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterString.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: ConfigurationExplanation) = (
+            FfiConverterString.allocationSize(value.`source`) +
+            FfiConverterLong.allocationSize(value.`version`) +
+            FfiConverterString.allocationSize(value.`digest`)
+    )
+
+    override fun write(value: ConfigurationExplanation, buf: ByteBuffer) {
+            FfiConverterString.write(value.`source`, buf)
+            FfiConverterLong.write(value.`version`, buf)
+            FfiConverterString.write(value.`digest`, buf)
+    }
+}
+
+
+
+/**
  * An event for operators: the limiter decides without its store, or with it again, or the doctor has a finding.
  */
 data class DegradedEvent (
@@ -3997,6 +4171,77 @@ public object FfiConverterTypeDegradedEvent: FfiConverterRustBuffer<DegradedEven
             FfiConverterString.write(value.`severity`, buf)
             FfiConverterOptionalTypeFinding.write(value.`finding`, buf)
             FfiConverterString.write(value.`message`, buf)
+    }
+}
+
+
+
+/**
+ * An item of a list or an override: an entry, or a line of the document.
+ */
+data class EntryExplanation (
+    /**
+     * As `set_entry` takes it, such as `deny client 192.0.2.0/24`.
+     */
+    val `entry`: kotlin.String
+    ,
+    /**
+     * Whether it is a line of the document.
+     */
+    val `inDocument`: kotlin.Boolean
+    ,
+    /**
+     * From this time on it has no effect, in microseconds since the Unix epoch; nothing means never.
+     */
+    val `untilUs`: kotlin.Long?
+    ,
+    /**
+     * Who set it, where that is known.
+     */
+    val `by`: kotlin.String?
+    ,
+    /**
+     * The reason, where that is known.
+     */
+    val `why`: kotlin.String?
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeEntryExplanation: FfiConverterRustBuffer<EntryExplanation> {
+    override fun read(buf: ByteBuffer): EntryExplanation {
+        return EntryExplanation(
+            FfiConverterString.read(buf),
+            FfiConverterBoolean.read(buf),
+            FfiConverterOptionalLong.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterOptionalString.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: EntryExplanation) = (
+            FfiConverterString.allocationSize(value.`entry`) +
+            FfiConverterBoolean.allocationSize(value.`inDocument`) +
+            FfiConverterOptionalLong.allocationSize(value.`untilUs`) +
+            FfiConverterOptionalString.allocationSize(value.`by`) +
+            FfiConverterOptionalString.allocationSize(value.`why`)
+    )
+
+    override fun write(value: EntryExplanation, buf: ByteBuffer) {
+            FfiConverterString.write(value.`entry`, buf)
+            FfiConverterBoolean.write(value.`inDocument`, buf)
+            FfiConverterOptionalLong.write(value.`untilUs`, buf)
+            FfiConverterOptionalString.write(value.`by`, buf)
+            FfiConverterOptionalString.write(value.`why`, buf)
     }
 }
 
@@ -4307,6 +4552,784 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
 
 
 /**
+ * Why a request with this key would be admitted or denied now.
+ */
+data class KeyExplanation (
+    /**
+     * The policy's name.
+     */
+    val `policy`: kotlin.String
+    ,
+    /**
+     * The key.
+     */
+    val `key`: KeyName
+    ,
+    /**
+     * The units that the request would spend.
+     */
+    val `cost`: kotlin.Long
+    ,
+    /**
+     * Percent of the capacity that the request leaves for others.
+     */
+    val `headroom`: kotlin.Int
+    ,
+    /**
+     * Whether a check, or a reserve where the policy counts concurrency, would be admitted now.
+     */
+    val `allowed`: kotlin.Boolean
+    ,
+    /**
+     * Why it would be denied, or admitted without the store; as in a decision.
+     */
+    val `cause`: kotlin.String?
+    ,
+    /**
+     * How long until it would be admitted, in microseconds; 0 when allowed. Nothing means never.
+     */
+    val `retryAfterUs`: kotlin.Long?
+    ,
+    /**
+     * Whether the pool of an elastic policy would admit it.
+     */
+    val `elastic`: kotlin.Boolean
+    ,
+    /**
+     * Whether it would be denied if the policy were not in shadow.
+     */
+    val `shadowed`: kotlin.Boolean
+    ,
+    /**
+     * Whether the policy decides: `on`, `off` or `shadow`.
+     */
+    val `mode`: kotlin.String
+    ,
+    /**
+     * The number of the rule that applies the policy, among those of the document, from 1 up; nothing for a request by its key.
+     */
+    val `rule`: kotlin.Long?
+    ,
+    /**
+     * What has decided which quotas the key has: `quotas`, `override`, `plan` or `candidate`.
+     */
+    val `numbers`: kotlin.String
+    ,
+    /**
+     * The plan whose quotas these are.
+     */
+    val `plan`: kotlin.String?
+    ,
+    /**
+     * The override that gives the key these quotas.
+     */
+    val `overrideEntry`: EntryExplanation?
+    ,
+    /**
+     * The item of a list that names the key.
+     */
+    val `listEntry`: EntryExplanation?
+    ,
+    /**
+     * What each quota says, in their order.
+     */
+    val `quotas`: List<QuotaExplanation>
+    ,
+    /**
+     * How many reservations there are.
+     */
+    val `reservations`: kotlin.Long
+    ,
+    /**
+     * The units that they set aside.
+     */
+    val `reservedUnits`: kotlin.Long
+    ,
+    /**
+     * How long until the last of them ends, in microseconds.
+     */
+    val `reservationsEndAfterUs`: kotlin.Long
+    ,
+    /**
+     * How much longer the key is blocked, in microseconds; 0 when it is not.
+     */
+    val `blockedForUs`: kotlin.Long
+    ,
+    /**
+     * What is counted against the key under the policy's penalty; nothing for a policy that has none.
+     */
+    val `penalty`: PenaltyExplanation?
+    ,
+    /**
+     * How long until the key is as if it had never been used, in microseconds; nothing when it stays.
+     */
+    val `expiresAfterUs`: kotlin.Long?
+    ,
+    /**
+     * Why the states may not be the key's own.
+     */
+    val `degraded`: kotlin.String?
+    ,
+    /**
+     * Units that this process holds in a lease; the store counts them as used.
+     */
+    val `leasedUnits`: kotlin.Long
+    ,
+    /**
+     * Whether this process would deny the request without asking the store.
+     */
+    val `denialCached`: kotlin.Boolean
+    ,
+    /**
+     * How often this process has denied the key lately; nothing for a key without a counter. See `top_keys`.
+     */
+    val `denials`: kotlin.Long?
+    ,
+    /**
+     * By how much `denials` is too high at most.
+     */
+    val `denialsError`: kotlin.Long?
+    ,
+    /**
+     * What the pool of an elastic policy says about a request that the policy denies: one explanation, or none.
+     */
+    val `pool`: List<KeyExplanation>
+    ,
+    /**
+     * The configuration in force; nothing for a limiter without one.
+     */
+    val `configuration`: ConfigurationExplanation?
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeKeyExplanation: FfiConverterRustBuffer<KeyExplanation> {
+    override fun read(buf: ByteBuffer): KeyExplanation {
+        return KeyExplanation(
+            FfiConverterString.read(buf),
+            FfiConverterTypeKeyName.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterInt.read(buf),
+            FfiConverterBoolean.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterOptionalLong.read(buf),
+            FfiConverterBoolean.read(buf),
+            FfiConverterBoolean.read(buf),
+            FfiConverterString.read(buf),
+            FfiConverterOptionalLong.read(buf),
+            FfiConverterString.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterOptionalTypeEntryExplanation.read(buf),
+            FfiConverterOptionalTypeEntryExplanation.read(buf),
+            FfiConverterSequenceTypeQuotaExplanation.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterOptionalTypePenaltyExplanation.read(buf),
+            FfiConverterOptionalLong.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterBoolean.read(buf),
+            FfiConverterOptionalLong.read(buf),
+            FfiConverterOptionalLong.read(buf),
+            FfiConverterSequenceTypeKeyExplanation.read(buf),
+            FfiConverterOptionalTypeConfigurationExplanation.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: KeyExplanation) = (
+            FfiConverterString.allocationSize(value.`policy`) +
+            FfiConverterTypeKeyName.allocationSize(value.`key`) +
+            FfiConverterLong.allocationSize(value.`cost`) +
+            FfiConverterInt.allocationSize(value.`headroom`) +
+            FfiConverterBoolean.allocationSize(value.`allowed`) +
+            FfiConverterOptionalString.allocationSize(value.`cause`) +
+            FfiConverterOptionalLong.allocationSize(value.`retryAfterUs`) +
+            FfiConverterBoolean.allocationSize(value.`elastic`) +
+            FfiConverterBoolean.allocationSize(value.`shadowed`) +
+            FfiConverterString.allocationSize(value.`mode`) +
+            FfiConverterOptionalLong.allocationSize(value.`rule`) +
+            FfiConverterString.allocationSize(value.`numbers`) +
+            FfiConverterOptionalString.allocationSize(value.`plan`) +
+            FfiConverterOptionalTypeEntryExplanation.allocationSize(value.`overrideEntry`) +
+            FfiConverterOptionalTypeEntryExplanation.allocationSize(value.`listEntry`) +
+            FfiConverterSequenceTypeQuotaExplanation.allocationSize(value.`quotas`) +
+            FfiConverterLong.allocationSize(value.`reservations`) +
+            FfiConverterLong.allocationSize(value.`reservedUnits`) +
+            FfiConverterLong.allocationSize(value.`reservationsEndAfterUs`) +
+            FfiConverterLong.allocationSize(value.`blockedForUs`) +
+            FfiConverterOptionalTypePenaltyExplanation.allocationSize(value.`penalty`) +
+            FfiConverterOptionalLong.allocationSize(value.`expiresAfterUs`) +
+            FfiConverterOptionalString.allocationSize(value.`degraded`) +
+            FfiConverterLong.allocationSize(value.`leasedUnits`) +
+            FfiConverterBoolean.allocationSize(value.`denialCached`) +
+            FfiConverterOptionalLong.allocationSize(value.`denials`) +
+            FfiConverterOptionalLong.allocationSize(value.`denialsError`) +
+            FfiConverterSequenceTypeKeyExplanation.allocationSize(value.`pool`) +
+            FfiConverterOptionalTypeConfigurationExplanation.allocationSize(value.`configuration`)
+    )
+
+    override fun write(value: KeyExplanation, buf: ByteBuffer) {
+            FfiConverterString.write(value.`policy`, buf)
+            FfiConverterTypeKeyName.write(value.`key`, buf)
+            FfiConverterLong.write(value.`cost`, buf)
+            FfiConverterInt.write(value.`headroom`, buf)
+            FfiConverterBoolean.write(value.`allowed`, buf)
+            FfiConverterOptionalString.write(value.`cause`, buf)
+            FfiConverterOptionalLong.write(value.`retryAfterUs`, buf)
+            FfiConverterBoolean.write(value.`elastic`, buf)
+            FfiConverterBoolean.write(value.`shadowed`, buf)
+            FfiConverterString.write(value.`mode`, buf)
+            FfiConverterOptionalLong.write(value.`rule`, buf)
+            FfiConverterString.write(value.`numbers`, buf)
+            FfiConverterOptionalString.write(value.`plan`, buf)
+            FfiConverterOptionalTypeEntryExplanation.write(value.`overrideEntry`, buf)
+            FfiConverterOptionalTypeEntryExplanation.write(value.`listEntry`, buf)
+            FfiConverterSequenceTypeQuotaExplanation.write(value.`quotas`, buf)
+            FfiConverterLong.write(value.`reservations`, buf)
+            FfiConverterLong.write(value.`reservedUnits`, buf)
+            FfiConverterLong.write(value.`reservationsEndAfterUs`, buf)
+            FfiConverterLong.write(value.`blockedForUs`, buf)
+            FfiConverterOptionalTypePenaltyExplanation.write(value.`penalty`, buf)
+            FfiConverterOptionalLong.write(value.`expiresAfterUs`, buf)
+            FfiConverterOptionalString.write(value.`degraded`, buf)
+            FfiConverterLong.write(value.`leasedUnits`, buf)
+            FfiConverterBoolean.write(value.`denialCached`, buf)
+            FfiConverterOptionalLong.write(value.`denials`, buf)
+            FfiConverterOptionalLong.write(value.`denialsError`, buf)
+            FfiConverterSequenceTypeKeyExplanation.write(value.`pool`, buf)
+            FfiConverterOptionalTypeConfigurationExplanation.write(value.`configuration`, buf)
+    }
+}
+
+
+
+/**
+ * The key of a client or resource, as a store has it: one of the three. Its text form shows none of them.
+ */
+data class KeyName (
+    /**
+     * The key, when it is text in UTF-8.
+     */
+    val `text`: kotlin.String?
+    ,
+    /**
+     * The key in base64 (RFC 4648, with padding), when it is other bytes.
+     */
+    val `base64`: kotlin.String?
+    ,
+    /**
+     * The digest of the key in hexadecimal digits, when the store has no more, since the key is long.
+     */
+    val `digest`: kotlin.String?
+
+){
+
+
+    
+
+    // The local Rust `Display`/`Debug` implementation.
+    override fun toString(): String {
+        return FfiConverterString.lift(
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_keyname_uniffi_trait_display(FfiConverterTypeKeyName.lower(this),
+        _status)
+}
+    )
+    }
+
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeKeyName: FfiConverterRustBuffer<KeyName> {
+    override fun read(buf: ByteBuffer): KeyName {
+        return KeyName(
+            FfiConverterOptionalString.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterOptionalString.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: KeyName) = (
+            FfiConverterOptionalString.allocationSize(value.`text`) +
+            FfiConverterOptionalString.allocationSize(value.`base64`) +
+            FfiConverterOptionalString.allocationSize(value.`digest`)
+    )
+
+    override fun write(value: KeyName, buf: ByteBuffer) {
+            FfiConverterOptionalString.write(value.`text`, buf)
+            FfiConverterOptionalString.write(value.`base64`, buf)
+            FfiConverterOptionalString.write(value.`digest`, buf)
+    }
+}
+
+
+
+/**
+ * A part of a list of keys.
+ */
+data class KeyPage (
+    /**
+     * The keys, in no particular order; in that of use for `scan_top`.
+     */
+    val `keys`: List<ListedKey>
+    ,
+    /**
+     * How many keys the store went over, about; in Redis those of other programs, too.
+     */
+    val `examined`: kotlin.Long
+    ,
+    /**
+     * Where the list goes on; nothing when this was the last page. A page without keys may have one.
+     */
+    val `cursor`: kotlin.String?
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeKeyPage: FfiConverterRustBuffer<KeyPage> {
+    override fun read(buf: ByteBuffer): KeyPage {
+        return KeyPage(
+            FfiConverterSequenceTypeListedKey.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterOptionalString.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: KeyPage) = (
+            FfiConverterSequenceTypeListedKey.allocationSize(value.`keys`) +
+            FfiConverterLong.allocationSize(value.`examined`) +
+            FfiConverterOptionalString.allocationSize(value.`cursor`)
+    )
+
+    override fun write(value: KeyPage, buf: ByteBuffer) {
+            FfiConverterSequenceTypeListedKey.write(value.`keys`, buf)
+            FfiConverterLong.write(value.`examined`, buf)
+            FfiConverterOptionalString.write(value.`cursor`, buf)
+    }
+}
+
+
+
+/**
+ * A key with what is used of its quotas.
+ */
+data class ListedKey (
+    /**
+     * The policy's name.
+     */
+    val `policy`: kotlin.String
+    ,
+    /**
+     * The key.
+     */
+    val `key`: KeyName
+    ,
+    /**
+     * Each quota of the numbers that decide about the key, in their order; none for a policy that this limiter does not know.
+     */
+    val `quotas`: List<ListedQuota>
+    ,
+    /**
+     * Which part of the most that can be used at once is used or set aside, in percent, the most over the quotas: above 100 for
+     * units beyond it, and at least 100 for a blocked key.
+     */
+    val `usedPercent`: kotlin.Long
+    ,
+    /**
+     * How many reservations there are.
+     */
+    val `reservations`: kotlin.Long
+    ,
+    /**
+     * The units that they set aside.
+     */
+    val `reservedUnits`: kotlin.Long
+    ,
+    /**
+     * How much longer the key is blocked, in microseconds; 0 when it is not.
+     */
+    val `blockedForUs`: kotlin.Long
+    ,
+    /**
+     * How long until the key is as if it had never been used, in microseconds. Nothing when it stays, and where the store does
+     * not tell it.
+     */
+    val `expiresAfterUs`: kotlin.Long?
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeListedKey: FfiConverterRustBuffer<ListedKey> {
+    override fun read(buf: ByteBuffer): ListedKey {
+        return ListedKey(
+            FfiConverterString.read(buf),
+            FfiConverterTypeKeyName.read(buf),
+            FfiConverterSequenceTypeListedQuota.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterOptionalLong.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: ListedKey) = (
+            FfiConverterString.allocationSize(value.`policy`) +
+            FfiConverterTypeKeyName.allocationSize(value.`key`) +
+            FfiConverterSequenceTypeListedQuota.allocationSize(value.`quotas`) +
+            FfiConverterLong.allocationSize(value.`usedPercent`) +
+            FfiConverterLong.allocationSize(value.`reservations`) +
+            FfiConverterLong.allocationSize(value.`reservedUnits`) +
+            FfiConverterLong.allocationSize(value.`blockedForUs`) +
+            FfiConverterOptionalLong.allocationSize(value.`expiresAfterUs`)
+    )
+
+    override fun write(value: ListedKey, buf: ByteBuffer) {
+            FfiConverterString.write(value.`policy`, buf)
+            FfiConverterTypeKeyName.write(value.`key`, buf)
+            FfiConverterSequenceTypeListedQuota.write(value.`quotas`, buf)
+            FfiConverterLong.write(value.`usedPercent`, buf)
+            FfiConverterLong.write(value.`reservations`, buf)
+            FfiConverterLong.write(value.`reservedUnits`, buf)
+            FfiConverterLong.write(value.`blockedForUs`, buf)
+            FfiConverterOptionalLong.write(value.`expiresAfterUs`, buf)
+    }
+}
+
+
+
+/**
+ * What is used of one quota of a key.
+ */
+data class ListedQuota (
+    /**
+     * The quota as text, such as `100/minute`.
+     */
+    val `quota`: kotlin.String
+    ,
+    /**
+     * The limit, in units per period, or in reservations.
+     */
+    val `limit`: kotlin.Long
+    ,
+    /**
+     * The most that can be used at once, without an excess.
+     */
+    val `capacity`: kotlin.Long
+    ,
+    /**
+     * Units that count now, also those beyond the capacity; for concurrency, reservations.
+     */
+    val `used`: kotlin.Long
+    ,
+    /**
+     * Whole units that the quota would still admit now.
+     */
+    val `remaining`: kotlin.Long
+    ,
+    /**
+     * How long until nothing counts as used under this quota, in microseconds.
+     */
+    val `resetAfterUs`: kotlin.Long
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeListedQuota: FfiConverterRustBuffer<ListedQuota> {
+    override fun read(buf: ByteBuffer): ListedQuota {
+        return ListedQuota(
+            FfiConverterString.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: ListedQuota) = (
+            FfiConverterString.allocationSize(value.`quota`) +
+            FfiConverterLong.allocationSize(value.`limit`) +
+            FfiConverterLong.allocationSize(value.`capacity`) +
+            FfiConverterLong.allocationSize(value.`used`) +
+            FfiConverterLong.allocationSize(value.`remaining`) +
+            FfiConverterLong.allocationSize(value.`resetAfterUs`)
+    )
+
+    override fun write(value: ListedQuota, buf: ByteBuffer) {
+            FfiConverterString.write(value.`quota`, buf)
+            FfiConverterLong.write(value.`limit`, buf)
+            FfiConverterLong.write(value.`capacity`, buf)
+            FfiConverterLong.write(value.`used`, buf)
+            FfiConverterLong.write(value.`remaining`, buf)
+            FfiConverterLong.write(value.`resetAfterUs`, buf)
+    }
+}
+
+
+
+/**
+ * The observations of a histogram up to a bound.
+ */
+data class MetricBucket (
+    /**
+     * The upper bound.
+     */
+    val `bound`: kotlin.Double
+    ,
+    /**
+     * The number of observations up to it.
+     */
+    val `count`: kotlin.Long
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeMetricBucket: FfiConverterRustBuffer<MetricBucket> {
+    override fun read(buf: ByteBuffer): MetricBucket {
+        return MetricBucket(
+            FfiConverterDouble.read(buf),
+            FfiConverterLong.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: MetricBucket) = (
+            FfiConverterDouble.allocationSize(value.`bound`) +
+            FfiConverterLong.allocationSize(value.`count`)
+    )
+
+    override fun write(value: MetricBucket, buf: ByteBuffer) {
+            FfiConverterDouble.write(value.`bound`, buf)
+            FfiConverterLong.write(value.`count`, buf)
+    }
+}
+
+
+
+/**
+ * Samples of one kind, under one name.
+ */
+data class MetricFamily (
+    /**
+     * The name, such as `polylimit_decisions_total`. That of a counter ends in `_total`.
+     */
+    val `name`: kotlin.String
+    ,
+    /**
+     * What is counted or measured, in one sentence.
+     */
+    val `help`: kotlin.String
+    ,
+    /**
+     * What the samples are: `counter`, `gauge` or `histogram`.
+     */
+    val `kind`: kotlin.String
+    ,
+    /**
+     * The samples, which differ in their labels.
+     */
+    val `samples`: List<MetricSample>
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeMetricFamily: FfiConverterRustBuffer<MetricFamily> {
+    override fun read(buf: ByteBuffer): MetricFamily {
+        return MetricFamily(
+            FfiConverterString.read(buf),
+            FfiConverterString.read(buf),
+            FfiConverterString.read(buf),
+            FfiConverterSequenceTypeMetricSample.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: MetricFamily) = (
+            FfiConverterString.allocationSize(value.`name`) +
+            FfiConverterString.allocationSize(value.`help`) +
+            FfiConverterString.allocationSize(value.`kind`) +
+            FfiConverterSequenceTypeMetricSample.allocationSize(value.`samples`)
+    )
+
+    override fun write(value: MetricFamily, buf: ByteBuffer) {
+            FfiConverterString.write(value.`name`, buf)
+            FfiConverterString.write(value.`help`, buf)
+            FfiConverterString.write(value.`kind`, buf)
+            FfiConverterSequenceTypeMetricSample.write(value.`samples`, buf)
+    }
+}
+
+
+
+/**
+ * One number or histogram.
+ */
+data class MetricSample (
+    /**
+     * The labels: names with values, which are any text. No value is a key.
+     */
+    val `labels`: Map<kotlin.String, kotlin.String>
+    ,
+    /**
+     * The value.
+     */
+    val `value`: MetricValue
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeMetricSample: FfiConverterRustBuffer<MetricSample> {
+    override fun read(buf: ByteBuffer): MetricSample {
+        return MetricSample(
+            FfiConverterMapStringString.read(buf),
+            FfiConverterTypeMetricValue.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: MetricSample) = (
+            FfiConverterMapStringString.allocationSize(value.`labels`) +
+            FfiConverterTypeMetricValue.allocationSize(value.`value`)
+    )
+
+    override fun write(value: MetricSample, buf: ByteBuffer) {
+            FfiConverterMapStringString.write(value.`labels`, buf)
+            FfiConverterTypeMetricValue.write(value.`value`, buf)
+    }
+}
+
+
+
+/**
+ * What is counted against a key that is denied too often.
+ */
+data class PenaltyExplanation (
+    /**
+     * How many denials count now.
+     */
+    val `denials`: kotlin.Long
+    ,
+    /**
+     * So many of them block the key.
+     */
+    val `blocksAt`: kotlin.Long
+    ,
+    /**
+     * The blocks in a row until now: each is twice as long as the one before it.
+     */
+    val `level`: kotlin.Long
+    ,
+    /**
+     * How long the next block would last, in microseconds.
+     */
+    val `nextBlockUs`: kotlin.Long
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypePenaltyExplanation: FfiConverterRustBuffer<PenaltyExplanation> {
+    override fun read(buf: ByteBuffer): PenaltyExplanation {
+        return PenaltyExplanation(
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: PenaltyExplanation) = (
+            FfiConverterLong.allocationSize(value.`denials`) +
+            FfiConverterLong.allocationSize(value.`blocksAt`) +
+            FfiConverterLong.allocationSize(value.`level`) +
+            FfiConverterLong.allocationSize(value.`nextBlockUs`)
+    )
+
+    override fun write(value: PenaltyExplanation, buf: ByteBuffer) {
+            FfiConverterLong.write(value.`denials`, buf)
+            FfiConverterLong.write(value.`blocksAt`, buf)
+            FfiConverterLong.write(value.`level`, buf)
+            FfiConverterLong.write(value.`nextBlockUs`, buf)
+    }
+}
+
+
+
+/**
  * A named list of quotas: a request is admitted by all of them, or nothing is taken from any.
  */
 data class Policy (
@@ -4365,6 +5388,125 @@ public object FfiConverterTypePolicy: FfiConverterRustBuffer<Policy> {
             FfiConverterString.write(value.`quotas`, buf)
             FfiConverterOptionalString.write(value.`outage`, buf)
             FfiConverterOptionalString.write(value.`lease`, buf)
+    }
+}
+
+
+
+/**
+ * What one quota says about a request.
+ */
+data class QuotaExplanation (
+    /**
+     * The quota as text, such as `100/minute token_bucket`.
+     */
+    val `quota`: kotlin.String
+    ,
+    /**
+     * The limit, in units per period, or in reservations.
+     */
+    val `limit`: kotlin.Long
+    ,
+    /**
+     * The most that can be used at once, without an excess.
+     */
+    val `capacity`: kotlin.Long
+    ,
+    /**
+     * The period, in microseconds; 0 for concurrency.
+     */
+    val `periodUs`: kotlin.Long
+    ,
+    /**
+     * Units that count now, also those beyond the capacity; for concurrency, reservations.
+     */
+    val `used`: kotlin.Long
+    ,
+    /**
+     * Whole units that the quota would still admit now.
+     */
+    val `remaining`: kotlin.Long
+    ,
+    /**
+     * Units of an excess that are in use.
+     */
+    val `over`: kotlin.Long
+    ,
+    /**
+     * Whether this quota alone admits the request.
+     */
+    val `admits`: kotlin.Boolean
+    ,
+    /**
+     * How long until this quota alone admits it, in microseconds; nothing means never.
+     */
+    val `retryAfterUs`: kotlin.Long?
+    ,
+    /**
+     * How long until nothing counts as used under this quota, in microseconds.
+     */
+    val `resetAfterUs`: kotlin.Long
+    ,
+    /**
+     * The same in the words of the algorithm, such as `debt 12.4 of 100, repays 1.67/s`.
+     */
+    val `words`: kotlin.String
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeQuotaExplanation: FfiConverterRustBuffer<QuotaExplanation> {
+    override fun read(buf: ByteBuffer): QuotaExplanation {
+        return QuotaExplanation(
+            FfiConverterString.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterBoolean.read(buf),
+            FfiConverterOptionalLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterString.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: QuotaExplanation) = (
+            FfiConverterString.allocationSize(value.`quota`) +
+            FfiConverterLong.allocationSize(value.`limit`) +
+            FfiConverterLong.allocationSize(value.`capacity`) +
+            FfiConverterLong.allocationSize(value.`periodUs`) +
+            FfiConverterLong.allocationSize(value.`used`) +
+            FfiConverterLong.allocationSize(value.`remaining`) +
+            FfiConverterLong.allocationSize(value.`over`) +
+            FfiConverterBoolean.allocationSize(value.`admits`) +
+            FfiConverterOptionalLong.allocationSize(value.`retryAfterUs`) +
+            FfiConverterLong.allocationSize(value.`resetAfterUs`) +
+            FfiConverterString.allocationSize(value.`words`)
+    )
+
+    override fun write(value: QuotaExplanation, buf: ByteBuffer) {
+            FfiConverterString.write(value.`quota`, buf)
+            FfiConverterLong.write(value.`limit`, buf)
+            FfiConverterLong.write(value.`capacity`, buf)
+            FfiConverterLong.write(value.`periodUs`, buf)
+            FfiConverterLong.write(value.`used`, buf)
+            FfiConverterLong.write(value.`remaining`, buf)
+            FfiConverterLong.write(value.`over`, buf)
+            FfiConverterBoolean.write(value.`admits`, buf)
+            FfiConverterOptionalLong.write(value.`retryAfterUs`, buf)
+            FfiConverterLong.write(value.`resetAfterUs`, buf)
+            FfiConverterString.write(value.`words`, buf)
     }
 }
 
@@ -4468,6 +5610,149 @@ public object FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer<QuotaNumbers>
             FfiConverterOptionalBoolean.write(value.`aligned`, buf)
             FfiConverterOptionalBoolean.write(value.`countDenied`, buf)
             FfiConverterOptionalLong.write(value.`excess`, buf)
+    }
+}
+
+
+
+/**
+ * Why a request would be admitted or denied now, by the configuration's lists, rules and policies.
+ */
+data class RequestExplanation (
+    /**
+     * Whether the request would be admitted.
+     */
+    val `allowed`: kotlin.Boolean
+    ,
+    /**
+     * Why it would be denied, or admitted without the store; as in a decision.
+     */
+    val `cause`: kotlin.String?
+    ,
+    /**
+     * How long until it would be admitted, in microseconds: the longest over the policies that deny; 0 when allowed. Nothing means
+     * never.
+     */
+    val `retryAfterUs`: kotlin.Long?
+    ,
+    /**
+     * The item of a list of attributes that decides; then no policy is asked.
+     */
+    val `listEntry`: EntryExplanation?
+    ,
+    /**
+     * The policies that the rules apply, in their order.
+     */
+    val `policies`: List<KeyExplanation>
+    ,
+    /**
+     * The configuration in force.
+     */
+    val `configuration`: ConfigurationExplanation?
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeRequestExplanation: FfiConverterRustBuffer<RequestExplanation> {
+    override fun read(buf: ByteBuffer): RequestExplanation {
+        return RequestExplanation(
+            FfiConverterBoolean.read(buf),
+            FfiConverterOptionalString.read(buf),
+            FfiConverterOptionalLong.read(buf),
+            FfiConverterOptionalTypeEntryExplanation.read(buf),
+            FfiConverterSequenceTypeKeyExplanation.read(buf),
+            FfiConverterOptionalTypeConfigurationExplanation.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: RequestExplanation) = (
+            FfiConverterBoolean.allocationSize(value.`allowed`) +
+            FfiConverterOptionalString.allocationSize(value.`cause`) +
+            FfiConverterOptionalLong.allocationSize(value.`retryAfterUs`) +
+            FfiConverterOptionalTypeEntryExplanation.allocationSize(value.`listEntry`) +
+            FfiConverterSequenceTypeKeyExplanation.allocationSize(value.`policies`) +
+            FfiConverterOptionalTypeConfigurationExplanation.allocationSize(value.`configuration`)
+    )
+
+    override fun write(value: RequestExplanation, buf: ByteBuffer) {
+            FfiConverterBoolean.write(value.`allowed`, buf)
+            FfiConverterOptionalString.write(value.`cause`, buf)
+            FfiConverterOptionalLong.write(value.`retryAfterUs`, buf)
+            FfiConverterOptionalTypeEntryExplanation.write(value.`listEntry`, buf)
+            FfiConverterSequenceTypeKeyExplanation.write(value.`policies`, buf)
+            FfiConverterOptionalTypeConfigurationExplanation.write(value.`configuration`, buf)
+    }
+}
+
+
+
+/**
+ * What became of a page of keys that were to be reset.
+ */
+data class ResetPage (
+    /**
+     * How many keys were reset.
+     */
+    val `reset`: kotlin.Long
+    ,
+    /**
+     * How many keys stay, because their policies are not known here.
+     */
+    val `unknown`: kotlin.Long
+    ,
+    /**
+     * How many keys the store went over, about.
+     */
+    val `examined`: kotlin.Long
+    ,
+    /**
+     * Where the list goes on; nothing when this was the last page.
+     */
+    val `cursor`: kotlin.String?
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeResetPage: FfiConverterRustBuffer<ResetPage> {
+    override fun read(buf: ByteBuffer): ResetPage {
+        return ResetPage(
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterOptionalString.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: ResetPage) = (
+            FfiConverterLong.allocationSize(value.`reset`) +
+            FfiConverterLong.allocationSize(value.`unknown`) +
+            FfiConverterLong.allocationSize(value.`examined`) +
+            FfiConverterOptionalString.allocationSize(value.`cursor`)
+    )
+
+    override fun write(value: ResetPage, buf: ByteBuffer) {
+            FfiConverterLong.write(value.`reset`, buf)
+            FfiConverterLong.write(value.`unknown`, buf)
+            FfiConverterLong.write(value.`examined`, buf)
+            FfiConverterOptionalString.write(value.`cursor`, buf)
     }
 }
 
@@ -4634,6 +5919,274 @@ public object FfiConverterTypeStoreOption: FfiConverterRustBuffer<StoreOption> {
             FfiConverterOptionalString.write(value.`defaultValue`, buf)
     }
 }
+
+
+
+/**
+ * How often a key was denied or admitted.
+ */
+data class TopKey (
+    /**
+     * The policy's name.
+     */
+    val `policy`: kotlin.String
+    ,
+    /**
+     * The key.
+     */
+    val `key`: KeyName
+    ,
+    /**
+     * How often, in requests: estimated from a sample of them.
+     */
+    val `count`: kotlin.Long
+    ,
+    /**
+     * By how much the count is too high at most, because another key has had its counter before.
+     */
+    val `error`: kotlin.Long
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeTopKey: FfiConverterRustBuffer<TopKey> {
+    override fun read(buf: ByteBuffer): TopKey {
+        return TopKey(
+            FfiConverterString.read(buf),
+            FfiConverterTypeKeyName.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: TopKey) = (
+            FfiConverterString.allocationSize(value.`policy`) +
+            FfiConverterTypeKeyName.allocationSize(value.`key`) +
+            FfiConverterLong.allocationSize(value.`count`) +
+            FfiConverterLong.allocationSize(value.`error`)
+    )
+
+    override fun write(value: TopKey, buf: ByteBuffer) {
+            FfiConverterString.write(value.`policy`, buf)
+            FfiConverterTypeKeyName.write(value.`key`, buf)
+            FfiConverterLong.write(value.`count`, buf)
+            FfiConverterLong.write(value.`error`, buf)
+    }
+}
+
+
+
+/**
+ * The keys that a limiter has denied and admitted most often in this process.
+ */
+data class TopKeys (
+    /**
+     * The keys that were denied, the most often denied first.
+     */
+    val `denied`: List<TopKey>
+    ,
+    /**
+     * The keys that were admitted, the most often admitted first.
+     */
+    val `admitted`: List<TopKey>
+    ,
+    /**
+     * The time in which every count is halved, in microseconds.
+     */
+    val `halfLifeUs`: kotlin.Long
+    ,
+    /**
+     * How many keys have a counter at most; 0 when keys are not counted.
+     */
+    val `counters`: kotlin.Long
+
+){
+
+
+    
+
+    
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeTopKeys: FfiConverterRustBuffer<TopKeys> {
+    override fun read(buf: ByteBuffer): TopKeys {
+        return TopKeys(
+            FfiConverterSequenceTypeTopKey.read(buf),
+            FfiConverterSequenceTypeTopKey.read(buf),
+            FfiConverterLong.read(buf),
+            FfiConverterLong.read(buf),
+        )
+    }
+
+    override fun allocationSize(value: TopKeys) = (
+            FfiConverterSequenceTypeTopKey.allocationSize(value.`denied`) +
+            FfiConverterSequenceTypeTopKey.allocationSize(value.`admitted`) +
+            FfiConverterLong.allocationSize(value.`halfLifeUs`) +
+            FfiConverterLong.allocationSize(value.`counters`)
+    )
+
+    override fun write(value: TopKeys, buf: ByteBuffer) {
+            FfiConverterSequenceTypeTopKey.write(value.`denied`, buf)
+            FfiConverterSequenceTypeTopKey.write(value.`admitted`, buf)
+            FfiConverterLong.write(value.`halfLifeUs`, buf)
+            FfiConverterLong.write(value.`counters`, buf)
+    }
+}
+
+
+
+/**
+ * The value of a sample.
+ */
+sealed class MetricValue {
+
+    /**
+     * A count.
+     */
+    data class Count(
+        /**
+         * The count.
+         */
+        val `count`: kotlin.Long) : MetricValue()
+
+    {
+
+
+        companion object
+    }
+
+    /**
+     * Any number.
+     */
+    data class Number(
+        /**
+         * The number.
+         */
+        val `number`: kotlin.Double) : MetricValue()
+
+    {
+
+
+        companion object
+    }
+
+    /**
+     * A histogram.
+     */
+    data class Histogram(
+        /**
+         * The observations up to each bound, in rising order, without the last bound, infinity.
+         */
+        val `buckets`: List<polylimit.MetricBucket>,
+        /**
+         * The sum of the observations.
+         */
+        val `sum`: kotlin.Double,
+        /**
+         * The number of observations.
+         */
+        val `count`: kotlin.Long) : MetricValue()
+
+    {
+
+
+        companion object
+    }
+
+
+    
+
+    
+
+
+
+    companion object
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterTypeMetricValue : FfiConverterRustBuffer<MetricValue>{
+    override fun read(buf: ByteBuffer): MetricValue {
+        return when(buf.getInt()) {
+            1 -> MetricValue.Count(
+                FfiConverterLong.read(buf),
+                )
+            2 -> MetricValue.Number(
+                FfiConverterDouble.read(buf),
+                )
+            3 -> MetricValue.Histogram(
+                FfiConverterSequenceTypeMetricBucket.read(buf),
+                FfiConverterDouble.read(buf),
+                FfiConverterLong.read(buf),
+                )
+            else -> throw RuntimeException("invalid enum value, something is very wrong!!")
+        }
+    }
+
+    override fun allocationSize(value: MetricValue): ULong = when(value) {
+        is MetricValue.Count -> {
+            // Add the size for the Int that specifies the variant plus the size needed for all fields
+            (
+                4UL
+                + FfiConverterLong.allocationSize(value.`count`)
+            )
+        }
+        is MetricValue.Number -> {
+            // Add the size for the Int that specifies the variant plus the size needed for all fields
+            (
+                4UL
+                + FfiConverterDouble.allocationSize(value.`number`)
+            )
+        }
+        is MetricValue.Histogram -> {
+            // Add the size for the Int that specifies the variant plus the size needed for all fields
+            (
+                4UL
+                + FfiConverterSequenceTypeMetricBucket.allocationSize(value.`buckets`)
+                + FfiConverterDouble.allocationSize(value.`sum`)
+                + FfiConverterLong.allocationSize(value.`count`)
+            )
+        }
+    }
+
+    override fun write(value: MetricValue, buf: ByteBuffer) {
+        when(value) {
+            is MetricValue.Count -> {
+                buf.putInt(1)
+                FfiConverterLong.write(value.`count`, buf)
+                Unit
+            }
+            is MetricValue.Number -> {
+                buf.putInt(2)
+                FfiConverterDouble.write(value.`number`, buf)
+                Unit
+            }
+            is MetricValue.Histogram -> {
+                buf.putInt(3)
+                FfiConverterSequenceTypeMetricBucket.write(value.`buckets`, buf)
+                FfiConverterDouble.write(value.`sum`, buf)
+                FfiConverterLong.write(value.`count`, buf)
+                Unit
+            }
+        }.let { /* this makes the `when` an expression, which ensures it is exhaustive */ }
+    }
+}
+
+
 
 
 
@@ -5017,6 +6570,70 @@ public object FfiConverterOptionalTypeCandidateCounts: FfiConverterRustBuffer<Ca
 /**
  * @suppress
  */
+public object FfiConverterOptionalTypeConfigurationExplanation: FfiConverterRustBuffer<ConfigurationExplanation?> {
+    override fun read(buf: ByteBuffer): ConfigurationExplanation? {
+        if (buf.get().toInt() == 0) {
+            return null
+        }
+        return FfiConverterTypeConfigurationExplanation.read(buf)
+    }
+
+    override fun allocationSize(value: ConfigurationExplanation?): ULong {
+        if (value == null) {
+            return 1UL
+        } else {
+            return 1UL + FfiConverterTypeConfigurationExplanation.allocationSize(value)
+        }
+    }
+
+    override fun write(value: ConfigurationExplanation?, buf: ByteBuffer) {
+        if (value == null) {
+            buf.put(0)
+        } else {
+            buf.put(1)
+            FfiConverterTypeConfigurationExplanation.write(value, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterOptionalTypeEntryExplanation: FfiConverterRustBuffer<EntryExplanation?> {
+    override fun read(buf: ByteBuffer): EntryExplanation? {
+        if (buf.get().toInt() == 0) {
+            return null
+        }
+        return FfiConverterTypeEntryExplanation.read(buf)
+    }
+
+    override fun allocationSize(value: EntryExplanation?): ULong {
+        if (value == null) {
+            return 1UL
+        } else {
+            return 1UL + FfiConverterTypeEntryExplanation.allocationSize(value)
+        }
+    }
+
+    override fun write(value: EntryExplanation?, buf: ByteBuffer) {
+        if (value == null) {
+            buf.put(0)
+        } else {
+            buf.put(1)
+            FfiConverterTypeEntryExplanation.write(value, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
 public object FfiConverterOptionalTypeFinding: FfiConverterRustBuffer<Finding?> {
     override fun read(buf: ByteBuffer): Finding? {
         if (buf.get().toInt() == 0) {
@@ -5039,6 +6656,38 @@ public object FfiConverterOptionalTypeFinding: FfiConverterRustBuffer<Finding?> 
         } else {
             buf.put(1)
             FfiConverterTypeFinding.write(value, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterOptionalTypePenaltyExplanation: FfiConverterRustBuffer<PenaltyExplanation?> {
+    override fun read(buf: ByteBuffer): PenaltyExplanation? {
+        if (buf.get().toInt() == 0) {
+            return null
+        }
+        return FfiConverterTypePenaltyExplanation.read(buf)
+    }
+
+    override fun allocationSize(value: PenaltyExplanation?): ULong {
+        if (value == null) {
+            return 1UL
+        } else {
+            return 1UL + FfiConverterTypePenaltyExplanation.allocationSize(value)
+        }
+    }
+
+    override fun write(value: PenaltyExplanation?, buf: ByteBuffer) {
+        if (value == null) {
+            buf.put(0)
+        } else {
+            buf.put(1)
+            FfiConverterTypePenaltyExplanation.write(value, buf)
         }
     }
 }
@@ -5257,6 +6906,174 @@ public object FfiConverterSequenceTypeFinding: FfiConverterRustBuffer<List<Findi
 /**
  * @suppress
  */
+public object FfiConverterSequenceTypeKeyExplanation: FfiConverterRustBuffer<List<KeyExplanation>> {
+    override fun read(buf: ByteBuffer): List<KeyExplanation> {
+        val len = buf.getInt()
+        return List<KeyExplanation>(len) {
+            FfiConverterTypeKeyExplanation.read(buf)
+        }
+    }
+
+    override fun allocationSize(value: List<KeyExplanation>): ULong {
+        val sizeForLength = 4UL
+        val sizeForItems = value.map { FfiConverterTypeKeyExplanation.allocationSize(it) }.sum()
+        return sizeForLength + sizeForItems
+    }
+
+    override fun write(value: List<KeyExplanation>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        value.iterator().forEach {
+            FfiConverterTypeKeyExplanation.write(it, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterSequenceTypeListedKey: FfiConverterRustBuffer<List<ListedKey>> {
+    override fun read(buf: ByteBuffer): List<ListedKey> {
+        val len = buf.getInt()
+        return List<ListedKey>(len) {
+            FfiConverterTypeListedKey.read(buf)
+        }
+    }
+
+    override fun allocationSize(value: List<ListedKey>): ULong {
+        val sizeForLength = 4UL
+        val sizeForItems = value.map { FfiConverterTypeListedKey.allocationSize(it) }.sum()
+        return sizeForLength + sizeForItems
+    }
+
+    override fun write(value: List<ListedKey>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        value.iterator().forEach {
+            FfiConverterTypeListedKey.write(it, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterSequenceTypeListedQuota: FfiConverterRustBuffer<List<ListedQuota>> {
+    override fun read(buf: ByteBuffer): List<ListedQuota> {
+        val len = buf.getInt()
+        return List<ListedQuota>(len) {
+            FfiConverterTypeListedQuota.read(buf)
+        }
+    }
+
+    override fun allocationSize(value: List<ListedQuota>): ULong {
+        val sizeForLength = 4UL
+        val sizeForItems = value.map { FfiConverterTypeListedQuota.allocationSize(it) }.sum()
+        return sizeForLength + sizeForItems
+    }
+
+    override fun write(value: List<ListedQuota>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        value.iterator().forEach {
+            FfiConverterTypeListedQuota.write(it, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterSequenceTypeMetricBucket: FfiConverterRustBuffer<List<MetricBucket>> {
+    override fun read(buf: ByteBuffer): List<MetricBucket> {
+        val len = buf.getInt()
+        return List<MetricBucket>(len) {
+            FfiConverterTypeMetricBucket.read(buf)
+        }
+    }
+
+    override fun allocationSize(value: List<MetricBucket>): ULong {
+        val sizeForLength = 4UL
+        val sizeForItems = value.map { FfiConverterTypeMetricBucket.allocationSize(it) }.sum()
+        return sizeForLength + sizeForItems
+    }
+
+    override fun write(value: List<MetricBucket>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        value.iterator().forEach {
+            FfiConverterTypeMetricBucket.write(it, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterSequenceTypeMetricFamily: FfiConverterRustBuffer<List<MetricFamily>> {
+    override fun read(buf: ByteBuffer): List<MetricFamily> {
+        val len = buf.getInt()
+        return List<MetricFamily>(len) {
+            FfiConverterTypeMetricFamily.read(buf)
+        }
+    }
+
+    override fun allocationSize(value: List<MetricFamily>): ULong {
+        val sizeForLength = 4UL
+        val sizeForItems = value.map { FfiConverterTypeMetricFamily.allocationSize(it) }.sum()
+        return sizeForLength + sizeForItems
+    }
+
+    override fun write(value: List<MetricFamily>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        value.iterator().forEach {
+            FfiConverterTypeMetricFamily.write(it, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterSequenceTypeMetricSample: FfiConverterRustBuffer<List<MetricSample>> {
+    override fun read(buf: ByteBuffer): List<MetricSample> {
+        val len = buf.getInt()
+        return List<MetricSample>(len) {
+            FfiConverterTypeMetricSample.read(buf)
+        }
+    }
+
+    override fun allocationSize(value: List<MetricSample>): ULong {
+        val sizeForLength = 4UL
+        val sizeForItems = value.map { FfiConverterTypeMetricSample.allocationSize(it) }.sum()
+        return sizeForLength + sizeForItems
+    }
+
+    override fun write(value: List<MetricSample>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        value.iterator().forEach {
+            FfiConverterTypeMetricSample.write(it, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
 public object FfiConverterSequenceTypePolicy: FfiConverterRustBuffer<List<Policy>> {
     override fun read(buf: ByteBuffer): List<Policy> {
         val len = buf.getInt()
@@ -5285,6 +7102,34 @@ public object FfiConverterSequenceTypePolicy: FfiConverterRustBuffer<List<Policy
 /**
  * @suppress
  */
+public object FfiConverterSequenceTypeQuotaExplanation: FfiConverterRustBuffer<List<QuotaExplanation>> {
+    override fun read(buf: ByteBuffer): List<QuotaExplanation> {
+        val len = buf.getInt()
+        return List<QuotaExplanation>(len) {
+            FfiConverterTypeQuotaExplanation.read(buf)
+        }
+    }
+
+    override fun allocationSize(value: List<QuotaExplanation>): ULong {
+        val sizeForLength = 4UL
+        val sizeForItems = value.map { FfiConverterTypeQuotaExplanation.allocationSize(it) }.sum()
+        return sizeForLength + sizeForItems
+    }
+
+    override fun write(value: List<QuotaExplanation>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        value.iterator().forEach {
+            FfiConverterTypeQuotaExplanation.write(it, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
 public object FfiConverterSequenceTypeStoreOption: FfiConverterRustBuffer<List<StoreOption>> {
     override fun read(buf: ByteBuffer): List<StoreOption> {
         val len = buf.getInt()
@@ -5303,6 +7148,34 @@ public object FfiConverterSequenceTypeStoreOption: FfiConverterRustBuffer<List<S
         buf.putInt(value.size)
         value.iterator().forEach {
             FfiConverterTypeStoreOption.write(it, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+public object FfiConverterSequenceTypeTopKey: FfiConverterRustBuffer<List<TopKey>> {
+    override fun read(buf: ByteBuffer): List<TopKey> {
+        val len = buf.getInt()
+        return List<TopKey>(len) {
+            FfiConverterTypeTopKey.read(buf)
+        }
+    }
+
+    override fun allocationSize(value: List<TopKey>): ULong {
+        val sizeForLength = 4UL
+        val sizeForItems = value.map { FfiConverterTypeTopKey.allocationSize(it) }.sum()
+        return sizeForLength + sizeForItems
+    }
+
+    override fun write(value: List<TopKey>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        value.iterator().forEach {
+            FfiConverterTypeTopKey.write(it, buf)
         }
     }
 }

@@ -25,6 +25,9 @@ class JavaTest {
       Decision denied = limiter.getAsynchronous().checkFuture(Requests.of("user:42")).get();
       assertFalse(denied.getAllowed());
       assertTrue(denied.getRetryAfter().compareTo(denied.getResetAfter()) <= 0);
+      QuotaUsage quota = denied.getQuotas().get(0);
+      assertFalse(quota.getAllowed());
+      assertEquals(denied.getRetryAfter(), quota.getRetryAfter());
       PolylimitException refused =
           assertThrows(PolylimitException.class, () -> limiter.check("user:42", "unknown"));
       assertEquals("invalid_argument", Errors.getCode(refused));
@@ -62,6 +65,21 @@ class JavaTest {
       var denied = new Outcome(limiter.policyFor("api"), limiter.check("user:42"));
       assertEquals(Set.of("retry-after"), Headers.fields(denied, new HeaderOptions("none")).keySet());
       assertEquals(429, Headers.problemOf(List.of(admitted, denied)).getStatus());
+    }
+  }
+
+  @Test
+  void javaHasReports() throws Exception {
+    try (Limiter limiter = Limiter.of(Map.of("api", "2/hour fixed_window"))) {
+      limiter.charge("user:42", "api", 2L);
+      var options = new ListOptions().policy("api").keyPrefix("user:").atLeastUsed(100);
+      ListedKey listed = limiter.list(options).getKeys().get(0);
+      assertEquals("user:42", listed.getKey().getText());
+      assertEquals(100L, listed.getUsedPercent());
+      assertFalse(limiter.explain("user:42").getAllowed());
+      assertEquals(1, limiter.getAsynchronous().scanTopFuture(5L).get().getKeys().size());
+      assertEquals(1L, limiter.resetListed().getReset());
+      assertTrue(limiter.metricsText().contains("polylimit_build_info"));
     }
   }
 

@@ -176,6 +176,28 @@ class ConfigurationTest {
         }
     }
 
+    @Test
+    fun `a limiter starts from the copy of a file`() {
+        val folder = Files.createTempDirectory("polylimit")
+        val (file, copy) = folder.resolve("limits.toml") to folder.resolve("copy")
+        Files.writeString(file, DOCUMENT)
+        val settings = Settings(options = mapOf("configuration" to "file:$file", "copy" to "$copy"))
+        val first =
+            Limiter(settings).use { limiter ->
+                val end = System.nanoTime() + Duration.ofMinutes(1).toNanos()
+                while (Files.notExists(copy)) {
+                    assertTrue(System.nanoTime() < end)
+                    Thread.sleep(1)
+                }
+                limiter.configuration!!
+            }
+        Files.delete(file)
+        assertThrows(PolylimitException.InvalidArgument::class.java) { Limiter(Settings(options = settings.options - "copy")) }
+        Limiter(settings).use { limiter -> assertEquals(first.digest, limiter.configuration!!.digest) }
+        Files.delete(copy)
+        Files.delete(folder)
+    }
+
     private companion object {
         val DOCUMENT =
             """

@@ -55,8 +55,9 @@ class LifeTest {
         for ((what, count) in before) assertTrue(after.getValue(what) <= count + 2, "$what: $count, then ${after[what]}")
         // The heap is there from the start, so what grows is native; the collector's cleaner takes a while.
         System.gc()
+        // 3 KB are the limiter's counts, which can be read after it is closed.
         val grown = (residentBytes() - resident) / LIMITERS
-        assertTrue(grown < 16_384, "$grown bytes for each")
+        assertTrue(grown < 20_480, "$grown bytes for each")
         assertThrows(PolylimitException.Closed::class.java) { kept.last().check("life") }
     }
 

@@ -67,6 +67,25 @@ class LimiterTest {
         }
     }
 
+    @ParameterizedTest
+    @MethodSource("stores")
+    fun `every quota has a verdict of its own`(store: String) {
+        Limiter.of(mapOf("api" to "5/hour fixed_window; 2/minute token_bucket"), store).use { limiter ->
+            val key = "key ${System.nanoTime()}"
+            assertEquals(listOf(true to Duration.ZERO, true to Duration.ZERO), verdicts(limiter.check(key, cost = 2)))
+            val denied = limiter.check(key)
+            assertEquals(listOf(true to Duration.ZERO, false to denied.retryAfter), verdicts(denied))
+            assertTrue(denied.retryAfter!! > Duration.ZERO)
+            assertEquals(listOf(true to Duration.ZERO, false to null), verdicts(limiter.check(key, cost = 3)))
+            val suspended = runBlocking { limiter.asynchronous.check(key, cost = 9) }
+            assertEquals(listOf(false to null, false to null), verdicts(suspended))
+            val usage = limiter.charge(key).quotas
+            assertEquals(listOf(true to Duration.ZERO, true to Duration.ZERO), usage.map { it.allowed to it.retryAfter })
+        }
+    }
+
+    private fun verdicts(decision: Decision) = decision.quotas.map { it.allowed to it.retryAfter }
+
     @Test
     fun `invalid arguments are refused`() {
         limiter("10/minute").use { limiter ->

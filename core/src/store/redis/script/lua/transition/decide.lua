@@ -156,9 +156,9 @@ end
 
 -- What a log's explanation of a denial asks about, ascending: how many units have to go until the cost, with what is kept for
 -- others, fits beside each amount that is set aside by then, when `charged` units were charged.
-local function wanted_units(q, x, cost, charged, r, most)
+local function wanted_units(q, x, cost, charged, r)
   local wanted = {}
-  local held = r and levels(r, most) or { 0 }
+  local held = r and levels(r) or { 0 }
   for i = #held, 1, -1 do
     if cost + held[i] <= q.capacity then
       wanted[#wanted + 1] = x.used + charged + cost + held[i] - q.capacity
@@ -338,8 +338,9 @@ local function decide(i, code, cost, asked, broken, ttl, id)
       wrote = wrote or x.dirty
       if algorithm == 5 then
         local wanted
-        if denied and cost > 0 then
-          wanted = wanted_units(q, x, x.wanted, charged, r, most)
+        -- Each quota has a verdict of its own, also where another one can never admit the cost.
+        if cost > 0 and (denied or decides and not possible) then
+          wanted = wanted_units(q, x, x.wanted, charged, r)
         elseif refunds then
           wanted = { x.used - cost }
         end

@@ -121,9 +121,8 @@ local function reservations_record(r, brings, gone, gone_units, more, more_until
   return head .. entries, last - last % 10000000 + 10000000
 end
 
--- How much is set aside from each of the ends on, beginning with now, where fewer than `most` reservations count: what a log's
--- explanation asks about.
-local function levels(r, most)
+-- How much is set aside from each of the ends on, beginning with now: what a log's explanation asks about.
+local function levels(r)
   if not r.list and not parse_reservations(r) then
     return { r.units }
   end
@@ -136,12 +135,12 @@ local function levels(r, most)
   table.sort(ends, function(a, b)
     return list[a] < list[b]
   end)
-  local units, alive, found = r.units, r.alive, {}
+  local units, found = r.units, {}
   for i = 0, #ends do
     if i > 0 then
-      units, alive = units - list[ends[i] + 2], alive - 1
+      units = units - list[ends[i] + 2]
     end
-    if alive < most and (i == #ends or i == 0 or list[ends[i + 1]] > list[ends[i]]) then
+    if i == 0 or i == #ends or list[ends[i + 1]] > list[ends[i]] then
       found[#found + 1] = units
     end
   end

@@ -76,7 +76,7 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
     internal var policyFunction: Function<Q, List<String>?>? = null
     internal var key: Function<Q, String?>? = null
     internal var pathParameters: Function<Q, Map<String, String>?>? = null
-    internal var attributes: Function<Q, Map<String, String>?>? = null
+    internal var attributes: Function<Q, Map<String, String?>?>? = null
     internal var cost: ToLongFunction<Q>? = null
     internal var count: BiPredicate<Q, R>? = null
     internal var spent: BiFunction<Q, R, Long?>? = null
@@ -163,9 +163,10 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
 
     /**
      * What the application knows of a request, by names, for a limiter whose configuration decides: it does where it has one, and no
-     * policy is given. `user` is the authenticated user, unless the function says otherwise.
+     * policy is given. `user` is the authenticated user, unless the function says otherwise. A value of null is that of an attribute
+     * which the request does not have.
      */
-    public fun attributes(attributes: Function<Q, Map<String, String>?>): S = change { this.attributes = attributes }
+    public fun attributes(attributes: Function<Q, Map<String, String?>?>): S = change { this.attributes = attributes }
 
     /** The units that each request spends, 0 to 10^12; 1 by default. */
     public fun cost(units: Long): S =

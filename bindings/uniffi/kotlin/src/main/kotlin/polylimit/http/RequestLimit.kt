@@ -128,7 +128,8 @@ public class RequestLimit<Q, R>
 
         /** What the configuration of the limiter may be about. */
         private fun attributes(request: Q): RequestAttributes {
-            val known = options.attributes?.apply(request).orEmpty()
+            val given = options.attributes?.apply(request).orEmpty()
+            val known = given.mapNotNull { (name, value) -> value?.let { name to it } }.toMap()
             val user = reader.user(request)?.ifEmpty { null }
             return RequestAttributes(
                 method = reader.method(request),

@@ -1,0 +1,154 @@
+//! Which line of the document or which entry says something about a request: for people, so it looks through all of them.
+
+use crate::configuration::attributes::{Attributes, Client};
+use crate::configuration::compiled::Configuration;
+use crate::configuration::entry::{Entry, Subject};
+use crate::configuration::list::{ListItem, encode_word};
+use crate::configuration::model::Numbers;
+use crate::configuration::numbers::NumbersOrigin;
+
+/// An item of a list that has an effect.
+#[derive(Clone, Copy)]
+struct ActiveItem<'c> {
+    item: &'c ListItem,
+    denies: bool,
+    until_us: Option<u64>,
+    /// The entry that says it; `None` for a line of the document.
+    entry: Option<(&'c str, &'c Entry)>,
+}
+
+/// A line of the document's lists or overrides, or an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Statement {
+    /// As an entry says it, such as `deny client 192.0.2.0/24`.
+    pub(crate) text: String,
+    pub(crate) is_in_document: bool,
+    /// From this time on it has no effect.
+    pub(crate) until_us: Option<u64>,
+    pub(crate) by: Option<Box<str>>,
+    pub(crate) why: Option<Box<str>>,
+    /// The plan that an override names.
+    pub(crate) plan: Option<Box<str>>,
+}
+
+impl Statement {
+    fn of_document(text: String, until_us: Option<u64>) -> Self {
+        Self { text, is_in_document: true, until_us, by: None, why: None, plan: None }
+    }
+
+    fn of_entry(text: &str, entry: &Entry) -> Self {
+        let Entry { until_us, by, why, .. } = entry.clone();
+        Self { text: text.to_owned(), is_in_document: false, until_us, by, why, plan: None }
+    }
+
+    fn with_plan(self, numbers: &Numbers) -> Self {
+        let plan = match numbers {
+            Numbers::Plan(plan) => Some((**plan).into()),
+            Numbers::Quotas(_) => None,
+        };
+        Self { plan, ..self }
+    }
+}
+
+impl Configuration {
+    /// What the lists of keys say about a key: of several lines the one that lasts longest.
+    pub(crate) fn key_statement(
+        &self,
+        policy: usize,
+        key: &[u8],
+        denies: bool,
+        now_us: u64,
+    ) -> Option<Statement> {
+        let name = self.document.policies.get(policy)?.policy.name();
+        let is_it = |item: &ListItem| matches!(item, ListItem::Key { policy, key: listed } if **policy == *name && **listed == *key);
+        longest(self.items(now_us).filter(|of| of.denies == denies && is_it(of.item)))
+    }
+
+    /// What the lists of attributes say about a request.
+    pub(crate) fn request_statement(
+        &self,
+        request: &Attributes<'_>,
+        denies: bool,
+        now_us: u64,
+    ) -> Option<Statement> {
+        let address = request.client().and_then(Client::address);
+        let prefix = |item: &ListItem| match item {
+            ListItem::Client(network) => {
+                address.filter(|address| network.contains(*address)).map(|_| network.prefix())
+            }
+            _ => None,
+        };
+        // Of the networks around a client only the smallest counts.
+        let smallest = self.items(now_us).filter_map(|of| prefix(of.item)).max();
+        let is_about = |item: &ListItem| match item {
+            ListItem::Client(_) => prefix(item).is_some_and(|prefix| Some(prefix) == smallest),
+            ListItem::Attribute(attribute, value) => self
+                .table
+                .known(attribute)
+                .is_some_and(|reference| request.value(&reference) == Some(&**value)),
+            ListItem::Key { .. } => false,
+        };
+        longest(self.items(now_us).filter(|of| of.denies == denies && is_about(of.item)))
+    }
+
+    /// What has decided which numbers a key has, and the override, where one has.
+    pub(crate) fn numbers_origin(
+        &self,
+        policy: usize,
+        key: &[u8],
+        plan: Option<&[u8]>,
+        now_us: u64,
+    ) -> (NumbersOrigin, Option<Statement>) {
+        let (Some(document), Some(numbers)) = (self.document.policies.get(policy), self.numbers.get(policy))
+        else {
+            return (NumbersOrigin::Quotas, None);
+        };
+        let name = document.policy.name();
+        let (_, origin) = numbers.decide(name, key, plan, now_us);
+        let statement = match origin {
+            NumbersOrigin::Entry => self.entries.iter().find_map(|(text, entry)| match &entry.subject {
+                Subject::Override { policy, key: of, numbers } if **policy == *name && **of == *key => {
+                    Some(Statement::of_entry(text, entry).with_plan(numbers))
+                }
+                _ => None,
+            }),
+            NumbersOrigin::Document => document.overrides.iter().find(|of| *of.key == *key).map(|of| {
+                let text = format!("override {name} {}", encode_word(key));
+                Statement::of_document(text, of.until_us).with_plan(&of.numbers)
+            }),
+            _ => None,
+        };
+        (origin, statement)
+    }
+
+    /// The items of all lists that have an effect.
+    fn items(&self, now_us: u64) -> impl Iterator<Item = ActiveItem<'_>> {
+        let of_document = self.document.lists.iter().map(|line| ActiveItem {
+            item: &line.item,
+            denies: line.denies,
+            until_us: line.until_us,
+            entry: None,
+        });
+        let of_entries = self.entries.iter().filter_map(|(text, entry)| match &entry.subject {
+            Subject::List { denies, item } => Some(ActiveItem {
+                item,
+                denies: *denies,
+                until_us: entry.until_us,
+                entry: Some((text, entry)),
+            }),
+            Subject::Override { .. } => None,
+        });
+        let all = of_document.chain(of_entries);
+        all.filter(move |of| of.until_us.is_none_or(|until_us| now_us < until_us))
+    }
+}
+
+/// What the item says that lasts longest.
+fn longest<'c>(items: impl Iterator<Item = ActiveItem<'c>>) -> Option<Statement> {
+    let of = items.max_by_key(|of| of.until_us.unwrap_or(u64::MAX))?;
+    if let Some((text, entry)) = of.entry {
+        return Some(Statement::of_entry(text, entry));
+    }
+    let word = if of.denies { "deny" } else { "allow" };
+    Some(Statement::of_document(format!("{word} {}", of.item), of.until_us))
+}

@@ -1,0 +1,40 @@
+//! The response to a request that a configuration has decided about.
+
+use crate::http::headers::{HeaderField, HeaderSettings, Outcome, Problem, fields, problem};
+use crate::limiter::configured::request_decision::RequestDecision;
+
+/// The fields of the response to a request; see [`fields`]. Policies that are off or in shadow, and decisions without the store, are
+/// not told.
+pub fn request_fields(decided: &RequestDecision, settings: &HeaderSettings, now_us: u64) -> Vec<HeaderField> {
+    let told = decided.decisions.iter().filter(|made| made.is_told);
+    let outcomes: Vec<Outcome<'_>> = told.map(|made| (&made.numbers, &made.decision)).collect();
+    fields(&outcomes, settings, now_us)
+}
+
+/// The problem of a request that a configuration denies; `None` when it is admitted. The status is 403 for a deny list, 400 for a
+/// missing key, 503 for an outage, and otherwise 429.
+///
+/// ```
+/// use polylimit::headers::request_problem;
+/// use polylimit::{Limiter, RequestAttributes, ReserveOptions};
+///
+/// let document = r#"{"polylimit": 1, "policies": {}, "lists": {"deny": ["user mallory"]}}"#;
+/// let limiter = Limiter::builder().document(document).build()?.blocking();
+/// let request = RequestAttributes::new().attribute("user", "mallory");
+/// let decided = limiter.decide(&request, &ReserveOptions::default().terms()?)?;
+/// assert_eq!(request_problem(&decided).map(|problem| problem.status()), Some(403));
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+pub fn request_problem(decided: &RequestDecision) -> Option<Problem> {
+    Some(match decided.status()? {
+        403 => Problem::refused(),
+        400 => Problem::without_key(&[""; 0]),
+        _ => {
+            let denials = decided.decisions.iter().filter(|made| !made.decision.allowed());
+            let cost = denials.map(|made| made.cost).max().unwrap_or(1);
+            let outcomes: Vec<Outcome<'_>> =
+                decided.decisions.iter().map(|made| (&made.numbers, &made.decision)).collect();
+            problem(&outcomes, cost).unwrap_or_else(Problem::unavailable)
+        }
+    })
+}

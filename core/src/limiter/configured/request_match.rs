@@ -1,0 +1,115 @@
+//! What a configuration says about a request before any policy is asked, for a program that asks the policies itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::configuration::model::Mode;
+use crate::configuration::request::AttributeSource;
+use crate::error::Error;
+use crate::limiter::Limiter;
+use crate::limiter::configured::request_decision::RequestDecision;
+use crate::limiter::configured::wait::Wait;
+use crate::limiter::explanation::report::PolicyMode;
+use crate::rules::decision::Cause;
+use crate::rules::policy::Policy;
+
+/// What a configuration says about a request before any policy is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestMatch {
+    /// The decision, where the configuration makes it alone: it is off, a list has the request, or an attribute of a key is missing.
+    pub decided: Option<RequestDecision>,
+    /// The plan of the request, for [`Request::plan`](crate::Request::plan).
+    pub plan: Option<Box<[u8]>>,
+    /// The policies that the rules apply, in their order; none where the configuration decides alone.
+    pub policies: Vec<MatchedPolicy>,
+}
+
+/// A policy that the rules apply to a request, with what is asked of it.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MatchedPolicy {
+    /// The policy's name.
+    pub policy: Arc<str>,
+    /// The key that is checked under the policy.
+    pub key: Box<[u8]>,
+    /// The units that the request spends, 0 to 10^12.
+    pub cost: u64,
+    /// Percent of the capacity that is kept for others, 0 to 99.
+    pub headroom: u8,
+    /// Whether the policy decides.
+    pub mode: PolicyMode,
+    /// The policy with the quotas that decide about the key: those of its override or plan, or the policy's.
+    pub numbers: Policy,
+}
+
+/// Shows no key.
+impl fmt::Debug for MatchedPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MatchedPolicy")
+            .field("policy", &self.policy)
+            .field("key", &format_args!("{} bytes", self.key.len()))
+            .field("cost", &self.cost)
+            .field("headroom", &self.headroom)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Limiter {
+    /// What the configuration says about a request before any policy is asked: its lists, and the policies that its rules apply.
+    /// [`decide`](Self::decide) also asks the policies.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), polylimit::Error> {
+    /// use polylimit::{Limiter, Request, RequestAttributes};
+    ///
+    /// let limiter = Limiter::builder()
+    ///     .document(
+    ///         r#"{"polylimit": 1, "policies": {"api": {"quotas": "5/day"}}, "lists": {"deny": ["user mallory"]},
+    ///             "rules": [{"apply": [{"policy": "api", "key": "{user}"}]}]}"#,
+    ///     )
+    ///     .build()?;
+    /// let of = |user: &'static str| RequestAttributes::new().attribute("user", user);
+    /// assert!(limiter.match_request(&of("mallory")).await?.decided.is_some_and(|decided| !decided.allowed));
+    /// let matched = limiter.match_request(&of("alice")).await?;
+    /// assert_eq!((&*matched.policies[0].policy, &*matched.policies[0].key), ("api", &b"alice"[..]));
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`matching`](Self::matching).
+    pub async fn match_request(&self, request: &(dyn AttributeSource + Sync)) -> Result<RequestMatch, Error> {
+        let in_force = self.wait_for_configuration(Wait::Await).await?;
+        let now_us = self.shared().store.clock().now_us();
+        let decided_alone =
+            |decided| RequestMatch { decided: Some(decided), plan: None, policies: Vec::new() };
+        let (applied, plan) = match in_force.apply_rules(request, now_us)? {
+            Ok(applied) => applied,
+            Err(decided) => return Ok(decided_alone(decided)),
+        };
+        let mut policies = Vec::with_capacity(applied.len());
+        for applied in applied {
+            let mode = in_force.document(applied.policy).mode;
+            if applied.is_missing {
+                if mode == Mode::On {
+                    let denial = RequestDecision::without_policies(false, Some(Cause::MissingKey), None);
+                    return Ok(decided_alone(denial));
+                }
+                continue;
+            }
+            let numbers = in_force.deciding_numbers(applied.policy, &applied.key, plan.as_deref(), now_us);
+            policies.push(MatchedPolicy {
+                policy: in_force.quotas(applied.policy, 0).name().into(),
+                key: applied.key.into_vec().into(),
+                cost: applied.cost,
+                headroom: applied.headroom,
+                mode: mode.into(),
+                numbers,
+            });
+        }
+        Ok(RequestMatch { decided: None, plan: plan.map(Vec::into_boxed_slice), policies })
+    }
+}

@@ -1,0 +1,162 @@
+//! The processes that share a store: what each tells of itself every some seconds, and what all have told.
+
+pub(crate) mod report;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::error::{Error, ErrorKind};
+use crate::limiter::fleet::report::{DeniedKey, ProcessReport};
+use crate::limiter::{Limiter, Shared, blocking};
+use crate::report::hex;
+use crate::runtime::clock::Clock;
+use crate::store::Store;
+use crate::store::option::{OptionKind, StoreOption};
+use crate::store::redis::fleet::{FleetConnection, FleetStore};
+
+pub(crate) const REPORT: StoreOption = StoreOption {
+    name: "report",
+    kind: OptionKind::Text,
+    about: "How often the process tells the others that share its Redis what it counts; never without it.",
+    allowed: "1s to 1h",
+    default: None,
+    secret: false,
+};
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(3_600);
+/// A report is there for so many intervals.
+const LASTS: u32 = 3;
+
+/// Refuses an interval that is out of bounds.
+pub(crate) fn check_interval(every: Duration) -> Result<Duration, Error> {
+    if (SHORTEST..=LONGEST).contains(&every) {
+        return Ok(every);
+    }
+    Err(Error::invalid_argument(format!("report is {every:?}: allowed is 1s to 1h")))
+}
+
+impl Limiter {
+    /// What the processes that share this limiter's Redis have told of themselves last, in the order of their hosts and numbers: those
+    /// that report, as the option [`report`](crate::LimiterBuilder::report) lets them, and have not ended longer ago than three of their
+    /// intervals. 10,000 are read at most.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the store is not in Redis;
+    /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when Redis does not answer;
+    /// [`StoreFailed`](crate::ErrorKind::StoreFailed) when the user lacks the right.
+    pub async fn fleet(&self) -> Result<Vec<ProcessReport>, Error> {
+        let shared = self.shared();
+        shared.registry.check_open()?;
+        let Some(store) = store(shared) else {
+            return Err(Error::invalid_argument(
+                "only processes that share a store in Redis report to each other: this limiter has another store",
+            ));
+        };
+        let texts = store.connect().await?.read().await?;
+        let mut reports: Vec<_> = texts.iter().filter_map(|text| ProcessReport::read(text)).collect();
+        reports.sort_by(|a, b| (&a.host, a.pid, &a.instance).cmp(&(&b.host, b.pid, &b.instance)));
+        Ok(reports)
+    }
+}
+
+impl blocking::Limiter {
+    /// See [`Limiter::fleet`].
+    ///
+    /// # Errors
+    /// See [`Limiter::fleet`].
+    pub fn fleet(&self) -> Result<Vec<ProcessReport>, Error> {
+        self.block_on(self.asynchronous().fleet())?
+    }
+}
+
+/// The keys that some processes deny most often, over all of them, so many at most. A key that is not among the first of a process is not
+/// counted for it.
+pub fn top_denied(reports: &[ProcessReport], most: usize) -> Vec<DeniedKey> {
+    let mut sums: HashMap<(&str, &[u8], bool), DeniedKey> = HashMap::new();
+    for denied in reports.iter().flat_map(|report| &report.denied) {
+        let (bytes, is_digest) = denied.key.parts();
+        let sum = sums.entry((&denied.policy, bytes, is_digest));
+        sum.and_modify(|sum| sum.count += denied.count).or_insert_with(|| denied.clone());
+    }
+    let mut keys: Vec<_> = sums.into_values().collect();
+    keys.sort_by(|a, b| (b.count, &a.policy, a.key.parts()).cmp(&(a.count, &b.policy, b.key.parts())));
+    keys.truncate(most);
+    keys
+}
+
+impl Shared {
+    /// Reports every so often, until the limiter is closed or dropped.
+    pub(crate) fn start_reporting(self: &Arc<Self>, every: Duration) -> Result<(), Error> {
+        if store(self).is_none() {
+            return Err(Error::invalid_argument(
+                "report is given and the store is not in Redis: leave it out, or name a store such as redis://localhost",
+            ));
+        }
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|error| {
+            Error::new(
+                ErrorKind::Internal,
+                format!("the system gives no random bytes for the name of a process: {error}"),
+            )
+        })?;
+        let reporter = Reporter { instance: hex(&random), started_at_ms: now_ms(), every, connection: None };
+        self.driver()?.spawn(reporter.run(Arc::downgrade(self)));
+        Ok(())
+    }
+}
+
+/// What stays the same from one report to the next.
+struct Reporter {
+    instance: String,
+    started_at_ms: u64,
+    every: Duration,
+    connection: Option<FleetConnection>,
+}
+
+impl Reporter {
+    async fn run(mut self, shared: Weak<Shared>) {
+        // Nothing of the limiter is held while this waits, so that its last user can drop it.
+        while let Some((store, report)) = shared.upgrade().and_then(|shared| self.make(&Limiter { shared })) {
+            // A report that could not be written is followed by the next one.
+            if self.write(&store, &report).await.is_err() {
+                self.connection = None;
+            }
+            sleep(self.every).await;
+        }
+    }
+
+    /// The report of now; `None` once the limiter is closed.
+    fn make(&self, limiter: &Limiter) -> Option<(FleetStore, ProcessReport)> {
+        limiter.shared().registry.check_open().ok()?;
+        let mut report = limiter.process_report();
+        report.instance.clone_from(&self.instance);
+        report.started_at_ms = self.started_at_ms;
+        report.every_ms = u64::try_from(self.every.as_millis()).unwrap_or(u64::MAX);
+        report.at_ms = now_ms();
+        Some((store(limiter.shared())?, report))
+    }
+
+    async fn write(&mut self, store: &FleetStore, report: &ProcessReport) -> Result<(), Error> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => store.connect().await?,
+        };
+        connection.write(&self.instance, &report.written(), report.at_ms, self.every * LASTS).await?;
+        self.connection = Some(connection);
+        Ok(())
+    }
+}
+
+fn store(shared: &Shared) -> Option<FleetStore> {
+    match &shared.store {
+        Store::Redis(store) => Some(store.fleet()),
+        Store::Memory(_) | Store::Local(_) => None,
+    }
+}
+
+fn now_ms() -> u64 {
+    Clock::system().now_us() / 1_000
+}

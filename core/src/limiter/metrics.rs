@@ -1,0 +1,90 @@
+//! The metrics of a limiter: what it has counted, and what its store and its configuration are like now.
+
+#[cfg(feature = "opentelemetry")]
+pub mod opentelemetry;
+mod policies;
+mod store;
+
+use crate::limiter::{Limiter, blocking, name_of};
+use crate::metrics::{Family, FamilyKind, SampleValue, TextFormat};
+
+impl Limiter {
+    /// What this limiter has decided since it was made, and the state of its store and of its configuration. No key is in it.
+    ///
+    /// The families are always the same; those that do not apply to the limiter have no samples. docs/metrics.md describes each.
+    /// A forked child counts from 0. Policies with own samples are the first 1,024; those beyond are counted together as `other`.
+    ///
+    /// This adds up the counts of all threads and looks at the store in this process: some microseconds, which no decision waits
+    /// for, and about 20 ns for each 1,000 keys in the memory store. Nothing is sent.
+    ///
+    /// ```
+    /// use polylimit::{Limiter, Policy, SampleValue};
+    ///
+    /// let limiter = Limiter::builder().policy(Policy::parse("api", "100/minute")?).build()?;
+    /// let _ = limiter.blocking().check("user:42")?;
+    /// let families = limiter.metrics();
+    /// let decisions = families.iter().find(|family| family.name == "polylimit_decisions_total").expect("a family");
+    /// assert!(decisions.samples.iter().any(|sample| sample.value == SampleValue::Count(1)));
+    /// # Ok::<(), polylimit::Error>(())
+    /// ```
+    pub fn metrics(&self) -> Vec<Family> {
+        let shared = self.shared();
+        let mut families = policies::families(shared);
+        families.extend(store::families(shared));
+        let mut policies =
+            Family::new("polylimit_policies_version_info", FamilyKind::Gauge, "The configuration in force.");
+        let mut unreachable = Family::new(
+            "polylimit_policies_unreachable_seconds",
+            FamilyKind::Gauge,
+            "For how long the source of the configuration has been unreachable.",
+        );
+        if let Some(status) = self.configuration() {
+            let version = status.version.to_string();
+            let labels = [("source", &*status.source), ("version", &*version), ("digest", &*status.digest)];
+            policies.add(labels, SampleValue::Number(1.0));
+            unreachable.add([], SampleValue::Number(seconds(status.unreachable_for_us)));
+        }
+        let mut build = Family::new("polylimit_build_info", FamilyKind::Gauge, "The version of polylimit.");
+        let labels = [("version", env!("CARGO_PKG_VERSION")), ("store", name_of(&shared.store))];
+        build.add(labels, SampleValue::Number(1.0));
+        families.extend([policies, unreachable, build]);
+        families
+    }
+
+    /// [`metrics`](Self::metrics) as text, for an endpoint that a monitoring system reads.
+    ///
+    /// ```
+    /// use polylimit::{Limiter, Policy, TextFormat};
+    ///
+    /// let limiter = Limiter::builder().policy(Policy::parse("api", "100/minute")?).build()?;
+    /// let text = limiter.metrics_text(TextFormat::Prometheus);
+    /// assert!(text.contains(r#"polylimit_quota_limit_units{policy="api",quota="100/minute"} 100"#));
+    /// # Ok::<(), polylimit::Error>(())
+    /// ```
+    pub fn metrics_text(&self, format: TextFormat) -> String {
+        format.write(&self.metrics())
+    }
+}
+
+impl blocking::Limiter {
+    /// See [`Limiter::metrics`].
+    pub fn metrics(&self) -> Vec<Family> {
+        self.asynchronous().metrics()
+    }
+
+    /// See [`Limiter::metrics_text`].
+    pub fn metrics_text(&self, format: TextFormat) -> String {
+        self.asynchronous().metrics_text(format)
+    }
+}
+
+/// A count as a number; a metric need not be exact beyond 2^53.
+#[expect(clippy::cast_precision_loss, reason = "the formats have no other numbers")]
+fn number(count: u64) -> SampleValue {
+    SampleValue::Number(count as f64)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds of 285 years are exact")]
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}

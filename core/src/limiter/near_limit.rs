@@ -1,0 +1,111 @@
+//! When an admission leaves little of a quota: less than a fifth of its capacity.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::limiter::tally::counts::{FIRST, MAX_COUNTED};
+use crate::rules::decision::QuotaUsage;
+use crate::rules::policy::Policy;
+use crate::rules::quota::Quota;
+use crate::store::request::PolicyId;
+
+/// The bounds of all policies, where checks read them without a lock.
+#[derive(Debug, Default)]
+pub(crate) struct NearLimits {
+    first: [NearLimit; FIRST],
+    /// Made for the first policy behind those.
+    more: OnceLock<Box<[NearLimit]>>,
+}
+
+#[derive(Debug, Default)]
+struct NearLimit {
+    /// The bound of the only quota; 0 where there are several.
+    only: AtomicU64,
+    /// The bounds of all quotas where there are several, or were.
+    each: OnceLock<Box<[AtomicU64; Policy::MAX_QUOTAS]>>,
+}
+
+/// Less than this is little: a fifth of the capacity, rounded up.
+fn bound(quota: &Quota) -> u64 {
+    quota.capacity().div_ceil(5)
+}
+
+/// Whether one of the quotas has little left.
+pub(crate) fn is_near(policy: &Policy, usages: &[QuotaUsage]) -> bool {
+    policy.quotas().iter().zip(usages).any(|(quota, usage)| usage.remaining < bound(quota))
+}
+
+impl NearLimits {
+    /// Takes the bounds of a policy's quotas. Only one thread at a time does.
+    pub(crate) fn set(&self, id: PolicyId, policy: &Policy) {
+        let at = id.0 as usize;
+        let limit = self.first.get(at).or_else(|| {
+            let more = self.more.get_or_init(|| (FIRST..MAX_COUNTED).map(|_| NearLimit::default()).collect());
+            more.get(at.checked_sub(FIRST)?)
+        });
+        let (Some(limit), quotas) = (limit, policy.quotas()) else { return };
+        let only = if let [only] = quotas { bound(only) } else { 0 };
+        limit.only.store(only, Ordering::Relaxed);
+        if quotas.len() > 1 || limit.each.get().is_some() {
+            let bounds = quotas.iter().map(bound).chain(std::iter::repeat(0));
+            let each = limit.each.get_or_init(Box::default);
+            each.iter().zip(bounds).for_each(|(known, bound)| known.store(bound, Ordering::Relaxed));
+        }
+    }
+
+    /// The bound of the only quota of one of the first policies.
+    #[expect(clippy::inline_always, reason = "it is part of `check_known`")]
+    #[inline(always)]
+    pub(crate) fn of_first(&self, id: PolicyId) -> u64 {
+        self.first.get(id.0 as usize).map_or(0, |limit| limit.only.load(Ordering::Relaxed))
+    }
+
+    /// Whether one of a policy's quotas has little left; `None` for a policy whose bounds are not here.
+    pub(crate) fn is_near(&self, id: PolicyId, usages: &[QuotaUsage]) -> Option<bool> {
+        let at = id.0 as usize;
+        let limit = self.first.get(at).or_else(|| self.more.get()?.get(at.checked_sub(FIRST)?))?;
+        if let [usage] = usages {
+            return Some(usage.remaining < limit.only.load(Ordering::Relaxed));
+        }
+        let mut each = limit.each.get()?.iter().zip(usages);
+        Some(each.any(|(bound, usage)| usage.remaining < bound.load(Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usages(remaining: &[u64]) -> Vec<QuotaUsage> {
+        let usage = |&remaining| QuotaUsage { limit: 1, remaining, reset_after_us: 0, over: 0 };
+        remaining.iter().map(usage).collect()
+    }
+
+    #[test]
+    fn less_than_a_fifth_of_the_capacity_is_little() {
+        let limits = NearLimits::default();
+        for id in [0, 3, 4, 1023].map(PolicyId) {
+            for (quotas, remaining, is_little) in [
+                ("100/minute", vec![19], true),
+                ("100/minute", vec![20], false),
+                ("1/minute", vec![0], true),
+                ("1/minute", vec![1], false),
+                ("10/s token_bucket burst=100", vec![19], true),
+                ("10/s token_bucket burst=100", vec![20], false),
+                ("100/minute; 1000/hour", vec![20, 200], false),
+                ("100/minute; 1000/hour", vec![20, 199], true),
+                ("100/minute; 1000/hour", vec![19, 200], true),
+                ("100/minute", vec![20], false),
+                ("4 concurrent", vec![0], true),
+            ] {
+                let policy = Policy::parse("p", quotas).unwrap();
+                limits.set(id, &policy);
+                let usages = usages(&remaining);
+                assert_eq!(limits.is_near(id, &usages), Some(is_little), "{quotas}: {remaining:?}");
+                assert_eq!(is_near(&policy, &usages), is_little, "{quotas}: {remaining:?}");
+            }
+        }
+        limits.set(PolicyId(1024), &Policy::parse("p", "1/s").unwrap());
+        assert_eq!(limits.is_near(PolicyId(1024), &usages(&[0])), None);
+    }
+}

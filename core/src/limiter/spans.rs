@@ -1,0 +1,36 @@
+//! Decisions as attributes of the caller's span, with the feature `tracing`.
+//!
+//! A span has the fields that it was made with: those of these names that it declares are filled, and nothing else happens.
+
+use tracing::Span;
+use tracing::level_filters::LevelFilter;
+
+use crate::limiter::operations::Shared;
+use crate::rules::decision::Source;
+use crate::store::request::PolicyId;
+
+/// Whether any span is enabled in this process: one load.
+#[inline]
+pub(crate) fn are_enabled() -> bool {
+    LevelFilter::current() != LevelFilter::OFF
+}
+
+impl Shared {
+    /// Tells the caller's span of a decision. `retry_after_us` is `None` where a request is never admitted.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_span(&self, id: PolicyId, allowed: bool, source: Source, retry_after_us: Option<u64>) {
+        let span = Span::current();
+        if span.is_disabled() {
+            return;
+        }
+        self.registry.with_policy(id, |policy| {
+            span.record("polylimit.policy", policy.name());
+        });
+        span.record("polylimit.allowed", allowed);
+        span.record("polylimit.source", source.name());
+        if let Some(retry_after_us) = retry_after_us.filter(|_| !allowed) {
+            span.record("polylimit.retry_after_us", retry_after_us);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Reports: values that are told as a whole and not for each request. They are serialised under the names of their fields, so that
+//! one form serves every language, the command line and the server.
+
+use serde::Serialize;
+use serde::ser::SerializeStruct;
+
+/// Implements `Serialize` for a struct: every field under its name.
+macro_rules! report {
+    ($type:ident { $($field:ident),+ $(,)? }) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::SerializeStruct as _;
+                let Self { $($field),+ } = self;
+                let mut fields =
+                    serializer.serialize_struct(stringify!($type), [$(stringify!($field)),+].len())?;
+                $($crate::report::ReportField::put($field, stringify!($field), &mut fields)?;)+
+                fields.end()
+            }
+        }
+    };
+}
+
+pub(crate) use report;
+
+/// A report as JSON, in one line: the form in which every language, the command line and the server tell it.
+///
+/// ```
+/// use polylimit::{KeyFilter, Limiter, ListBudget, Policy, report_json};
+///
+/// let limiter = Limiter::builder().policy(Policy::parse("api", "2/minute")?).build()?.blocking();
+/// let page = limiter.list(&KeyFilter::default(), &ListBudget::default(), None)?;
+/// assert_eq!(report_json(&page), r#"{"keys":[],"examined":0,"cursor":null}"#);
+/// # Ok::<(), polylimit::Error>(())
+/// ```
+pub fn report_json(report: &impl Serialize) -> String {
+    // A report has no map, whose keys might be no text, and its own implementations do not fail.
+    serde_json::to_string(report).unwrap_or_default()
+}
+
+/// A field of a report. Most are serialised as they are; a key's name depends on what it holds.
+pub(crate) trait ReportField {
+    fn put<S: SerializeStruct>(&self, name: &'static str, fields: &mut S) -> Result<(), S::Error>;
+}
+
+impl<T: Serialize> ReportField for T {
+    fn put<S: SerializeStruct>(&self, name: &'static str, fields: &mut S) -> Result<(), S::Error> {
+        fields.serialize_field(name, self)
+    }
+}
+
+/// Two lower-case hexadecimal digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+/// The standard base64 of RFC 4648, section 4, with padding.
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    const DIGITS: [u8; 64] = *b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let bits =
+            three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for at in 0..4 {
+            let digit = bits >> (18 - 6 * at) & 63;
+            text.push(if at <= three.len() { char::from(DIGITS[digit as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_standard() {
+        // RFC 4648, section 10.
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!((base64(&[0xFB, 0xFF]), hex(&[0x0A, 0xFF])), ("+/8=".into(), "0aff".into()));
+    }
+}

@@ -1,0 +1,115 @@
+//! The names of the keys of the memory store, copied some slots of a shard at a time, and looks at the states of keys.
+
+use crate::rules::decision::Degradation;
+use crate::rules::general::KeyStates;
+use crate::store::memory::key::{read_stored, stored_digest};
+use crate::store::memory::shard::KeyRequest;
+use crate::store::memory::{MemoryStore, PaddedShard, numbers_of};
+use crate::store::request::PolicyId;
+use crate::store::scan::{
+    FoundKey, FoundPolicy, KeyName, Look, LookRequest, ScanFilter, ScanStep, StoredKey,
+};
+
+/// A place among all slots of the store. The count of moves tells whether the entries of the shard are still where they were.
+#[derive(Clone, Copy)]
+struct Place {
+    shard: usize,
+    moves: u16,
+    slot: u32,
+}
+
+impl Place {
+    fn read(at: u64) -> Self {
+        let part = |shift: u32, bits: u64| at >> shift & bits;
+        Self {
+            shard: usize::try_from(part(48, 0xFFFF)).unwrap_or(usize::MAX),
+            moves: u16::try_from(part(32, 0xFFFF)).unwrap_or(0),
+            slot: u32::try_from(part(0, 0xFFFF_FFFF)).unwrap_or(0),
+        }
+    }
+
+    fn write(self) -> u64 {
+        (self.shard as u64) << 48 | u64::from(self.moves) << 32 | u64::from(self.slot)
+    }
+}
+
+impl MemoryStore {
+    /// Tells this store apart from every other one, whose places mean nothing here.
+    pub(crate) fn identity(&self) -> u64 {
+        self.key_hash.of(PolicyId(u32::MAX), b"scan")
+    }
+
+    /// Copies names from so many slots of one shard, whose lock is held meanwhile.
+    pub(crate) fn scan(&self, filter: ScanFilter<'_>, at: u64, slots: usize) -> ScanStep {
+        let Place { shard: number, moves, slot } = Place::read(at);
+        let Some(PaddedShard { shard, .. }) = self.shards.get(number) else {
+            return ScanStep { found: Vec::new(), examined: 0, next: None };
+        };
+        let (mut found, mut examined) = (Vec::new(), 0);
+        let place = (usize::try_from(slot).unwrap_or(0), moves);
+        let (next, moves) = shard.lock().visit(place, slots, |entry| {
+            examined += 1;
+            let stored = read_stored(&entry.key);
+            if filter.takes_policy(entry.under.policy.name()) && filter.takes_key(stored) {
+                let key = match stored {
+                    StoredKey::Plain(key) => KeyName::Bytes(key.into()),
+                    StoredKey::Digest(digest) => KeyName::Digest(digest.into()),
+                };
+                found.push(FoundKey {
+                    policy: FoundPolicy::Known(entry.under.id),
+                    key,
+                    expires_after_us: None,
+                });
+            }
+        });
+        let next = match next.and_then(|slot| u32::try_from(slot).ok()) {
+            Some(slot) => Some(Place { shard: number, moves, slot }),
+            None if number + 1 < self.shards.len() => Some(Place { shard: number + 1, moves: 0, slot: 0 }),
+            None => None,
+        };
+        ScanStep { found, examined, next: next.map(Place::write) }
+    }
+
+    /// The states of a key, or those that it would get.
+    pub(crate) fn look(&self, request: LookRequest<'_>) -> Look {
+        let LookRequest { id, key, .. } = request;
+        let numbers = numbers_of(request.numbers);
+        let digest;
+        let key = match key {
+            StoredKey::Plain(key) => {
+                digest = self.long_keys.digest(key);
+                digest.as_ref().map_or(key, |digest| digest)
+            }
+            StoredKey::Digest(known) => {
+                digest = Some(stored_digest(known));
+                digest.as_ref().map_or(known, |digest| digest)
+            }
+        };
+        let hash = self.key_hash.of(id, key);
+        let PaddedShard { shard, recent_denials } = self.shard(hash);
+        let mut shard = shard.lock();
+        let now_us = shard.time(self.clock.now_us(), &self.clock);
+        let keeps_expired = self.clock.manual().is_some();
+        let mut overflow;
+        let wanted = KeyRequest { id, hash, key, now_us, numbers, keeps_expired };
+        let (mut slot, degraded) = match shard.slot(recent_denials, &self.key_hash, wanted) {
+            Ok(slot) => (slot, None),
+            Err(current) => {
+                overflow = self.overflow.lock();
+                (overflow.slot(current, now_us), Some(Degradation::StoreFull))
+            }
+        };
+        let (_, states) = slot.parts();
+        Look { states: states.as_slice().into(), now_us, degraded }
+    }
+
+    /// Forgets a key of which only the digest is known.
+    pub(crate) fn forget_digest(&self, id: PolicyId, digest: &[u8]) {
+        let key = stored_digest(digest);
+        let hash = self.key_hash.of(id, &key);
+        let PaddedShard { shard, recent_denials } = self.shard(hash);
+        let mut shard = shard.lock();
+        recent_denials.invalidate(hash);
+        shard.forget(id, hash, &key);
+    }
+}

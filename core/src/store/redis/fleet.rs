@@ -1,0 +1,111 @@
+//! What the processes that share a store tell of themselves, in Redis.
+//!
+//! ```text
+//! P                    = prefix ":1:{fleet}"     the braces are there: all keys share a slot
+//! P:report:<instance>  the report of a process as JSON, for three times its interval
+//! P:instances          sorted set: each instance, by the time of its last report in milliseconds
+//! ```
+//!
+//! A report is written every some seconds, over a connection that is kept meanwhile; a read opens one of its own.
+
+use std::time::Duration;
+
+use redis::Cmd;
+
+use crate::error::{Error, ErrorKind};
+use crate::store::redis::RedisStore;
+use crate::store::redis::configuration::{ConfigurationConnection, ConfigurationFailure, ConfigurationStore};
+
+/// How long an instance that no longer reports stays among the instances.
+const REMEMBERED: Duration = Duration::from_secs(3_600);
+/// The most instances of which reports are read.
+const MAX_INSTANCES: usize = 10_000;
+/// How many reports are read at once.
+const PAGE: usize = 100;
+
+/// The reports in the store of one limiter.
+pub(crate) struct FleetStore {
+    store: ConfigurationStore,
+    head: String,
+}
+
+/// A connection to the server that has the reports.
+pub(crate) struct FleetConnection {
+    connection: ConfigurationConnection,
+    head: String,
+}
+
+impl RedisStore {
+    /// The reports of all processes that share this store.
+    pub(crate) fn fleet(&self) -> FleetStore {
+        let head = format!("{}:1:{{fleet}}", self.access.settings().prefix);
+        FleetStore { store: self.configuration(), head }
+    }
+}
+
+impl FleetStore {
+    pub(crate) async fn connect(&self) -> Result<FleetConnection, Error> {
+        let connection = self.store.connect_for(None, self.head.as_bytes()).await.map_err(failed)?;
+        Ok(FleetConnection { connection, head: self.head.clone() })
+    }
+}
+
+impl FleetConnection {
+    /// Writes the report of an instance, which is there for this time.
+    pub(crate) async fn write(
+        &mut self,
+        instance: &str,
+        report: &str,
+        at_ms: u64,
+        lasts: Duration,
+    ) -> Result<(), Error> {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let mut set = redis::cmd("SET");
+        set.arg(format!("{}:report:{instance}", self.head)).arg(report).arg("PX").arg(ms(lasts));
+        self.ask::<()>(&set).await?;
+        let instances = format!("{}:instances", self.head);
+        let mut add = redis::cmd("ZADD");
+        add.arg(&instances).arg(at_ms).arg(instance);
+        self.ask::<u64>(&add).await?;
+        let mut forget = redis::cmd("ZREMRANGEBYSCORE");
+        forget.arg(&instances).arg("-inf").arg(at_ms.saturating_sub(ms(REMEMBERED)));
+        self.ask::<u64>(&forget).await?;
+        Ok(())
+    }
+
+    /// The texts of all reports, those of 10,000 instances at most.
+    pub(crate) async fn read(&mut self) -> Result<Vec<Vec<u8>>, Error> {
+        let mut range = redis::cmd("ZRANGE");
+        range.arg(format!("{}:instances", self.head)).arg(0).arg(MAX_INSTANCES - 1).arg("REV");
+        let instances: Vec<String> = self.ask(&range).await?;
+        let mut reports = Vec::new();
+        for page in instances.chunks(PAGE) {
+            let mut command = redis::cmd("MGET");
+            for instance in page {
+                command.arg(format!("{}:report:{instance}", self.head));
+            }
+            let found: Vec<Option<Vec<u8>>> = self.ask(&command).await?;
+            reports.extend(found.into_iter().flatten());
+        }
+        Ok(reports)
+    }
+
+    async fn ask<T: redis::FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Error> {
+        self.connection.ask_once(command).await.map_err(failed)
+    }
+}
+
+fn failed(failure: ConfigurationFailure) -> Error {
+    let kind = failure.error.kind();
+    match kind {
+        ErrorKind::StoreUnavailable => {
+            Error::new(kind, "the reports of the fleet cannot be reached in Redis: doctor says more")
+        }
+        ErrorKind::StoreFailed => Error::new(
+            kind,
+            "the user may not do this with the reports of the fleet: grant ~{prefix}:1:{fleet}* with +set +zadd +zremrangebyscore to write \
+             them, +zrange +mget to read them (docs/redis.md)",
+        ),
+        _ => failure.error,
+    }
+}

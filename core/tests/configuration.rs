@@ -1,0 +1,210 @@
+//! Operations of a limiter that has its limits from a document, by both of its faces, in memory and in a shared file.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::time::Duration;
+
+use polylimit::{
+    Cause, ErrorKind, Limiter, LimiterBuilder, ManualClock, PolicyMode, Request, RequestAttributes,
+    ReservationId, ReservationTerms,
+};
+
+const START_US: u64 = 1_800_000_000_000_000;
+
+const DOCUMENT: &str = r#"
+polylimit = 1
+
+[policies.api]
+quotas = "3/minute fixed_window"
+plans = { gold = "9/minute fixed_window" }
+
+[policies.tried]
+quotas = "2/minute fixed_window"
+candidate = { quotas = "1/minute fixed_window", compare = 1000 }
+
+[policies.slots]
+quotas = "1 concurrent"
+
+[[rules]]
+match = { path = "/slow" }
+apply = [{ policy = "slots", key = "all" }, { policy = "api", key = "{user}" }]
+
+[[rules]]
+match = { path = "/v1/{name}" }
+apply = [{ policy = "api", key = "{user}", cost = "{cost}", headroom = 20 }]
+"#;
+
+/// A limiter with the document, on a clock that stands.
+fn configured(builder: LimiterBuilder) -> Limiter {
+    builder.document(DOCUMENT).clock(ManualClock::new(START_US).unwrap()).build().unwrap()
+}
+
+/// The limiters of each store of one host, and the folder of their file.
+fn limiters() -> (Vec<Limiter>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut limiters = vec![configured(Limiter::builder())];
+    if cfg!(all(target_os = "linux", feature = "local")) {
+        let url = format!("file://{}/store?size=1MiB", folder.path().display());
+        limiters.push(configured(Limiter::builder().store(&url)));
+    }
+    (limiters, folder)
+}
+
+fn request<'a>(path: &'a str, user: &'a str) -> RequestAttributes<'a> {
+    RequestAttributes::new().path(path).attribute("user", user).attribute("cost", "2")
+}
+
+fn terms() -> ReservationTerms {
+    ReservationTerms {
+        id: ReservationId::random().unwrap(),
+        ttl: Duration::from_secs(30),
+        timeout: Duration::ZERO,
+    }
+}
+
+#[test]
+fn request_is_matched_with_what_lists_modes_and_overrides_say() {
+    let document = r#"
+        polylimit = 1
+        [policies.api]
+        quotas = "5/minute"
+        overrides = { alice = "9/minute" }
+        plans = { gold = "70/minute" }
+        [policies.tried]
+        quotas = "1/day"
+        mode = "shadow"
+        [[rules]]
+        match = { team = "*" }
+        apply = [{ policy = "api", key = "{tenant}", missing = "deny" }]
+        [[rules]]
+        apply = [{ policy = "api", key = "{user}", headroom = 20 }, { policy = "tried", key = "{user}", missing = "deny" }]
+        [lists]
+        deny = ["user mallory"]
+        allow = ["user root"]
+    "#;
+    let limiter = Limiter::builder().document(document).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let of = |attributes: &[(&'static str, &'static str)]| {
+        let request = attributes
+            .iter()
+            .fold(RequestAttributes::new(), |request, (name, value)| request.attribute(name, *value));
+        runtime.block_on(limiter.match_request(&request)).unwrap()
+    };
+    let decided = |attributes| of(attributes).decided.map(|decided| (decided.allowed, decided.cause));
+    assert_eq!(decided(&[("user", "mallory")]), Some((false, Some(Cause::DenyList))));
+    assert_eq!(decided(&[("user", "root")]), Some((true, Some(Cause::AllowList))));
+    assert_eq!(decided(&[("team", "a")]), Some((false, Some(Cause::MissingKey))));
+
+    let bob = of(&[("user", "bob"), ("plan", "gold")]);
+    assert_eq!((bob.decided, bob.plan.as_deref()), (None, Some(&b"gold"[..])));
+    let found: Vec<_> =
+        bob.policies.iter().map(|one| (&*one.policy, &*one.key, one.headroom, one.mode)).collect();
+    let on_and_shadow = [PolicyMode::On, PolicyMode::Shadow];
+    assert_eq!(found, [("api", &b"bob"[..], 20, on_and_shadow[0]), ("tried", b"bob", 0, on_and_shadow[1])]);
+    assert_eq!(bob.policies[0].numbers.quotas()[0].limit(), 70);
+    assert_eq!(of(&[("user", "alice")]).policies[0].numbers.quotas()[0].limit(), 9);
+    // A policy in shadow denies no request for a key that is missing.
+    let nothing = of(&[]);
+    assert_eq!((nothing.decided, nothing.policies.len()), (None, 1));
+}
+
+#[test]
+fn blocking_limiter_has_the_operations_of_a_configuration() {
+    let (limiters, _folder) = limiters();
+    for limiter in limiters {
+        let limiter = limiter.blocking();
+        let matched = limiter.matching(&request("/v1/a", "alice")).unwrap();
+        let found: Vec<_> =
+            matched.iter().map(|one| (&*one.policy, &*one.key, one.cost, one.headroom)).collect();
+        assert_eq!(found, [("api", &b"alice"[..], 2, 20)]);
+
+        let hold = terms();
+        assert!(limiter.decide(&request("/slow", "alice"), &hold).unwrap().allowed);
+        let denied = limiter.decide(&request("/slow", "bob"), &terms()).unwrap();
+        assert_eq!((denied.cause, denied.status()), (Some(Cause::Concurrency), Some(429)));
+        assert!(limiter.cancel(Request::new("all").policy("slots"), hold.id).unwrap().found());
+        // What bob's request has spent was given back, and alice's was not.
+        let left = |user| limiter.peek(Request::new(user).policy("api")).unwrap().remaining();
+        assert_eq!((left("alice"), left("bob")), (2, 3));
+
+        let before = limiter.configuration().unwrap();
+        assert_eq!((&*before.source, before.digest.len()), ("document", 64));
+        let after = limiter.set_entry("override api bob", r#"{"numbers": "gold"}"#).unwrap();
+        assert_eq!((after.version, left("bob")), (before.version + 1, 9));
+        limiter.set_entry("deny user bob", "{}").unwrap();
+        assert_eq!(limiter.decide(&request("/slow", "bob"), &terms()).unwrap().status(), Some(403));
+        limiter.delete_entry("deny user bob").unwrap();
+        let last = limiter.delete_entry("override api bob").unwrap();
+        assert_eq!((left("bob"), limiter.configuration().unwrap()), (3, last.clone()));
+        assert_eq!(limiter.wait_for_version(last.version, Duration::ZERO).unwrap(), last);
+        let late = limiter.wait_for_version(last.version + 1, Duration::from_millis(1)).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::StoreUnavailable);
+
+        let bob = || Request::new("bob").policy("api");
+        assert_eq!(limiter.block(bob(), Duration::from_secs(60)).unwrap().remaining(), 0);
+        assert_eq!(limiter.check(bob()).unwrap().cause(), Some(Cause::Blocked));
+        assert_eq!(limiter.block(bob(), Duration::ZERO).unwrap().remaining(), 3);
+        assert!(limiter.check(bob()).unwrap().allowed());
+
+        assert_eq!(limiter.candidate_counts("api"), None);
+        for _ in 0..3 {
+            let _ = limiter.check(Request::new("carol").policy("tried")).unwrap();
+        }
+        let counts = limiter.candidate_counts("tried").unwrap();
+        assert_eq!(
+            (counts.both_allow, counts.only_live_denies, counts.only_candidate_denies, counts.both_deny),
+            (1, 0, 1, 1)
+        );
+
+        let error = limiter.set_document("polylimit = 1\nrule = 2\n").unwrap_err();
+        assert!(error.message().starts_with("line 2, column 1: "), "{error}");
+        assert_eq!(limiter.configuration().unwrap(), last);
+        let replaced = limiter.set_document(&DOCUMENT.replace("3/minute", "4/minute")).unwrap();
+        assert_eq!((replaced.version, left("alice")), (last.version + 1, 3));
+    }
+}
+
+#[tokio::test]
+async fn asynchronous_limiter_has_the_operations_of_a_configuration() {
+    let (limiters, _folder) = limiters();
+    for limiter in limiters {
+        let slow = request("/slow", "alice");
+        assert!(limiter.decide(&slow, &terms()).await.unwrap().allowed);
+        let denied = limiter.decide(&slow, &terms()).await.unwrap();
+        assert_eq!((denied.cause, denied.decisions.len()), (Some(Cause::Concurrency), 2));
+
+        let before = limiter.configuration().unwrap().version;
+        limiter.set_entry("deny user alice", r#"{"by": "ann", "why": "a test"}"#).await.unwrap();
+        assert_eq!(limiter.decide(&slow, &terms()).await.unwrap().status(), Some(403));
+        let status = limiter.delete_entry("deny user alice").await.unwrap();
+        assert_eq!(status.version, before + 2);
+        assert_eq!(limiter.wait_for_version(before, Duration::ZERO).await.unwrap(), status);
+        let late = limiter.wait_for_version(before + 3, Duration::from_millis(1)).await.unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::StoreUnavailable);
+
+        let alice = || Request::new("alice").policy("api");
+        assert_eq!(limiter.block(alice(), Duration::from_secs(60)).await.unwrap().remaining(), 0);
+        assert_eq!(limiter.check(alice()).await.unwrap().cause(), Some(Cause::Blocked));
+        assert_eq!(limiter.block(alice(), Duration::ZERO).await.unwrap().remaining(), 2);
+    }
+}
+
+#[test]
+fn operations_of_a_configuration_are_refused_without_one() {
+    let limiter = Limiter::builder().build().unwrap().blocking();
+    assert_eq!(limiter.configuration(), None);
+    assert_eq!(limiter.candidate_counts("api"), None);
+    let refused = [
+        limiter.matching(&request("/slow", "alice")).err(),
+        limiter.decide(&request("/slow", "alice"), &terms()).err(),
+        limiter.set_entry("deny user alice", "{}").err(),
+        limiter.delete_entry("deny user alice").err(),
+        limiter.wait_for_version(0, Duration::ZERO).err(),
+        limiter.publish(DOCUMENT, polylimit::PublishOptions::default()).err(),
+        limiter.rollback(1, polylimit::PublishOptions::default()).err(),
+        limiter.configuration_history(1).err(),
+    ];
+    for error in refused {
+        assert_eq!(error.unwrap().kind(), ErrorKind::InvalidArgument);
+    }
+}

@@ -1,0 +1,102 @@
+//! The policies of a configuration: what is counted is what callers get.
+
+use polylimit::{Request, RequestAttributes, ReserveOptions};
+
+use super::{Place, count, samples};
+
+const DOCUMENT: &str = r#"
+    polylimit = 1
+    [policies.shadow]
+    quotas = "1/minute"
+    mode = "shadow"
+    [policies.off]
+    quotas = "1/minute"
+    mode = "off"
+    [policies.elastic]
+    quotas = "1/minute"
+    elastic = { policy = "pool", key = "all" }
+    [policies.pool]
+    quotas = "3/minute"
+    [policies.tried]
+    quotas = "3/minute"
+    overrides = { "user=big" = "100/minute" }
+    candidate = { quotas = "1/minute", compare = 1000 }
+    [[rules]]
+    match = { path = "/tried" }
+    apply = [{ policy = "tried", key = "user={user}" }]
+    [lists]
+    deny = ["key tried bad", "user bad"]
+"#;
+
+/// Whether a policy admits a key.
+type Check<'a> = dyn Fn(&str, &str) -> bool + 'a;
+
+#[test]
+fn a_configured_policy_counts_its_final_answer() {
+    for place in Place::all() {
+        let limiter = place.builder().document(DOCUMENT).build().unwrap();
+        let blocking = limiter.blocking();
+        let check = |name: &str, key: &str| blocking.check(Request::new(key).policy(name)).unwrap().allowed();
+        let check_many = |name: &str, key: &str| {
+            let many = blocking.check_many([Request::new(key).policy(name)]);
+            many.into_iter().all(|decision| decision.unwrap().allowed())
+        };
+        let ways: [&Check<'_>; 2] = [&check, &check_many];
+        for (round, check) in ways.into_iter().enumerate() {
+            let key = format!("key {round}");
+            let check = |name| check(name, &key);
+            assert!(check("shadow") && check("shadow") && check("shadow"));
+            assert!(check("off") && check("off"));
+            assert!(check("tried") && check("tried") && check("tried") && !check("tried"));
+        }
+        assert!(check("elastic", "a") && check("elastic", "a") && check("elastic", "a"));
+        assert!(!check("elastic", "a") && !check("tried", "bad"));
+        let name = place.name();
+        let made = |name, result| count(&limiter, "decisions_total", &[name, result]);
+        assert_eq!((made("shadow", "allowed"), made("shadow", "denied")), (6, 0), "{name}");
+        assert_eq!(samples(&limiter, "shadowed_total"), ["shadow 4"], "{name}");
+        assert_eq!(count(&limiter, "decisions_total", &["off", "allowed", "configuration"]), 4, "{name}");
+        assert_eq!((made("tried", "allowed"), made("tried", "denied")), (6, 3), "{name}");
+        assert_eq!(count(&limiter, "denial_causes_total", &["tried", "deny_list"]), 1, "{name}");
+        assert_eq!(count(&limiter, "denials_total", &["tried", "3/minute"]), 2, "{name}");
+        assert_eq!((made("elastic", "allowed"), made("elastic", "denied")), (3, 1), "{name}");
+        assert_eq!(samples(&limiter, "elastic_total"), ["elastic 2"], "{name}");
+        assert_eq!((made("pool", "allowed"), made("pool", "denied")), (2, 1), "{name}");
+        let compared = samples(&limiter, "shadow_decisions_total");
+        assert_eq!(
+            compared,
+            ["tried,allowed,allowed 2", "tried,allowed,denied 4", "tried,denied,denied 2"],
+            "{name}"
+        );
+        // The policy of a comparison is not one that callers know.
+        assert!(samples(&limiter, "quota_limit_units").iter().all(|sample| !sample.contains('~')), "{name}");
+        let info = samples(&limiter, "policies_version_info");
+        let version = limiter.configuration().unwrap();
+        assert_eq!(info, [format!("document,{},{} 1", version.version, version.digest)]);
+    }
+}
+
+#[test]
+fn a_request_counts_for_its_policies_and_as_one() {
+    for place in Place::all() {
+        let limiter = place.builder().document(DOCUMENT).build().unwrap();
+        let terms = ReserveOptions::default().terms().unwrap();
+        let decide = |path: &str, user: &str| {
+            let request = RequestAttributes::new().path(path).attribute("user", user);
+            limiter.blocking().decide(&request, &terms).unwrap().allowed
+        };
+        for _ in 0..5 {
+            assert!(decide("/tried", "big") && !decide("/tried", "bad") && decide("/free", "small"));
+        }
+        for allowed in [true, true, true, false] {
+            assert_eq!(decide("/tried", "small"), allowed);
+        }
+        let name = place.name();
+        let requests = samples(&limiter, "requests_total");
+        assert_eq!(requests, ["allowed,none 13", "denied,deny_list 5", "denied,quota 1"], "{name}");
+        let made = |result| count(&limiter, "decisions_total", &["tried", result]);
+        assert_eq!((made("allowed"), made("denied")), (8, 1), "{name}");
+        // Nearly used up by the override's numbers is another thing than by the policy's own.
+        assert_eq!(count(&limiter, "near_limit_total", &["tried"]), 1, "{name}");
+    }
+}

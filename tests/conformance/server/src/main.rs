@@ -1,0 +1,148 @@
+//! Runs a file of conformance cases through a server, over HTTP and, as far as its commands go, over RESP, and prints how many cases
+//! agree.
+//!
+//! Usage: `conformance-server FILE STORE`, where `STORE` is `memory` or the URL of one.
+
+#[path = "../../rust/src/cases.rs"]
+mod cases;
+mod face;
+#[path = "../../rust/src/policies.rs"]
+mod policies;
+mod service;
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use polylimit::{Limiter, ManualClock, Outage};
+use tokio::runtime::Runtime;
+
+use cases::{Answer, Case, File, Kind};
+use face::{Client, Face};
+use service::Service;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [file, store] = arguments.as_slice() else {
+        eprintln!("usage: conformance-server FILE STORE");
+        return ExitCode::from(2);
+    };
+    match run(file, store) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("conformance-server: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(path: &str, store: &str) -> Result<bool, Box<dyn std::error::Error>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let file: serde_json::Value = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
+    if file["format"] == 3 {
+        return run_policies(&file, store, &runtime);
+    }
+    let file: File = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
+    if !(1..=2).contains(&file.format) {
+        return Err(
+            format!("{path}: format {} is not known: this runner reads formats 1 to 3", file.format).into()
+        );
+    }
+    let started_us = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_micros();
+    let mut all_agree = true;
+    for face in [Face::Http, Face::Resp] {
+        let (mut agreed, mut all) = (0, 0);
+        for (number, case) in file.cases.iter().enumerate().filter(|(_, case)| face.knows(case)) {
+            all += 1;
+            // A store that outlives this process has never seen such a key.
+            let key = format!("{} {started_us} {number}", face.name());
+            match run_case(case, &key, face, store, &runtime) {
+                Ok(()) => agreed += 1,
+                Err(message) => println!("{} {store}: case {:?}, {message}", face.name(), case.name),
+            }
+        }
+        if all == 0 {
+            return Err(format!("{path}: it has no case for {}", face.name()).into());
+        }
+        println!("{} {store}: {agreed} of {all} cases agree", face.name());
+        all_agree &= agreed == all;
+    }
+    Ok(all_agree)
+}
+
+/// Runs a file of format 3: decisions over HTTP, and what the server has no path for through the limiter that it asks.
+fn run_policies(
+    file: &serde_json::Value,
+    store: &str,
+    runtime: &Runtime,
+) -> Result<bool, Box<dyn std::error::Error>> {
+    let cases = file["cases"].as_array().filter(|cases| !cases.is_empty()).ok_or("a file without cases")?;
+    let mut agreed = 0;
+    for case in cases {
+        let result = policies::run_case_by(case, store, |limiter| {
+            let service = Service::start(runtime, &limiter)?;
+            let mut client = service.http()?;
+            Ok(move |operation: &serde_json::Value| {
+                let _running = &service;
+                match face::policy_call(operation) {
+                    Some((path, body)) => {
+                        client.post(path, &body).map(|answer| face::told(operation, answer))
+                    }
+                    None => Ok(policies::answer_or_error(&limiter, operation)),
+                }
+            })
+        });
+        match result {
+            Ok(()) => agreed += 1,
+            Err(message) => println!("http {store}: case {}, {message}", case["name"]),
+        }
+    }
+    println!("http {store}: {agreed} of {} cases agree", cases.len());
+    Ok(agreed == cases.len())
+}
+
+fn run_case(case: &Case, key: &str, face: Face, store: &str, runtime: &Runtime) -> Result<(), String> {
+    let refused = |error: polylimit::Error| format!("refused: {error}");
+    let clock = ManualClock::new(0).map_err(refused)?;
+    let policy = cases::policy(&case.quotas).map_err(refused)?;
+    let url = if store == "memory" { "memory:" } else { store };
+    let builder = Limiter::builder().store(url).policy(policy).clock(clock.clone());
+    // What the store does not answer must not look as if it did.
+    let builder = if store.starts_with("redis") { builder.outage("case", Outage::Deny) } else { builder };
+    let limiter = builder.build().map_err(refused)?;
+    let service = Service::start(runtime, &limiter)?;
+    let difference = face.client(&service).and_then(|client| differs(case, key, client, &limiter, &clock));
+    // A manual clock's keys do not expire.
+    limiter.blocking().reset(key).map_err(refused)?;
+    difference
+}
+
+fn differs(
+    case: &Case,
+    key: &str,
+    mut client: Client,
+    limiter: &Limiter,
+    clock: &ManualClock,
+) -> Result<(), String> {
+    for (at, operation) in case.ops.iter().enumerate() {
+        let refused = |error: polylimit::Error| format!("operation {at}: refused: {error}");
+        clock.set(operation.at_us).map_err(refused)?;
+        if let Kind::Change = operation.op {
+            let quotas = operation.quotas.as_ref().ok_or("a change without quotas")?;
+            limiter.set_policy(cases::policy(quotas).map_err(refused)?).map_err(refused)?;
+            continue;
+        }
+        let mut got = client.answer(key, operation).map_err(|error| format!("operation {at}: {error}"))?;
+        let nothing = Answer::default();
+        let expected = operation.expect.as_ref().unwrap_or(&nothing);
+        got.over = got.over.filter(|_| expected.over.is_some());
+        if got != *expected {
+            return Err(format!(
+                "operation {at}: {:?} of {:?} at {} us\n  expected {expected:?}\n  got      {got:?}",
+                operation.op, operation.cost, operation.at_us
+            ));
+        }
+    }
+    Ok(())
+}

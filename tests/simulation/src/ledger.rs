@@ -1,0 +1,396 @@
+//! What was issued, executed and answered, and the properties that have to hold at every step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use polylimit::{Degradation, Outage, QuotaUsage, Source, Stats};
+use tokio::time::Instant;
+
+use crate::policies::{BOUNDS, KEYS, ROWS};
+
+/// The option `deadline`.
+pub const DEADLINE: Duration = Duration::from_millis(50);
+/// The option `denial_cache_max`.
+pub const DENIAL_CACHE_MAX: Duration = Duration::from_secs(1);
+/// How much later than a moment a timer may fire: tokio's timers count milliseconds.
+const TIMER: Duration = Duration::from_millis(3);
+/// How far the estimate of the server's time may be off by rounding.
+const ROUNDING: Duration = Duration::from_micros(10);
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the operations of a limiter")]
+pub enum Action {
+    Check,
+    Peek,
+    Take,
+    Charge,
+    Refund,
+    Reset,
+}
+
+/// An operation, by what a server sees of it. Callers use each cost once, except where every check takes one unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity {
+    /// The process.
+    pub process: usize,
+    /// The place in [`ROWS`].
+    pub policy: usize,
+    /// The place in [`KEYS`].
+    pub key: usize,
+    /// The operation.
+    pub action: Action,
+    /// Its cost.
+    pub cost: u64,
+}
+
+/// What an operation was told, by the server's log or by the limiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Whether it was admitted; true for what is no check.
+    pub allowed: bool,
+    /// The usage of each quota.
+    pub quotas: Vec<QuotaUsage>,
+}
+
+#[derive(Debug)]
+struct Issued {
+    identity: Identity,
+    at: Instant,
+    deadline: Instant,
+    answered: Option<(Instant, Source)>,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Execution {
+    at: Instant,
+    told: Told,
+}
+
+/// The units that a process leased.
+#[derive(Clone, Copy, Debug, Default)]
+struct LeaseAccount {
+    taken: u64,
+    returned: u64,
+    spent: u64,
+}
+
+/// What lets the server admit more.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// The server lost state.
+    Loss,
+    /// Its clock was set by so many microseconds.
+    Step(i64),
+}
+
+/// The log of a run.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    operations: Vec<Issued>,
+    /// The operations that the server has not executed.
+    waiting: BTreeMap<Identity, Vec<usize>>,
+    /// What the server executed and no caller was told yet.
+    untold: BTreeMap<Identity, Vec<Execution>>,
+    leases: BTreeMap<usize, LeaseAccount>,
+    /// When a check of a key was last denied by the server, by process, policy and key.
+    denied: BTreeMap<(usize, usize, usize), Instant>,
+    /// Admitted units by policy and key.
+    admitted: BTreeMap<(usize, usize), Vec<(Instant, u64)>>,
+    /// Refunded units by policy and key.
+    refunded: BTreeMap<(usize, usize), Vec<(Instant, u64)>>,
+    events: Vec<(Instant, Event)>,
+    first_issued: BTreeMap<usize, Instant>,
+    /// While these processes hear nothing.
+    stalls: Vec<(usize, Instant, Instant)>,
+    /// The reasons that faults may have given so far.
+    pub reasons: BTreeSet<&'static str>,
+    /// The option `first_connect_max`.
+    pub first_connect_max: Duration,
+    /// Whether a command may run late because the server's clock went back.
+    pub may_run_late: bool,
+    /// Whether callers ask so often that most of their operations meet an open breaker.
+    pub asks_often: bool,
+    /// What did not hold.
+    pub violations: Vec<String>,
+    /// Everything that happened, mixed into one number: two runs of a seed have the same.
+    pub trace: u64,
+    /// How many operations were executed, and how many were answered by each source.
+    pub executed: u64,
+    /// Answers by their source.
+    pub sources: BTreeMap<&'static str, u64>,
+}
+
+impl Ledger {
+    fn fail(&mut self, text: String) {
+        self.violations.push(text);
+    }
+
+    fn mix(&mut self, what: impl std::hash::Hash) {
+        use std::hash::{DefaultHasher, Hasher};
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.trace);
+        what.hash(&mut hasher);
+        self.trace = hasher.finish();
+    }
+
+    /// A caller issues an operation; returns its number.
+    pub fn issue(&mut self, identity: Identity) -> usize {
+        let at = Instant::now();
+        let first = *self.first_issued.entry(identity.process).or_insert(at);
+        let deadline = at.max(first + self.first_connect_max) + DEADLINE;
+        let number = self.operations.len();
+        self.operations.push(Issued { identity, at, deadline, answered: None, is_closed: false });
+        self.waiting.entry(identity).or_default().push(number);
+        number
+    }
+
+    /// The server executed an operation of a process.
+    pub fn execute(&mut self, identity: Identity, told: Told, taken: u64) {
+        let at = Instant::now();
+        self.executed += 1;
+        self.mix((
+            identity.process,
+            identity.policy,
+            identity.key,
+            identity.action as u8,
+            identity.cost,
+            told.allowed,
+        ));
+        let Identity { process, policy, key, action, cost } = identity;
+        let is_leased = ROWS[policy].lease.is_some();
+        if action == Action::Refund {
+            self.refunded.entry((policy, key)).or_default().push((at, cost));
+        }
+        if is_leased && matches!(action, Action::Take | Action::Refund) {
+            let account = self.leases.entry(process).or_default();
+            if action == Action::Take {
+                account.taken += taken;
+            } else {
+                account.returned += cost;
+            }
+            return self.check_lease(process);
+        }
+        if action == Action::Check && !told.allowed {
+            self.denied.insert((process, policy, key), at);
+        }
+        let waiting = self.waiting.entry(identity).or_default();
+        let in_time = |number: &usize| self.operations[*number].deadline + ROUNDING >= at;
+        match waiting.iter().position(in_time) {
+            // The limiter may ask again after it gave its lease back.
+            Some(_) if is_leased && !told.allowed => {}
+            Some(place) => {
+                waiting.remove(place);
+            }
+            None if waiting.is_empty() => {
+                self.fail(format!("{identity:?} was applied more often than it was issued"));
+            }
+            None => {
+                let number = waiting.remove(0);
+                if !self.may_run_late {
+                    let late = at - self.operations[number].deadline;
+                    self.fail(format!("{identity:?} ran {late:?} after its deadline"));
+                }
+            }
+        }
+        self.untold.entry(identity).or_default().push(Execution { at, told });
+    }
+
+    /// The limiter answered an operation.
+    pub fn answer(&mut self, number: usize, told: &Told, source: Source, degraded: Option<Degradation>) {
+        let now = Instant::now();
+        self.mix((number, told.allowed, source.name(), degraded.map(Degradation::name)));
+        *self.sources.entry(source.name()).or_default() += 1;
+        let Issued { identity, at, deadline, .. } = self.operations[number];
+        let Identity { process, policy, key, action, cost } = identity;
+        self.operations[number].answered = Some((now, source));
+        if now > deadline + TIMER {
+            self.fail(format!("{identity:?} was answered {:?} after its deadline", now - deadline));
+        }
+        if let Some(reason) = degraded {
+            if !source.is_outage() {
+                self.fail(format!(
+                    "{identity:?}: the source {} has the reason {}",
+                    source.name(),
+                    reason.name()
+                ));
+            } else if !self.reasons.contains(reason.name()) {
+                self.fail(format!("{identity:?}: no fault is a reason for {}", reason.name()));
+            }
+        } else if source.is_outage() {
+            self.fail(format!("{identity:?}: the source {} has no reason", source.name()));
+        }
+        let row = ROWS[policy];
+        let is_admitted = action == Action::Check && told.allowed;
+        match source {
+            Source::Store => {
+                let untold = self.untold.entry(identity).or_default();
+                match untold.iter().position(|execution| execution.told == *told && execution.at >= at) {
+                    Some(place) => {
+                        let execution = untold.remove(place);
+                        if is_admitted {
+                            self.admitted.entry((policy, key)).or_default().push((execution.at, cost));
+                        }
+                    }
+                    None => self.fail(format!("{identity:?}: the store has not answered {told:?}")),
+                }
+            }
+            Source::DenialCache => {
+                let denied = self.denied.get(&(process, policy, key));
+                if told.allowed || denied.is_none_or(|denied| now > *denied + DENIAL_CACHE_MAX + TIMER) {
+                    self.fail(format!("{identity:?}: the denial cache has no denial: {told:?}"));
+                }
+            }
+            Source::Lease if row.lease.is_some() && is_admitted => {
+                self.leases.entry(process).or_default().spent += cost;
+                self.check_lease(process);
+                self.admitted.entry((policy, key)).or_default().push((now, cost));
+            }
+            Source::Fallback if row.outage == Outage::Fallback => {
+                if is_admitted {
+                    self.admitted.entry((policy, key)).or_default().push((now, cost));
+                }
+            }
+            Source::Allow if row.outage == Outage::Allow && told.allowed => {}
+            Source::Deny if row.outage == Outage::Deny && (!told.allowed || action != Action::Check) => {}
+            _ => self.fail(format!("{identity:?}: the source {} cannot answer {told:?}", source.name())),
+        }
+    }
+
+    /// The limiter was closed before it answered.
+    pub fn close(&mut self, number: usize) {
+        self.mix((number, "closed"));
+        self.operations[number].is_closed = true;
+    }
+
+    fn check_lease(&mut self, process: usize) {
+        let LeaseAccount { taken, returned, spent } = self.leases.get(&process).copied().unwrap_or_default();
+        if spent + returned > taken {
+            self.fail(format!(
+                "process {process} has spent {spent} and returned {returned} leased units, and the server was debited {taken}"
+            ));
+        }
+    }
+
+    /// Something happened that lets the server admit more.
+    pub fn event(&mut self, event: Event) {
+        self.events.push((Instant::now(), event));
+    }
+
+    /// A process hears nothing until then.
+    pub fn stall(&mut self, process: usize, until: Instant) {
+        self.stalls.push((process, Instant::now(), until));
+    }
+
+    /// What was executed for a process without an answer by the store, but for its leases.
+    fn untold(&self, process: usize) -> u64 {
+        let is_counted =
+            |identity: &Identity| identity.process == process && ROWS[identity.policy].lease.is_none();
+        let untold = self.untold.iter().filter(|(identity, _)| is_counted(identity));
+        untold.map(|(_, executions)| executions.len() as u64).sum()
+    }
+
+    /// The limiter's counts at the end: what ran without an answer has to count as unknown, and units that came back to the server
+    /// as returned or lost.
+    pub fn count(&mut self, process: usize, stats: &Stats) {
+        let (untold, unknown) = (self.untold(process), stats.unknown);
+        if untold > unknown {
+            self.fail(format!(
+                "process {process}: {untold} operations ran without an answer, and {unknown} count as unknown"
+            ));
+        }
+        let returned = self.leases.get(&process).map_or(0, |account| account.returned);
+        let counted = stats.lease_units_returned + stats.lease_units_lost;
+        if returned > counted {
+            self.fail(format!("process {process}: {returned} leased units were returned, and {counted} count as returned or lost"));
+        }
+    }
+
+    /// At the end the store has to decide again.
+    pub fn recovered(&mut self, process: usize, policy: usize, source: Source) {
+        if source.is_outage() {
+            self.fail(format!(
+                "process {process} is not back on the store: {} was answered by {}",
+                ROWS[policy].name,
+                source.name()
+            ));
+        }
+    }
+
+    /// Checks the properties of the whole run.
+    pub fn finish(&mut self, processes: usize) {
+        for number in 0..self.operations.len() {
+            let Issued { identity, answered, is_closed, .. } = self.operations[number];
+            if answered.is_none() && !is_closed {
+                self.fail(format!("{identity:?} was never answered"));
+            }
+        }
+        self.check_admissions(processes as u64);
+        if self.asks_often {
+            self.check_breakers();
+        }
+    }
+
+    /// A(W) <= base(W) + E*R + S*min(B, D*L/P) + G(W), for every span from one admission to another.
+    fn check_admissions(&mut self, processes: u64) {
+        let mut failures = Vec::new();
+        for ((policy, key), admitted) in &mut self.admitted {
+            let row = ROWS[*policy];
+            admitted.sort_unstable();
+            let refunded = self.refunded.get(&(*policy, *key)).map_or(&[][..], Vec::as_slice);
+            let limiters = if row.outage == Outage::Fallback { 1 + processes } else { 1 };
+            let bound = BOUNDS[*policy];
+            for (place, (from, _)) in admitted.iter().enumerate() {
+                let mut units = 0;
+                for (to, cost) in &admitted[place..] {
+                    units += cost;
+                    if units <= bound.capacity {
+                        continue;
+                    }
+                    let is_in = |at: &Instant| from <= at && at <= to;
+                    let extra =
+                        self.events.iter().filter(|(at, _)| is_in(at)).map(|(_, event)| match event {
+                            Event::Loss => bound.capacity,
+                            Event::Step(us) => bound.added_by_step(*us),
+                        });
+                    let back: u64 = refunded.iter().filter(|(at, _)| is_in(at)).map(|(_, units)| units).sum();
+                    let span_us = (*to - *from).as_micros() as u64;
+                    let most = limiters * (bound.base(span_us) + back) + extra.sum::<u64>();
+                    if units > most {
+                        failures.push(format!(
+                            "{} {}: {units} units admitted in {span_us} us, at most {most}",
+                            row.name, KEYS[*key]
+                        ));
+                    }
+                }
+            }
+        }
+        self.violations.extend(failures);
+    }
+
+    /// While a process hears nothing for long, its breaker answers most operations at once.
+    fn check_breakers(&mut self) {
+        let known_after = Duration::from_millis(400);
+        for (process, from, until) in std::mem::take(&mut self.stalls) {
+            let known = from + known_after + self.first_connect_max;
+            let asked = self.operations.iter().filter(|operation| {
+                operation.identity.process == process && operation.at > known && operation.deadline < until
+            });
+            let (mut slow, mut all) = (0, 0);
+            for operation in asked {
+                if let Some((at, source)) = operation.answered
+                    && source.is_outage()
+                {
+                    all += 1;
+                    slow += u32::from(at - operation.at > TIMER);
+                }
+            }
+            if all >= 10 && slow * 10 > all * 8 {
+                self.fail(format!(
+                    "process {process} waited for {slow} of {all} operations while it heard nothing"
+                ));
+            }
+        }
+    }
+}

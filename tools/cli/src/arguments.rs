@@ -1,0 +1,347 @@
+//! The arguments of each command.
+
+#[cfg(feature = "serve")]
+pub(crate) mod serve;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use polylimit::parse_duration;
+
+const EXIT_STATUS: &str = "Exit status:
+  0   allowed, fine or equal
+  1   denied, a problem or a difference
+  2   undecided, also when an outage policy has answered
+  3   the user of the store lacks a right
+  64  arguments or files that cannot be used
+
+POLICY is a name in the document of --policies, otherwise in the one that is published in the store, or quotas such as
+\"100/minute\".";
+
+/// Asks and manages rate limits.
+#[derive(Debug, Parser)]
+#[command(name = "polylimit", version, after_help = EXIT_STATUS, disable_help_subcommand = true, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) options: GlobalOptions,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GlobalOptions {
+    /// The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file
+    #[arg(long, global = true, value_name = "URL", env = "POLYLIMIT_STORE", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+    /// The file with the document of limits, TOML or JSON
+    #[arg(long, global = true, value_name = "FILE", env = "POLYLIMIT_POLICIES", hide_env_values = true)]
+    pub(crate) policies: Option<PathBuf>,
+    /// Writes JSON: one object, or one in each line
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Writes nothing but errors: the exit status is the answer
+    #[arg(long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Decides, and spends the cost when allowed
+    Check(RequestArguments),
+    /// The decision that a check would give, without spending
+    Peek(RequestArguments),
+    /// Spends as much of the cost as is allowed
+    Take(RequestArguments),
+    /// Spends the cost whether it fits or not
+    Charge(RequestArguments),
+    /// Gives back up to what is used
+    Refund(RequestArguments),
+    /// Forgets keys
+    Reset(ResetArguments),
+    /// Why a key would be allowed or denied, quota by quota, without spending
+    Explain(RequestArguments),
+    /// Lists the keys of the store, with what is used of their quotas
+    List(ListArguments),
+    /// The keys of which the most is used
+    Top(TopArguments),
+    /// Denies clients, attributes or keys, whatever their quotas say
+    #[command(subcommand)]
+    Deny(ListCommand),
+    /// Admits clients, attributes or keys, whatever their quotas say
+    #[command(subcommand)]
+    Allow(ListCommand),
+    /// Denies keys of a policy for a time
+    #[command(subcommand)]
+    Block(BlockCommand),
+    /// Reads and changes the document of limits
+    #[command(subcommand)]
+    Policies(PoliciesCommand),
+    /// Counters of this process with the store, and the configuration in force
+    Stats {
+        /// What the processes that share the store have reported instead
+        #[arg(long)]
+        fleet: bool,
+    },
+    /// Examines the store for settings that make limits unreliable
+    Doctor,
+    /// Measures how fast a store decides
+    Bench(BenchArguments),
+    /// Decides generated or logged requests by limits, without a store
+    #[cfg(feature = "simulate")]
+    Simulate(Box<polylimit_simulation::SimulateArguments>),
+    /// Serves limits over HTTP and RESP
+    #[cfg(feature = "serve")]
+    Serve(Box<serve::ServeArguments>),
+    /// Writes the completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Writes a manual page
+    Man {
+        /// The command; without it the page of polylimit itself
+        command: Option<String>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RequestArguments {
+    /// A policy's name, or quotas such as "100/minute"
+    pub(crate) policy: String,
+    /// The key, such as user=alice
+    pub(crate) key: OsString,
+    /// Units, up to 10^12
+    #[arg(long, value_name = "UNITS", default_value_t = 1)]
+    pub(crate) cost: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ResetArguments {
+    /// A policy's name, or quotas such as "100/minute"
+    pub(crate) policy: String,
+    /// The keys
+    #[arg(required_unless_present = "prefix", value_name = "KEY")]
+    pub(crate) keys: Vec<OsString>,
+    /// All keys that begin with this; they are counted, and a terminal is asked
+    #[arg(long, conflicts_with = "keys")]
+    pub(crate) prefix: Option<OsString>,
+    /// Does not ask
+    #[arg(long, requires = "prefix")]
+    pub(crate) yes: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ListArguments {
+    /// A policy's name, or quotas such as "100/minute"; without it the keys of all
+    pub(crate) policy: Option<String>,
+    /// What the keys begin with
+    #[arg(long)]
+    pub(crate) prefix: Option<OsString>,
+    /// Keys of which at least so much is used, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
+    pub(crate) used: u8,
+    /// Blocked keys only
+    #[arg(long)]
+    pub(crate) blocked: bool,
+    /// How many keys, 1 or more
+    #[arg(long, value_name = "KEYS", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) most: u64,
+    #[command(flatten)]
+    pub(crate) scan: ScanOptions,
+}
+
+impl ListArguments {
+    /// All blocked keys.
+    pub(crate) fn blocked(policy: Option<String>, scan: ScanOptions) -> Self {
+        // Of a blocked key everything counts as used.
+        Self { policy, prefix: None, used: 100, blocked: true, most: u64::MAX, scan }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TopArguments {
+    /// A policy's name, or quotas such as "100/minute"; without it the keys of all
+    pub(crate) policy: Option<String>,
+    /// What the keys begin with
+    #[arg(long)]
+    pub(crate) prefix: Option<OsString>,
+    /// How many keys
+    #[arg(long, value_name = "KEYS", default_value_t = 10)]
+    pub(crate) most: usize,
+    /// The keys that the processes deny most often, as they report, without a look at the store's keys
+    #[arg(long, conflicts_with_all = ["policy", "prefix"])]
+    pub(crate) denied: bool,
+    #[command(flatten)]
+    pub(crate) scan: ScanOptions,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct ScanOptions {
+    /// How many keys the store goes over at most, 1 or more
+    #[arg(long, value_name = "KEYS", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) examine: u64,
+    /// The share of a server's time that this may take, 1 to 100
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) pace: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ListCommand {
+    /// Adds an item
+    Add {
+        /// `client NETWORK`, `ATTRIBUTE VALUE` or `key POLICY KEY`, with %20 for a space in a value
+        #[arg(required = true)]
+        item: Vec<String>,
+        /// For how long, such as 15m, 1h or 30d; without it until it is removed
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+        time: Option<Duration>,
+        #[command(flatten)]
+        author: Author,
+    },
+    /// Removes an item
+    Remove {
+        /// The item, as it was added
+        #[arg(required = true)]
+        item: Vec<String>,
+        #[command(flatten)]
+        author: Author,
+    },
+    /// Lists the items of the document and those that were added
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BlockCommand {
+    /// Blocks a key
+    Add {
+        /// A policy's name, or quotas such as "100/minute"
+        policy: String,
+        /// The key
+        key: OsString,
+        /// For how long, 1 ms to 366 days, such as 15m, 1h or 30d
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+        time: Duration,
+    },
+    /// Ends the block of a key, and forgets what a penalty has counted
+    Remove {
+        /// A policy's name, or quotas such as "100/minute"
+        policy: String,
+        /// The key
+        key: OsString,
+    },
+    /// Lists the blocked keys, as `list --blocked` does
+    List {
+        /// A policy's name, or quotas such as "100/minute"; without it the keys of all
+        policy: Option<String>,
+        #[command(flatten)]
+        scan: ScanOptions,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoliciesCommand {
+    /// Writes the document that is published in the store
+    Get {
+        /// One of the last 32 documents; without it the newest
+        #[arg(long, value_name = "VERSION")]
+        version: Option<u64>,
+    },
+    /// Publishes a document in the store
+    Put {
+        /// The document, TOML or JSON
+        file: PathBuf,
+        /// The version of the document that this one replaces; 0 for the first
+        #[arg(long, value_name = "VERSION")]
+        expect: u64,
+        #[command(flatten)]
+        author: RequiredAuthor,
+    },
+    /// Compares a document with the published one, or with another file
+    Diff {
+        /// The document; without it that of --policies
+        file: Option<PathBuf>,
+        /// Another document
+        other: Option<PathBuf>,
+        /// One of the last 32 published documents; without it the newest
+        #[arg(long, value_name = "VERSION", conflicts_with = "other")]
+        version: Option<u64>,
+    },
+    /// Checks documents
+    Validate {
+        /// The documents, TOML or JSON
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Lists the changes of documents and items in the store, the newest first
+    History {
+        /// How many changes
+        #[arg(long, value_name = "CHANGES", default_value_t = 20)]
+        most: usize,
+    },
+    /// Publishes an earlier document again
+    Rollback {
+        /// Its version, as the history tells it
+        version: u64,
+        #[command(flatten)]
+        author: RequiredAuthor,
+    },
+    /// Makes a document from limits of another program
+    Import {
+        /// What the file is from
+        #[arg(long, value_name = "PROGRAM")]
+        from: ImportSource,
+        /// Its files
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ImportSource {
+    /// YAML of envoyproxy/ratelimit
+    EnvoyRatelimit,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Author {
+    /// The reason, for the log
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) why: String,
+    /// Who changes it, for the log
+    #[arg(long, value_name = "NAME", env = "USER", hide_env = true, default_value = "")]
+    pub(crate) by: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RequiredAuthor {
+    /// The reason, for the log
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) why: String,
+    /// Who changes it, for the log
+    #[arg(long, value_name = "NAME", env = "USER", hide_env = true, default_value = "")]
+    pub(crate) by: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchArguments {
+    /// A policy's name, or quotas such as "100/minute"
+    pub(crate) policy: String,
+    /// How many keys, 1 to 10 million
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) keys: u32,
+    /// How unequal keys are: 0 for equal, 1 for Zipf's law, up to 5
+    #[arg(long, value_name = "EXPONENT", default_value_t = 0.0)]
+    pub(crate) zipf: f64,
+    /// How many checks wait for their decision at a time, 1 to 10,000
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) callers: u32,
+    /// Checks a second, at even times; without it each caller checks again at once
+    #[arg(long, value_name = "CHECKS", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) rate: Option<u32>,
+    /// How long to measure, 1 to 3,600
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=3_600))]
+    pub(crate) seconds: u16,
+}

@@ -1,0 +1,96 @@
+//! The arguments of `serve`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use polylimit::{ForwardingHeader, parse_duration};
+use polylimit_server::{Endpoint, ShownKeys};
+
+/// How often something is told, if it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReportEvery(pub(crate) Option<Duration>);
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "the command has so many flags")]
+#[allow(clippy::doc_markdown, reason = "the help shows listeners as they are written")]
+pub(crate) struct ServeArguments {
+    /// Where callers ask: http://HOST:PORT, https://, unix:/PATH, resp://HOST:PORT, resps:// or resp+unix:/PATH; may be repeated
+    #[arg(long, value_name = "LISTENER", default_value = "http://127.0.0.1:8180")]
+    pub(crate) listen: Vec<Endpoint>,
+    /// Where operators look, or `off`
+    #[arg(long, value_name = "LISTENER", default_value = "http://127.0.0.1:8181")]
+    pub(crate) admin: String,
+    /// A name under which operators reach --admin, besides its own and localhost; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) admin_host: Vec<String>,
+    /// How operators see keys: plain, hash or off
+    #[arg(long, value_name = "HOW", default_value = "plain", value_parser = parse_shown_keys)]
+    pub(crate) show_keys: ShownKeys,
+    /// The file of callers: ROLE NAME sha256:DIGITS or ROLE NAME san:NAME in each line, with the roles check, read and admin
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tokens: Option<PathBuf>,
+    /// The certificate of listeners with TLS, in PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Its private key, in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) key: Option<PathBuf>,
+    /// The authorities of clients' certificates, in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) client_ca: Option<PathBuf>,
+    /// Listens beyond this host without TLS or without authentication, too
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// The mode of the files of Unix sockets, octal
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = parse_mode)]
+    pub(crate) socket_mode: u32,
+    /// How long connections may go on once the server stops
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    pub(crate) drain: Duration,
+    /// Is ready only while the store answers
+    #[arg(long)]
+    pub(crate) ready_needs_store: bool,
+    /// A network of proxies that name the client's address, for forward authentication; may be repeated
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) trust: Vec<String>,
+    /// The header in which they name it: x-forwarded-for or forwarded
+    #[arg(long, value_name = "HEADER", default_value = "x-forwarded-for", value_parser = parse_header)]
+    pub(crate) client_header: ForwardingHeader,
+    /// Every descriptor of Envoy counts for itself, also where another one denies the request
+    #[arg(long)]
+    pub(crate) rls_count_all: bool,
+    /// A limit that comes with a descriptor of Envoy is in place of that of the document
+    #[arg(long)]
+    pub(crate) rls_overrides: bool,
+    /// How many connections of callers at a time, 1 to 1 million
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) connections: u32,
+    /// How many keys are counted for the list of those that are denied most often, 0 to 65,536
+    #[arg(long, value_name = "KEYS", default_value_t = 256, value_parser = clap::value_parser!(u32).range(0..=65_536))]
+    pub(crate) observe_keys: u32,
+    /// How often the other processes that share the store in Redis are told what this one counts, 1s to 1h, or `off`
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_report)]
+    pub(crate) report: ReportEvery,
+}
+
+fn parse_report(text: &str) -> Result<ReportEvery, String> {
+    if text == "off" {
+        return Ok(ReportEvery(None));
+    }
+    parse_duration(text).map(|every| ReportEvery(Some(every))).map_err(|error| error.message().to_owned())
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| format!("{text:?} is no mode: allowed is an octal number up to 777, such as 660"))
+}
+
+fn parse_header(text: &str) -> Result<ForwardingHeader, String> {
+    text.parse().map_err(|error: polylimit::Error| error.message().to_owned())
+}
+
+fn parse_shown_keys(text: &str) -> Result<ShownKeys, String> {
+    let known = ShownKeys::ALL.into_iter().find(|known| known.name() == text);
+    known.ok_or_else(|| format!("{text:?} is not known: use plain, hash or off"))
+}

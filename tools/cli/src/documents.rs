@@ -1,0 +1,270 @@
+//! The document of limits: the published one, its history, and files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use polylimit::blocking::Limiter;
+use polylimit::{
+    ConfigurationChange, ConfigurationStatus, Error, PublishOptions, PublishedDocument, canonical_document,
+    time_text,
+};
+use serde::Serialize;
+use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
+
+use crate::arguments::{GlobalOptions, ImportSource, PoliciesCommand, RequiredAuthor};
+use crate::exit::{Exit, Failure};
+use crate::import::EnvoyImport;
+use crate::output::table;
+use crate::terminal::Terminal;
+
+/// How many unchanged lines stand around a difference.
+const CONTEXT: usize = 3;
+
+#[derive(Serialize)]
+struct DocumentReport<'a> {
+    document_version: u64,
+    digest: &'a str,
+    document: &'a Value,
+}
+
+#[derive(Serialize)]
+struct ValidityReport<'a> {
+    file: &'a Path,
+    valid: bool,
+    error: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct DifferenceReport {
+    equal: bool,
+    difference: String,
+}
+
+pub(crate) fn run(
+    options: &GlobalOptions,
+    command: &PoliciesCommand,
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
+    match command {
+        PoliciesCommand::Get { version } => get(options, *version, terminal),
+        PoliciesCommand::Put { file, expect, author } => put(options, file, *expect, author, terminal),
+        PoliciesCommand::Diff { file, other, version } => {
+            let file = file
+                .as_deref()
+                .or(options.policies.as_deref())
+                .ok_or_else(|| Failure::usage("no document is named: give its file, or set --policies"))?;
+            diff(options, file, other.as_deref(), *version, terminal)
+        }
+        PoliciesCommand::Validate { files } => validate(options, files, terminal),
+        PoliciesCommand::History { most } => history(options, *most, terminal),
+        PoliciesCommand::Rollback { version, author } => rollback(options, *version, author, terminal),
+        PoliciesCommand::Import { from: ImportSource::EnvoyRatelimit, files } => {
+            let document = imported(files)?;
+            let canonical = canonical_document(&document)?;
+            if options.json {
+                terminal.json(&parse(&canonical)?)?;
+            } else {
+                terminal.write(document.as_bytes())?;
+            }
+            Ok(Exit::Fine)
+        }
+    }
+}
+
+fn get(options: &GlobalOptions, version: Option<u64>, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let published = published(&options.publishing_limiter()?, version)?;
+    let document = parse(&published.document)?;
+    if options.json {
+        let PublishedDocument { document_version, digest, .. } = &published;
+        terminal.json(&DocumentReport {
+            document_version: *document_version,
+            digest,
+            document: &document,
+        })?;
+    } else {
+        terminal.line(format_args!("{document:#}"))?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn put(
+    options: &GlobalOptions,
+    file: &Path,
+    expected: u64,
+    author: &RequiredAuthor,
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
+    let text = read(file)?;
+    check_file(file, &text)?;
+    let limiter = options.publishing_limiter()?;
+    let publication = PublishOptions::default().expected_version(expected).by(&author.by).why(&author.why);
+    match limiter.publish(&text, publication) {
+        Ok(status) => tell(options, &status, terminal),
+        Err(error) => {
+            // Another version than the expected one is a difference and no wrong usage.
+            let there = limiter.published_document(None)?.map_or(0, |published| published.document_version);
+            let failure = Failure::from(error);
+            let is_conflict = failure.exit == Exit::Usage && there != expected;
+            Err(if is_conflict { Failure::new(Exit::Problem, failure.message) } else { failure })
+        }
+    }
+}
+
+fn rollback(
+    options: &GlobalOptions,
+    version: u64,
+    author: &RequiredAuthor,
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
+    let limiter = options.publishing_limiter()?;
+    let publication = PublishOptions::default().by(&author.by).why(&author.why);
+    tell(options, &limiter.rollback(version, publication)?, terminal)
+}
+
+fn tell(
+    options: &GlobalOptions,
+    status: &ConfigurationStatus,
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
+    if options.json {
+        terminal.json(status)?;
+    } else {
+        terminal.line(format_args!("version {} of the configuration is in force", status.version))?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn diff(
+    options: &GlobalOptions,
+    file: &Path,
+    other: Option<&Path>,
+    version: Option<u64>,
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
+    let (before, after) = match other {
+        Some(other) => (document(file)?, document(other)?),
+        None => (parse(&published(&options.publishing_limiter()?, version)?.document)?, document(file)?),
+    };
+    let [before, after] = [before, after].map(|document| format!("{document:#}\n"));
+    let equal = before == after;
+    let difference = TextDiff::from_lines(&before, &after);
+    if options.json {
+        let difference =
+            if equal { String::new() } else { difference.unified_diff().context_radius(CONTEXT).to_string() };
+        terminal.json(&DifferenceReport { equal, difference })?;
+    } else {
+        for hunk in difference.unified_diff().context_radius(CONTEXT).iter_hunks() {
+            terminal.line(hunk.header())?;
+            for change in hunk.iter_changes() {
+                let (sign, colour) = match change.tag() {
+                    ChangeTag::Equal => (' ', None),
+                    ChangeTag::Delete => ('-', Some(31)),
+                    ChangeTag::Insert => ('+', Some(32)),
+                };
+                let line = format!("{sign}{}", change.value().trim_end_matches('\n'));
+                match colour.filter(|_| terminal.colours_output()) {
+                    Some(colour) => terminal.line(format_args!("\u{1b}[{colour}m{line}\u{1b}[0m"))?,
+                    None => terminal.line(line)?,
+                }
+            }
+        }
+    }
+    Ok(if equal { Exit::Fine } else { Exit::Problem })
+}
+
+fn validate(
+    options: &GlobalOptions,
+    files: &[impl AsRef<Path>],
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
+    let mut exit = Exit::Fine;
+    for file in files {
+        let file = file.as_ref();
+        let error = check(&read(file)?).err();
+        if error.is_some() {
+            exit = Exit::Problem;
+        }
+        if options.json {
+            let error = error.as_ref().map(Error::message);
+            terminal.json(&ValidityReport { file, valid: error.is_none(), error })?;
+        } else {
+            let verdict = error.as_ref().map_or("fine", Error::message);
+            terminal.line(format_args!("{}: {verdict}", file.display()))?;
+        }
+    }
+    Ok(exit)
+}
+
+fn history(options: &GlobalOptions, most: usize, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let changes = options.publishing_limiter()?.configuration_history(most)?;
+    let mut rows = table(["version", "time", "by", "change", "why"]);
+    for change in &changes {
+        if options.json {
+            terminal.json(change)?;
+        }
+        let ConfigurationChange { version, at_ms, by, why, document_version, entries, .. } = change;
+        let change_of = |(entry, value): &(Box<str>, Option<Box<str>>)| {
+            format!("{} {entry}", if value.is_some() { "set" } else { "removed" })
+        };
+        let document = document_version.iter().map(|version| format!("document {version}"));
+        let what = document.chain(entries.iter().map(change_of)).collect::<Vec<_>>().join("; ");
+        rows.add_row([&version.to_string(), &time_text(at_ms * 1_000), &**by, &what, &**why]);
+    }
+    if !options.json && !rows.is_empty() {
+        terminal.line(rows.trim_fmt())?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn published(limiter: &Limiter, version: Option<u64>) -> Result<PublishedDocument, Failure> {
+    limiter.published_document(version)?.ok_or_else(|| {
+        Failure::new(
+            Exit::Problem,
+            match version {
+                Some(version) => format!("document {version} is not there: allowed is one of the last 32, as the history tells them"),
+                None => "no document is published in this store: publish one with `polylimit policies put`".to_owned(),
+            },
+        )
+    })
+}
+
+fn imported(files: &[PathBuf]) -> Result<String, Failure> {
+    let mut import = EnvoyImport::default();
+    for file in files {
+        let added = import.add(&read(file)?);
+        added.map_err(|message| Failure::usage(format!("{}: {message}", file.display())))?;
+    }
+    Ok(import.document())
+}
+
+/// The document of a file.
+fn document(file: &Path) -> Result<Value, Failure> {
+    let canonical = canonical_document(&read(file)?);
+    parse(&canonical.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?)
+}
+
+fn parse(canonical: &str) -> Result<Value, Failure> {
+    serde_json::from_str(canonical).map_err(|error| {
+        Failure::new(Exit::Undecided, format!("the document in the store is no JSON: {error}"))
+    })
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    fs::read_to_string(file).map_err(|error| Failure::of_file(file, &error))
+}
+
+/// Refuses a file without a document that a limiter would take.
+#[cfg(feature = "serve")]
+pub(crate) fn validate_file(file: &Path) -> Result<(), Failure> {
+    check_file(file, &read(file)?)
+}
+
+fn check_file(file: &Path, text: &str) -> Result<(), Failure> {
+    check(text).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+}
+
+/// Checks all that a limiter would refuse.
+fn check(text: &str) -> Result<(), Error> {
+    polylimit::Limiter::builder().document(text).build().map(drop)
+}

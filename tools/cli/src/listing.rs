@@ -1,0 +1,150 @@
+//! The keys that a store has.
+
+use std::ffi::OsStr;
+
+use comfy_table::Table;
+use polylimit::blocking::Limiter;
+use polylimit::{KeyFilter, KeyName, ListBudget, ListedKey, ListedQuota};
+
+use crate::arguments::{GlobalOptions, ListArguments, ScanOptions, TopArguments};
+use crate::exit::{Exit, Failure};
+use crate::output::{duration, table};
+use crate::terminal::Terminal;
+
+/// How many keys a store is asked for at a time.
+const PAGE: usize = 1_000;
+
+pub(crate) fn list(
+    options: &GlobalOptions,
+    arguments: &ListArguments,
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
+    let limiter = options.limiter_for_keys(arguments.policy.as_deref())?;
+    let filter =
+        filter(arguments.policy.as_deref(), arguments.prefix.as_deref()).at_least_used(arguments.used);
+    let mut rows = rows();
+    let mut left = arguments.most;
+    let is_whole = walk(&limiter, &filter, &arguments.scan, &mut |key| {
+        if arguments.blocked && key.blocked_for_us == 0 {
+            return Ok(true);
+        }
+        left -= 1;
+        show(options, key, &mut rows, terminal)?;
+        Ok(left > 0 && !terminal.is_closed())
+    })?;
+    finish(options, &rows, is_whole, &arguments.scan, terminal)
+}
+
+pub(crate) fn top(
+    options: &GlobalOptions,
+    arguments: &TopArguments,
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
+    let limiter = options.limiter_for_keys(arguments.policy.as_deref())?;
+    let filter = filter(arguments.policy.as_deref(), arguments.prefix.as_deref());
+    let page = limiter.scan_top(&filter, arguments.most, &arguments.scan.budget())?;
+    let mut rows = rows();
+    for key in &page.keys {
+        show(options, key, &mut rows, terminal)?;
+    }
+    finish(options, &rows, page.cursor.is_none(), &arguments.scan, terminal)
+}
+
+fn filter<'a>(policy: Option<&'a str>, prefix: Option<&'a OsStr>) -> KeyFilter<'a> {
+    let filter = KeyFilter::default();
+    let filter = match policy {
+        Some(policy) => filter.policy(policy),
+        None => filter,
+    };
+    match prefix {
+        Some(prefix) => filter.key_prefix(prefix.as_encoded_bytes()),
+        None => filter,
+    }
+}
+
+/// Hands on each key of a list until `take` has enough; returns whether the list was not ended by its budget.
+fn walk(
+    limiter: &Limiter,
+    filter: &KeyFilter<'_>,
+    scan: &ScanOptions,
+    take: &mut dyn FnMut(&ListedKey) -> Result<bool, Failure>,
+) -> Result<bool, Failure> {
+    let (mut examined, mut cursor) = (0, None);
+    while examined < scan.examine {
+        let budget = scan.budget().entries(PAGE).examined(scan.examine - examined);
+        let page = limiter.list(filter, &budget, cursor.as_deref())?;
+        for key in &page.keys {
+            if !take(key)? {
+                return Ok(true);
+            }
+        }
+        examined += page.examined;
+        cursor = page.cursor;
+        if cursor.is_none() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn rows() -> Table {
+    table(["policy", "key", "used", "of", "blocked for", "expires in"])
+}
+
+fn show(
+    options: &GlobalOptions,
+    key: &ListedKey,
+    rows: &mut Table,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    if options.json {
+        return terminal.json(key);
+    }
+    let of_quota = |quota: &ListedQuota| format!("{} of {}", quota.used, quota.quota);
+    let of = key.quotas.iter().map(of_quota).collect::<Vec<_>>().join("; ");
+    let used = if key.quotas.is_empty() { String::new() } else { format!("{}%", key.used_percent) };
+    let blocked = if key.blocked_for_us > 0 { duration(key.blocked_for_us) } else { String::new() };
+    let expires = key.expires_after_us.map(duration).unwrap_or_default();
+    rows.add_row([&*key.policy, &key_text(&key.key), &used, &of, &blocked, &expires]);
+    Ok(())
+}
+
+fn finish(
+    options: &GlobalOptions,
+    rows: &Table,
+    is_whole: bool,
+    scan: &ScanOptions,
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
+    if !options.json && !rows.is_empty() {
+        terminal.line(rows.trim_fmt())?;
+    }
+    if !is_whole {
+        terminal.complain(&format!(
+            "stopped after {} examined keys, and there are more: raise --examine",
+            scan.examine
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+/// A key for people: control characters are escaped, and of a digest `#` and hexadecimal digits are shown.
+pub(crate) fn key_text(key: &KeyName) -> String {
+    match key {
+        KeyName::Bytes(bytes) => String::from_utf8_lossy(bytes)
+            .chars()
+            .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+            .collect(),
+        KeyName::Digest(digest) => {
+            digest.iter().fold("#".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+        }
+        _ => String::new(),
+    }
+}
+
+impl ScanOptions {
+    /// A page within these bounds.
+    pub(crate) fn budget(&self) -> ListBudget {
+        ListBudget::default().examined(self.examine).pace_percent(self.pace)
+    }
+}

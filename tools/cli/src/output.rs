@@ -1,0 +1,113 @@
+//! Durations, keys and tables as users read them.
+
+use std::ffi::OsStr;
+
+use comfy_table::{Table, presets};
+use serde::Serialize;
+
+const SECOND_US: u64 = 1_000_000;
+const UNITS: [(&str, u64); 4] =
+    [("d", 86_400 * SECOND_US), ("h", 3_600 * SECOND_US), ("m", 60 * SECOND_US), ("s", SECOND_US)];
+
+/// A duration in at most two units, such as `1m30s`, `4.25s` or `850us`. Parts below the second are cut.
+pub(crate) fn duration(us: u64) -> String {
+    if us < 1_000 {
+        return format!("{us}us");
+    }
+    if us < SECOND_US {
+        return format!("{}ms", us / 1_000);
+    }
+    if us < 60 * SECOND_US {
+        let hundredths = us / 10_000;
+        let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+        return format!("{}s", text.trim_end_matches('0').trim_end_matches('.'));
+    }
+    let Some(at) = UNITS.iter().position(|(_, unit)| us >= *unit) else { return format!("{us}us") };
+    let (name, unit) = UNITS[at];
+    let whole = format!("{}{name}", us / unit);
+    match UNITS.get(at + 1) {
+        Some((next, smaller)) if us % unit >= *smaller => format!("{whole}{}{next}", us % unit / smaller),
+        _ => whole,
+    }
+}
+
+/// A key as JSON: `key` where it is UTF-8, otherwise `key_base64`.
+#[derive(Debug, Serialize)]
+pub(crate) enum JsonKey {
+    #[serde(rename = "key")]
+    Text(String),
+    #[serde(rename = "key_base64")]
+    Base64(String),
+}
+
+impl JsonKey {
+    pub(crate) fn of(key: &OsStr) -> Self {
+        match key.to_str() {
+            Some(text) => Self::Text(text.to_owned()),
+            None => Self::Base64(base64(key.as_encoded_bytes())),
+        }
+    }
+}
+
+/// Base64 (RFC 4648) with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = chunk.iter().fold(0_usize, |group, byte| group << 8 | usize::from(*byte))
+            << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            let digit = char::from(DIGITS[group >> (18 - 6 * place) & 63]);
+            text.push(if place <= chunk.len() { digit } else { '=' });
+        }
+    }
+    text
+}
+
+/// A table without lines, with these titles.
+pub(crate) fn table<const N: usize>(titles: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(titles);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_in_at_most_two_units() {
+        for (us, text) in [
+            (0, "0us"),
+            (999, "999us"),
+            (850_999, "850ms"),
+            (1_000_000, "1s"),
+            (4_259_999, "4.25s"),
+            (59_999_999, "59.99s"),
+            (60_000_000, "1m"),
+            (90_000_000, "1m30s"),
+            (3_600_000_000, "1h"),
+            (3_659_999_999, "1h"),
+            (90_000_000_000, "1d1h"),
+        ] {
+            assert_eq!(duration(us), text, "{us}");
+        }
+    }
+
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+        ] {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+    }
+}

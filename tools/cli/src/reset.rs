@@ -1,0 +1,84 @@
+//! Forgets keys.
+
+use polylimit::blocking::Limiter;
+use polylimit::{KeyFilter, ListBudget, Request};
+use serde::Serialize;
+
+use crate::arguments::{GlobalOptions, ResetArguments};
+use crate::exit::{Exit, Failure};
+use crate::operations::exit_of;
+use crate::terminal::Terminal;
+
+#[derive(Serialize)]
+struct ResetReport<'a> {
+    policy: &'a str,
+    reset: usize,
+}
+
+pub(crate) fn run(
+    options: &GlobalOptions,
+    arguments: &ResetArguments,
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
+    let (limiter, policy) = options.limiter_for(&arguments.policy)?;
+    let mut reset = 0;
+    if let Some(prefix) = &arguments.prefix {
+        let filter = KeyFilter::default().policy(policy.name()).key_prefix(prefix.as_encoded_bytes());
+        if !arguments.yes && !is_confirmed(&limiter, &filter, terminal)? {
+            return Ok(Exit::Problem);
+        }
+        let mut cursor = None;
+        loop {
+            let page = limiter.reset_listed(&filter, &ListBudget::default(), cursor.as_deref())?;
+            reset += usize::try_from(page.reset).unwrap_or(usize::MAX);
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return tell(options, policy.name(), reset, terminal);
+            }
+        }
+    }
+    for key in &arguments.keys {
+        let usage = limiter.reset(Request::new(key.as_encoded_bytes()).policy(policy.name()))?;
+        let exit = exit_of(&usage, Exit::Fine, terminal);
+        if exit != Exit::Fine {
+            return Ok(exit);
+        }
+        reset += 1;
+    }
+    tell(options, policy.name(), reset, terminal)
+}
+
+/// Counts the keys and asks.
+fn is_confirmed(limiter: &Limiter, filter: &KeyFilter<'_>, terminal: &mut Terminal) -> Result<bool, Failure> {
+    if !terminal.can_ask() {
+        return Err(Failure::usage("--prefix resets many keys, and there is no terminal to ask: give --yes"));
+    }
+    let (mut keys, mut cursor) = (0, None);
+    loop {
+        let page = limiter.list(filter, &ListBudget::default(), cursor.as_deref())?;
+        keys += page.keys.len();
+        cursor = page.cursor;
+        if cursor.is_none() {
+            return terminal.confirm(&format!("reset {}?", count(keys, "key")));
+        }
+    }
+}
+
+fn tell(
+    options: &GlobalOptions,
+    policy: &str,
+    reset: usize,
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
+    if options.json {
+        terminal.json(&ResetReport { policy, reset })?;
+    } else {
+        terminal.line(format_args!("reset {}", count(reset, "key")))?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// `1 key`, `2 keys`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}

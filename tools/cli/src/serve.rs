@@ -1,0 +1,92 @@
+//! `serve`: the server over a limiter of its own.
+
+use std::sync::Arc;
+
+use polylimit::{ClientAddressRules, Limiter};
+use polylimit_server::{Server, ServerOptions, Signals, TlsFiles};
+
+use crate::arguments::GlobalOptions;
+use crate::arguments::serve::ServeArguments;
+use crate::documents;
+use crate::exit::{Exit, Failure};
+use crate::terminal::Terminal;
+
+pub(crate) fn run(
+    options: &GlobalOptions,
+    arguments: &ServeArguments,
+    terminal: &mut Terminal,
+) -> Result<Exit, Failure> {
+    let limiter = limiter(options, arguments)?;
+    let server_options = server_options(options, arguments)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Undecided, format!("the system refuses threads: {error}")))?;
+    let refused = |error: polylimit_server::ServeError| Failure::usage(error.to_string());
+    runtime.block_on(async {
+        let signals = Signals::new().map_err(refused)?;
+        let server = Server::bind(limiter, server_options).await.map_err(refused)?;
+        for endpoint in server.endpoints() {
+            terminal.complain(&format!("listening on {endpoint}"));
+        }
+        if !signals.run(server).await {
+            terminal.complain("connections were left after the time for draining, and were closed");
+        }
+        Ok(Exit::Fine)
+    })
+}
+
+/// The limiter of the server: the states are in its memory unless a store is named.
+fn limiter(options: &GlobalOptions, arguments: &ServeArguments) -> Result<Limiter, Failure> {
+    let url = options.store_url_or("memory:")?;
+    let keys = usize::try_from(arguments.observe_keys).unwrap_or(usize::MAX);
+    let mut builder = Limiter::builder().store(&url).observe_keys(keys);
+    if let Some(file) = &options.policies {
+        // A bad document keeps the one before in force, and at first there is none.
+        documents::validate_file(file)?;
+    }
+    if options.policies.is_some() || url.starts_with("redis") {
+        builder = options.configured(builder, &url)?;
+    }
+    if let Some(every) = arguments.report.0.filter(|_| url.starts_with("redis")) {
+        builder = builder.report(every);
+    }
+    Ok(builder.build()?)
+}
+
+fn server_options(options: &GlobalOptions, arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
+    let mut made = ServerOptions::default();
+    made.listen.clone_from(&arguments.listen);
+    made.admin = match &*arguments.admin {
+        "off" => None,
+        text => Some(
+            text.parse().map_err(|error: polylimit_server::ServeError| Failure::usage(error.to_string()))?,
+        ),
+    };
+    made.admin_hosts.clone_from(&arguments.admin_host);
+    made.show_keys = arguments.show_keys;
+    made.tokens.clone_from(&arguments.tokens);
+    made.tls = arguments.certificate.clone().zip(arguments.key.clone()).map(|(certificate, key)| TlsFiles {
+        certificate,
+        key,
+        client_authorities: arguments.client_ca.clone(),
+    });
+    made.insecure = arguments.insecure;
+    made.socket_mode = arguments.socket_mode;
+    made.drain = arguments.drain;
+    made.rls.count_all = arguments.rls_count_all;
+    made.rls.overrides = arguments.rls_overrides;
+    made.ready_needs_store = arguments.ready_needs_store;
+    let rules = ClientAddressRules::builder().header(arguments.client_header);
+    made.client_address =
+        arguments.trust.iter().fold(rules, |rules, network| rules.trust(network)).build()?;
+    made.policies.clone_from(&options.policies);
+    made.limits.connections = usize::try_from(arguments.connections).unwrap_or(usize::MAX);
+    let quiet = options.quiet;
+    made.log = Arc::new(move |line| {
+        if !quiet {
+            eprintln!("polylimit: {line}");
+        }
+    });
+    Ok(made)
+}

@@ -1,0 +1,120 @@
+use serde_json::json;
+
+use crate::support::Shell;
+
+const FIRST: &str = "polylimit = 1\n[policies.api]\nquotas = '7/day fixed_window'\n";
+const SECOND: &str = "polylimit = 1\n[policies.api]\nquotas = '9/day fixed_window'\n";
+
+fn shell() -> Shell {
+    let shell = Shell::with_redis();
+    shell.file("first.toml", FIRST);
+    shell.file("second.toml", SECOND);
+    shell
+}
+
+fn put<'a>(file: &'a str, expected: &'a str) -> [&'a str; 7] {
+    ["policies", "put", file, "--expect", expected, "--why", "test"]
+}
+
+#[test]
+fn documents_are_published_compared_and_rolled_back() {
+    let shell = shell();
+    let (status, configuration) = shell.object("configuration", &put("first.toml", "0"));
+    assert_eq!(
+        (status, &configuration["version"], &configuration["source"]),
+        (0, &json!(1), &json!("store"))
+    );
+    assert_eq!(shell.object("decision", &["check", "api", "k"]).1["remaining"], 6);
+    shell.run(&put("second.toml", "0")).fails(1, "has version 1 and not 0");
+    shell.run(&put("second.toml", "4")).fails(1, "has version 1 and not 4");
+
+    let (status, difference) = shell.object("difference", &["policies", "diff", "second.toml"]);
+    assert_eq!((status, &difference["equal"]), (1, &json!(false)));
+    let lines = "-      \"quotas\": \"7/day fixed_window\"\n+      \"quotas\": \"9/day fixed_window\"\n";
+    assert!(difference["difference"].as_str().unwrap().contains(lines), "{difference}");
+    let told = shell.run(&["policies", "diff", "second.toml"]);
+    assert!(told.status == 1 && told.output.contains(lines), "{told:?}");
+    assert_eq!(shell.run(&["policies", "diff", "first.toml"]).fine(), "");
+    assert_eq!(shell.run(&["policies", "diff", "--policies", "first.toml"]).fine(), "");
+    assert_eq!(shell.run(&["policies", "diff", "first.toml", "second.toml"]).status, 1);
+
+    let _ = shell.run(&put("second.toml", "1")).fine();
+    assert_eq!(shell.object("decision", &["check", "api", "k"]).1["remaining"], 7);
+    let (_, document) = shell.object("document", &["policies", "get"]);
+    assert_eq!((&document["document_version"], &document["digest"]), (&json!(2), &digest(&shell)));
+    // What is shown can be published.
+    let first = shell.run(&["policies", "get", "--version", "1"]).fine();
+    shell.file("first.json", &first);
+    assert_eq!(shell.run(&["policies", "diff", "first.json", "first.toml"]).fine(), "");
+    shell.run(&["policies", "get", "--version", "9"]).fails(1, "document 9 is not there");
+
+    let _ = shell.run(&["policies", "rollback", "1", "--why", "back", "--by", "bob"]).fine();
+    assert_eq!(shell.run(&["policies", "diff", "first.toml"]).fine(), "");
+    let (_, history) = shell.json("history", &["policies", "history"]);
+    let told: Vec<_> =
+        history.iter().map(|change| (&change["version"], &change["by"], &change["why"])).collect();
+    let (tester, test) = (json!("tester"), json!("test"));
+    assert_eq!(
+        told,
+        [
+            (&json!(3), &json!("bob"), &json!("back")),
+            (&json!(2), &tester, &test),
+            (&json!(1), &tester, &test)
+        ]
+    );
+    assert_eq!(shell.json("history", &["policies", "history", "--most", "1"]).1.len(), 1);
+    let shown = shell.run(&["policies", "history"]).fine();
+    assert!(shown.lines().next().unwrap().trim().starts_with("version"), "{shown}");
+    assert!(shown.contains("document 2"), "{shown}");
+}
+
+fn digest(shell: &Shell) -> serde_json::Value {
+    let (_, told) = shell.object("stats", &["stats", "--policies", "second.toml"]);
+    told["configuration"]["digest"].clone()
+}
+
+#[test]
+fn bad_document_is_not_published() {
+    let shell = shell();
+    shell.file("bad.toml", "polylimit = 1\n[policies.api]\nquotas = '2/minuet'\n");
+    shell.run(&put("bad.toml", "0")).fails(64, "bad.toml: line 3, column 10");
+    shell.run(&["policies", "get"]).fails(1, "no document is published");
+    shell.run(&["policies", "put", "first.toml", "--expect", "0"]).fails(64, "--why");
+    shell.run(&["policies", "put", "first.toml", "--why", "test"]).fails(64, "--expect");
+}
+
+#[test]
+fn limits_of_envoy_are_imported() {
+    let shell = shell();
+    shell.file(
+        "a.yaml",
+        "domain: a\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 2}}]\n",
+    );
+    shell.file("b.yaml", "domain: b\ndescriptors: [{key: user, metadata: {x: 1}}]\n");
+    let import = ["policies", "import", "--from", "envoy-ratelimit"];
+    let document = shell.run(&[&import[..], &["a.yaml"]].concat()).fine();
+    shell.file("a.toml", &document);
+    let _ = shell.run(&["policies", "validate", "a.toml"]).fine();
+    let decision = shell.object("decision", &["check", "a.user", "k", "--policies", "a.toml"]).1;
+    assert_eq!(decision["remaining"], 1);
+    let json = shell.run(&[&import[..], &["a.yaml", "--json"]].concat()).fine();
+    shell.file("a.json", &json);
+    assert_eq!(shell.run(&["policies", "diff", "a.toml", "a.json"]).fine(), "");
+    shell.run(&[&import[..], &["a.yaml", "b.yaml"]].concat()).fails(64, "b.yaml: b.user: metadata");
+}
+
+#[test]
+fn counters_and_findings_are_told() {
+    let shell = shell();
+    let (status, told) = shell.object("stats", &["stats"]);
+    assert_eq!((status, &told["keys"], &told["configuration"]), (0, &json!(null), &json!(null)));
+    assert!(told["connections"].as_u64() >= Some(1), "{told}");
+    let (_, findings) = shell.json("finding", &["doctor"]);
+    assert!(findings.iter().all(|finding| finding["severity"] != "problem"), "{findings:?}");
+    let memory = Shell::with_store("memory:");
+    assert_eq!(memory.object("stats", &["stats"]).1["keys"], 0);
+    assert_eq!(memory.run(&["doctor"]).fine(), "fine: the store answers\n");
+    memory.file("first.toml", FIRST);
+    let shown = memory.run(&["stats", "--policies", "first.toml"]).fine();
+    assert!(shown.contains("configuration of file:first.toml, version 1"), "{shown}");
+}

@@ -1,0 +1,140 @@
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use crate::support::{Ran, Shell};
+
+const MINIMAL_RIGHTS: &[&str] = &[
+    "ACL",
+    "SETUSER",
+    "limits",
+    "on",
+    ">secret",
+    "~polylimit:1:[^{]*",
+    "resetchannels",
+    "-@all",
+    "+evalsha",
+    "+eval",
+    "+time",
+    "+get",
+    "+mget",
+    "+set",
+    "+setrange",
+    "+del",
+];
+
+#[test]
+fn wrong_usage_is_told() {
+    let shell = Shell::new();
+    for (arguments, about) in [
+        (&[][..], "Usage: polylimit"),
+        (&["chek", "1/s", "k"], "unrecognized subcommand 'chek'"),
+        (&["check", "1/s"], "<KEY>"),
+        (&["check", "1/s", "k", "--cost", "many"], "invalid value 'many' for '--cost"),
+        (&["check", "1/s", "k"], "no store is named"),
+        (&["--store", "redis://:secret@localhost", "doctor"], "POLYLIMIT_STORE"),
+        (&["--store", "mysql://localhost", "doctor"], "begins with \"mysql\""),
+        (&["--store", "memory:", "check", "1/fortnight", "k"], "fortnight"),
+        (&["--store", "memory:", "check", "api", "k"], "--policies FILE"),
+        (&["--store", "memory:", "policies", "get"], "published in Redis"),
+        (&["--store", "memory:", "block", "add", "1/s", "k", "--for", "soon"], "'soon'"),
+        (
+            &["--store", "memory:", "check", "1/s", "k", "--cost", "1000000000001"],
+            "allowed is 0 to 1000000000000",
+        ),
+        (&["--store", "memory:", "bench", "1/s", "--zipf", "9"], "--zipf is 9"),
+        (&["policies", "diff"], "no document is named"),
+        (&["policies", "validate", "none.toml"], "none.toml"),
+        (&["man", "nothing"], "there is no command"),
+    ] {
+        shell.run(arguments).fails(64, about);
+    }
+}
+
+#[test]
+fn bad_documents_are_told_with_their_place() {
+    let shell = Shell::with_store("memory:");
+    shell.file("bad.toml", "polylimit = 1\n[policies.api]\nquotas = '2/minuet'\n");
+    shell.file("good.toml", "polylimit = 1\n");
+    shell.run(&["check", "api", "k", "--policies", "bad.toml"]).fails(64, "line 3, column 10");
+    shell.run(&["check", "api", "k", "--policies", "good.toml"]).fails(64, "there is no policy \"api\"");
+    shell.run(&["policies", "diff", "bad.toml", "good.toml"]).fails(64, "bad.toml: line 3");
+    let validated = shell.run(&["policies", "validate", "good.toml", "bad.toml"]);
+    assert_eq!(validated.status, 1);
+    assert!(validated.output.starts_with("good.toml: fine\nbad.toml: line 3, column 10: "), "{validated:?}");
+    let (status, lines) = shell.json("validity", &["policies", "validate", "good.toml", "bad.toml"]);
+    assert_eq!((status, &lines[0]["valid"], &lines[1]["valid"]), (1, &true.into(), &false.into()));
+}
+
+#[test]
+fn store_that_is_away_decides_nothing() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let shell = Shell::with_store(&format!("redis://127.0.0.1:{port}"));
+    let checked = shell.run(&["check", "5/s", "k"]);
+    assert_eq!(checked.status, 2, "{checked:?}");
+    assert!(
+        checked.output.contains("source: fallback") && checked.errors.contains("unreachable"),
+        "{checked:?}"
+    );
+    shell.run(&["check", "api", "k"]).fails(2, "cannot be reached");
+    shell.run(&["policies", "get"]).fails(2, "cannot be reached");
+    let doctor = shell.run(&["doctor"]);
+    assert!(doctor.status == 1 && doctor.output.contains("problem: "), "{doctor:?}");
+}
+
+#[test]
+fn rights_that_are_missing_are_told() {
+    let shell = Shell::with_redis();
+    shell.server().command(MINIMAL_RIGHTS);
+    let shell = shell.of_user("limits:secret");
+    // The rights of an application without a configuration are enough for quotas.
+    let _ = shell.run(&["check", "5/hour", "k"]).fine();
+    shell.file("limits.toml", "polylimit = 1\n[policies.api]\nquotas = '7/day'\n");
+    for arguments in [
+        &["check", "api", "k"][..],
+        &["policies", "get"],
+        &["policies", "history"],
+        &["policies", "put", "limits.toml", "--expect", "0", "--why", "test"],
+        &["deny", "add", "user", "mallory"],
+        &["deny", "list"],
+    ] {
+        shell.run(arguments).fails(3, "the user may not do this");
+    }
+    shell.run(&["list", "5/hour"]).fails(3, "grant +scan");
+    shell.server().command(&["ACL", "SETUSER", "limits", "-evalsha", "-eval"]);
+    let denied = shell.run(&["check", "5/hour", "k"]);
+    assert!(denied.status == 3 && denied.errors.contains("auth"), "{denied:?}");
+    let shell = shell.of_user("limits:wrong");
+    for arguments in [&["check", "5/hour", "k"][..], &["check", "api", "k"], &["policies", "get"]] {
+        assert_eq!(shell.run(arguments).status, 3, "{arguments:?}");
+    }
+}
+
+#[test]
+fn store_without_a_document_knows_no_names() {
+    let shell = Shell::with_redis();
+    for arguments in [&["check", "api", "k"][..], &["deny", "add", "user", "mallory"]] {
+        shell.run(arguments).fails(64, "no document is published");
+    }
+    shell.run(&["policies", "get"]).fails(1, "no document is published");
+    shell.run(&["policies", "rollback", "3", "--why", "test"]).fails(64, "document 3 is not there");
+}
+
+#[test]
+fn reader_that_goes_ends_the_output_in_silence() {
+    let shell = Shell::with_redis();
+    for arguments in [&["man"][..], &["completions", "bash"], &["check", "5/hour", "k"], &["--help"]] {
+        let mut child =
+            shell.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let ran = Ran::of(child.wait_with_output().unwrap());
+        assert_eq!((ran.status, &*ran.errors), (0, ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn full_output_is_a_failure() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ran = Shell::new().command(&["man"]).stdout(full).output().unwrap();
+    let ran = Ran::of(ran);
+    ran.fails(2, "the output cannot be written");
+}

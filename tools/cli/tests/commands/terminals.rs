@@ -1,0 +1,82 @@
+//! The program on a terminal.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::process::Stdio;
+
+use rustix_openpty::openpty;
+
+use crate::support::Shell;
+
+/// Runs the program on a pseudo terminal, which answers, and returns the exit status and what it shows.
+fn on_terminal(
+    shell: &Shell,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+    answer: &str,
+) -> (i32, String) {
+    use std::io::Write as _;
+    let terminal = openpty(None, None).unwrap();
+    let mut command = shell.command(arguments);
+    let side = || Stdio::from(terminal.user.try_clone().unwrap());
+    command
+        .stdin(side())
+        .stdout(side())
+        .stderr(side())
+        .env("TERM", "xterm")
+        .envs(environment.iter().copied());
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    drop(terminal.user);
+    let mut master = File::from(terminal.controller);
+    master.write_all(answer.as_bytes()).unwrap();
+    let mut shown = Vec::new();
+    // The terminal fails once its last process has gone.
+    let _ = master.read_to_end(&mut shown);
+    let status = child.wait().unwrap().code().unwrap_or(-1);
+    (status, String::from_utf8(shown).unwrap())
+}
+
+#[test]
+fn colours_are_for_terminals_without_no_color() {
+    let shell = Shell::with_store("memory:");
+    let check = ["check", "5/hour", "k"];
+    let (status, shown) = on_terminal(&shell, &check, &[], "");
+    assert!(status == 0 && shown.contains("\u{1b}[32mallowed\u{1b}[0m"), "{shown}");
+    let (_, shown) = on_terminal(&shell, &["check", "5/hour", "k", "--cost", "6"], &[], "");
+    assert!(shown.contains("\u{1b}[31mdenied\u{1b}[0m"), "{shown}");
+    for environment in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        for arguments in [&check[..], &["check"], &["--help"]] {
+            let (_, shown) = on_terminal(&shell, arguments, &[environment], "");
+            assert!(!shown.is_empty() && !shown.contains('\u{1b}'), "{shown:?}");
+        }
+    }
+    assert!(!shell.run(&check).fine().contains('\u{1b}'));
+}
+
+#[test]
+fn progress_is_for_terminals() {
+    let shell = Shell::with_store("memory:");
+    let bench = ["bench", "5/hour", "--seconds", "1"];
+    let (status, shown) = on_terminal(&shell, &bench, &[], "");
+    assert!(status == 0 && shown.contains("checking") && shown.contains("checks in"), "{shown}");
+    let (_, shown) = on_terminal(&shell, &[&bench[..], &["--quiet"]].concat(), &[], "");
+    assert_eq!(shown, "");
+    assert!(!shell.run(&bench).fine().contains("checking"));
+}
+
+#[test]
+fn reset_of_a_prefix_counts_and_asks() {
+    let shell = Shell::with_redis();
+    for key in ["a1", "a2", "b"] {
+        let _ = shell.run(&["check", "3/day", key]).fine();
+    }
+    let reset = ["reset", "3/day", "--prefix", "a"];
+    shell.run(&reset).fails(64, "give --yes");
+    let (status, shown) = on_terminal(&shell, &reset, &[], "n\n");
+    assert!(status == 1 && shown.contains("reset 2 keys? [y/N]"), "{shown}");
+    let (status, shown) = on_terminal(&shell, &reset, &[], "y\n");
+    assert!(status == 0 && shown.contains("reset 2 keys"), "{shown}");
+    assert_eq!(shell.run(&[&reset[..], &["--yes"]].concat()).fine(), "reset 0 keys\n");
+    assert_eq!(shell.json("listed_key", &["list"]).1.len(), 1);
+}

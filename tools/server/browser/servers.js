@@ -1,0 +1,111 @@
+// What the tests of the dashboard start: servers of polylimit, and Redis.
+
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+const program = join(import.meta.dirname, "..", "..", "..", "target", "debug", "polylimit");
+const ended = [];
+
+/** Ends what was started last first. */
+export async function endAll() {
+  for (const end of ended.splice(0).reverse()) await end();
+}
+
+/** A folder that is removed at the end. */
+export async function folder() {
+  const path = await mkdtemp(join(tmpdir(), "polylimit-dashboard-"));
+  ended.push(() => rm(path, { recursive: true, force: true }));
+  return path;
+}
+
+function start(command, options) {
+  const child = spawn(command, options, { stdio: ["ignore", "pipe", "pipe"] });
+  const over = new Promise((resolve) => child.once("close", resolve));
+  const end = async () => {
+    child.kill("SIGTERM");
+    await over;
+  };
+  ended.push(end);
+  return { child, end, over };
+}
+
+/** Waits until a condition holds, and returns what it gives. */
+export async function until(condition, what, seconds = 60) {
+  const since = Date.now();
+  for (;;) {
+    const holds = await condition();
+    if (holds) return holds;
+    if (Date.now() - since > 1_000 * seconds) throw new Error(`${what}: not within ${seconds} s`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+function freePort() {
+  return new Promise((resolve, reject) => {
+    const server = createServer().once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const { port } = server.address();
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+/** A Redis that keeps nothing on disk. */
+export async function redis() {
+  const port = await freePort();
+  const options = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", await folder()];
+  const { child, end } = start("redis-server", options);
+  await new Promise((resolve, reject) => {
+    child.once("error", reject);
+    createInterface(child.stdout).on("line", (line) => line.includes("Ready to accept connections") && resolve());
+  });
+  return { url: `redis://127.0.0.1:${port}?deadline=2s`, end };
+}
+
+/** A file of tokens that are the names of their roles. */
+export async function tokens() {
+  const digest = (token) => createHash("sha256").update(token).digest("hex");
+  const path = join(await folder(), "tokens");
+  await writeFile(path, ["check", "read", "admin"].map((role) => `${role} a-${role} sha256:${digest(role)}\n`).join(""));
+  return path;
+}
+
+/** `polylimit serve`, with the addresses of callers and of operators. */
+export async function serve(...options) {
+  const listen = ["--listen", "http://127.0.0.1:0", "--admin", "http://127.0.0.1:0"];
+  const { child, end, over } = start(program, ["serve", ...listen, ...options]);
+  const addresses = [];
+  const errors = [];
+  await Promise.race([
+    new Promise((resolve) => {
+      createInterface(child.stderr).on("line", (line) => {
+        const address = line.match(/listening on (\S+)/)?.[1];
+        if (address) addresses.push(address);
+        else errors.push(line);
+        if (addresses.length === 2) resolve();
+      });
+    }),
+    over.then(() => Promise.reject(new Error(`the server has ended: ${errors.join(" ")}`))),
+  ]);
+  const [data, admin] = addresses;
+  const post = async (path, body) => {
+    const response = await fetch(data + path, { method: "POST", body: JSON.stringify(body) });
+    return response.json();
+  };
+  return { data, admin, pid: child.pid, post, end };
+}
+
+/** Publishes a document over this version. */
+export async function publish(server, document, version) {
+  const response = await fetch(`${server.admin}/v1/policies?why=test&by=test`, {
+    method: "PUT",
+    headers: { "if-match": `"${version}"` },
+    body: document,
+  });
+  if (!response.ok) throw new Error(await response.text());
+}

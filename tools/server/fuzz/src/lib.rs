@@ -1,0 +1,6 @@
+//! What the fuzz targets do with their bytes; `tests/fuzz_corpus.rs` of the server replays the corpus through the same
+//! functions.
+
+pub mod descriptors;
+pub mod http_body;
+pub mod resp;

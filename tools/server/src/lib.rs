@@ -1,0 +1,37 @@
+//! The server of polylimit: one limiter for all programs that ask it, over HTTP, gRPC and RESP.
+//!
+//! [`Server::bind`] opens the listeners, and [`Server::run`] serves them until it is told to stop. The program `polylimit serve`
+//! does both. docs/server.md describes the interfaces, docs/internals/server.md how the parts fit together.
+
+mod access;
+mod app;
+mod body;
+mod caller;
+mod connection;
+mod counters;
+mod endpoint;
+mod error;
+mod grpc;
+mod health;
+mod limits;
+mod one_off;
+mod options;
+mod resp;
+mod rls;
+mod server;
+mod signals;
+#[doc(hidden)]
+pub mod testing;
+mod tls;
+mod traffic;
+mod web;
+
+pub use access::Role;
+pub use endpoint::{Endpoint, Protocol};
+pub use error::ServeError;
+pub use limits::Limits;
+pub use options::{RlsOptions, ServerOptions, ShownKeys};
+pub use server::{Server, ServerHandle};
+pub use signals::Signals;
+pub use tls::TlsFiles;
+pub use web::openapi::openapi;

@@ -1,0 +1,113 @@
+//! RESP: the connection. All complete commands of what was read are answered together: neighbouring checks in one `check_many`, and
+//! all replies in one write.
+
+mod command;
+mod plan;
+mod reply;
+mod session;
+mod throttle;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::app::App;
+use crate::caller::Caller;
+use crate::counters::Rejection;
+use crate::endpoint::Protocol;
+use crate::resp::command::Framed;
+use crate::resp::plan::Plan;
+use crate::resp::reply::Replies;
+use crate::resp::session::Session;
+
+/// How much is read at once.
+const READ: usize = 16 << 10;
+/// Once the server stops, a connection ends after so much silence: a command that was sent before its client could know is answered.
+const SILENCE: Duration = Duration::from_millis(250);
+
+/// Serves a connection to its end.
+pub(crate) async fn serve<S>(
+    app: Arc<App>,
+    mut stream: S,
+    caller: Caller,
+    mut stopping: watch::Receiver<bool>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let limits = app.options.limits;
+    let mut session = Session::new(caller.identity);
+    let mut input = BytesMut::new();
+    let mut replies = Replies::default();
+    let mut silent_since = Instant::now();
+    loop {
+        let ends = answer(&app, &mut session, &mut input, &mut replies).await;
+        if !replies.is_empty() {
+            match timeout(limits.write_time, stream.write_all(replies.bytes())).await {
+                Ok(Ok(())) => replies.clear(),
+                Ok(Err(_)) | Err(_) => return,
+            }
+        }
+        if ends {
+            let _ = timeout(limits.write_time, stream.shutdown()).await;
+            return;
+        }
+        if input.len() >= limits.body {
+            app.counters.rejected(Protocol::Resp, Rejection::TooLarge);
+            let told = format!("-ERR Protocol error: a command has more than {} bytes\r\n", limits.body);
+            let _ = timeout(limits.write_time, stream.write_all(told.as_bytes())).await;
+            return;
+        }
+        // A command that has begun, and a token, are awaited for a while only; the next command for ever.
+        let is_awaited = !input.is_empty() || app.needs_token(session.identity());
+        let is_stopping = *stopping.borrow();
+        let wait = if is_stopping { SILENCE.min(limits.head_time) } else { limits.head_time };
+        input.reserve(READ.min(limits.body - input.len()).max(1));
+        tokio::select! {
+            read = stream.read_buf(&mut input) => match read {
+                Ok(0) | Err(_) => return,
+                Ok(_) if !is_awaited => silent_since = Instant::now(),
+                Ok(_) => {}
+            },
+            () = sleep_until(silent_since + wait), if is_awaited || is_stopping => {
+                if is_awaited && !is_stopping {
+                    app.counters.rejected(Protocol::Resp, Rejection::SlowHead);
+                }
+                return;
+            }
+            _ = stopping.wait_for(|stopping| *stopping), if !is_stopping => silent_since = Instant::now(),
+        }
+        if input.capacity() > 2 * READ && input.is_empty() {
+            input = BytesMut::new();
+        }
+    }
+}
+
+/// Answers all complete commands, and returns whether the connection ends with that.
+async fn answer(app: &App, session: &mut Session, input: &mut BytesMut, replies: &mut Replies) -> bool {
+    let mut plan = Plan::default();
+    let mut consumed = 0;
+    let mut ends = false;
+    while !ends {
+        match command::next(&input[consumed..], app.options.limits.body) {
+            Ok(None) => break,
+            Ok(Some(Framed { arguments, length })) => {
+                consumed += length;
+                if !arguments.is_empty() {
+                    ends = plan.add(app, session, &arguments);
+                }
+            }
+            Err(broken) => {
+                app.counters.rejected(Protocol::Resp, Rejection::Protocol);
+                plan.fail(&format!("ERR Protocol error: {broken}"));
+                ends = true;
+            }
+        }
+    }
+    plan.perform(app, replies).await;
+    input.advance(consumed);
+    ends
+}

@@ -1,0 +1,282 @@
+//! The decision about all descriptors of a request: which policies they mean, and what becomes of the request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::{join, join_all};
+use polylimit::{
+    Answer, Decision, Error, ErrorKind, MatchedPolicy, Policy, PolicyMode, Request, RequestDecision, Source,
+};
+use tonic::Status;
+
+use crate::app::App;
+use crate::rls::descriptor::{Descriptor, Hits, OverridingLimit};
+use crate::rls::messages::RateLimitRequest;
+
+/// A policy that is off and has a name with this prefix says that the policy of the rest of the name is not applied to other descriptors.
+const REPLACES: &str = "replaces.";
+/// The policy that is off and stands beside those whose denials count only together.
+const QUOTA_MODE: &str = "quota_mode";
+
+/// What becomes of a request.
+pub(super) struct Outcome {
+    pub(super) is_denied: bool,
+    /// How many descriptors the request has.
+    pub(super) descriptors: usize,
+    /// The descriptors about which lists, the switch of the document or a missing key decide.
+    pub(super) decided: Vec<(usize, RequestDecision)>,
+    /// The policies of the other descriptors.
+    pub(super) applications: Vec<Application>,
+}
+
+/// A policy that is applied to a descriptor.
+pub(super) struct Application {
+    pub(super) descriptor: usize,
+    pub(super) policy: Arc<str>,
+    key: Box<[u8]>,
+    plan: Option<Arc<str>>,
+    headroom: u8,
+    pub(super) units: u64,
+    hits: Hits,
+    /// Whether its denial counts only together with others.
+    is_in_quota_mode: bool,
+    /// Whether fields of the response tell the decision: not those of a policy in shadow.
+    pub(super) is_on: bool,
+    /// The quotas that decide about the key.
+    pub(super) numbers: Policy,
+    /// A decision or a usage, once the limiter was asked.
+    pub(super) answer: Option<Answer>,
+}
+
+impl Application {
+    fn new(descriptor: usize, hits: Hits, matched: MatchedPolicy, plan: Option<&Arc<str>>) -> Self {
+        let MatchedPolicy { policy, key, cost, headroom, mode, numbers, .. } = matched;
+        let (plan, is_on) = (plan.cloned(), mode == PolicyMode::On);
+        let (is_in_quota_mode, answer) = (false, None);
+        let units = units_of(hits, cost);
+        Self {
+            descriptor,
+            policy,
+            key,
+            plan,
+            headroom,
+            units,
+            hits,
+            is_in_quota_mode,
+            is_on,
+            numbers,
+            answer,
+        }
+    }
+
+    /// A limit that the request brings along.
+    fn overriding(app: &App, descriptor: usize, hits: Hits, limit: &OverridingLimit) -> Result<Self, Status> {
+        let exhausted = |error: crate::error::ServeError| Status::resource_exhausted(error.to_string());
+        let policy = app.one_off.resolve(&app.limiter, &limit.quotas).map_err(exhausted)?;
+        let policy = policy.unwrap_or_else(|| limit.quotas.as_str().into());
+        let numbers = app.limiter.policy_for(Some(&policy), None).map_err(|error| status_of(&error))?;
+        Ok(Self {
+            descriptor,
+            policy,
+            key: limit.key.as_bytes().into(),
+            plan: None,
+            headroom: 0,
+            units: units_of(hits, 1),
+            hits,
+            is_in_quota_mode: false,
+            is_on: true,
+            numbers,
+            answer: None,
+        })
+    }
+
+    fn request(&self) -> Request<'_> {
+        let request = Request::new(&self.key).policy(&self.policy).cost(self.units).headroom(self.headroom);
+        match &self.plan {
+            Some(plan) => request.plan(plan),
+            None => request,
+        }
+    }
+
+    pub(super) fn decision(&self) -> Option<&Decision> {
+        match &self.answer {
+            Some(Answer::Decision(decision)) => Some(decision),
+            _ => None,
+        }
+    }
+
+    pub(super) fn denies(&self) -> bool {
+        self.decision().is_some_and(|decision| !decision.allowed())
+    }
+
+    /// Whether the store has spent units for it.
+    fn has_spent(&self) -> bool {
+        let is_from_store = |source: Source| !source.is_outage() && source != Source::Configuration;
+        let spends = |decision: &Decision| {
+            decision.allowed()
+                && !decision.shadowed()
+                && !decision.elastic()
+                && is_from_store(decision.source())
+        };
+        matches!(self.hits, Hits::Spend(_)) && self.decision().is_some_and(spends)
+    }
+}
+
+/// The units of so many hits; a peek is about one.
+fn units_of(hits: Hits, cost: u64) -> u64 {
+    match hits {
+        Hits::Peek => cost,
+        Hits::Spend(hits) | Hits::GiveBack(hits) => cost.saturating_mul(hits),
+    }
+}
+
+/// Decides about a request: either all that its descriptors ask for is spent, or nothing, unless the options say that every descriptor
+/// counts for itself.
+pub(super) async fn decide(app: &App, request: &RateLimitRequest) -> Result<Outcome, Status> {
+    let descriptors = Descriptor::read_all(app, request)?;
+    let mut outcome = matched(app, &descriptors).await?;
+    if outcome.decided.iter().any(|(_, decided)| !decided.allowed) {
+        outcome.is_denied = true;
+        outcome.applications.clear();
+        return Ok(outcome);
+    }
+    let failed = ask(app, &mut outcome.applications).await;
+    let applications = || outcome.applications.iter();
+    let all_deny = |in_quota_mode: bool| {
+        let mut those = applications()
+            .filter(|one| one.is_in_quota_mode == in_quota_mode && one.decision().is_some())
+            .peekable();
+        those.peek().is_some() && those.all(Application::denies)
+    };
+    outcome.is_denied = all_deny(true) || applications().any(|one| !one.is_in_quota_mode && one.denies());
+    if failed.is_err() || (outcome.is_denied && !app.options.rls.count_all) {
+        give_back(app, &mut outcome.applications).await?;
+    }
+    failed?;
+    for application in &mut outcome.applications {
+        if matches!(application.hits, Hits::GiveBack(_)) {
+            let usage = app.limiter.refund(application.request()).await;
+            application.answer = Some(Answer::Usage(usage.map_err(|error| status_of(&error))?));
+        }
+    }
+    Ok(outcome)
+}
+
+/// What the document says about each descriptor.
+async fn matched(app: &App, descriptors: &[Descriptor<'_>]) -> Result<Outcome, Status> {
+    let mut outcome = Outcome {
+        is_denied: false,
+        descriptors: descriptors.len(),
+        decided: Vec::new(),
+        applications: Vec::new(),
+    };
+    let mut replaced = Replaced::default();
+    for (at, descriptor) in descriptors.iter().enumerate() {
+        let found = app.limiter.match_request(descriptor).await.map_err(|error| status_of(&error))?;
+        if let Some(decided) = found.decided {
+            outcome.decided.push((at, decided));
+            continue;
+        }
+        if let Some(limit) = &descriptor.limit {
+            outcome.applications.push(Application::overriding(app, at, descriptor.hits, limit)?);
+            continue;
+        }
+        let plan: Option<Arc<str>> =
+            found.plan.as_deref().and_then(|plan| std::str::from_utf8(plan).ok()).map(Arc::from);
+        let (first, mut is_in_quota_mode) = (outcome.applications.len(), false);
+        for policy in found.policies {
+            if policy.mode == PolicyMode::Off && &*policy.policy == QUOTA_MODE {
+                is_in_quota_mode = true;
+            } else if policy.mode == PolicyMode::Off
+                && let Some(name) = policy.policy.strip_prefix(REPLACES)
+            {
+                replaced.add(name, at);
+            } else {
+                let application = Application::new(at, descriptor.hits, policy, plan.as_ref());
+                if application.units > Request::MAX_COST {
+                    return Err(Status::invalid_argument(format!(
+                        "the hits cost {} units: allowed are up to {}",
+                        application.units,
+                        Request::MAX_COST
+                    )));
+                }
+                outcome.applications.push(application);
+            }
+        }
+        for application in &mut outcome.applications[first..] {
+            application.is_in_quota_mode = is_in_quota_mode;
+        }
+    }
+    outcome.applications.retain(|application| !replaced.has(&application.policy, application.descriptor));
+    Ok(outcome)
+}
+
+/// The policies that descriptors replace in others.
+#[derive(Default)]
+struct Replaced {
+    /// The descriptor that replaces it; `None` where several do, so that it is replaced in every one.
+    by_name: HashMap<Box<str>, Option<usize>>,
+}
+
+impl Replaced {
+    fn add(&mut self, name: &str, descriptor: usize) {
+        match self.by_name.get_mut(name) {
+            Some(by) => *by = by.filter(|by| *by == descriptor),
+            None => {
+                self.by_name.insert(name.into(), Some(descriptor));
+            }
+        }
+    }
+
+    fn has(&self, policy: &str, descriptor: usize) -> bool {
+        self.by_name.get(policy).is_some_and(|by| by.is_none_or(|by| by != descriptor))
+    }
+}
+
+/// Asks the limiter about everything but what is given back: all checks at once.
+async fn ask(app: &App, applications: &mut [Application]) -> Result<(), Status> {
+    let (mut spending, mut peeking) = (Vec::new(), Vec::new());
+    for application in &mut *applications {
+        match application.hits {
+            Hits::Spend(_) => spending.push(application),
+            Hits::Peek => peeking.push(application),
+            Hits::GiveBack(_) => {}
+        }
+    }
+    let checks = app.limiter.check_many(spending.iter().map(|application| application.request()));
+    let peeks = join_all(peeking.iter().map(|application| app.limiter.peek(application.request())));
+    let (checked, peeked) = join(checks, peeks).await;
+    let mut asked = Ok(());
+    for (application, answer) in spending.into_iter().zip(checked).chain(peeking.into_iter().zip(peeked)) {
+        match answer {
+            Ok(decision) => application.answer = Some(Answer::Decision(decision)),
+            Err(error) => asked = Err(status_of(&error)),
+        }
+    }
+    asked
+}
+
+/// Gives back what the store has spent for a request that does not proceed; all of it is tried.
+async fn give_back(app: &App, applications: &mut [Application]) -> Result<(), Status> {
+    let mut given = Ok(());
+    for application in applications.iter_mut().filter(|application| application.has_spent()) {
+        match (app.limiter.refund(application.request()).await, application.decision()) {
+            (Ok(left), Some(decision)) => {
+                application.answer = Some(Answer::Decision(decision.clone().refunded(left)));
+            }
+            (Ok(_), None) => {}
+            (Err(error), _) => given = Err(status_of(&error)),
+        }
+    }
+    given
+}
+
+/// An error of the limiter. Outage policies have answered before there is one.
+fn status_of(error: &Error) -> Status {
+    let message = error.message();
+    match error.kind() {
+        ErrorKind::InvalidArgument => Status::invalid_argument(message),
+        ErrorKind::StoreUnavailable | ErrorKind::Closed => Status::unavailable(message),
+        _ => Status::internal(message),
+    }
+}

@@ -1,0 +1,217 @@
+//! HTTP, and gRPC over it: which path has which handler and needs which role, and how a request gets its answer.
+
+mod admin;
+mod attributes;
+mod author;
+mod dashboard;
+mod decide;
+mod documents;
+mod events;
+mod fleet;
+mod forward;
+mod health;
+mod lists;
+pub(crate) mod openapi;
+mod operation;
+mod query;
+mod refusal;
+mod shown;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::{any, get, post};
+use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use tower_service::Service;
+
+use crate::access::{Identity, Role};
+use crate::app::{App, Refusal};
+use crate::caller::Caller;
+use crate::counters::{Interface, Rejection};
+use crate::grpc::is_grpc;
+use crate::web::operation::Operation;
+use crate::web::query::Shared;
+use crate::web::refusal::{Refused, refuse};
+use crate::{grpc, rls};
+
+/// The paths of a listener.
+#[derive(Clone)]
+pub(crate) struct Routes {
+    router: Router,
+    is_admin: bool,
+}
+
+impl Routes {
+    pub(crate) fn new(app: &Arc<App>, is_admin: bool) -> Self {
+        let router = Router::new()
+            .route("/healthz", get(health::alive))
+            .route("/readyz", get(health::ready))
+            .fallback(refusal::no_such_path)
+            .method_not_allowed_fallback(refusal::no_such_method);
+        let router = if is_admin {
+            events::take_points(app);
+            admin_routes(router)
+        } else {
+            data_routes(router)
+        };
+        Self { router: router.with_state(Arc::clone(app)), is_admin }
+    }
+
+    /// The role that a request needs; `None` for the paths that everyone may see.
+    fn role(&self, method: &Method, path: &str) -> Option<Role> {
+        match path {
+            "/healthz" | "/readyz" => None,
+            _ if crate::health::PATHS.contains(&path) => None,
+            "/v1/reset" => Some(Role::Admin),
+            _ if !self.is_admin => Some(Role::Check),
+            _ if dashboard::is_page(path) => None,
+            // These are posted because they have a body, and change nothing.
+            "/v1/explain" | "/v1/explain_request" | "/v1/policies/validate" | "/v1/policies/diff" => {
+                Some(Role::Read)
+            }
+            _ if method == Method::GET || method == Method::HEAD => Some(Role::Read),
+            _ => Some(Role::Admin),
+        }
+    }
+}
+
+fn data_routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
+    let operations = Operation::ALL.into_iter().fold(router, |router, operation| {
+        let handler = move |app: Shared, request: Request<Body>| operation::answer(app, operation, request);
+        router.route(operation.path(), post(handler))
+    });
+    operations
+        .route("/v1/decide", post(decide::decide))
+        .route("/v1/forward", any(forward::by_rules))
+        .route("/v1/forward/{policy}", any(forward::by_policy))
+        .route(rls::PATH, post(rls::should_rate_limit))
+        .route(crate::health::PATHS[0], post(crate::health::answer))
+        .route(crate::health::PATHS[1], post(crate::health::answer))
+}
+
+fn admin_routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
+    router
+        .route("/metrics", get(admin::metrics))
+        .route("/v1/policies", get(documents::policies).put(documents::put_policies))
+        .route("/v1/policies/validate", post(documents::validate))
+        .route("/v1/policies/diff", post(documents::diff))
+        .route("/v1/rollback", post(documents::rollback))
+        .route("/v1/history", get(documents::history))
+        .route("/v1/lists", get(lists::lists))
+        .route("/v1/lists/add", post(lists::add))
+        .route("/v1/lists/remove", post(lists::remove))
+        .route("/v1/block", post(lists::block))
+        .route("/v1/reset", post(reset))
+        .route("/v1/keys", get(admin::keys))
+        .route("/v1/top", get(admin::top))
+        .route("/v1/stats", get(admin::stats))
+        .route("/v1/doctor", get(admin::doctor))
+        .route("/v1/processes", get(fleet::processes))
+        .route("/metrics/fleet", get(fleet::metrics))
+        .route("/v1/session", get(admin::session))
+        .route("/v1/traffic", get(events::traffic))
+        .route("/v1/events", get(events::events))
+        .route("/v1/explain", post(admin::explain))
+        .route("/v1/explain_request", post(decide::explain))
+        .route("/openapi.json", get(openapi::document))
+        .route("/", get(dashboard::page))
+        .route("/dashboard/{file}", get(dashboard::file))
+}
+
+async fn reset(app: Shared, request: Request<Body>) -> Response<Body> {
+    operation::answer(app, Operation::Reset, request).await
+}
+
+/// Answers one request: finds the caller, checks its role, and calls the handler.
+pub(crate) async fn answer(
+    app: Arc<App>,
+    routes: Routes,
+    caller: Caller,
+    mut request: Request<Body>,
+) -> Response<Body> {
+    let since = Instant::now();
+    let is_grpc = is_grpc(request.headers());
+    let admitted = admit(&app, &routes, &caller, &request, is_grpc);
+    let response = match admitted {
+        Err(refused) => refused.response(),
+        Ok(identity) => {
+            request.extensions_mut().insert(Caller { identity, ..caller });
+            let mut paths = routes.router;
+            // A router is always ready.
+            match paths.call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            }
+        }
+    };
+    if is_grpc {
+        app.counters.called(grpc::code(&response), since.elapsed());
+    } else {
+        app.counters.answered(response.status().as_u16(), since.elapsed());
+    }
+    response
+}
+
+/// Who the caller is, when it may ask for this here.
+fn admit(
+    app: &App,
+    routes: &Routes,
+    caller: &Caller,
+    request: &Request<Body>,
+    is_grpc: bool,
+) -> Result<Option<Identity>, Refused> {
+    if routes.is_admin
+        && let Some(foreign) = dashboard::check_host(app, request)
+    {
+        return Err(Refused::of(foreign));
+    }
+    authenticate(app, routes, caller, request).map_err(|refusal| Refused::of(refused(app, refusal, is_grpc)))
+}
+
+fn authenticate(
+    app: &App,
+    routes: &Routes,
+    caller: &Caller,
+    request: &Request<Body>,
+) -> Result<Option<Identity>, Refusal> {
+    let Some(needs) = routes.role(request.method(), request.uri().path()) else { return Ok(None) };
+    // A token says more than a certificate, which a proxy may have for all of its callers.
+    let identity = match token(request.headers()) {
+        Some(token) => app.by_token(token),
+        None => caller.identity.clone(),
+    };
+    app.allows(identity.as_ref(), needs).map(|()| identity)
+}
+
+/// The token of `Authorization: Bearer TOKEN` (RFC 6750, section 2.1).
+fn token(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+fn refused(app: &App, refusal: Refusal, is_grpc: bool) -> Response<Body> {
+    let interface = if is_grpc { Interface::Grpc } else { Interface::Http };
+    let why = match refusal {
+        Refusal::Unauthenticated => Rejection::Unauthenticated,
+        Refusal::Forbidden { .. } => Rejection::Forbidden,
+    };
+    app.counters.rejected(interface, why);
+    match refusal {
+        _ if is_grpc => grpc::refused(refusal),
+        Refusal::Unauthenticated => {
+            let detail =
+                "the request has no token and no certificate that is known: send Authorization: Bearer TOKEN";
+            let mut response = refuse(StatusCode::UNAUTHORIZED, "unauthenticated", detail);
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            response
+        }
+        Refusal::Forbidden { has, needs } => {
+            let detail = format!("the caller has the role {}, and this needs {}", has.name(), needs.name());
+            refuse(StatusCode::FORBIDDEN, "forbidden", &detail)
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Forward authentication: a proxy asks about each request before it passes it on. The answer is that of the middleware for tower, in
+//! front of a handler that says yes.
+
+use std::convert::Infallible;
+use std::future::Ready;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use polylimit::guard::KeyPart;
+use polylimit::tower::{RateLimitBuilder, RateLimitLayer, client_address};
+use serde::Deserialize;
+use tower_layer::Layer;
+use tower_service::Service;
+use utoipa::IntoParams;
+
+use crate::app::App;
+use crate::caller::Caller;
+use crate::web::query::{Shared, check_length, query};
+use crate::web::refusal::{Refused, invalid, of_error};
+
+/// How a proxy's request is counted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForwardQuery {
+    /// What requests are counted by: `ip`, `header:NAME` or `cookie:NAME`; `ip` by default. A request without that header or cookie
+    /// counts by its address.
+    key: Option<String>,
+    /// Units, 0 to 10^12; 1 by default.
+    cost: Option<u64>,
+    /// The status of a denial, 400 to 599; 429 by default. nginx passes on 401 and 403 only.
+    denied: Option<u16>,
+}
+
+/// `/v1/forward/{policy}`: one policy, and a key that the query names.
+pub(super) async fn by_policy(
+    State(app): Shared,
+    Path(policy): Path<String>,
+    request: Request<Body>,
+) -> Response<Body> {
+    let layer = policy_layer(&app, &policy, request.uri(), request.headers());
+    match layer {
+        Ok(layer) => ask(layer, request).await,
+        Err(refused) => refused.response(),
+    }
+}
+
+/// `/v1/forward`: the rules of the document find policies, keys and costs by the request that the proxy describes.
+pub(super) async fn by_rules(State(app): Shared, mut request: Request<Body>) -> Response<Body> {
+    let layer = rules_layer(&app, request.uri());
+    match layer.and_then(|layer| describe(&mut request).map(|()| layer)) {
+        Ok(layer) => ask(layer, request).await,
+        Err(refused) => refused.response(),
+    }
+}
+
+fn policy_layer(
+    app: &App,
+    policy: &str,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<RateLimitLayer<Body>, Refused> {
+    let ForwardQuery { key, cost, denied } = query(uri)?;
+    check_length(app, "policy", policy.len())?;
+    let one_off = app.one_off.resolve(&app.limiter, policy);
+    let policy = one_off.map_err(|error| invalid(&error.to_string()))?.unwrap_or_else(|| Arc::from(policy));
+    let part = key_part(key.as_deref().unwrap_or("ip"))?;
+    for length in lengths_of(&part, headers) {
+        check_length(app, "key", length)?;
+    }
+    let address = client_address(app.options.client_address.clone(), peer);
+    let builder = RateLimitLayer::builder(app.limiter.clone(), address).policy(&*policy);
+    finish(builder.key_part(part).cost(cost.unwrap_or(1)), denied)
+}
+
+fn rules_layer(app: &App, uri: &Uri) -> Result<RateLimitLayer<Body>, Refused> {
+    let ForwardQuery { key, cost, denied } = query(uri)?;
+    if key.is_some() || cost.is_some() {
+        return Err(invalid(
+            "key and cost are for /v1/forward/{policy}: the rules of the document say them here",
+        ));
+    }
+    finish(RateLimitLayer::by_configuration(app.limiter.clone(), peer), denied)
+}
+
+fn finish(builder: RateLimitBuilder<Body>, denied: Option<u16>) -> Result<RateLimitLayer<Body>, Refused> {
+    let builder = match denied {
+        Some(status) => builder.status(status),
+        None => builder,
+    };
+    builder.build().map_err(|error| Refused::of(of_error(&error)))
+}
+
+/// Puts the client's method and path in place of those of the proxy's question, as Traefik and Caddy write them, and nginx by its
+/// settings.
+fn describe(request: &mut Request<Body>) -> Result<(), Refused> {
+    let text = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let unreadable = |name: &str| invalid(&format!("{name} cannot be read: send the client's as it came"));
+    let method = text("x-forwarded-method").map(|method| Method::from_bytes(method.as_bytes()));
+    let path = text("x-forwarded-uri").map(str::parse::<Uri>);
+    if let Some(method) = method.transpose().map_err(|_| unreadable("x-forwarded-method"))? {
+        *request.method_mut() = method;
+    }
+    let path = path.transpose().map_err(|_| unreadable("x-forwarded-uri"))?;
+    *request.uri_mut() = path.ok_or_else(|| {
+        invalid(
+            "x-forwarded-uri is missing: the proxy has to send the client's path, as Traefik and Caddy do",
+        )
+    })?;
+    Ok(())
+}
+
+fn key_part(text: &str) -> Result<KeyPart, Refused> {
+    let part = if text == "ip" { Some(KeyPart::Address) } else { text.parse().ok() };
+    part.filter(|part| matches!(part, KeyPart::Address | KeyPart::Header(_) | KeyPart::Cookie(_))).ok_or_else(
+        || invalid(&format!("key {text:?} cannot be read: allowed are ip, header:NAME and cookie:NAME")),
+    )
+}
+
+/// The lengths of the lines that a key is made of.
+fn lengths_of(part: &KeyPart, headers: &HeaderMap) -> Vec<usize> {
+    let name = match part {
+        KeyPart::Header(name) => name.as_str(),
+        KeyPart::Cookie(_) => "cookie",
+        _ => return Vec::new(),
+    };
+    headers.get_all(name).iter().map(http::HeaderValue::len).collect()
+}
+
+/// The other end of the proxy's socket.
+fn peer(request: &Parts) -> Option<IpAddr> {
+    request.extensions.get::<Caller>()?.peer
+}
+
+async fn ask(layer: RateLimitLayer<Body>, request: Request<Body>) -> Response<Body> {
+    match layer.layer(Yes).call(request).await {
+        Ok(response) => response.map(Body::new),
+        Err(never) => match never {},
+    }
+}
+
+/// The handler behind the limit.
+#[derive(Clone)]
+struct Yes;
+
+impl Service<Request<Body>> for Yes {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::OK;
+        std::future::ready(Ok(response))
+    }
+}

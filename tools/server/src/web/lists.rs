@@ -1,0 +1,125 @@
+//! Deny and allow lists, and blocks of keys.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use http::{Request, Response, StatusCode};
+use polylimit::{Error, ListName, ListOptions, ListedItem};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::app::App;
+use crate::web::author::{Author, author};
+use crate::web::operation::KeyRequest;
+use crate::web::query::{self, Shared};
+use crate::web::refusal::{Refused, json, of_error, refuse};
+use crate::web::shown::shown;
+
+/// The items of both lists.
+#[derive(Serialize)]
+struct ListsReport {
+    deny: Vec<ListedItem>,
+    allow: Vec<ListedItem>,
+}
+
+pub(super) async fn lists(State(app): Shared) -> Response<Body> {
+    let lists = async {
+        let deny = app.limiter.list_items(ListName::Deny).await?;
+        Ok::<_, Error>(ListsReport { deny, allow: app.limiter.list_items(ListName::Allow).await? })
+    };
+    match lists.await {
+        Ok(lists) => shown(&app, &lists),
+        Err(error) => of_error(&error),
+    }
+}
+
+/// A change of a list.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ItemRequest {
+    /// `deny` or `allow`.
+    list: String,
+    /// `client NETWORK`, `ATTRIBUTE VALUE` or `key POLICY KEY`, with %20 for a space in a value.
+    item: String,
+    /// For how long an added item has an effect, in microseconds; without it until it is removed.
+    for_us: Option<u64>,
+    /// The reason, for the log; up to 1,024 bytes.
+    why: Option<String>,
+    /// Who changes it, for the log; the caller's name by default. Up to 256 bytes.
+    by: Option<String>,
+}
+
+/// What has become of an item.
+#[derive(Serialize)]
+struct ChangeReport {
+    entry: String,
+    version: u64,
+}
+
+pub(super) async fn add(State(app): Shared, request: Request<Body>) -> Response<Body> {
+    change(&app, request, true).await.unwrap_or_else(Refused::response)
+}
+
+pub(super) async fn remove(State(app): Shared, request: Request<Body>) -> Response<Body> {
+    change(&app, request, false).await.unwrap_or_else(Refused::response)
+}
+
+async fn change(app: &App, request: Request<Body>, adds: bool) -> Result<Response<Body>, Refused> {
+    let (head, body) = request.into_parts();
+    let ItemRequest { list, item, for_us, why, by } = query::parse(&query::body(app, body).await?)?;
+    let list: ListName = list.parse().map_err(|error: Error| Refused::of(of_error(&error)))?;
+    let Author { by, why } = author(&head.extensions, by, why);
+    let mut options = ListOptions::default().by(&by).why(&why);
+    options.lasts = for_us.map(Duration::from_micros);
+    let changed = if adds {
+        app.limiter.add_list_item(list, &item, options).await.map(Some)
+    } else {
+        app.limiter.remove_list_item(list, &item, options).await
+    };
+    let entry = format!("{list} {item}");
+    if let Some(status) = changed.map_err(|error| Refused::of(of_error(&error)))? {
+        return Ok(json(&ChangeReport { entry, version: status.version }));
+    }
+    let detail = format!(
+        "there is no entry {entry:?}: GET /v1/lists lists them, and those of the document are changed there"
+    );
+    Err(Refused::of(refuse(StatusCode::NOT_FOUND, "not_found", &detail)))
+}
+
+/// A key that is blocked, or whose block ends.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BlockRequest {
+    /// The name of a policy, or its quotas.
+    policy: Option<String>,
+    /// The key.
+    key: Option<String>,
+    /// The key in base64, where it is no text.
+    key_base64: Option<String>,
+    /// For how long, in microseconds, 1,000 to 31,622,400,000,000; 0 ends the block, and forgets what a penalty has counted.
+    for_us: u64,
+}
+
+/// What has become of a block.
+#[derive(Serialize)]
+struct BlockReport {
+    /// How long the key stays blocked at most, longer where it was blocked before.
+    reset_after_us: u64,
+}
+
+pub(super) async fn block(State(app): Shared, request: Request<Body>) -> Response<Body> {
+    let blocked = async {
+        let asked = query::parse(&query::body(&app, request.into_body()).await?)?;
+        let BlockRequest { policy, key, key_base64, for_us } = asked;
+        let prepared = KeyRequest::of(policy, key, key_base64).prepare(&app)?;
+        let usage = app.limiter.block(prepared.request(), Duration::from_micros(for_us)).await;
+        let usage = usage.map_err(|error| Refused::of(of_error(&error)))?;
+        if usage.source().is_outage() {
+            let detail = "the store has not answered, so nothing has changed: try again once it does";
+            return Err(Refused::of(refuse(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)));
+        }
+        Ok(json(&BlockReport { reset_after_us: usage.reset_after_us() }))
+    };
+    blocked.await.unwrap_or_else(|refused: Refused| refused.response())
+}

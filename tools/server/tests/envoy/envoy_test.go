@@ -1,0 +1,209 @@
+// Package envoy asks `polylimit serve` with Envoy's own definitions of its rate limit service, in the module go-control-plane, and with
+// gRPC's own client. The limits are a file of envoyproxy/ratelimit that `polylimit policies import` has read.
+package envoy
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+const limits = `
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {name: per_user, unit: day, requests_per_unit: 2}
+  - key: user
+    value: robot
+    rate_limit: {name: robots, unit: day, requests_per_unit: 0}
+  - key: plan
+    value: gold
+    rate_limit: {unlimited: true, replaces: [{name: per_user}]}
+  - key: path
+    descriptors:
+      - key: method
+        value: POST
+        rate_limit: {unit: week, requests_per_unit: 7}
+`
+
+// serve starts the program with the limits, and returns the address of its listener.
+func serve(t *testing.T) string {
+	t.Helper()
+	program := os.Getenv("POLYLIMIT")
+	if program == "" {
+		t.Fatal("POLYLIMIT is not set: it names the program")
+	}
+	folder := t.TempDir()
+	yaml, document := filepath.Join(folder, "limits.yaml"), filepath.Join(folder, "limits.toml")
+	if err := os.WriteFile(yaml, []byte(limits), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	imported, err := exec.Command(program, "policies", "import", "--from", "envoy-ratelimit", yaml).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(document, imported, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := exec.Command(program, "--policies", document, "serve", "--listen", "http://127.0.0.1:0", "--admin", "off")
+	told, err := server.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(told)
+	t.Cleanup(func() {
+		if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		for lines.Scan() {
+			t.Log(lines.Text())
+		}
+		if err := server.Wait(); err != nil {
+			t.Errorf("the server ends with %v", err)
+		}
+	})
+	for lines.Scan() {
+		if _, address, found := strings.Cut(lines.Text(), "listening on http://"); found {
+			return address
+		}
+	}
+	t.Fatal("the server does not listen")
+	return ""
+}
+
+func descriptor(entries ...string) *common.RateLimitDescriptor {
+	made := &common.RateLimitDescriptor{}
+	for at := 0; at+1 < len(entries); at += 2 {
+		made.Entries = append(made.Entries, &common.RateLimitDescriptor_Entry{Key: entries[at], Value: entries[at+1]})
+	}
+	return made
+}
+
+func TestEnvoysClient(t *testing.T) {
+	connection, err := grpc.NewClient(serve(t), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	client := rls.NewRateLimitServiceClient(connection)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	ask := func(t *testing.T, descriptors ...*common.RateLimitDescriptor) *rls.RateLimitResponse {
+		t.Helper()
+		response, err := client.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "shop", Descriptors: descriptors})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A field that Envoy does not know would be one that polylimit has got wrong.
+		if unknown := response.ProtoReflect().GetUnknown(); len(unknown) > 0 {
+			t.Fatalf("unknown fields: %v", unknown)
+		}
+		return response
+	}
+
+	t.Run("limit", func(t *testing.T) {
+		for left := uint32(2); left > 0; left-- {
+			status := ask(t, descriptor("user", "alice")).Statuses[0]
+			limit := status.GetCurrentLimit()
+			if status.Code != rls.RateLimitResponse_OK || status.LimitRemaining != left-1 || limit.RequestsPerUnit != 2 ||
+				limit.Unit != rls.RateLimitResponse_RateLimit_DAY || limit.Name != "per_user" {
+				t.Fatalf("%v with %d left", status, left)
+			}
+		}
+		denied := ask(t, descriptor("user", "alice"))
+		wait := denied.Statuses[0].DurationUntilReset.AsDuration()
+		if denied.OverallCode != rls.RateLimitResponse_OVER_LIMIT || wait <= 0 || wait > 24*time.Hour {
+			t.Fatal(denied)
+		}
+		headers := map[string]string{}
+		for _, header := range denied.ResponseHeadersToAdd {
+			headers[header.Key] = header.Value
+		}
+		if headers["retry-after"] == "" || headers["content-type"] != "application/problem+json" {
+			t.Fatal(headers)
+		}
+		if !strings.Contains(string(denied.RawBody), "quota-exceeded") {
+			t.Fatalf("%s", denied.RawBody)
+		}
+		fields := denied.DynamicMetadata.AsMap()
+		if fields["policy"] != "per_user" || fields["quota"] != "2/day fixed_window aligned" || fields["degraded"] != nil {
+			t.Fatal(fields)
+		}
+	})
+
+	t.Run("nesting and units", func(t *testing.T) {
+		status := ask(t, descriptor("path", "/orders", "method", "POST")).Statuses[0]
+		if status.CurrentLimit.Unit != rls.RateLimitResponse_RateLimit_WEEK || status.LimitRemaining != 6 {
+			t.Fatal(status)
+		}
+		if ask(t, descriptor("path", "/orders")).Statuses[0].CurrentLimit != nil {
+			t.Fatal("a limit counts only where the descriptor ends")
+		}
+		if ask(t, descriptor("user", "robot")).OverallCode != rls.RateLimitResponse_OVER_LIMIT {
+			t.Fatal("0 a day admits nothing")
+		}
+	})
+
+	t.Run("hits", func(t *testing.T) {
+		of := func(hits uint64, isNegative bool) *common.RateLimitDescriptor {
+			made := descriptor("user", "bob")
+			made.HitsAddend, made.IsNegativeHits = wrapperspb.UInt64(hits), isNegative
+			return made
+		}
+		for _, step := range []struct {
+			hits       uint64
+			isNegative bool
+			code       rls.RateLimitResponse_Code
+			remaining  uint32
+		}{
+			{2, false, rls.RateLimitResponse_OK, 0},
+			{0, false, rls.RateLimitResponse_OVER_LIMIT, 0},
+			{1, true, rls.RateLimitResponse_OK, 1},
+			{0, false, rls.RateLimitResponse_OK, 1},
+		} {
+			response := ask(t, of(step.hits, step.isNegative))
+			if response.OverallCode != step.code || response.Statuses[0].LimitRemaining != step.remaining {
+				t.Fatalf("%+v: %v", step, response)
+			}
+		}
+	})
+
+	t.Run("a denial spends nothing, and a limit replaces another", func(t *testing.T) {
+		carol, robot := descriptor("user", "carol"), descriptor("user", "robot")
+		for range 3 {
+			if ask(t, carol, robot).OverallCode != rls.RateLimitResponse_OVER_LIMIT {
+				t.Fatal("the robot is admitted")
+			}
+			if ask(t, carol, descriptor("plan", "gold")).OverallCode != rls.RateLimitResponse_OK {
+				t.Fatal("the plan does not replace the limit of users")
+			}
+		}
+		if status := ask(t, carol).Statuses[0]; status.LimitRemaining != 1 {
+			t.Fatal(status)
+		}
+	})
+
+	t.Run("health", func(t *testing.T) {
+		health := grpc_health_v1.NewHealthClient(connection)
+		response, err := health.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: rls.RateLimitService_ServiceDesc.ServiceName})
+		if err != nil || response.Status != grpc_health_v1.HealthCheckResponse_SERVING {
+			t.Fatal(response, err)
+		}
+	})
+}

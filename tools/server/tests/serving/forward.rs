@@ -1,0 +1,89 @@
+//! Forward authentication.
+
+use polylimit::{ClientAddressRules, Limiter};
+use polylimit_server::ServerOptions;
+
+use crate::support::{Running, limiter};
+
+fn behind_a_proxy() -> Running {
+    let mut options = ServerOptions::default();
+    options.client_address = ClientAddressRules::builder()
+        .trust("127.0.0.0/8")
+        .header("x-forwarded-for".parse().unwrap())
+        .build()
+        .unwrap();
+    Running::start(limiter().0, options)
+}
+
+#[test]
+fn client_is_counted_and_not_its_proxy() {
+    let server = behind_a_proxy();
+    let ask =
+        |client: &str| server.http().send("GET", "/v1/forward/login", &[("x-forwarded-for", client)], b"");
+    let admitted = ask("192.0.2.1");
+    assert_eq!((admitted.status, &*admitted.body), (200, ""));
+    assert!(admitted.field("ratelimit").is_some());
+    let denied = ask("192.0.2.1");
+    assert_eq!((denied.status, denied.field("retry-after")), (429, Some("3600")));
+    assert_eq!(denied.field("content-type"), Some("application/problem+json"));
+    assert_eq!(ask("192.0.2.2").status, 200);
+}
+
+#[test]
+fn key_is_a_header_or_a_cookie() {
+    let server = behind_a_proxy();
+    let ask = |query: &str, field: (&str, &str)| {
+        server.http().send("GET", &format!("/v1/forward/login?{query}"), &[field], b"").status
+    };
+    let (a, b) = (("x-api-key", "a"), ("x-api-key", "b"));
+    assert_eq!(
+        (ask("key=header:X-Api-Key", a), ask("key=header:x-api-key", a), ask("key=header:x-api-key", b)),
+        (200, 429, 200)
+    );
+    let (c, d) = (("cookie", "x=1; session=c"), ("cookie", "session=d"));
+    assert_eq!(
+        (ask("key=cookie:session", c), ask("key=cookie:session", c), ask("key=cookie:session", d)),
+        (200, 429, 200)
+    );
+    assert_eq!(ask("key=header:x-api-key&denied=403", a), 403);
+    assert_eq!(
+        (ask("key=path:a", a), ask("key=user", a), ask("denied=200", a), ask("cost=x", a)),
+        (400, 400, 400, 400)
+    );
+    assert_eq!(server.http().get("/v1/forward/none").status, 400);
+}
+
+#[test]
+fn any_method_asks_and_the_body_is_not_read() {
+    let server = behind_a_proxy();
+    let reply =
+        server.http().send("POST", "/v1/forward/api?cost=2", &[("x-forwarded-for", "192.0.2.9")], b"body");
+    assert_eq!((reply.status, reply.field("ratelimit")), (200, Some(r#""api";r=1;t=40"#)));
+}
+
+#[test]
+fn rules_decide_by_the_request_that_the_proxy_describes() {
+    let document = r#"
+        polylimit = 1
+        [client]
+        trust = ["127.0.0.0/8"]
+        header = "x-forwarded-for"
+        [policies.login]
+        quotas = "1/hour"
+        [[rules]]
+        match = { method = "POST", path = "/login" }
+        apply = [{ policy = "login", key = "{client}" }]
+        [lists]
+        deny = ["client 203.0.113.0/24"]
+    "#;
+    let limiter = Limiter::builder().document(document).build().unwrap();
+    let server = Running::start(limiter, ServerOptions::default());
+    let ask = |client: &str, method: &str, uri: &str| {
+        let fields = [("x-forwarded-for", client), ("x-forwarded-method", method), ("x-forwarded-uri", uri)];
+        server.http().send("GET", "/v1/forward", &fields, b"").status
+    };
+    assert_eq!((ask("192.0.2.1", "POST", "/login?a"), ask("192.0.2.1", "POST", "/login")), (200, 429));
+    assert_eq!((ask("192.0.2.2", "POST", "/login"), ask("192.0.2.1", "GET", "/login")), (200, 200));
+    assert_eq!(ask("203.0.113.5", "GET", "/"), 403);
+    assert_eq!((ask("192.0.2.1", "no method", "/"), server.http().get("/v1/forward").status), (400, 400));
+}

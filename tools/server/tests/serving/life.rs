@@ -1,0 +1,72 @@
+//! The end of a server.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use polylimit_server::ServerOptions;
+use serde_json::json;
+
+use crate::support::{Reply, Running, command, connect, exchange, expect, has_ended, limiter, started};
+
+const HEAD: &[u8] = b"POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 28\r\n\r\n";
+const BODY: &[u8] = br#"{"policy":"api","key":"one"}"#;
+
+#[test]
+fn request_that_has_begun_is_answered_after_the_stop() {
+    let server = started();
+    let mut stream = connect(server.address(0));
+    stream.write_all(HEAD).unwrap();
+    // The server has the head once it has answered another connection's later request.
+    assert_eq!(server.http().get("/healthz").status, 200);
+    std::thread::sleep(Duration::from_millis(100));
+    server.handle.stop();
+    std::thread::sleep(Duration::from_millis(100));
+    stream.write_all(BODY).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let reply = Reply::parse(&bytes);
+    assert_eq!((reply.status, &reply.json()["allowed"]), (200, &json!(true)));
+    assert!(server.stop());
+}
+
+#[test]
+fn server_is_unready_at_once_and_new_clients_are_still_answered() {
+    let server = started();
+    // Keeps the server from ending.
+    let mut held = connect(server.address(0));
+    held.write_all(HEAD).unwrap();
+    assert_eq!(server.admin().get("/readyz").status, 200);
+    server.handle.stop();
+    let unready = server.admin().get("/readyz");
+    assert_eq!((unready.status, &unready.json()["code"]), (503, &json!("not_ready")));
+    assert_eq!(server.http().post("/v1/check", &json!({ "policy": "api", "key": "late" })).status, 200);
+    held.write_all(BODY).unwrap();
+    assert!(has_ended(&mut held));
+    assert!(server.stop());
+}
+
+#[test]
+fn commands_are_answered_until_their_client_is_silent() {
+    let server = started();
+    let mut stream = server.resp();
+    exchange(&mut stream, &["PING"], "+PONG\r\n");
+    stream.write_all(&command(&[b"PING"])).unwrap();
+    server.handle.stop();
+    expect(&mut stream, "+PONG\r\n");
+    assert!(has_ended(&mut stream));
+    assert!(server.stop());
+}
+
+#[test]
+fn connections_that_do_not_end_are_closed_after_the_time_for_draining() {
+    let mut options = ServerOptions::default();
+    options.drain = Duration::from_millis(300);
+    let (limiter, _clock) = limiter();
+    let server = Running::start(limiter.clone(), options);
+    let mut stream = connect(server.address(0));
+    stream.write_all(HEAD).unwrap();
+    assert_eq!(server.http().get("/healthz").status, 200);
+    assert!(!server.stop());
+    assert!(has_ended(&mut stream));
+    assert_eq!(limiter.blocking().check("k").unwrap_err().kind(), polylimit::ErrorKind::Closed);
+}

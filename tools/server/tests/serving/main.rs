@@ -1,0 +1,24 @@
+//! A server in this process, asked over real sockets.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed unwrap is a failed test"
+)]
+
+mod admin;
+mod changes;
+mod dashboard;
+mod envoy;
+mod fleet;
+mod forward;
+mod hostile;
+mod life;
+#[path = "../../src/rls/messages.rs"]
+mod messages;
+mod operations;
+mod resp;
+mod security;
+mod support;
+mod throttle;

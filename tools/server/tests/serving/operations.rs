@@ -1,0 +1,223 @@
+//! The operations over HTTP.
+
+use polylimit::{Limiter, Request};
+use polylimit_server::ServerOptions;
+use serde_json::{Value, json};
+
+use crate::support::{Running, limiter, started};
+
+#[test]
+fn check_is_answered_as_the_library_serialises_it() {
+    let (limiter, _clock) = limiter();
+    let server = Running::start(limiter.clone(), ServerOptions::default());
+    for _ in 0..4 {
+        let expected = limiter.blocking().peek(Request::new("same").policy("api")).unwrap();
+        let peeked = server.http().post("/v1/peek", &json!({ "policy": "api", "key": "same" }));
+        assert_eq!((peeked.status, peeked.field("content-type")), (200, Some("application/json")));
+        assert_eq!(peeked.body, polylimit::report_json(&expected));
+        let checked = server.http().post("/v1/check", &json!({ "policy": "api", "key": "same" })).json();
+        assert_eq!(checked["allowed"], json!(expected.allowed()));
+    }
+}
+
+#[test]
+fn every_operation_does_what_it_says() {
+    let server = started();
+    let ask = |path: &str, more: Value| {
+        let mut body = json!({ "policy": "api", "key": "k" });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let reply = server.http().post(path, &body);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.json()
+    };
+    assert_eq!(ask("/v1/take", json!({ "cost": 5 }))["taken"], 3);
+    assert_eq!(ask("/v1/refund", json!({ "cost": 2 }))["remaining"], 2);
+    assert_eq!(ask("/v1/charge", json!({}))["remaining"], 1);
+    assert_eq!(ask("/v1/reset", json!({}))["remaining"], 3);
+    assert_eq!(ask("/v1/check", json!({ "headroom": 99 }))["allowed"], false);
+    assert_eq!(ask("/v1/check", json!({ "key": "k" }))["remaining"], 2);
+
+    let reserved = ask("/v1/reserve", json!({ "policy": "model", "cost": 40 }));
+    let id = reserved["id"].as_str().unwrap();
+    assert_eq!((&reserved["allowed"], id.len()), (&json!(true), 32));
+    let renewed = ask("/v1/renew", json!({ "policy": "model", "id": id, "ttl_us": 60_000_000 }));
+    assert_eq!(renewed["found"], true);
+    let committed = ask("/v1/commit", json!({ "policy": "model", "id": id, "spent": 10 }));
+    assert_eq!((&committed["found"], &committed["remaining"]), (&json!(true), &json!(90)));
+    let _ = ask("/v1/reserve", json!({ "policy": "model", "id": "mine", "ttl_us": 1_000_000 }));
+    assert_eq!(ask("/v1/cancel", json!({ "policy": "model", "id": "mine" }))["found"], true);
+    assert_eq!(ask("/v1/cancel", json!({ "policy": "model", "id": "mine" }))["found"], false);
+}
+
+#[test]
+fn key_of_bytes_is_another_one_than_its_base64() {
+    let (limiter, _clock) = limiter();
+    let server = Running::start(limiter.clone(), ServerOptions::default());
+    let reply = server.http().post("/v1/charge", &json!({ "policy": "api", "key_base64": "/wA=" }));
+    assert_eq!(reply.json()["remaining"], 2);
+    let left = limiter.blocking().peek(Request::new(&b"\xFF\0"[..]).policy("api")).unwrap();
+    assert_eq!(left.remaining(), 2);
+}
+
+#[test]
+fn many_requests_are_answered_in_order() {
+    let server = started();
+    let one = |policy: &str| json!({ "policy": policy, "key": "k" });
+    let many = json!({ "requests": [one("login"), one("login"), one("none"), one("api")] });
+    let results = server.http().post("/v1/check", &many).json()["results"].clone();
+    let allowed: Vec<_> = (0..4).map(|at| &results[at]["allowed"]).collect();
+    assert_eq!(allowed, [&json!(true), &json!(false), &json!(null), &json!(true)]);
+    assert_eq!(results[2]["error"]["code"], "invalid_argument");
+
+    let many = json!({ "requests": [one("api"), one("api")] });
+    let results = server.http().post("/v1/charge", &many).json()["results"].clone();
+    assert_eq!((&results[0]["remaining"], &results[1]["remaining"]), (&json!(1), &json!(0)));
+}
+
+#[test]
+fn together_spends_for_all_or_for_none() {
+    let server = started();
+    let both = json!({
+        "requests": [{ "policy": "api", "key": "k" }, { "policy": "login", "key": "k" }], "together": true
+    });
+    let ask = || server.http().post("/v1/check", &both).json()["results"].clone();
+    assert_eq!((&ask()[1]["allowed"], &ask()[1]["allowed"]), (&json!(true), &json!(false)));
+    let left = server.http().post("/v1/peek", &json!({ "policy": "api", "key": "k" })).json();
+    assert_eq!(left["remaining"], 2);
+}
+
+#[test]
+fn status_makes_a_response_of_a_denial() {
+    let server = started();
+    let ask = || server.http().post("/v1/check?status", &json!({ "policy": "login", "key": "k" }));
+    let admitted = ask();
+    assert_eq!((admitted.status, admitted.json()["allowed"].clone()), (200, json!(true)));
+    assert_eq!(admitted.field("ratelimit"), Some(r#""login:1";r=0;t=3600, "login:2";r=4;t=95040"#));
+    let denied = ask();
+    assert_eq!((denied.status, denied.field("content-type")), (429, Some("application/problem+json")));
+    assert_eq!(denied.field("retry-after"), Some("3600"));
+    assert_eq!(denied.json()["violated-policies"], json!(["login:1"]));
+}
+
+#[test]
+fn outage_is_503_with_status() {
+    // Nothing listens on port 1.
+    let limiter = Limiter::builder().store("redis://127.0.0.1:1?outage=deny&deadline=100ms").build().unwrap();
+    let server = Running::start(limiter, ServerOptions::default());
+    let reply = server.http().post("/v1/check?status", &json!({ "policy": "5/s", "key": "k" }));
+    assert_eq!(reply.status, 503, "{reply:?}");
+    assert!(reply.json()["type"].as_str().unwrap().ends_with("temporary-reduced-capacity"));
+    let plain = server.http().post("/v1/check", &json!({ "policy": "5/s", "key": "k" }));
+    assert_eq!((plain.status, &plain.json()["source"]), (200, &json!("deny")));
+}
+
+#[test]
+fn rules_of_the_document_decide_about_attributes() {
+    let document = r#"
+        polylimit = 1
+        [policies.api]
+        quotas = "1/hour"
+        [[rules]]
+        match = { method = "POST", path = "/v1/{*rest}", header.x-plan = "free" }
+        apply = [{ policy = "api", key = "{user}", missing = "deny" }]
+        [lists]
+        deny = ["user mallory"]
+    "#;
+    let limiter = Limiter::builder().document(document).build().unwrap();
+    let server = Running::start(limiter, ServerOptions::default());
+    let ask = |user: &str| {
+        let body = json!({
+            "method": "POST", "path": "/v1/a?b", "peer": "192.0.2.1", "headers": [["X-Plan", "free"]],
+            "attributes": { "user": user }
+        });
+        server.http().post("/v1/decide?status", &body)
+    };
+    let admitted = ask("alice").json();
+    let made = &admitted["decisions"][0];
+    assert_eq!(
+        (&admitted["allowed"], &made["policy"], &made["key"], &made["decision"]["remaining"]),
+        (&json!(true), &json!("api"), &json!("alice"), &json!(0))
+    );
+    let denied = ask("alice");
+    assert_eq!((denied.status, denied.field("retry-after").is_some()), (429, true));
+    assert_eq!((ask("mallory").status, ask("").status), (403, 400));
+    let other = server.http().post("/v1/decide", &json!({ "method": "GET", "path": "/" })).json();
+    assert_eq!((&other["allowed"], &other["decisions"]), (&json!(true), &json!([])));
+}
+
+#[test]
+fn mistakes_are_told_as_problems() {
+    let server = started();
+    let ask = |path: &str, body: &str| server.http().send("POST", path, &[], body.as_bytes());
+    for (path, body, detail) in [
+        ("/v1/check", "", "the body cannot be read"),
+        ("/v1/check", "[]", "the body cannot be read"),
+        ("/v1/check", r#"{"policy": "api"}"#, "no key"),
+        ("/v1/check", r#"{"key": "a", "key_base64": "YQ=="}"#, "give one of them"),
+        ("/v1/check", r#"{"policy": "api", "key_base64": "?"}"#, "base64 with padding"),
+        ("/v1/check", r#"{"policy": "api", "key": "a", "costs": 1}"#, "unknown field `costs`"),
+        ("/v1/check", r#"{"policy": "api", "key": "a", "cost": -1}"#, "the body cannot be read"),
+        (
+            "/v1/check",
+            r#"{"policy": "api", "key": "a", "cost": 1000000000001}"#,
+            "allowed is 0 to 1000000000000",
+        ),
+        ("/v1/check", r#"{"policy": "other", "key": "a"}"#, "other"),
+        ("/v1/check", r#"{"policy": "5/never", "key": "a"}"#, "read \"never\""),
+        ("/v1/check", r#"{"policy": "api", "key": "a", "id": "1"}"#, "leave it out"),
+        ("/v1/commit", r#"{"policy": "model", "key": "a"}"#, "needs the id"),
+        ("/v1/check", r#"{"requests": []}"#, "1 to 1000"),
+        (
+            "/v1/charge",
+            r#"{"requests": [{"policy": "api", "key": "a"}], "together": true}"#,
+            "only /v1/check",
+        ),
+        ("/v1/check?status", r#"{"requests": [{"policy": "api", "key": "a"}]}"#, "single request"),
+        ("/v1/decide", r#"{"method": "GET"}"#, "no configuration"),
+    ] {
+        let reply = ask(path, body);
+        assert_eq!(
+            (reply.status, reply.field("content-type")),
+            (400, Some("application/problem+json")),
+            "{body}"
+        );
+        let problem = reply.json();
+        assert_eq!((&problem["status"], &problem["code"]), (&json!(400), &json!("invalid_argument")));
+        assert!(problem["detail"].as_str().unwrap().contains(detail), "{body}: {problem}");
+    }
+    assert_eq!(ask("/v1/none", "{}").status, 404);
+    assert_eq!(server.http().get("/v1/check").status, 405);
+    // A key may contain the name of a field.
+    let odd = ask("/v1/check", r#"{"policy": "api", "key": "\"requests\""}"#);
+    assert_eq!(odd.status, 200, "{odd:?}");
+}
+
+#[test]
+fn quotas_as_text_are_bounded() {
+    let mut options = ServerOptions::default();
+    options.limits.one_off_policies = 2;
+    let server = Running::start(limiter().0, options);
+    let ask = |quotas: &str| server.http().post("/v1/check", &json!({ "policy": quotas, "key": "k" })).status;
+    assert_eq!((ask("5/s"), ask("6/s"), ask("7/s"), ask("5/s")), (200, 200, 400, 200));
+}
+
+#[test]
+fn http_2_is_spoken_by_prior_knowledge() {
+    let server = started();
+    let address = server.address(0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (sender, connection) = h2::client::handshake(stream).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let mut sender = sender.ready().await.unwrap();
+        let request = http::Request::post("http://limits/v1/check").body(()).unwrap();
+        let (response, mut body) = sender.send_request(request, false).unwrap();
+        body.send_data(r#"{"policy": "api", "key": "h2"}"#.into(), true).unwrap();
+        let mut response = response.await.unwrap();
+        assert_eq!((response.status().as_u16(), response.version()), (200, http::Version::HTTP_2));
+        let body = response.body_mut().data().await.unwrap().unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["remaining"], 2);
+        connection.abort();
+    });
+}

@@ -1,0 +1,199 @@
+//! Decides attempts by a real limiter with the memory store, on a clock of its own.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use polylimit::blocking::Limiter;
+use polylimit::{
+    ManualClock, Policy, Request, RequestAttributes, RequestDecision, ReservationId, ReservationTerms,
+};
+
+use crate::attempt::{Attempt, Verdict};
+use crate::error::SimulationError;
+use crate::limits::{Kind, Limits, NamedPolicy};
+use crate::log::Facts;
+use crate::tally::Tally;
+use crate::traffic::as_us;
+
+/// What a judge has to know about the requests.
+#[derive(Clone, Copy)]
+pub(crate) struct Setting<'a> {
+    /// The start, in microseconds since the Unix epoch.
+    pub(crate) start_us: u64,
+    pub(crate) duration_us: u64,
+    /// The keys of the clients.
+    pub(crate) keys: &'a [Box<[u8]>],
+    /// What a log says about its requests.
+    pub(crate) facts: &'a [Facts],
+}
+
+/// Limits at work.
+pub(crate) struct Judge<'a> {
+    clock: ManualClock,
+    start_us: u64,
+    limiter: Limiter,
+    by: By<'a>,
+}
+
+enum By<'a> {
+    /// Every client is a key of one policy; documents name theirs.
+    Key { policy: Option<String>, keys: &'a [Box<[u8]>] },
+    /// Rules find policies and keys.
+    Rules(Box<Rules<'a>>),
+}
+
+struct Rules<'a> {
+    facts: &'a [Facts],
+    terms: ReservationTerms,
+    policies: Vec<RulePolicy>,
+    denials: HashMap<&'static str, u64>,
+}
+
+/// A policy that rules apply, and its keys in the order in which they came.
+pub(crate) struct RulePolicy {
+    pub(crate) policy: NamedPolicy,
+    numbers: HashMap<Box<[u8]>, usize>,
+    pub(crate) keys: Vec<Box<[u8]>>,
+    pub(crate) tally: Tally,
+}
+
+/// The periods of a policy's quotas, in microseconds.
+pub(crate) fn periods_us(policy: &Policy) -> Vec<u64> {
+    policy.quotas().iter().map(|quota| as_us(quota.period())).collect()
+}
+
+impl<'a> Judge<'a> {
+    pub(crate) fn new(limits: &Limits, setting: Setting<'a>) -> Result<Self, SimulationError> {
+        let Setting { start_us, duration_us, keys, facts } = setting;
+        let clock = ManualClock::new(start_us)?;
+        // Shards are filled unevenly, so there is room for several times as many keys.
+        let max_keys = keys.len().saturating_mul(8).max(polylimit::LimiterBuilder::DEFAULT_MAX_KEYS);
+        let limiter = limits.builder().max_keys(max_keys).clock(clock.clone()).build()?.blocking();
+        let by = match &limits.kind {
+            Kind::Policy(_) => By::Key { policy: None, keys },
+            Kind::Document { policy: Some(policy), .. } => By::Key { policy: Some(policy.clone()), keys },
+            Kind::Document { policy: None, .. } => {
+                let policies =
+                    limits.policies()?.into_iter().map(|policy| RulePolicy::new(policy, duration_us));
+                let terms = ReservationTerms {
+                    id: ReservationId::random()?,
+                    ttl: Duration::from_secs(1),
+                    timeout: Duration::ZERO,
+                };
+                let policies = policies.collect::<Result<_, _>>()?;
+                By::Rules(Box::new(Rules { facts, terms, policies, denials: HashMap::new() }))
+            }
+        };
+        Ok(Self { clock, start_us, limiter, by })
+    }
+
+    #[inline]
+    pub(crate) fn decide(&mut self, attempt: &Attempt) -> Result<Verdict, SimulationError> {
+        self.clock.set(self.start_us + attempt.time_us)?;
+        match &mut self.by {
+            By::Key { policy, keys } => {
+                let mut request = Request::new(&*keys[attempt.client as usize]).cost(attempt.cost);
+                if let Some(policy) = policy {
+                    request = request.policy(policy);
+                }
+                let decision = self.limiter.check(request)?;
+                if decision.degraded().is_some() {
+                    return Err(store_is_full());
+                }
+                Ok(Verdict::from(&decision))
+            }
+            By::Rules(rules) => rules.decide(&self.limiter, attempt),
+        }
+    }
+
+    /// The policies that rules have applied, and how many requests were denied for each cause; `None` when the clients themselves
+    /// are the keys.
+    pub(crate) fn into_rules(self) -> Option<(Vec<RulePolicy>, HashMap<&'static str, u64>)> {
+        match self.by {
+            By::Key { .. } => None,
+            By::Rules(rules) => Some((rules.policies, rules.denials)),
+        }
+    }
+}
+
+impl Rules<'_> {
+    fn decide(&mut self, limiter: &Limiter, attempt: &Attempt) -> Result<Verdict, SimulationError> {
+        let facts = &self.facts[attempt.line as usize];
+        let decided = limiter.decide(&attributes(facts), &self.terms)?;
+        for made in &decided.decisions {
+            if made.reservation.is_some() {
+                return Err(SimulationError::usage(format!(
+                    "policy {} counts concurrent requests, and a simulation does not know how long requests take: leave that \
+                     quota out",
+                    made.policy
+                )));
+            }
+            if made.decision.degraded().is_some() {
+                return Err(store_is_full());
+            }
+            let policy = self.policies.iter_mut().find(|policy| policy.policy.policy.name() == &*made.policy);
+            let Some(policy) = policy else { continue };
+            let key = policy.number(&made.key);
+            let of_policy = Attempt { cost: made.cost, ..*attempt };
+            policy.tally.count(key, &of_policy, Verdict::from(&made.decision));
+        }
+        if !decided.allowed {
+            let cause = decided.cause.map_or("none", |cause| cause.name());
+            *self.denials.entry(cause).or_default() += 1;
+        }
+        Ok(verdict(&decided))
+    }
+}
+
+impl RulePolicy {
+    fn new(policy: NamedPolicy, duration_us: u64) -> Result<Self, SimulationError> {
+        let tally = Tally::new(periods_us(&policy.policy), 0, duration_us)?;
+        Ok(Self { policy, numbers: HashMap::new(), keys: Vec::new(), tally })
+    }
+
+    fn number(&mut self, key: &[u8]) -> usize {
+        if let Some(number) = self.numbers.get(key) {
+            return *number;
+        }
+        let number = self.keys.len();
+        self.keys.push(key.into());
+        self.numbers.insert(key.into(), number);
+        number
+    }
+}
+
+/// The verdict on a request under several policies.
+fn verdict(decided: &RequestDecision) -> Verdict {
+    Verdict {
+        allowed: decided.allowed,
+        shadowed: decided.allowed && decided.decisions.iter().any(|made| made.decision.shadowed()),
+        retry_after_us: decided.retry_after_us,
+        delay_us: decided.decisions.iter().map(|made| made.decision.delay_us()).max().unwrap_or(0),
+    }
+}
+
+fn attributes(facts: &Facts) -> RequestAttributes<'_> {
+    let mut attributes = RequestAttributes::new();
+    if let Some(method) = &facts.method {
+        attributes = attributes.method(method);
+    }
+    if let Some(path) = &facts.path {
+        attributes = attributes.path(path);
+    }
+    if let Some(address) = &facts.address {
+        attributes = attributes.peer(&**address);
+    }
+    if let Some(user) = &facts.user {
+        attributes = attributes.attribute("user", user);
+    }
+    for (name, value) in &facts.headers {
+        attributes = attributes.header(&**name, value);
+    }
+    attributes
+}
+
+fn store_is_full() -> SimulationError {
+    SimulationError::Internal(
+        "the memory store is full, so keys share a state: simulate fewer clients".to_owned(),
+    )
+}
