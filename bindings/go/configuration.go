@@ -110,7 +110,7 @@ func (l *Limiter) DeleteEntry(ctx context.Context, entry string) (ConfigurationS
 type PublishOptions struct {
 	// ExpectedVersion is the version of the document that this one replaces; nil replaces whichever is there.
 	ExpectedVersion *uint64
-	// By is who publishes it, up to 256 bytes, and Why the reason, up to 1,024 bytes.
+	// By is the author's name, up to 256 bytes, and Why the reason, up to 1,024 bytes.
 	By, Why string
 }
 

@@ -114,7 +114,7 @@ type EntryExplanation struct {
 	InDocument bool `json:"in_document"`
 	// UntilUS is from when on it has no effect, in microseconds since the Unix epoch; nil for never.
 	UntilUS *uint64 `json:"until_us"`
-	// By is who set it, and Why the reason; empty where that is not known.
+	// By is the author's name, and Why the reason; empty where that is not known.
 	By  string `json:"by"`
 	Why string `json:"why"`
 }

@@ -408,7 +408,7 @@ func TestCancelledAcquireLeavesTheWaitQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !must(limiter.Check(ctx, polylimit.Key("k")))(t).Allowed {
-		t.Error("who had left has spent")
+		t.Error("the cancelled Acquire has spent")
 	}
 	if _, err := limiter.Check(cancelled, polylimit.Key("k")); !errors.Is(err, context.Canceled) {
 		t.Error(err)

@@ -421,7 +421,7 @@ typedef struct polylimit_change {
      */
     const char *document;
     /**
-     * Who publishes it, up to 256 bytes; may be NULL.
+     * The author's name, up to 256 bytes; may be NULL.
      */
     const char *by;
     /**
@@ -1354,7 +1354,7 @@ polylimit_status polylimit_limiter_delete_entry(const struct polylimit_limiter *
 /**
  * Publishes a document, in TOML or JSON, to the Redis store that this limiter's configuration comes from, and waits until it is in
  * force here; every process that follows the store takes it within a second. `expected_version` points at the version of the
- * document that this one replaces, or is NULL to replace whichever is there. `by` and `why`, who publishes it and the reason, may be
+ * document that this one replaces, or is NULL to replace whichever is there. `by` and `why`, the author's name and the reason, may be
  * NULL, and `configuration_out` too. See polylimit_limiter_change.
  */
 polylimit_status polylimit_limiter_publish(const struct polylimit_limiter *limiter,

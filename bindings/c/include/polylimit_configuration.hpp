@@ -83,7 +83,7 @@ struct Configuration {
 struct PublishOptions {
     /** The version of the document that this one replaces; none replaces whichever is there. */
     std::optional<std::uint64_t> expected_version = {};
-    /** Who publishes it, and the reason. */
+    /** The author's name, and the reason. */
     std::string by = {};
     std::string why = {};
 };

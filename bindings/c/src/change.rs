@@ -36,7 +36,7 @@ pub struct polylimit_change {
     pub value: *const c_char,
     /// A document in TOML or JSON; for POLYLIMIT_PUBLISH.
     pub document: *const c_char,
-    /// Who publishes it, up to 256 bytes; may be NULL.
+    /// The author's name, up to 256 bytes; may be NULL.
     pub by: *const c_char,
     /// The reason, up to 1,024 bytes; may be NULL.
     pub why: *const c_char,
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn polylimit_limiter_delete_entry(
 
 /// Publishes a document, in TOML or JSON, to the Redis store that this limiter's configuration comes from, and waits until it is in
 /// force here; every process that follows the store takes it within a second. `expected_version` points at the version of the
-/// document that this one replaces, or is NULL to replace whichever is there. `by` and `why`, who publishes it and the reason, may be
+/// document that this one replaces, or is NULL to replace whichever is there. `by` and `why`, the author's name and the reason, may be
 /// NULL, and `configuration_out` too. See polylimit_limiter_change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_limiter_publish(

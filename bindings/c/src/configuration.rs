@@ -65,7 +65,7 @@ pub(crate) fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
 }
 
-/// Gives a status to the caller, who may not want it.
+/// Gives a status to the caller, which may pass NULL.
 ///
 /// # Safety
 /// `place` is NULL or writable.

@@ -44,7 +44,7 @@ export interface EntryValue {
 export interface PublishOptions {
   /** The version of the document that this one replaces; with another one there, nothing is published. By default any. */
   readonly expectedVersion?: number;
-  /** Who publishes it, up to 256 bytes. */
+  /** The author's name, up to 256 bytes. */
   readonly by?: string;
   /** The reason, up to 1,024 bytes. */
   readonly why?: string;

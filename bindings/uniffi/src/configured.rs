@@ -81,7 +81,7 @@ pub struct PublishOptions {
     /// The version of the document that this one replaces; by default whichever is there.
     #[uniffi(default)]
     pub expected_version: Option<i64>,
-    /// Who publishes it, up to 256 bytes.
+    /// The author's name, up to 256 bytes.
     #[uniffi(default = "")]
     pub by: String,
     /// The reason, up to 1,024 bytes.

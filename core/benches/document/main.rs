@@ -1,10 +1,14 @@
-//! How long it takes to read and check documents of 1 MiB: `cargo bench -p polylimit --features testing --bench document`.
+//! How long it takes to read and check documents of 1 MiB, and to apply them while a limiter decides:
+//! `cargo bench -p polylimit --features testing --bench document [-- --quick]`.
 
 #![allow(clippy::expect_used, reason = "a benchmark stops at the first surprise")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use polylimit::document_testing::read_document;
+use polylimit::{Limiter, Policy, Request};
 
 const BYTES: usize = 1 << 20;
 const ROUNDS: usize = 11;
@@ -64,28 +68,58 @@ const DOCUMENTS: [Contents; 5] = [
 ];
 
 fn main() {
-    println!("Reading and checking a document, with its canonical JSON and digest: ms, of {ROUNDS} rounds\n");
-    println!("| document | format | bytes | median | slowest |\n|---|---|---|---|---|");
-    for contents in DOCUMENTS {
-        let mut text = format!("polylimit = 1\n{}", contents.head);
-        for part in (0..contents.most).map(contents.part) {
-            if text.len() + part.len() + contents.end.len() > BYTES {
+    let (bytes, rounds) = if std::env::args().any(|argument| argument == "--quick") {
+        (BYTES / 64, 3)
+    } else {
+        (BYTES, ROUNDS)
+    };
+    println!("Reading and checking a document, with its canonical JSON and digest: ms, of {rounds} rounds\n");
+    println!("| document | format | bytes | median | slowest |\n|---|---|---:|---:|---:|");
+    let texts: Vec<_> = DOCUMENTS.iter().map(|contents| (contents.name, contents.text(bytes))).collect();
+    for (name, text) in &texts {
+        let json = read_document(text.as_bytes()).expect("the document is valid");
+        report_reading(name, "TOML", text, rounds);
+        // The same as JSON may be longer than a document may be.
+        if json.len() <= BYTES {
+            report_reading(name, "JSON", &json, rounds);
+        }
+    }
+    println!(
+        "\nApplying it while another thread checks: ms from the call until it is in force, of {rounds} rounds, and the checks of \
+         that thread\n"
+    );
+    println!(
+        "| document | bytes | median | slowest | checks | median check, us | slowest check, ms |\n|---|---:|---:|---:|---:|---:|---:|"
+    );
+    for (name, text) in &texts {
+        report_applying(name, text, rounds);
+    }
+}
+
+impl Contents {
+    /// The document with as many parts as fit into so many bytes.
+    fn text(&self, bytes: usize) -> String {
+        let mut text = format!("polylimit = 1\n{}", self.head);
+        for part in (0..self.most).map(self.part) {
+            if text.len() + part.len() + self.end.len() > bytes {
                 break;
             }
             text.push_str(&part);
         }
-        text.push_str(contents.end);
-        let json = read_document(text.as_bytes()).expect("the document is valid");
-        report(contents.name, "TOML", &text);
-        // The same as JSON may be longer than a document may be.
-        if json.len() <= BYTES {
-            report(contents.name, "JSON", &json);
-        }
+        text.push_str(self.end);
+        text
     }
 }
 
-fn report(name: &str, format: &str, text: &str) {
-    let mut rounds: Vec<Duration> = (0..ROUNDS)
+/// The median and the greatest of some times, in milliseconds.
+fn median_and_slowest(mut times: Vec<Duration>) -> (f64, f64) {
+    times.sort();
+    let ms = |time: Duration| time.as_secs_f64() * 1_000.0;
+    (ms(times[times.len() / 2]), ms(times[times.len() - 1]))
+}
+
+fn report_reading(name: &str, format: &str, text: &str, rounds: usize) {
+    let times = (0..rounds)
         .map(|_| {
             let start = Instant::now();
             let read = read_document(std::hint::black_box(text.as_bytes()));
@@ -93,8 +127,46 @@ fn report(name: &str, format: &str, text: &str) {
             start.elapsed()
         })
         .collect();
-    rounds.sort();
-    let ms = |round: Duration| round.as_secs_f64() * 1_000.0;
-    let (median, slowest) = (ms(rounds[ROUNDS / 2]), ms(rounds[ROUNDS - 1]));
+    let (median, slowest) = median_and_slowest(times);
     println!("| {name} | {format} | {} | {median:.1} | {slowest:.1} |", text.len());
+}
+
+/// Applies a document, in turns with a small one, while a thread checks by a policy of the program.
+fn report_applying(name: &str, text: &str, rounds: usize) {
+    const SMALL: &str = "polylimit = 1\npolicies.p.quotas = \"100/minute\"\n";
+    let builder =
+        Limiter::builder().quotas("of_program", "1000000/s token_bucket burst=4000000000").expect("quotas");
+    let limiter = builder.document(SMALL).build().expect("a limiter").blocking();
+    let ends = AtomicBool::new(false);
+    let (applied, checks) = thread::scope(|scope| {
+        let checking = scope.spawn(|| {
+            let mut times = Vec::new();
+            while !ends.load(Ordering::Relaxed) {
+                let start = Instant::now();
+                let decision = limiter.check(Request::new("key").policy("of_program")).expect("a decision");
+                assert!(decision.allowed());
+                times.push(start.elapsed());
+            }
+            times
+        });
+        let applied: Vec<Duration> = (0..rounds)
+            .map(|_| {
+                let start = Instant::now();
+                limiter.set_document(text).expect("the document is valid");
+                let took = start.elapsed();
+                limiter.set_document(SMALL).expect("the document is valid");
+                took
+            })
+            .collect();
+        ends.store(true, Ordering::Relaxed);
+        (applied, checking.join().expect("no panic"))
+    });
+    let count = checks.len();
+    let ((median, slowest), (check, slowest_check)) =
+        (median_and_slowest(applied), median_and_slowest(checks));
+    println!(
+        "| {name} | {} | {median:.1} | {slowest:.1} | {count} | {:.2} | {slowest_check:.1} |",
+        text.len(),
+        check * 1_000.0
+    );
 }

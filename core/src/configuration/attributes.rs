@@ -68,7 +68,7 @@ impl AttributeTable {
     }
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Copy)]
 pub(crate) enum Client {
     Known(ClientAddress),

@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub(crate) subject: Subject,
     /// From this time on it has no effect.
     pub(crate) until_us: Option<u64>,
-    /// Who set it.
+    /// The author's name.
     pub(crate) by: Option<Box<str>>,
     /// The reason.
     pub(crate) why: Option<Box<str>>,

@@ -1,9 +1,9 @@
-//! Changes of a configuration in a store: who makes them, what they did, and those of the past.
+//! Changes of a configuration in a store: their authors, their contents, and the history.
 
 use crate::configuration_source::snapshot::EntryChange;
 use crate::error::Error;
 
-/// The longest names of who changes something, in bytes, and the longest reasons.
+/// The longest names of authors, in bytes, and the longest reasons.
 const MAX_BY: usize = 256;
 const MAX_WHY: usize = 1_024;
 
@@ -41,7 +41,7 @@ pub(crate) enum PastKind {
     Entries(Vec<EntryChange>),
 }
 
-/// Who changes something, and why.
+/// The author of a change, and the reason.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Author<'a> {
     pub(crate) by: &'a str,

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_when_it_comes_is_not_leased() {
+    fn policies_that_cannot_be_leased_are_refused() {
         let check = |quotas| Lease::check(&Policy::parse("p", quotas).unwrap());
         assert_eq!(check("1/s; 1/m token_bucket; 1/h fixed_window"), Ok(()));
         for quotas in

@@ -310,7 +310,7 @@ pub(crate) struct Author {
     /// The reason, for the log
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) why: String,
-    /// Who changes it, for the log
+    /// Name of the author, for the log
     #[arg(long, value_name = "NAME", env = "USER", hide_env = true, default_value = "")]
     pub(crate) by: String,
 }
@@ -320,7 +320,7 @@ pub(crate) struct RequiredAuthor {
     /// The reason, for the log
     #[arg(long, value_name = "TEXT")]
     pub(crate) why: String,
-    /// Who changes it, for the log
+    /// Name of the author, for the log
     #[arg(long, value_name = "NAME", env = "USER", hide_env = true, default_value = "")]
     pub(crate) by: String,
 }

@@ -640,7 +640,7 @@ class Limiter:
             The version of the document that this one replaces; by default whichever is there. With another version there, nothing is
             published.
         by
-            Who publishes it, up to 256 bytes.
+            The author's name, up to 256 bytes.
         why
             The reason, up to 1,024 bytes.
 
@@ -1401,7 +1401,7 @@ class AsyncLimiter:
             The version of the document that this one replaces; by default whichever is there. With another version there, nothing is
             published.
         by
-            Who publishes it, up to 256 bytes.
+            The author's name, up to 256 bytes.
         why
             The reason, up to 1,024 bytes.
 

@@ -223,7 +223,7 @@ pub struct EntryExplanation {
     pub in_document: bool,
     /// From this time on it has no effect, in microseconds since the Unix epoch; nothing means never.
     pub until_us: Option<i64>,
-    /// Who set it, where that is known.
+    /// The author's name, where that is known.
     pub by: Option<String>,
     /// The reason, where that is known.
     pub why: Option<String>,

@@ -238,7 +238,7 @@ pub(crate) static OVERRIDE_ENTRY: Table = Table {
 };
 
 const UNTIL_ABOUT: &str = "The time from which it has no effect; default never.";
-const BY_ABOUT: &str = "Who set it.";
+const BY_ABOUT: &str = "The author's name.";
 const WHY_ABOUT: &str = "The reason.";
 
 #[allow(clippy::cast_possible_wrap, reason = "10^12")]

@@ -33,7 +33,7 @@ pub struct ListedItem {
     pub origin: &'static str,
     /// The time from which it has no effect, as RFC 3339; `None` when it has no end.
     pub until: Option<Box<str>>,
-    /// Who added it, where that is known.
+    /// The author's name, where it is known.
     pub by: Option<Box<str>>,
     /// The reason, where there is one.
     pub why: Option<Box<str>>,
@@ -45,7 +45,7 @@ pub struct ListedItem {
 pub struct ListOptions<'a> {
     /// For how long an added item has an effect, to the next whole second; `None`: until it is removed.
     pub lasts: Option<Duration>,
-    /// Who changes the list, up to 256 bytes.
+    /// The author's name, up to 256 bytes.
     pub by: &'a str,
     /// The reason, up to 1,024 bytes.
     pub why: &'a str,
@@ -59,7 +59,7 @@ impl<'a> ListOptions<'a> {
         self
     }
 
-    /// Who changes the list, up to 256 bytes.
+    /// The author's name, up to 256 bytes.
     #[must_use]
     pub fn by(mut self, by: &'a str) -> Self {
         self.by = by;

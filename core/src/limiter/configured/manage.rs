@@ -28,7 +28,7 @@ pub struct PublishOptions<'a> {
     /// The version of the document that this one replaces; `None` replaces whichever is there. With another version there,
     /// nothing is published.
     pub expected_version: Option<u64>,
-    /// Who publishes it, up to 256 bytes.
+    /// The author's name, up to 256 bytes.
     pub by: &'a str,
     /// The reason, up to 1,024 bytes.
     pub why: &'a str,
@@ -42,7 +42,7 @@ impl<'a> PublishOptions<'a> {
         self
     }
 
-    /// Who publishes it, up to 256 bytes.
+    /// The author's name, up to 256 bytes.
     #[must_use]
     pub fn by(mut self, by: &'a str) -> Self {
         self.by = by;

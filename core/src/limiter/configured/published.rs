@@ -71,7 +71,7 @@ impl Limiter {
         Ok(ConfigurationEntries { version, entries: entries.into_iter().map(entry).collect() })
     }
 
-    /// Sets an entry, or deletes it when there is no value, and notes in the log of the configuration who did it and why, up to
+    /// Sets an entry, or deletes it when there is no value, and notes author and reason in the log of the configuration, up to
     /// 256 and 1,024 bytes. A program's own entries have no log.
     ///
     /// # Errors

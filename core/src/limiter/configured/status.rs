@@ -30,7 +30,7 @@ pub struct ConfigurationChange {
     pub version: u64,
     /// When, in milliseconds since the Unix epoch, by the server's clock.
     pub at_ms: u64,
-    /// Who changed it; empty when unknown.
+    /// The author's name; empty when unknown.
     pub by: Box<str>,
     /// The reason; empty without one.
     pub why: Box<str>,

@@ -178,7 +178,7 @@ pub struct EntryExplanation {
     pub in_document: bool,
     /// From this time on it has no effect, in microseconds since the Unix epoch; `None` means never.
     pub until_us: Option<u64>,
-    /// Who set it, where that is known.
+    /// The author's name, where that is known.
     pub by: Option<Box<str>>,
     /// The reason, where that is known.
     pub why: Option<Box<str>>,

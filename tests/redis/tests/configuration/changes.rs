@@ -61,7 +61,7 @@ fn last_32_documents_can_be_published_again() {
 }
 
 #[test]
-fn history_tells_who_changed_what_and_why() {
+fn history_has_author_change_and_reason() {
     let server = Server::start(Kind::Redis, &[]);
     let manager = follow(&server.url());
     manager.publish("one", 0).unwrap().unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use polylimit::{Limiter, Policy, RedisOptions, Request, Source};
+use polylimit::{Degradation, Limiter, Policy, RedisOptions, Request, Source};
 use polylimit_redis_tests::{Load, assert_from_store, with};
 use polylimit_test_servers::{Cluster, Dataset, Kind, MigrationStage, Server, until};
 
@@ -200,9 +200,11 @@ fn failed_shard_recovers_with_its_replica() {
         assert!(report.most_admitted() <= 800);
     }
     assert!(of_failed.observations.iter().any(|seen| seen.source == Source::Deny));
-    // A busy machine may miss a deadline. Any other reason would be an effect of the failed shard.
+    // On a busy machine deadlines pass, after which an open breaker answers at once with the same reason. Any other reason, or a
+    // timeout while the machine is idle, would be an effect of the failed shard.
     for seen in of_others.observations.iter().filter(|seen| seen.source != Source::Store) {
-        assert!(seen.took() >= DEADLINE, "{seen:?}");
+        assert_eq!(seen.degraded, Some(Degradation::Timeout), "{seen:?}");
+        assert!(of_others.noise >= DEADLINE / 2, "{seen:?} with a noise of {:?}", of_others.noise);
     }
 }
 

@@ -166,7 +166,7 @@ Register-ArgumentCompleter -Native -CommandName 'polylimit' -ScriptBlock {
         'polylimit;deny;add' {
             [CompletionResult]::new('--for', '--for', [CompletionResultType]::ParameterName, 'For how long, such as 15m, 1h or 30d; without it until it is removed')
             [CompletionResult]::new('--why', '--why', [CompletionResultType]::ParameterName, 'The reason, for the log')
-            [CompletionResult]::new('--by', '--by', [CompletionResultType]::ParameterName, 'Who changes it, for the log')
+            [CompletionResult]::new('--by', '--by', [CompletionResultType]::ParameterName, 'Name of the author, for the log')
             [CompletionResult]::new('--store', '--store', [CompletionResultType]::ParameterName, 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file')
             [CompletionResult]::new('--policies', '--policies', [CompletionResultType]::ParameterName, 'The file with the document of limits, TOML or JSON')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Writes JSON: one object, or one in each line')
@@ -177,7 +177,7 @@ Register-ArgumentCompleter -Native -CommandName 'polylimit' -ScriptBlock {
         }
         'polylimit;deny;remove' {
             [CompletionResult]::new('--why', '--why', [CompletionResultType]::ParameterName, 'The reason, for the log')
-            [CompletionResult]::new('--by', '--by', [CompletionResultType]::ParameterName, 'Who changes it, for the log')
+            [CompletionResult]::new('--by', '--by', [CompletionResultType]::ParameterName, 'Name of the author, for the log')
             [CompletionResult]::new('--store', '--store', [CompletionResultType]::ParameterName, 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file')
             [CompletionResult]::new('--policies', '--policies', [CompletionResultType]::ParameterName, 'The file with the document of limits, TOML or JSON')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Writes JSON: one object, or one in each line')
@@ -210,7 +210,7 @@ Register-ArgumentCompleter -Native -CommandName 'polylimit' -ScriptBlock {
         'polylimit;allow;add' {
             [CompletionResult]::new('--for', '--for', [CompletionResultType]::ParameterName, 'For how long, such as 15m, 1h or 30d; without it until it is removed')
             [CompletionResult]::new('--why', '--why', [CompletionResultType]::ParameterName, 'The reason, for the log')
-            [CompletionResult]::new('--by', '--by', [CompletionResultType]::ParameterName, 'Who changes it, for the log')
+            [CompletionResult]::new('--by', '--by', [CompletionResultType]::ParameterName, 'Name of the author, for the log')
             [CompletionResult]::new('--store', '--store', [CompletionResultType]::ParameterName, 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file')
             [CompletionResult]::new('--policies', '--policies', [CompletionResultType]::ParameterName, 'The file with the document of limits, TOML or JSON')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Writes JSON: one object, or one in each line')
@@ -221,7 +221,7 @@ Register-ArgumentCompleter -Native -CommandName 'polylimit' -ScriptBlock {
         }
         'polylimit;allow;remove' {
             [CompletionResult]::new('--why', '--why', [CompletionResultType]::ParameterName, 'The reason, for the log')
-            [CompletionResult]::new('--by', '--by', [CompletionResultType]::ParameterName, 'Who changes it, for the log')
+            [CompletionResult]::new('--by', '--by', [CompletionResultType]::ParameterName, 'Name of the author, for the log')
             [CompletionResult]::new('--store', '--store', [CompletionResultType]::ParameterName, 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file')
             [CompletionResult]::new('--policies', '--policies', [CompletionResultType]::ParameterName, 'The file with the document of limits, TOML or JSON')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Writes JSON: one object, or one in each line')
@@ -310,7 +310,7 @@ Register-ArgumentCompleter -Native -CommandName 'polylimit' -ScriptBlock {
         'polylimit;policies;put' {
             [CompletionResult]::new('--expect', '--expect', [CompletionResultType]::ParameterName, 'The version of the document that this one replaces; 0 for the first')
             [CompletionResult]::new('--why', '--why', [CompletionResultType]::ParameterName, 'The reason, for the log')
-            [CompletionResult]::new('--by', '--by', [CompletionResultType]::ParameterName, 'Who changes it, for the log')
+            [CompletionResult]::new('--by', '--by', [CompletionResultType]::ParameterName, 'Name of the author, for the log')
             [CompletionResult]::new('--store', '--store', [CompletionResultType]::ParameterName, 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file')
             [CompletionResult]::new('--policies', '--policies', [CompletionResultType]::ParameterName, 'The file with the document of limits, TOML or JSON')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Writes JSON: one object, or one in each line')
@@ -350,7 +350,7 @@ Register-ArgumentCompleter -Native -CommandName 'polylimit' -ScriptBlock {
         }
         'polylimit;policies;rollback' {
             [CompletionResult]::new('--why', '--why', [CompletionResultType]::ParameterName, 'The reason, for the log')
-            [CompletionResult]::new('--by', '--by', [CompletionResultType]::ParameterName, 'Who changes it, for the log')
+            [CompletionResult]::new('--by', '--by', [CompletionResultType]::ParameterName, 'Name of the author, for the log')
             [CompletionResult]::new('--store', '--store', [CompletionResultType]::ParameterName, 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file')
             [CompletionResult]::new('--policies', '--policies', [CompletionResultType]::ParameterName, 'The file with the document of limits, TOML or JSON')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Writes JSON: one object, or one in each line')

@@ -152,7 +152,7 @@ set edit:completion:arg-completer[polylimit] = {|@words|
         &'polylimit;deny;add'= {
             cand --for 'For how long, such as 15m, 1h or 30d; without it until it is removed'
             cand --why 'The reason, for the log'
-            cand --by 'Who changes it, for the log'
+            cand --by 'Name of the author, for the log'
             cand --store 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file'
             cand --policies 'The file with the document of limits, TOML or JSON'
             cand --json 'Writes JSON: one object, or one in each line'
@@ -162,7 +162,7 @@ set edit:completion:arg-completer[polylimit] = {|@words|
         }
         &'polylimit;deny;remove'= {
             cand --why 'The reason, for the log'
-            cand --by 'Who changes it, for the log'
+            cand --by 'Name of the author, for the log'
             cand --store 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file'
             cand --policies 'The file with the document of limits, TOML or JSON'
             cand --json 'Writes JSON: one object, or one in each line'
@@ -192,7 +192,7 @@ set edit:completion:arg-completer[polylimit] = {|@words|
         &'polylimit;allow;add'= {
             cand --for 'For how long, such as 15m, 1h or 30d; without it until it is removed'
             cand --why 'The reason, for the log'
-            cand --by 'Who changes it, for the log'
+            cand --by 'Name of the author, for the log'
             cand --store 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file'
             cand --policies 'The file with the document of limits, TOML or JSON'
             cand --json 'Writes JSON: one object, or one in each line'
@@ -202,7 +202,7 @@ set edit:completion:arg-completer[polylimit] = {|@words|
         }
         &'polylimit;allow;remove'= {
             cand --why 'The reason, for the log'
-            cand --by 'Who changes it, for the log'
+            cand --by 'Name of the author, for the log'
             cand --store 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file'
             cand --policies 'The file with the document of limits, TOML or JSON'
             cand --json 'Writes JSON: one object, or one in each line'
@@ -283,7 +283,7 @@ set edit:completion:arg-completer[polylimit] = {|@words|
         &'polylimit;policies;put'= {
             cand --expect 'The version of the document that this one replaces; 0 for the first'
             cand --why 'The reason, for the log'
-            cand --by 'Who changes it, for the log'
+            cand --by 'Name of the author, for the log'
             cand --store 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file'
             cand --policies 'The file with the document of limits, TOML or JSON'
             cand --json 'Writes JSON: one object, or one in each line'
@@ -319,7 +319,7 @@ set edit:completion:arg-completer[polylimit] = {|@words|
         }
         &'polylimit;policies;rollback'= {
             cand --why 'The reason, for the log'
-            cand --by 'Who changes it, for the log'
+            cand --by 'Name of the author, for the log'
             cand --store 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file'
             cand --policies 'The file with the document of limits, TOML or JSON'
             cand --json 'Writes JSON: one object, or one in each line'

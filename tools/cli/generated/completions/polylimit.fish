@@ -124,14 +124,14 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and not __fish
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and not __fish_seen_subcommand_from add remove list" -f -a "list" -d 'Lists the items of the document and those that were added'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l for -d 'For how long, such as 15m, 1h or 30d; without it until it is removed' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l why -d 'The reason, for the log' -r
-complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l by -d 'Who changes it, for the log' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -l why -d 'The reason, for the log' -r
-complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -l by -d 'Who changes it, for the log' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -l json -d 'Writes JSON: one object, or one in each line'
@@ -152,14 +152,14 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and not __fis
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and not __fish_seen_subcommand_from add remove list" -f -a "list" -d 'Lists the items of the document and those that were added'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l for -d 'For how long, such as 15m, 1h or 30d; without it until it is removed' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l why -d 'The reason, for the log' -r
-complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l by -d 'Who changes it, for the log' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -l why -d 'The reason, for the log' -r
-complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -l by -d 'Who changes it, for the log' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -l json -d 'Writes JSON: one object, or one in each line'
@@ -216,7 +216,7 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from get" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l expect -d 'The version of the document that this one replaces; 0 for the first' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l why -d 'The reason, for the log' -r
-complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l by -d 'Who changes it, for the log' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l json -d 'Writes JSON: one object, or one in each line'
@@ -240,7 +240,7 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from history" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from history" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -l why -d 'The reason, for the log' -r
-complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -l by -d 'Who changes it, for the log' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -l json -d 'Writes JSON: one object, or one in each line'

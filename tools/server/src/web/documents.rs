@@ -104,7 +104,7 @@ async fn newest(app: &App, status: &ConfigurationStatus, version: Option<u64>) -
 pub(super) struct PutQuery {
     /// The reason, for the log; up to 1,024 bytes.
     why: String,
-    /// Who publishes it, for the log; the caller's name by default. Up to 256 bytes.
+    /// The author's name, for the log; the caller's name by default. Up to 256 bytes.
     by: Option<String>,
 }
 
@@ -154,7 +154,7 @@ pub(super) struct RollbackRequest {
     version: u64,
     /// The reason, for the log; up to 1,024 bytes.
     why: String,
-    /// Who publishes it, for the log; the caller's name by default. Up to 256 bytes.
+    /// The author's name, for the log; the caller's name by default. Up to 256 bytes.
     by: Option<String>,
 }
 

@@ -46,7 +46,7 @@ pub(super) struct ItemRequest {
     for_us: Option<u64>,
     /// The reason, for the log; up to 1,024 bytes.
     why: Option<String>,
-    /// Who changes it, for the log; the caller's name by default. Up to 256 bytes.
+    /// The author's name, for the log; the caller's name by default. Up to 256 bytes.
     by: Option<String>,
 }
 

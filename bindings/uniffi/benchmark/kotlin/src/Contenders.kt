@@ -39,7 +39,7 @@ private fun bandwidth(limit: Long): Bandwidth =
         .refillGreedy(limit, Duration.ofMinutes(1))
         .build()
 
-/** One bucket a key, in a map that nobody clears. */
+/** One bucket a key, in a map that is never cleared. */
 fun bucket4jInMemory(limit: Long): Contender {
     val buckets = ConcurrentHashMap<String, Bucket>()
     return Contender("bucket4j", {}) { key ->
@@ -47,7 +47,7 @@ fun bucket4jInMemory(limit: Long): Contender {
     }
 }
 
-/** It reads the state, and compares and swaps it until nobody was faster. */
+/** It reads the state, and compares and swaps it until no other caller was faster. */
 fun bucket4jInRedis(
     url: String,
     limit: Long,

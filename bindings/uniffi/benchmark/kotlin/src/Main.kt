@@ -64,7 +64,7 @@ private fun Scenario.run(
         if (store == "memory") {
             listOf(polylimit("memory:", limit), bucket4jInMemory(limit))
         } else {
-            // Nobody is answered by an outage policy, however busy the machine is.
+            // No call is answered by an outage policy, however busy the machine is.
             listOf(polylimit("$url?deadline=5s", limit), bucket4jInRedis(url, limit))
         }
     try {

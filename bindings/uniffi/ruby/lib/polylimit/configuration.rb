@@ -86,7 +86,7 @@ module Polylimit
     # Publishes a document, in TOML or JSON, to the Redis store that the configuration comes from, and waits until it is in force
     # here. Every process that follows the store takes it within a second.
     # @param expected_version [Integer, nil] the version of the document that this one replaces; nil replaces whichever is there
-    # @param by [String] who publishes it, up to 256 bytes
+    # @param by [String] the author's name, up to 256 bytes
     # @param why [String] the reason, up to 1,024 bytes
     # @return [ConfigurationStatus]
     def publish(document, expected_version: nil, by: '', why: '')

@@ -4769,7 +4769,7 @@ public struct EntryExplanation: Equatable, Hashable {
      */
     public var untilUs: Int64?
     /**
-     * Who set it, where that is known.
+     * The author's name, where that is known.
      */
     public var by: String?
     /**
@@ -4790,7 +4790,7 @@ public struct EntryExplanation: Equatable, Hashable {
          * From this time on it has no effect, in microseconds since the Unix epoch; nothing means never.
          */untilUs: Int64?,
         /**
-         * Who set it, where that is known.
+         * The author's name, where that is known.
          */by: String?,
         /**
          * The reason, where that is known.
@@ -7377,7 +7377,7 @@ public struct PublishOptions: Equatable, Hashable {
      */
     public var expectedVersion: Int64?
     /**
-     * Who publishes it, up to 256 bytes.
+     * The author's name, up to 256 bytes.
      */
     public var by: String
     /**
@@ -7392,7 +7392,7 @@ public struct PublishOptions: Equatable, Hashable {
          * The version of the document that this one replaces; by default whichever is there.
          */expectedVersion: Int64? = nil,
         /**
-         * Who publishes it, up to 256 bytes.
+         * The author's name, up to 256 bytes.
          */by: String = "",
         /**
          * The reason, up to 1,024 bytes.

@@ -104,7 +104,7 @@ public data class ConfigurationStatus(
  * How a document is published.
  *
  * @property expectedVersion the version of the document that this one replaces; null replaces whichever is there.
- * @property by who publishes it, up to 256 bytes.
+ * @property by the author's name, up to 256 bytes.
  * @property why the reason, up to 1,024 bytes.
  */
 public data class PublishOptions

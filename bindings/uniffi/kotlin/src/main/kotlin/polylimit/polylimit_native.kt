@@ -4196,7 +4196,7 @@ data class EntryExplanation (
     val `untilUs`: kotlin.Long?
     ,
     /**
-     * Who set it, where that is known.
+     * The author's name, where that is known.
      */
     val `by`: kotlin.String?
     ,
