@@ -102,7 +102,7 @@ def test_simulation_runs():
 
 def bench(server, program, seconds, **options):
     """Starts a measurement, and returns its process when it is under way."""
-    command = [*program, "--store", server.url, "bench", "1000000/s", "--seconds", str(seconds)]
+    command = [*program, "--store", f"{server.url}?deadline=30s", "bench", "1000000/s", "--seconds", str(seconds)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
     until(lambda: server.command("DBSIZE") not in (None, b":0\r\n"), "the command decides")
     return process

@@ -253,6 +253,7 @@ GROWTH = """
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("name", "times"), [("memory", 10_000), ("local", 10_000), ("redis", 5_000)])
 def test_closed_limiters_release_all_resources(request, name, times):
     url = "memory:" if name == "memory" else request.getfixturevalue(name)

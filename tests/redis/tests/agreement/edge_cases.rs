@@ -169,7 +169,7 @@ fn decisions_are_exact_at_the_latest_clock_times() {
             let builder = if store == "memory:" { builder } else { builder.outage("end", Outage::Deny) };
             builder.build().unwrap().blocking()
         };
-        let limiters = [limiter("memory:"), limiter(&server.url())];
+        let limiters = [limiter("memory:"), limiter(&generous(&server.url()))];
         for passed_us in [0, 1, 2, 0, 0] {
             let now_us = (clock.now_us() + passed_us).min(ManualClock::MAX_US);
             clock.set(now_us).unwrap();

@@ -12,7 +12,7 @@ use super::denial_cache::until_subscribed;
 
 const LIMIT: u64 = 4_000;
 const PROCESSES: usize = 8;
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn url(server: &Server) -> String {
     format!("{}?deadline=30s", server.url())
