@@ -1,6 +1,7 @@
 //! Infrastructure without knowledge of limits: clocks, blocking waits, a runtime for callers without one, locks,
 //! and memory that a fork wipes.
 
+pub(crate) mod atomic;
 pub(crate) mod backoff;
 pub(crate) mod clock;
 pub(crate) mod close_signal;

@@ -10,7 +10,6 @@ mod pending_call;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -22,6 +21,7 @@ use crate::limiter::call::{Answer, Call};
 use crate::limiter::completion::deferred::{DeferredCalls, Finished};
 use crate::limiter::completion::pending_call::{PendingCall, start};
 use crate::limiter::owned_call::OwnedCall;
+use crate::runtime::atomic::{AtomicU8, Ordering};
 use crate::runtime::fork::{self, ProcessGeneration};
 
 /// The calls that one event loop waits for, each with a tag by which the loop identifies it.
@@ -339,5 +339,53 @@ impl Drop for Polling<'_> {
                 (self.wake.wake)();
             }
         }
+    }
+}
+
+#[cfg(all(test, polylimit_loom))]
+mod loom_tests {
+    use loom::thread;
+
+    use super::*;
+
+    /// An answer that the loop has not taken wakes the loop again, in whatever order it comes.
+    #[test]
+    fn no_wake_up_is_lost() {
+        let mut model = loom::model::Builder::new();
+        // Threads are interrupted at most so often in one run: without a bound the runs take minutes.
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let answers = loom::sync::Arc::new(AtomicU8::new(0));
+            let woken = loom::sync::Arc::new(AtomicU8::new(0));
+            let wake = Arc::new(WakeOnce {
+                state: AtomicU8::new(0),
+                wake: {
+                    let woken = loom::sync::Arc::clone(&woken);
+                    Box::new(move || woken.store(1, Ordering::Release))
+                },
+            });
+            let drivers = [(); 2].map(|()| {
+                let (answers, wake) = (loom::sync::Arc::clone(&answers), Arc::clone(&wake));
+                thread::spawn(move || {
+                    answers.fetch_add(1, Ordering::Release);
+                    Wake::wake_by_ref(&wake);
+                })
+            });
+            // The loop reads its wake-up, polls, and takes what is there.
+            woken.swap(0, Ordering::AcqRel);
+            let polling = wake.polling(true);
+            loop {
+                answers.swap(0, Ordering::AcqRel);
+                if !polling.again() {
+                    break;
+                }
+            }
+            drop(polling);
+            for driver in drivers {
+                driver.join().unwrap();
+            }
+            let is_woken = woken.load(Ordering::Acquire) == 1;
+            assert!(is_woken || answers.load(Ordering::Acquire) == 0);
+        });
     }
 }

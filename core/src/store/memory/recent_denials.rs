@@ -12,9 +12,9 @@
 
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::rules::decision::{Cause, Decision, QuotaUsage, Source};
+use crate::runtime::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::store::request::PolicyId;
 
 /// The number of denials that a shard can publish at the same time.
@@ -199,6 +199,70 @@ impl RecentDenial {
         fence(Ordering::Release);
         fields();
         self.version.store(version + 2, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, polylimit_loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+    use crate::runtime::atomic::AtomicU8;
+
+    const ID: PolicyId = PolicyId(0);
+
+    /// Threads are interrupted at most so often in one run: without a bound the runs take minutes.
+    fn model(run: impl Fn() + Sync + Send + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(run);
+    }
+
+    fn usage(limit: u64) -> QuotaUsage {
+        QuotaUsage { limit, remaining: 0, reset_after_us: 20, over: 0 }
+    }
+
+    /// A reader beside two publications finds all numbers of one of them, or none.
+    #[test]
+    fn reader_finds_a_whole_entry() {
+        model(|| {
+            let denials = Arc::new(RecentDenials::default());
+            denials.publish(ID, 0, b"a", 5, 10, usage(1));
+            let reader = {
+                let denials = Arc::clone(&denials);
+                thread::spawn(move || denials.denial(ID, 0, b"a", 7))
+            };
+            denials.invalidate(0);
+            denials.publish(ID, 0, b"a", 6, 30, usage(2));
+            if let Some(found) = reader.join().unwrap() {
+                let numbers = (found.total.limit, found.wait_us, found.total.reset_after_us);
+                assert!(matches!(numbers, (1, 8, 18) | (2, 29, 19)), "{numbers:?}");
+            }
+        });
+    }
+
+    /// A thread that has seen that a state was written finds no denial from before.
+    #[test]
+    fn invalidation_is_visible_after_the_write() {
+        model(|| {
+            let denials = Arc::new(RecentDenials::default());
+            let released = Arc::new(AtomicU8::new(0));
+            denials.publish(ID, 0, b"a", 5, 10, usage(1));
+            let writer = {
+                let (denials, released) = (Arc::clone(&denials), Arc::clone(&released));
+                thread::spawn(move || {
+                    denials.invalidate(0);
+                    // As the lock of the shard is released.
+                    released.store(1, Ordering::Release);
+                })
+            };
+            if released.load(Ordering::Acquire) == 1 {
+                assert!(denials.denial(ID, 0, b"a", 7).is_none());
+            }
+            writer.join().unwrap();
+            assert!(denials.denial(ID, 0, b"a", 7).is_none());
+        });
     }
 }
 
