@@ -39,13 +39,29 @@ pub(crate) const IN_FLIGHT: usize = 64;
 pub(crate) const STREAM_CONNECTIONS: usize = 4;
 
 impl Load {
-    /// Loads a server for a time.
-    pub(crate) fn run(&self, time: Duration, options: &Options) -> Result<Measured, Box<dyn Error>> {
+    /// How many requests fill a time, for redis-benchmark, which sends a number of them: found by a short run. 0 for the others.
+    pub(crate) fn requests(&self, time: Duration, options: &Options) -> Result<u64, Box<dyn Error>> {
+        let Self::Redis { clients, pipeline, .. } = self else { return Ok(0) };
+        let least = (clients * pipeline) as u64 * 20;
+        let first = self.redis_benchmark(least, options)?;
+        let per_second = first.answers as f64 / first.wall.as_secs_f64();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of requests")]
+        let requests = (per_second * time.as_secs_f64()) as u64;
+        Ok(requests.max(least))
+    }
+
+    /// Loads a server for a time, or with the requests that [`Self::requests`] has found for it.
+    pub(crate) fn run(
+        &self,
+        time: Duration,
+        requests: u64,
+        options: &Options,
+    ) -> Result<Measured, Box<dyn Error>> {
         match self {
             Self::Wrk { address, path, body } => wrk(*address, path, body, time, options),
             Self::H2load { address, path, body } => h2load(*address, path, body, time),
             Self::Grpc(calls) => grpc::run(calls.load(time)),
-            Self::Redis { .. } => self.redis_benchmark(time, options),
+            Self::Redis { .. } => self.redis_benchmark(requests, options),
         }
     }
 
@@ -79,35 +95,20 @@ impl Load {
         }
     }
 
-    /// redis-benchmark sends a number of commands, so a first run finds how many fill the time.
-    fn redis_benchmark(&self, time: Duration, options: &Options) -> Result<Measured, Box<dyn Error>> {
+    fn redis_benchmark(&self, requests: u64, options: &Options) -> Result<Measured, Box<dyn Error>> {
         let Self::Redis { place, command, clients, pipeline } = self else {
             return Err("not for redis-benchmark".into());
         };
-        let run = |requests: u64| -> Result<Measured, Box<dyn Error>> {
-            let mut tool = Command::new("redis-benchmark");
-            match place {
-                Place::Tcp(address) => {
-                    tool.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()])
-                }
-                Place::Unix(path) => tool.arg("-s").arg(path),
-            };
-            tool.args([
-                "-c",
-                &clients.to_string(),
-                "-P",
-                &pipeline.to_string(),
-                "-r",
-                &options.keys.to_string(),
-            ]);
-            tool.args(["-n", &requests.to_string(), "--csv"]).args(command.split(' '));
-            read_csv(&output(&mut tool)?, requests)
+        let mut tool = Command::new("redis-benchmark");
+        match place {
+            Place::Tcp(address) => {
+                tool.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()])
+            }
+            Place::Unix(path) => tool.arg("-s").arg(path),
         };
-        let per_worker = (clients * pipeline) as u64;
-        let first = run(per_worker * 20)?;
-        let per_second = first.answers as f64 / first.wall.as_secs_f64();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of requests")]
-        run(((per_second * time.as_secs_f64()) as u64).max(per_worker * 20))
+        tool.args(["-c", &clients.to_string(), "-P", &pipeline.to_string(), "-r", &options.keys.to_string()]);
+        tool.args(["-n", &requests.to_string(), "--csv"]).args(command.split(' '));
+        read_csv(&output(&mut tool)?, requests)
     }
 }
 

@@ -24,7 +24,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use options::Options;
-use polylimit_test_servers::{Kind, Server};
+use polylimit_test_servers::{Cluster, Kind, Server};
 use servers::{BareAxum, Polylimit, Ratelimit, Throttlecrab};
 
 fn main() -> ExitCode {
@@ -72,16 +72,16 @@ fn load() -> String {
 
 /// What the server takes before its first request.
 fn print_size(options: &Options) -> Result<(), Box<dyn Error>> {
-    const MIB: f64 = 1024.0 * 1024.0;
+    const MB: f64 = 1e6;
     let server = Polylimit::start(options, None)?;
     sleep(Duration::from_millis(if options.quick { 100 } else { 3_000 }));
-    let memory = server.process.memory()? as f64 / MIB;
-    let size = fs::metadata(&options.polylimit)?.len() as f64 / MIB;
+    let memory = server.process.memory()? as f64 / MB;
+    let size = fs::metadata(&options.polylimit)?.len() as f64 / MB;
     println!("\n### Size\n");
     if options.quick {
         println!("Of a binary that is not optimised.\n");
     }
-    println!("| | MiB | goal, at most | reached |\n|---|---:|---:|---|");
+    println!("| | MB | goal, at most | reached |\n|---|---:|---:|---|");
     for (what, found, most) in
         [("memory of the idle server, `VmRSS`", memory, 20.0), ("the binary `polylimit`", size, 15.0)]
     {
@@ -107,7 +107,7 @@ fn memory_tables(options: &Options) -> Result<(), Box<dyn Error>> {
 
 /// Servers that keep their states in Redis.
 fn store_tables(options: &Options) -> Result<(), Box<dyn Error>> {
-    if !["redis", "host"].iter().any(|table| options.includes(table)) {
+    if !["redis", "host", "cluster"].iter().any(|table| options.includes(table)) {
         return Ok(());
     }
     let redis = Server::start(Kind::Redis, &["save \"\"", "appendonly no"]);
@@ -116,7 +116,14 @@ fn store_tables(options: &Options) -> Result<(), Box<dyn Error>> {
     correctness::polylimit(&polylimit)?;
     tables::host(&polylimit, &redis).measure(options)?;
     if options.includes("host") {
-        println!("\nConnections of the server to Redis: {}.", connections(&redis).saturating_sub(others));
+        let held = connections(&redis).saturating_sub(others);
+        println!("\nConnections of the server to Redis, with that for refunds of denied keys: {held}.");
+    }
+    if options.includes("cluster") {
+        let cluster = Cluster::start(Kind::Redis, 3, 0);
+        let clustered = Polylimit::start(options, Some(&cluster.url()))?;
+        correctness::polylimit(&clustered)?;
+        tables::cluster(&polylimit, &redis, &clustered, &cluster).measure(options)?;
     }
     if options.includes("redis") {
         let plain = Ratelimit::start(options, &redis, false)?;

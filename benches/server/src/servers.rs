@@ -24,8 +24,8 @@ quotas = "100000000/hour fixed_window aligned"
 quotas = "1/hour"
 
 [[rules]]
-match = { domain = "bench", descriptor = "key" }
-apply = [{ policy = "bench", key = "{key}" }]
+match = { domain = "bench", descriptor = "user" }
+apply = [{ policy = "bench", key = "{user}" }]
 
 [[rules]]
 match = { domain = "bench", descriptor = "hourly" }

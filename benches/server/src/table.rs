@@ -58,10 +58,11 @@ impl Row {
         let stores = || -> Result<Duration, Box<dyn Error>> {
             self.stores.iter().map(|store| Ok(processor_time(*store)?)).sum()
         };
+        let explained = |error: Box<dyn Error>| format!("{}: {error}", self.title);
+        let requests = self.load.requests(time, options).map_err(explained)?;
         let before = (processor_time(self.server)?, stores()?);
-        let measured = self.load.run(time, options).map_err(|error| format!("{}: {error}", self.title))?;
+        let measured = self.load.run(time, requests, options).map_err(explained)?;
         Ok(Slice {
-            // What redis-benchmark needs to find the number of its requests is in the processor time, and not in these answers.
             answers: measured.answers,
             wall: measured.wall,
             latency: measured.latency,

@@ -1,6 +1,6 @@
 //! What is compared with what, and the goals.
 
-use polylimit_test_servers::Server;
+use polylimit_test_servers::{Cluster, Server};
 
 use crate::generators::{CONNECTIONS, IN_FLIGHT, Load, Place, STREAM_CONNECTIONS, bodies};
 use crate::grpc::Calls;
@@ -48,7 +48,7 @@ pub(crate) fn grpc(polylimit: &Polylimit, throttlecrab: &Throttlecrab, options: 
         Load::Grpc(Calls { address, path, bodies, connections: STREAM_CONNECTIONS, in_flight: IN_FLIGHT })
     };
     let (own, other) = (polylimit.process.id(), throttlecrab.process.id());
-    let asked = bodies(options.keys, |key| should_rate_limit("key", key));
+    let asked = bodies(options.keys, |key| should_rate_limit("user", key));
     let throttled = bodies(options.keys, |key| throttle(key, 1_000_000, 1_000_000));
     Table {
         name: "grpc",
@@ -59,7 +59,7 @@ pub(crate) fn grpc(polylimit: &Polylimit, throttlecrab: &Throttlecrab, options: 
             Row::new(
                 "polylimit, one key",
                 own,
-                h2load(polylimit.http, SHOULD_RATE_LIMIT, should_rate_limit("key", one)),
+                h2load(polylimit.http, SHOULD_RATE_LIMIT, should_rate_limit("user", one)),
             ),
             Row::new(
                 "throttlecrab, one key",
@@ -156,6 +156,22 @@ pub(crate) fn host(polylimit: &Polylimit, redis: &Server) -> Table {
             row("1 client, TCP", tcp(), 1),
             row("64 clients, Unix socket", unix(), 64),
             row("64 clients, TCP", tcp(), 64),
+        ],
+        goals: Vec::new(),
+    }
+}
+
+pub(crate) fn cluster(alone: &Polylimit, redis: &Server, clustered: &Polylimit, cluster: &Cluster) -> Table {
+    let load = |server: &Polylimit| resp_load(Place::Tcp(server.resp), POLYLIMIT_CHECK, CONNECTIONS, 8);
+    let nodes = (0..cluster.len()).map(|node| cluster.node(node).pid());
+    Table {
+        name: "cluster",
+        title: "A cluster",
+        about: "64 connections with 8 commands at a time. All nodes share a core here, so the rate does not show what more nodes can decide; \
+                the processor time of all nodes for an answer does.",
+        rows: vec![
+            Row::new("one Redis", alone.process.id(), load(alone)).on([redis.pid()]),
+            Row::new("a cluster of 3 primaries", clustered.process.id(), load(clustered)).on(nodes),
         ],
         goals: Vec::new(),
     }
