@@ -63,3 +63,21 @@ fn middle(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[(figures.len() - 1) / 2]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratio_compares_slices_of_the_same_round() {
+        let slice = |answers| {
+            let (wall, time) = (Duration::from_secs(1), Duration::from_millis(1));
+            Slice { answers, wall, latency: None, processor: time, store: time }
+        };
+        // The machine was ten times as slow in the second round.
+        let (own, other) = ([slice(200), slice(20), slice(300)], [slice(100), slice(10), slice(100)]);
+        assert_eq!(ratio(&own, &other, Slice::per_second).map(f64::round), [2.0, 2.0, 2.0]);
+        assert!((median(&own, Slice::per_second) - 200.0).abs() < 1e-9);
+        assert!(median(&own, Slice::p99_us).is_nan());
+    }
+}

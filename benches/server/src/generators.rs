@@ -200,3 +200,20 @@ pub(crate) fn bodies(keys: usize, body: impl Fn(&str) -> Bytes) -> Vec<Bytes> {
     }
     bodies
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a failed unwrap is a failed test")]
+
+    use super::*;
+
+    #[test]
+    fn figures_of_redis_benchmark_are_read_past_a_command_with_commas() {
+        let text = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
+                    \"POLYLIMIT.CHECK a,b c\",\"50000.00\",\"0.200\",\"0.010\",\"0.150\",\"0.400\",\"0.800\",\"9.000\"\n";
+        let read = read_csv(text, 100_000).unwrap();
+        assert_eq!((read.answers, read.wall), (100_000, Duration::from_secs(2)));
+        assert_eq!(read.latency, Some((Duration::from_micros(150), Duration::from_micros(800))));
+        assert!(read_csv("WARNING: no configuration\n", 1).is_err());
+    }
+}
