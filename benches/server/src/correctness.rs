@@ -1,4 +1,4 @@
-//! Before a server is timed, it is asked twice about a key that may be used once: it has to admit the first request and deny the second.
+//! Before a server is timed, it is asked about a key until its limit is reached: it has to admit every request up to it, and to deny the next.
 
 use std::error::Error;
 use std::io::{Read as _, Write as _};
@@ -11,40 +11,50 @@ use crate::grpc;
 use crate::messages::{SHOULD_RATE_LIMIT, THROTTLE, should_rate_limit, throttle};
 use crate::servers::{Polylimit, Ratelimit, Throttlecrab};
 
-const KEY: &str = "correctness";
-
 pub(crate) fn polylimit(server: &Polylimit) -> Result<(), Box<dyn Error>> {
     let body = |name: &str| format!(r#"{{"policy":"once","key":"{name}"}}"#);
-    twice("polylimit over HTTP", || http(server.http, "/v1/check", &body("http")))?;
+    admits(1, "polylimit over HTTP", || http(server.http, "/v1/check", &body("http")))?;
     let message = || should_rate_limit("once", "grpc");
-    twice("polylimit over gRPC", || grpc::run(grpc::ask(server.http, SHOULD_RATE_LIMIT, message())))?;
+    admits(1, "polylimit over gRPC", || grpc::run(grpc::ask(server.http, SHOULD_RATE_LIMIT, message())))?;
     // redis-cell tells whether a request is limited; a burst of 0 admits one.
     let throttle = ["CL.THROTTLE", "throttle", "0", "1", "3600"];
-    twice("CL.THROTTLE of polylimit", || Ok(resp(server.resp, &throttle)? == 0))?;
+    admits(1, "CL.THROTTLE of polylimit", || Ok(resp(server.resp, &throttle)? == 0))?;
     let check = ["POLYLIMIT.CHECK", "once", "resp"];
-    twice("POLYLIMIT.CHECK", || Ok(resp(server.resp, &check)? == 1))
+    admits(1, "POLYLIMIT.CHECK", || Ok(resp(server.resp, &check)? == 1))
 }
 
-/// throttlecrab admits `max_burst` requests at once, or one where that is 0 or 1.
+/// With a `max_burst` of 1, throttlecrab 0.4.40 admits every request, and with 0 it refuses them; so its key may be used twice.
 pub(crate) fn throttlecrab(server: &Throttlecrab) -> Result<(), Box<dyn Error>> {
-    let body = r#"{"key":"http","max_burst":1,"count_per_period":1,"period":3600}"#;
-    twice("throttlecrab over HTTP", || http(server.http, "/throttle", body))?;
-    let message = || throttle(KEY, 1, 1);
-    twice("throttlecrab over gRPC", || grpc::run(grpc::ask(server.grpc, THROTTLE, message())))?;
-    let command = ["THROTTLE", "resp", "1", "1", "3600"];
-    twice("THROTTLE of throttlecrab", || Ok(resp(server.resp, &command)? == 1))
+    let body = r#"{"key":"http","max_burst":2,"count_per_period":2,"period":3600}"#;
+    admits(2, "throttlecrab over HTTP", || http(server.http, "/throttle", body))?;
+    let message = || throttle("grpc", 2, 3_600);
+    admits(2, "throttlecrab over gRPC", || grpc::run(grpc::ask(server.grpc, THROTTLE, message())))?;
+    let command = ["THROTTLE", "resp", "2", "2", "3600"];
+    admits(2, "THROTTLE of throttlecrab", || Ok(resp(server.resp, &command)? == 1))
 }
 
 pub(crate) fn ratelimit(server: &Ratelimit, key: &str) -> Result<(), Box<dyn Error>> {
     let message = || should_rate_limit("once", key);
-    twice("envoyproxy/ratelimit", || grpc::run(grpc::ask(server.grpc, SHOULD_RATE_LIMIT, message())))
+    admits(1, "envoyproxy/ratelimit", || grpc::run(grpc::ask(server.grpc, SHOULD_RATE_LIMIT, message())))
 }
 
-fn twice(what: &str, mut admits: impl FnMut() -> Result<bool, Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
-    match (admits()?, admits()?) {
-        (true, false) => Ok(()),
-        told => Err(format!("{what}: a key that may be used once got {told:?}, true for admitted").into()),
+/// Asks about a key that may be used so many times.
+fn admits(
+    times: usize,
+    what: &str,
+    mut ask: impl FnMut() -> Result<bool, Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    for number in 1..=times + 1 {
+        let is_admitted = ask()?;
+        if is_admitted != (number <= times) {
+            let told = if is_admitted { "admitted" } else { "denied" };
+            return Err(format!(
+                "{what}: request {number} about a key that may be used {times} times was {told}"
+            )
+            .into());
+        }
     }
+    Ok(())
 }
 
 /// The field `allowed` of the answer to a `POST`.

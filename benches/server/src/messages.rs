@@ -50,9 +50,10 @@ struct Verdict {
     code: i32,
 }
 
-/// A request to throttlecrab about a key with this burst and rate a second.
-pub(crate) fn throttle(key: &str, max_burst: i32, count_per_period: i32) -> Bytes {
-    framed(&ThrottleRequest { key: key.to_owned(), max_burst, count_per_period, period: 1, quantity: 1 })
+/// A request to throttlecrab about a key that may be used so many times at once, and in a period of so many seconds.
+pub(crate) fn throttle(key: &str, times: i32, period: i32) -> Bytes {
+    let key = key.to_owned();
+    framed(&ThrottleRequest { key, max_burst: times, count_per_period: times, period, quantity: 1 })
 }
 
 /// A request to Envoy's service with one descriptor of one entry.

@@ -49,7 +49,7 @@ pub(crate) fn grpc(polylimit: &Polylimit, throttlecrab: &Throttlecrab, options: 
     };
     let (own, other) = (polylimit.process.id(), throttlecrab.process.id());
     let asked = bodies(options.keys, |key| should_rate_limit("user", key));
-    let throttled = bodies(options.keys, |key| throttle(key, 1_000_000, 1_000_000));
+    let throttled = bodies(options.keys, |key| throttle(key, 1_000_000, 1));
     Table {
         name: "grpc",
         title: "gRPC, states in memory",
@@ -64,7 +64,7 @@ pub(crate) fn grpc(polylimit: &Polylimit, throttlecrab: &Throttlecrab, options: 
             Row::new(
                 "throttlecrab, one key",
                 other,
-                h2load(throttlecrab.grpc, THROTTLE, throttle(one, 1_000_000, 1_000_000)),
+                h2load(throttlecrab.grpc, THROTTLE, throttle(one, 1_000_000, 1)),
             ),
             Row::new("polylimit, many keys", own, many(polylimit.http, SHOULD_RATE_LIMIT, asked)),
             Row::new("throttlecrab, many keys", other, many(throttlecrab.grpc, THROTTLE, throttled)),
