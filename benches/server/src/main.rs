@@ -79,7 +79,7 @@ fn print_size(options: &Options) -> Result<(), Box<dyn Error>> {
     let size = fs::metadata(&options.polylimit)?.len() as f64 / MB;
     println!("\n### Size\n");
     if options.quick {
-        println!("Of a binary that is not optimised.\n");
+        println!("In a quick run, of a binary that is not optimised.\n");
     }
     println!("| | MB | goal, at most | reached |\n|---|---:|---:|---|");
     for (what, found, most) in
