@@ -66,8 +66,8 @@ impl Row {
             answers: measured.answers,
             wall: measured.wall,
             latency: measured.latency,
-            processor: processor_time(self.server)? - before.0,
-            store: stores()? - before.1,
+            processor: processor_time(self.server)?.saturating_sub(before.0),
+            store: stores()?.saturating_sub(before.1),
         })
     }
 }
