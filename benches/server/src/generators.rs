@@ -203,7 +203,7 @@ pub(crate) fn bodies(keys: usize, body: impl Fn(&str) -> Bytes) -> Vec<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "a failed unwrap is a failed test")]
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
     use super::*;
 
