@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http soak fuzz simulate-faults \
+.PHONY: help setup demo site test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak fuzz simulate-faults \
   packages packages-test release
 
 STORE ?= memory
@@ -68,6 +68,10 @@ bench-redis: ## the Redis store beside its peers and the server's ceiling, in on
 bench-http: ## services under their servers, in memory and on Redis, beside the same without limits; BEFORE=<revision>: and before
 	@tests/setup
 	@BEFORE="$(BEFORE)" benches/http/run
+
+bench-server: ## the server beside throttlecrab-server, envoyproxy/ratelimit and Redis, in one run
+	@tests/setup
+	@benches/server/run
 
 soak: ## ten minutes of load over 10 million keys: the denial cache and the leases stay within their bounds
 	@tests/setup
