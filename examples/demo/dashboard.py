@@ -6,6 +6,8 @@ import contextlib
 import os
 import re
 import subprocess
+import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,14 @@ if TYPE_CHECKING:
 PROGRAM = Path(__file__).resolve().parent.parent.parent / "target" / "debug" / "polylimit"
 LISTENS = re.compile(r"listening on (http://\S+)")
 PATIENCE = 60
+
+
+def check_page(address: str) -> None:
+    """Raise an error unless the address has the page of the dashboard."""
+    with urllib.request.urlopen(f"{address}/", timeout=PATIENCE) as response:
+        page = response.read().decode()
+        if response.status != HTTPStatus.OK or "<title>polylimit</title>" not in page:
+            raise RuntimeError(f"{address}/ answers {response.status} with {page[:200]}")
 
 
 @contextlib.contextmanager
@@ -34,6 +44,7 @@ def dashboard(source: Source) -> Iterator[str]:
             found = LISTENS.search(lines[-1])
             if found is None:
                 raise RuntimeError(f"the dashboard does not start: {' '.join(lines).strip()}")
+            check_page(found[1])
             yield found[1]
         finally:
             process.terminate()

@@ -1,12 +1,13 @@
 // What the tests of the dashboard start: servers of polylimit, and Redis.
 
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { promisify } from "node:util";
 
 const program = join(import.meta.dirname, "..", "..", "..", "target", "debug", "polylimit");
 const ended = [];
@@ -45,7 +46,7 @@ export async function until(condition, what, seconds = 60) {
   }
 }
 
-function freePort() {
+export function freePort() {
   return new Promise((resolve, reject) => {
     const server = createServer().once("error", reject);
     server.listen(0, "127.0.0.1", () => {
@@ -56,15 +57,21 @@ function freePort() {
 }
 
 /** A Redis that keeps nothing on disk. */
-export async function redis() {
-  const port = await freePort();
+export async function redis(at) {
+  const port = at ?? (await freePort());
   const options = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", await folder()];
   const { child, end } = start("redis-server", options);
   await new Promise((resolve, reject) => {
     child.once("error", reject);
     createInterface(child.stdout).on("line", (line) => line.includes("Ready to accept connections") && resolve());
   });
-  return { url: `redis://127.0.0.1:${port}?deadline=2s`, end };
+  const command = (...words) => promisify(execFile)("redis-cli", ["-p", String(port), ...words]);
+  return { url: redisUrl(port), command, end };
+}
+
+/** Where a Redis at this port is. */
+export function redisUrl(port) {
+  return `redis://127.0.0.1:${port}?deadline=2s`;
 }
 
 /** A file of tokens that are the names of their roles. */
@@ -93,18 +100,18 @@ export async function serve(...options) {
     over.then(() => Promise.reject(new Error(`the server has ended: ${errors.join(" ")}`))),
   ]);
   const [data, admin] = addresses;
-  const post = async (path, body) => {
-    const response = await fetch(data + path, { method: "POST", body: JSON.stringify(body) });
+  const post = async (path, body, headers = {}) => {
+    const response = await fetch(data + path, { method: "POST", headers, body: JSON.stringify(body) });
     return response.json();
   };
   return { data, admin, pid: child.pid, post, end };
 }
 
 /** Publishes a document over this version. */
-export async function publish(server, document, version) {
-  const response = await fetch(`${server.admin}/v1/policies?why=test&by=test`, {
+export async function publish(server, document, version, author = { why: "test", by: "test" }, headers = {}) {
+  const response = await fetch(`${server.admin}/v1/policies?${new URLSearchParams(author)}`, {
     method: "PUT",
-    headers: { "if-match": `"${version}"` },
+    headers: { "if-match": `"${version}"`, ...headers },
     body: document,
   });
   if (!response.ok) throw new Error(await response.text());

@@ -91,13 +91,16 @@ function duration(us) {
   return `${Math.floor(seconds / length)} ${name}${more ? ` ${more} ${rest[0]}` : ""}`;
 }
 
+const minute = (seconds) => new Date(1_000 * seconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 const time = (ms) => new Date(ms).toLocaleString();
 const keyText = (listed) => {
   if (listed.key !== undefined && listed.key !== null) return listed.key;
   if (listed.key_base64) return `base64:${listed.key_base64}`;
   return listed.key_digest ? `#${listed.key_digest}` : "(hidden)";
 };
-const keyCell = (listed) => element("span", { class: "key" }, keyText(listed));
+/** A text that others have chosen: however long it is, and in whatever direction it is written, it leaves its neighbours as they are. */
+const foreign = (text, kind = "") => element("span", { class: `foreign ${kind}` }, text);
+const keyCell = (listed) => foreign(keyText(listed), "key");
 const isNamed = (listed) => typeof listed.key === "string" || typeof listed.key_base64 === "string";
 /** The key as requests name it. */
 const keyFields = ({ policy, key, key_base64 }) => (key_base64 ? { policy, key_base64 } : { policy, key });
@@ -199,7 +202,7 @@ function confirmed(title, text, fields, verb, act) {
     button("Cancel", close),
   );
   const heading = element("h2", {}, title);
-  const dialogue = element("dialog", { oncancel: close, "aria-label": title }, heading, paragraph(text, "key"), problem, form);
+  const dialogue = element("dialog", { oncancel: close, "aria-label": title }, heading, element("p", {}, foreign(text, "key")), problem, form);
   document.body.append(dialogue);
   dialogue.showModal();
 }
@@ -254,8 +257,13 @@ function warn() {
   const { configuration } = session;
   const texts = [];
   if (live.store === false) texts.push("The store does not answer: the outage policies decide.");
-  if (configuration?.unreachable_for_us > 0) texts.push("The source of the limits cannot be reached: those from before are in force.");
-  else if (configuration?.error) texts.push(`A newer document is not in force: ${configuration.error}`);
+  const isUnreachable = configuration?.unreachable_for_us > 0;
+  if (isUnreachable && configuration.applied_at_us === 0) {
+    texts.push("No limits are in force: their source has not been reached since the start, so requests are not decided.");
+  } else if (isUnreachable) texts.push("The source of the limits cannot be reached: those from before are in force.");
+  else if (configuration?.error) {
+    texts.push(`${configuration.applied_at_us === 0 ? "No limits are in force" : "A newer document is not in force"}: ${configuration.error}`);
+  }
   notice.hidden = texts.length === 0;
   const text = texts.join(" ");
   if (notice.textContent !== text) notice.textContent = text;
@@ -293,7 +301,8 @@ function chart(place, points, everyMs, policy) {
     width: Math.max(240, place.clientWidth - 8),
     height: 220,
     series: [{}, series("admitted a second", "--admitted"), series("denied a second", "--denied")],
-    axes: [axis, { ...axis, size: 56 }],
+    // Whole minutes, in the reader's own way of writing them.
+    axes: [{ ...axis, space: 90, incrs: [60, 120, 300, 600, 900, 1_800, 3_600], values: (_, splits) => splits.map(minute) }, { ...axis, size: 56 }],
     // A server that was started just now has few points: they stand at the end of ten minutes. For a single one, uPlot says years.
     scales: { x: { range: ({ data: [times] }, first, last) => (times.length > 1 ? [Math.min(first, last - 600), last] : [first - 600, first]) }, y: { range: (_, least, most) => [0, Math.max(1, most * 1.05)] } },
     cursor: { drag: { x: true, y: false } },
@@ -340,7 +349,7 @@ async function policies() {
         outage > 0 ? element("span", { class: "bad" }, whole.format(outage)) : "0",
       ];
     });
-    const titles = ["policy", "quotas", "#admitted/s", "#denied/s", "#denied of all", "#by outage policies"];
+    const titles = ["policy", "quotas", "#admitted/s", "#denied/s", "#denied since the start", "#by outage policies"];
     rows.replaceChildren(
       table(titles, made, "There is no policy yet: publish a document, or ask with quotas such as 100/minute.", "Policies"),
     );
@@ -378,9 +387,7 @@ function keyActions(listed, changed) {
     "span",
     { class: "actions" },
     button("Explain", () => explain(listed)),
-    " ",
     button("Reset", reset, { disabled: !mayChange() }),
-    " ",
     button("Block", () => block(listed, changed), { disabled: !mayChange() }),
   );
 }
@@ -416,7 +423,7 @@ async function explain(listed) {
     ]);
     return [
       element("h2", {}, "Explanation"),
-      element("p", {}, element("span", { class: "key" }, `${told.policy}: ${keyText(told)}`), ` ${verdict}. ${facts.join(" ")}`),
+      element("p", {}, foreign(`${told.policy}: ${keyText(told)}`, "key"), ` ${verdict}. ${facts.join(" ")}`),
       table(["quota", "says", "because", "#left"], rows, "No quota counts for this key.", "Explanation"),
     ];
   });
@@ -453,7 +460,8 @@ async function keys() {
     });
   const search = (cursor, before = []) =>
     fill(found, async () => {
-      const asked = new URLSearchParams({ entries: "50" });
+      // Each page is as long as all before it together, so that many keys take few pages.
+      const asked = new URLSearchParams({ entries: String(Math.min(1_000, Math.max(50, before.length))) });
       for (const [name, value] of [["policy", policy.value.trim()], ["prefix", prefix.value], ["cursor", cursor]]) {
         if (value) asked.set(name, value);
       }
@@ -525,10 +533,10 @@ async function lists() {
       const told = await get("v1/lists");
       return ["deny", "allow"].flatMap((name) => {
         const rows = told[name].map((listed) => [
-          element("span", { class: "key" }, listed.item),
+          foreign(listed.item, "key"),
           listed.until ? time(listed.until) : "",
-          listed.by ?? "",
-          listed.why ?? "",
+          foreign(listed.by ?? ""),
+          foreign(listed.why ?? ""),
           listed.origin === "document"
             ? "in the document"
             : button("Remove", () => remove(name, listed), { disabled: !mayChange() || session.shown !== "plain" }),
@@ -572,7 +580,7 @@ async function lists() {
     "form",
     { onsubmit: add },
     field("list", list),
-    field("item: client NETWORK, ATTRIBUTE VALUE or key POLICY KEY", item, "wide"),
+    field("item", item, "wide"),
     field("how long", lasts),
     field("why", why, "wide"),
     element("button", { class: "primary" }, "Add"),
@@ -580,6 +588,9 @@ async function lists() {
   view.replaceChildren(
     element("h1", {}, "Lists"),
     paragraph("Items decide whatever the quotas say, in every process that follows these limits.", "quiet"),
+    mayChange()
+      ? paragraph("An item is client NETWORK, ATTRIBUTE VALUE or key POLICY KEY, with %20 for a space in a value.", "quiet")
+      : "",
     noRight() ?? form,
     problem,
     items,
@@ -590,6 +601,14 @@ async function lists() {
 }
 
 // --- Store
+
+/** Whether the store answers, as far as this server knows, in words and with their kind: it notices an outage when it asks. */
+function storeState({ store_up: up, stats }) {
+  const { configuration } = session;
+  if (up === false) return ["does not answer", "bad"];
+  if (configuration?.source === "store" && configuration.unreachable_for_us > 0) return ["cannot be reached", "bad"];
+  return stats.applied + stats.calls > 0 ? ["answers", "good"] : ["was not asked yet", ""];
+}
 
 async function store() {
   const state = element("dl", { class: "facts" });
@@ -602,7 +621,7 @@ async function store() {
     const fact = (name, text, kind = "") => element("div", {}, element("dt", {}, name), element("dd", { class: kind }, text));
     const outage = stats.answered_fallback + stats.answered_allow + stats.answered_deny;
     state.replaceChildren(
-      snapshot.store_up ? fact("store", "answers", "good") : fact("store", "does not answer", "bad"),
+      fact("store", ...storeState(snapshot)),
       fact("answers by outage policies", whole.format(outage), outage > 0 ? "bad" : ""),
       fact("breaker opened", whole.format(stats.breaker_opened)),
       fact("connections lost", whole.format(stats.connections_lost)),
@@ -632,6 +651,7 @@ async function store() {
     counts,
   );
   on("snapshot", show);
+  on("configuration", show);
   show();
 }
 
@@ -652,8 +672,8 @@ async function processes() {
         const sum = (kind) => report.policies.reduce((total, counts) => total + counts[kind], 0);
         const late = Date.now() - report.at_ms > 2 * report.every_ms;
         return [
-          `${report.host || "unknown host"}, ${report.pid}`,
-          report.version,
+          [foreign(report.host || "unknown host"), `, ${report.pid}`],
+          foreign(report.version),
           report.store_up ? "answers" : element("span", { class: "bad" }, "away"),
           element("span", { class: versions.size > 1 || report.configuration_error ? "bad" : "" }, String(report.configuration_version)),
           whole.format(sum("allowed")),
@@ -663,7 +683,7 @@ async function processes() {
         ];
       });
       const titles = ["process", "polylimit", "store", "limits", "#admitted", "#denied", "#by outage policies", "reported"];
-      const keys = denied.map((listed) => [keyCell(listed), listed.policy, whole.format(listed.count)]);
+      const keys = denied.map((listed) => [keyCell(listed), foreign(listed.policy), whole.format(listed.count)]);
       return [
         versions.size > 1 ? paragraph("The processes have different versions of the limits.", "bad") : "",
         table(titles, rows, "No process has reported yet: servers report every 10 s, and libraries with the option report=10s.", "Processes"),
@@ -792,9 +812,9 @@ async function history(load, showPast) {
     return [
       String(change.version),
       time(change.at_ms),
-      change.by,
-      element("span", { class: "key" }, version === null ? entries.join("; ") : `document ${version}`),
-      change.why,
+      foreign(change.by),
+      foreign(version === null ? entries.join("; ") : `document ${version}`, "key"),
+      foreign(change.why),
       back,
     ];
   });

@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
-use axum::routing::{any, get, post};
+use axum::routing::{MethodRouter, any, get, post};
 use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tower_service::Service;
@@ -42,22 +42,37 @@ use crate::{grpc, rls};
 pub(crate) struct Routes {
     router: Router,
     is_admin: bool,
+    /// Every path that the router knows.
+    pub(crate) paths: Arc<[&'static str]>,
+}
+
+/// Paths with their handlers, while they are put together.
+struct Paths {
+    router: Router<Arc<App>>,
+    known: Vec<&'static str>,
+}
+
+impl Paths {
+    fn route(mut self, path: &'static str, handler: MethodRouter<Arc<App>>) -> Self {
+        self.known.push(path);
+        Self { router: self.router.route(path, handler), ..self }
+    }
 }
 
 impl Routes {
     pub(crate) fn new(app: &Arc<App>, is_admin: bool) -> Self {
-        let router = Router::new()
+        let paths = Paths { router: Router::new(), known: Vec::new() }
             .route("/healthz", get(health::alive))
-            .route("/readyz", get(health::ready))
-            .fallback(refusal::no_such_path)
-            .method_not_allowed_fallback(refusal::no_such_method);
-        let router = if is_admin {
+            .route("/readyz", get(health::ready));
+        let Paths { router, known } = if is_admin {
             events::take_points(app);
-            admin_routes(router)
+            admin_routes(paths)
         } else {
-            data_routes(router)
+            data_routes(paths)
         };
-        Self { router: router.with_state(Arc::clone(app)), is_admin }
+        let router =
+            router.fallback(refusal::no_such_path).method_not_allowed_fallback(refusal::no_such_method);
+        Self { router: router.with_state(Arc::clone(app)), is_admin, paths: known.into() }
     }
 
     /// The role that a request needs; `None` for the paths that everyone may see.
@@ -78,10 +93,10 @@ impl Routes {
     }
 }
 
-fn data_routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
-    let operations = Operation::ALL.into_iter().fold(router, |router, operation| {
+fn data_routes(paths: Paths) -> Paths {
+    let operations = Operation::ALL.into_iter().fold(paths, |paths, operation| {
         let handler = move |app: Shared, request: Request<Body>| operation::answer(app, operation, request);
-        router.route(operation.path(), post(handler))
+        paths.route(operation.path(), post(handler))
     });
     operations
         .route("/v1/decide", post(decide::decide))
@@ -92,8 +107,8 @@ fn data_routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
         .route(crate::health::PATHS[1], post(crate::health::answer))
 }
 
-fn admin_routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
-    router
+fn admin_routes(paths: Paths) -> Paths {
+    paths
         .route("/metrics", get(admin::metrics))
         .route("/v1/policies", get(documents::policies).put(documents::put_policies))
         .route("/v1/policies/validate", post(documents::validate))

@@ -7,6 +7,8 @@ use std::path::Path;
 
 #[path = "../fuzz/src/descriptors.rs"]
 mod descriptors;
+#[path = "../fuzz/src/forward.rs"]
+mod forward;
 #[path = "../fuzz/src/http_body.rs"]
 mod http_body;
 #[path = "../fuzz/src/resp.rs"]
@@ -30,6 +32,11 @@ fn replay(target: &str, run: fn(&[u8])) {
 #[test]
 fn http_body_corpus() {
     replay("http_body", http_body::run);
+}
+
+#[test]
+fn forward_corpus() {
+    replay("forward", forward::run);
 }
 
 #[test]

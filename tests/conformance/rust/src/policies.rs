@@ -16,24 +16,42 @@ const START_US: u64 = 1_789_948_800_000_000;
 /// Runs a case on a store of its own. The error says which operation differs and how.
 #[allow(dead_code, reason = "the runner of the server has a face of its own")]
 pub(crate) fn run_case(case: &Value, store: &str, runtime: Option<&Runtime>) -> Result<(), String> {
-    run_case_by(case, store, |limiter| {
+    run_case_by(case, store, DocumentSource::Program, |limiter| {
         Ok(move |operation: &Value| Ok(error_or(answer(&limiter, operation, runtime))))
     })
+}
+
+/// Where a limiter has the document of a case from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DocumentSource {
+    /// The program gives it.
+    Program,
+    /// It is published in Redis, by an operation that comes before those of the case.
+    #[allow(dead_code, reason = "only the runner of the server publishes documents")]
+    Store,
 }
 
 /// As [`run_case`], with the answers of a face of this limiter.
 pub(crate) fn run_case_by<A: FnMut(&Value) -> Result<Value, String>>(
     case: &Value,
     store: &str,
+    source: DocumentSource,
     face: impl FnOnce(Limiter) -> Result<A, String>,
 ) -> Result<(), String> {
     let clock = ManualClock::new(START_US).map_err(|error| error.to_string())?;
     let place = Place::new(store)?;
     let builder = Limiter::builder().store(&place.url).clock(clock.clone());
     let builder = if store.starts_with("redis") { builder.option("prefix", &place.prefix) } else { builder };
-    let limiter = builder.document(&case["document"].to_string()).build();
-    let limiter = limiter.map_err(|error| format!("the document is refused: {error}"))?;
+    let builder = match source {
+        DocumentSource::Program => builder.document(&case["document"].to_string()),
+        DocumentSource::Store => builder.configuration("store"),
+    };
+    let limiter = builder.build().map_err(|error| format!("the document is refused: {error}"))?;
     let mut ask = face(limiter.clone())?;
+    if source == DocumentSource::Store {
+        let published = ask(&json!({ "op": "configuration", "document": case["document"] }))?;
+        agrees(&json!({ "ok": true }), &published).map_err(|error| format!("{error}: {published}"))?;
+    }
     let operations = case["ops"].as_array().ok_or("a case without operations")?;
     for (at, operation) in operations.iter().enumerate() {
         let now_us = START_US + operation["t_us"].as_u64().ok_or("an operation without a time")?;

@@ -55,11 +55,11 @@ impl Client {
     pub(crate) fn answer(&mut self, key: &str, operation: &Operation) -> Result<Answer, String> {
         match self {
             Self::Http(client) => {
-                let answer = client.post(&path_of(operation.op), &body_of(key, operation))?;
-                if answer["error"].is_string() {
-                    return Err(answer.to_string());
+                let reply = client.post(&path_of(operation.op), &body_of(key, operation))?;
+                if reply.status != 200 {
+                    return Err(reply.body.to_string());
                 }
-                Ok(of_json(operation.op, &answer))
+                Ok(of_json(operation.op, &reply.body))
             }
             Self::Resp(connection) => {
                 let name = format!("POLYLIMIT.{}", name_of(operation.op).to_ascii_uppercase());
@@ -145,53 +145,4 @@ fn of_reply(kind: Kind, reply: &[redis::Value]) -> Result<Answer, String> {
         Kind::Take => Answer { taken: Some(number(9)?), ..usage },
         _ => usage,
     })
-}
-
-/// The path and the body of an operation of format 3; `None` for those that the server has no path for.
-pub(crate) fn policy_call(operation: &Value) -> Option<(&'static str, Value)> {
-    let path = match operation["op"].as_str()? {
-        "check" => "/v1/check",
-        "peek" => "/v1/peek",
-        "take" => "/v1/take",
-        "charge" => "/v1/charge",
-        "refund" => "/v1/refund",
-        "reset" => "/v1/reset",
-        "reserve" => "/v1/reserve",
-        "commit" => "/v1/commit",
-        "cancel" => "/v1/cancel",
-        "renew" => "/v1/renew",
-        "decide" => "/v1/decide",
-        _ => return None,
-    };
-    let mut body = if path == "/v1/decide" {
-        operation["request"].clone()
-    } else {
-        json!({
-            "policy": operation["policy"].as_str().unwrap_or("p"), "key": operation["key"].as_str().unwrap_or("k")
-        })
-    };
-    let spent = if path == "/v1/commit" { "spent" } else { "cost" };
-    for (name, field) in
-        [("cost", spent), ("headroom", "headroom"), ("plan", "plan"), ("id", "id"), ("ttl_us", "ttl_us")]
-    {
-        if !operation[name].is_null() {
-            body[field] = operation[name].clone();
-        }
-    }
-    Some((path, body))
-}
-
-/// An answer in the form of the cases.
-pub(crate) fn told(operation: &Value, mut answer: Value) -> Value {
-    if operation["op"] == "decide"
-        && let Some(decisions) = answer["decisions"].as_array_mut()
-    {
-        for made in decisions {
-            let (policy, key) = (made["policy"].take(), made["key"].take());
-            *made = made["decision"].take();
-            made["policy"] = policy;
-            made["key"] = key;
-        }
-    }
-    answer
 }

@@ -8,6 +8,7 @@ mod cases;
 mod face;
 #[path = "../../rust/src/policies.rs"]
 mod policies;
+mod policy_face;
 mod service;
 
 use std::process::ExitCode;
@@ -18,6 +19,8 @@ use tokio::runtime::Runtime;
 
 use cases::{Answer, Case, File, Kind};
 use face::{Client, Face};
+use policies::DocumentSource;
+use policy_face::{PolicyClient, Ways};
 use service::Service;
 
 fn main() -> ExitCode {
@@ -71,35 +74,45 @@ fn run(path: &str, store: &str) -> Result<bool, Box<dyn std::error::Error>> {
     Ok(all_agree)
 }
 
-/// Runs a file of format 3: decisions over HTTP, and what the server has no path for through the limiter that it asks.
+/// Runs a file of format 3 through both protocols, as far as each can express a case, and says how many operations the server has
+/// answered and how many its limiter, because there is no path for them.
 fn run_policies(
     file: &serde_json::Value,
     store: &str,
     runtime: &Runtime,
 ) -> Result<bool, Box<dyn std::error::Error>> {
     let cases = file["cases"].as_array().filter(|cases| !cases.is_empty()).ok_or("a file without cases")?;
-    let mut agreed = 0;
-    for case in cases {
-        let result = policies::run_case_by(case, store, |limiter| {
-            let service = Service::start(runtime, &limiter)?;
-            let mut client = service.http()?;
-            Ok(move |operation: &serde_json::Value| {
-                let _running = &service;
-                match face::policy_call(operation) {
-                    Some((path, body)) => {
-                        client.post(path, &body).map(|answer| face::told(operation, answer))
-                    }
-                    None => Ok(policies::answer_or_error(&limiter, operation)),
-                }
-            })
-        });
-        match result {
-            Ok(()) => agreed += 1,
-            Err(message) => println!("http {store}: case {}, {message}", case["name"]),
+    let source = if store.starts_with("redis") { DocumentSource::Store } else { DocumentSource::Program };
+    let mut all_agree = true;
+    for face in [Face::Http, Face::Resp] {
+        let (mut agreed, mut all, mut ways) = (0, 0, Ways::default());
+        for case in cases.iter().filter_map(|case| policy_face::expressed(face, case)) {
+            all += 1;
+            let counted = &mut ways;
+            let result = policies::run_case_by(&case, store, source, move |limiter| {
+                let service = Service::start(runtime, &limiter)?;
+                let mut client = PolicyClient::new(limiter, service, face, source)?;
+                Ok(move |operation: &serde_json::Value| client.answer(operation, counted))
+            });
+            match result {
+                Ok(()) => agreed += 1,
+                Err(message) => println!("{} {store}: case {}, {message}", face.name(), case["name"]),
+            }
         }
+        let Ways { by_face, by_admin, by_limiter } = ways;
+        let others: Vec<String> = by_limiter.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        println!(
+            "{} {store}: {by_face} operations by {}, {by_admin} by admin paths, {} by the limiter itself{}{}",
+            face.name(),
+            face.name(),
+            by_limiter.values().sum::<usize>(),
+            if others.is_empty() { "" } else { ": " },
+            others.join(", ")
+        );
+        println!("{} {store}: {agreed} of {all} cases agree", face.name());
+        all_agree &= agreed == all && all > 0;
     }
-    println!("http {store}: {agreed} of {} cases agree", cases.len());
-    Ok(agreed == cases.len())
+    Ok(all_agree)
 }
 
 fn run_case(case: &Case, key: &str, face: Face, store: &str, runtime: &Runtime) -> Result<(), String> {

@@ -2,5 +2,6 @@
 //! functions.
 
 pub mod descriptors;
+pub mod forward;
 pub mod http_body;
 pub mod resp;

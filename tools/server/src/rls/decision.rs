@@ -271,7 +271,8 @@ async fn give_back(app: &App, applications: &mut [Application]) -> Result<(), St
     given
 }
 
-/// An error of the limiter. Outage policies have answered before there is one.
+/// An error of the limiter. While the store is away, outage policies have answered before there is one. `StoreUnavailable` is left for a
+/// limiter without a document and `Closed` for one that is closed: neither has a policy that could say what to do.
 fn status_of(error: &Error) -> Status {
     let message = error.message();
     match error.kind() {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use axum::body::Body;
 use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
 use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, REFERRER_POLICY,
@@ -70,8 +71,9 @@ pub(super) async fn page() -> Response<Body> {
     response(&PAGE)
 }
 
-pub(super) async fn file(Path(name): Path<String>) -> Response<Body> {
-    match FILES.iter().find(|file| file.name == name) {
+pub(super) async fn file(name: Result<Path<String>, PathRejection>) -> Response<Body> {
+    let found = name.ok().and_then(|Path(name)| FILES.iter().find(|file| file.name == name));
+    match found {
         Some(file) => response(file),
         None => refuse(StatusCode::NOT_FOUND, "not_found", "the dashboard has no such file"),
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
@@ -39,10 +40,15 @@ pub(super) struct ForwardQuery {
 /// `/v1/forward/{policy}`: one policy, and a key that the query names.
 pub(super) async fn by_policy(
     State(app): Shared,
-    Path(policy): Path<String>,
+    policy: Result<Path<String>, PathRejection>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let layer = policy_layer(&app, &policy, request.uri(), request.headers());
+    let layer = match policy {
+        Ok(Path(policy)) => policy_layer(&app, &policy, request.uri(), request.headers()),
+        Err(_) => {
+            Err(invalid("the policy in the path is not text in UTF-8: write it as %XX for each of its bytes"))
+        }
+    };
     match layer {
         Ok(layer) => ask(layer, request).await,
         Err(refused) => refused.response(),

@@ -106,6 +106,8 @@ pub(super) struct BlockRequest {
 struct BlockReport {
     /// How long the key stays blocked at most, longer where it was blocked before.
     reset_after_us: u64,
+    /// Whole units that are left: 0 while the key is blocked.
+    remaining: u64,
 }
 
 pub(super) async fn block(State(app): Shared, request: Request<Body>) -> Response<Body> {
@@ -119,7 +121,7 @@ pub(super) async fn block(State(app): Shared, request: Request<Body>) -> Respons
             let detail = "the store has not answered, so nothing has changed: try again once it does";
             return Err(Refused::of(refuse(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)));
         }
-        Ok(json(&BlockReport { reset_after_us: usage.reset_after_us() }))
+        Ok(json(&BlockReport { reset_after_us: usage.reset_after_us(), remaining: usage.remaining() }))
     };
     blocked.await.unwrap_or_else(|refused: Refused| refused.response())
 }

@@ -1,5 +1,5 @@
 // Package envoy asks `polylimit serve` with Envoy's own definitions of its rate limit service, in the module go-control-plane, and with
-// gRPC's own client. The limits are a file of envoyproxy/ratelimit that `polylimit policies import` has read.
+// gRPC's own client, and with the client of envoyproxy/ratelimit. The limits are a file of envoyproxy/ratelimit that `polylimit policies import` has read.
 package envoy
 
 import (
@@ -93,6 +93,22 @@ func descriptor(entries ...string) *common.RateLimitDescriptor {
 		made.Entries = append(made.Entries, &common.RateLimitDescriptor_Entry{Key: entries[at], Value: entries[at+1]})
 	}
 	return made
+}
+
+// ratelimitClient asks about a descriptor with client_cmd, the program of envoyproxy/ratelimit for its own service.
+func ratelimitClient(t *testing.T, address, descriptor string) string {
+	t.Helper()
+	command := exec.Command("go", "tool", "client_cmd", "-dial_string", address, "-domain", "shop", "-descriptors", descriptor)
+	command.Dir = filepath.Join("..", "ratelimit_client")
+	told, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, told)
+	}
+	_, response, found := strings.Cut(string(told), "response: ")
+	if !found {
+		t.Fatalf("no response in %s", told)
+	}
+	return response
 }
 
 func TestEnvoysClient(t *testing.T) {
@@ -196,6 +212,16 @@ func TestEnvoysClient(t *testing.T) {
 		}
 		if status := ask(t, carol).Statuses[0]; status.LimitRemaining != 1 {
 			t.Fatal(status)
+		}
+	})
+
+	t.Run("the client of envoyproxy/ratelimit", func(t *testing.T) {
+		for _, expected := range []string{"overall_code:OK", "overall_code:OK", "overall_code:OVER_LIMIT"} {
+			told := ratelimitClient(t, connection.Target(), "user=dave")
+			// Go's text of a message may have one space or two after a colon.
+			if !strings.Contains(strings.ReplaceAll(told, ": ", ":"), expected) || !strings.Contains(told, "per_user") {
+				t.Fatalf("%s is missing in %s", expected, told)
+			}
 		}
 	})
 

@@ -24,7 +24,13 @@ fn page_has_no_data_and_takes_nothing_from_elsewhere() {
         assert_eq!(server.http().get(path).status, 404, "{path}");
     }
     assert!(!admin.get("/").body.contains("<style") && admin.get("/").body.matches("<script").count() == 1);
-    assert_eq!(admin.get("/dashboard/..%2fCargo.toml").status, 404);
+    for path in ["/dashboard/..%2fCargo.toml", "/dashboard/%ff"] {
+        assert_eq!(
+            (admin.get(path).status, &admin.get(path).json()["code"]),
+            (404, &json!("not_found")),
+            "{path}"
+        );
+    }
 }
 
 #[test]

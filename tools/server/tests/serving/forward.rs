@@ -2,8 +2,9 @@
 
 use polylimit::{ClientAddressRules, Limiter};
 use polylimit_server::ServerOptions;
+use serde_json::json;
 
-use crate::support::{Running, limiter};
+use crate::support::{Reply, Running, limiter};
 
 fn behind_a_proxy() -> Running {
     let mut options = ServerOptions::default();
@@ -50,7 +51,10 @@ fn key_is_a_header_or_a_cookie() {
         (ask("key=path:a", a), ask("key=user", a), ask("denied=200", a), ask("cost=x", a)),
         (400, 400, 400, 400)
     );
-    assert_eq!(server.http().get("/v1/forward/none").status, 400);
+    for path in ["/v1/forward/none", "/v1/forward/%ff"] {
+        let refused = server.http().get(path);
+        assert_eq!((refused.status, &refused.json()["code"]), (400, &json!("invalid_argument")), "{path}");
+    }
 }
 
 #[test]
@@ -86,4 +90,72 @@ fn rules_decide_by_the_request_that_the_proxy_describes() {
     assert_eq!((ask("192.0.2.2", "POST", "/login"), ask("192.0.2.1", "GET", "/login")), (200, 200));
     assert_eq!(ask("203.0.113.5", "GET", "/"), 403);
     assert_eq!((ask("192.0.2.1", "no method", "/"), server.http().get("/v1/forward").status), (400, 400));
+}
+
+/// What Traefik 3 sends for a client's request, by the source of its middleware `forwardAuth`: a GET without a body, with the fields of
+/// the client and five of its own in place of those that the client has sent.
+fn as_traefik(server: &Running, client: &str, method: &str, uri: &str) -> Reply {
+    let file = include_str!("../../../../deploy/proxies/traefik.yaml");
+    let address = file.lines().find_map(|line| line.trim().strip_prefix("address: ")).unwrap();
+    let path = address.strip_prefix("http://127.0.0.1:8180").unwrap();
+    let fields = [
+        ("accept-encoding", "gzip"),
+        ("authorization", "Bearer of the client, for the service"),
+        ("cookie", "session=a"),
+        ("user-agent", "client/1"),
+        ("x-forwarded-for", client),
+        ("x-forwarded-host", "shop.example"),
+        ("x-forwarded-method", method),
+        ("x-forwarded-port", "80"),
+        ("x-forwarded-proto", "http"),
+        ("x-forwarded-server", "proxy"),
+        ("x-forwarded-uri", uri),
+        ("x-real-ip", client),
+    ];
+    server.http().send("GET", path, &fields, b"")
+}
+
+#[test]
+fn traefik_gets_an_answer_for_each_client() {
+    let server = behind_a_proxy();
+    // The client's own query chooses neither key nor cost.
+    for (client, uri) in [("192.0.2.1", "/orders?cost=0&key=header:x"), ("2001:db8::1", "/")] {
+        for left in ["2", "1", "0"] {
+            let admitted = as_traefik(&server, client, "POST", uri);
+            assert_eq!((admitted.status, &*admitted.body), (200, ""), "{admitted:?}");
+            let told = admitted.field("ratelimit").unwrap();
+            assert!(told.starts_with(&format!("\"api\";r={left};t=")), "{told}");
+            assert!(admitted.field("ratelimit-policy").is_some());
+        }
+        let denied = as_traefik(&server, client, "POST", uri);
+        assert_eq!((denied.status, denied.field("retry-after")), (429, Some("20")), "{denied:?}");
+        assert_eq!(denied.field("content-type"), Some("application/problem+json"));
+    }
+}
+
+#[test]
+fn traefik_describes_requests_to_the_rules_of_a_document() {
+    let document = r#"
+        polylimit = 1
+        [client]
+        trust = ["127.0.0.0/8"]
+        header = "x-forwarded-for"
+        [policies.login]
+        quotas = "1/hour"
+        [[rules]]
+        match = { method = "POST", path = "/login", "header.x-forwarded-host" = "shop.example" }
+        apply = [{ policy = "login", key = "{client}" }]
+    "#;
+    let limiter = Limiter::builder().document(document).build().unwrap();
+    let server = Running::start(limiter, ServerOptions::default());
+    let ask = |method: &str, uri: &str| {
+        let fields = [
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-forwarded-host", "shop.example"),
+            ("x-forwarded-method", method),
+            ("x-forwarded-uri", uri),
+        ];
+        server.http().send("GET", "/v1/forward", &fields, b"").status
+    };
+    assert_eq!((ask("POST", "/login?next=/"), ask("GET", "/login"), ask("POST", "/login")), (200, 200, 429));
 }

@@ -17,6 +17,7 @@ mod hostile;
 mod life;
 #[path = "../../src/rls/messages.rs"]
 mod messages;
+mod openapi;
 mod operations;
 mod resp;
 mod security;
