@@ -8,6 +8,7 @@
 )]
 
 mod admin;
+mod bounds;
 mod changes;
 mod dashboard;
 mod envoy;
@@ -22,3 +23,4 @@ mod resp;
 mod security;
 mod support;
 mod throttle;
+mod transports;
