@@ -42,7 +42,7 @@ fn server_does_not_grow_under_load() {
     let store = Store::start("");
     let program = store.serve(&[]);
     let pattern =
-        Pattern { pause: Duration::from_millis(40), requests_of_connection: 20, keys: Some(20_000) };
+        Pattern { pause: Duration::from_millis(10), requests_of_connection: 50, keys: Some(20_000) };
     let load = Load::start(&program, pattern);
     load.wait_for(100);
     let since = Instant::now();
