@@ -123,7 +123,7 @@ impl Load {
                     "http" => http::ask(&mine, number as u64),
                     "grpc" => grpc::ask(&mine, number as u64),
                     // Some wait for each reply, and some send many commands at once.
-                    _ => resp::ask(&mine, number as u64, if number % 2 == 0 { 1 } else { 16 }),
+                    _ => resp::ask(&mine, number as u64, if number.is_multiple_of(2) { 1 } else { 16 }),
                 }));
             }
             all.push(shared);

@@ -254,7 +254,8 @@ fn status(
     let name = ServerName::try_from("localhost").unwrap();
     let connection = ClientConnection::new(Arc::new(configuration), name).unwrap();
     let mut stream = StreamOwned::new(connection, connect(server.address(0)));
-    let fields = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect::<String>();
+    let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let fields = fields.concat();
     let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{fields}\r\n");
     let mut answer = Vec::new();
     std::io::Write::write_all(&mut stream, request.as_bytes()).ok()?;
