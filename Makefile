@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak fuzz simulate-faults \
+.PHONY: help setup demo site test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak soak-server fuzz simulate-faults \
   packages packages-test release
 
 STORE ?= memory
@@ -76,6 +76,10 @@ bench-server: ## the server beside throttlecrab-server, envoyproxy/ratelimit and
 soak: ## ten minutes of load over 10 million keys: the denial cache and the leases stay within their bounds
 	@tests/setup
 	@cargo bench -p polylimit --bench soak
+
+soak-server: ## polylimit serve on Redis under load for SECONDS_EACH seconds: memory, descriptors and threads do not grow
+	@tests/setup
+	@POLYLIMIT_SOAK_SECONDS=$(SECONDS_EACH) cargo test --locked -p polylimit-cli --test serve_load -- --nocapture grow
 
 fuzz: ## fuzz every target for SECONDS_EACH seconds (needs nightly Rust and cargo-fuzz)
 	@core/fuzz/run $(SECONDS_EACH)

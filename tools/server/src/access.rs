@@ -43,6 +43,16 @@ pub(crate) struct Identity {
     pub(crate) name: Arc<str>,
 }
 
+/// The SHA-256 of a token.
+#[derive(Clone)]
+pub(crate) struct TokenDigest([u8; 32]);
+
+impl TokenDigest {
+    pub(crate) fn of(token: &[u8]) -> Self {
+        Self(Sha256::digest(token).into())
+    }
+}
+
 /// Who may do what.
 #[derive(Debug)]
 pub(crate) struct Access {
@@ -56,8 +66,7 @@ struct Entry {
 }
 
 enum Proof {
-    /// SHA-256 of a token.
-    Token([u8; 32]),
+    Token(TokenDigest),
     /// A name among the subject alternative names of a client's certificate.
     Certificate(ServerName<'static>),
 }
@@ -109,12 +118,11 @@ impl Access {
     }
 
     /// The caller that has this token. Every digest is compared, each in constant time.
-    pub(crate) fn by_token(&self, token: &[u8]) -> Option<Identity> {
-        let digest: [u8; 32] = Sha256::digest(token).into();
+    pub(crate) fn by_token(&self, token: &TokenDigest) -> Option<Identity> {
         let mut found = None;
         for entry in &self.entries {
             if let Proof::Token(known) = &entry.proof
-                && bool::from(known.ct_eq(&digest))
+                && bool::from(known.0.ct_eq(&token.0))
             {
                 found = Some(&entry.identity);
             }
@@ -144,7 +152,7 @@ impl Entry {
             return None;
         }
         let proof = match proof.split_once(':')? {
-            ("sha256", digits) => Proof::Token(digest_of(digits)?),
+            ("sha256", digits) => Proof::Token(TokenDigest(digest_of(digits)?)),
             ("san", name) => Proof::Certificate(ServerName::try_from(name.to_owned()).ok()?),
             _ => return None,
         };
@@ -178,9 +186,11 @@ mod tests {
             "# callers\n\nread monitor sha256:{DIGITS}\nadmin ops san:ops.internal\n"
         ))
         .unwrap();
-        let identity = access.by_token(b"secret").unwrap();
+        let identity = access.by_token(&TokenDigest::of(b"secret")).unwrap();
         assert_eq!((identity.role, &*identity.name), (Role::Read, "monitor"));
-        assert!(access.by_token(b"secret ").is_none() && access.by_token(DIGITS.as_bytes()).is_none());
+        for other in ["secret ", DIGITS] {
+            assert!(access.by_token(&TokenDigest::of(other.as_bytes())).is_none());
+        }
         assert!(access.has_tokens() && !format!("{access:?}").contains("2bb8"));
     }
 

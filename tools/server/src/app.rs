@@ -1,16 +1,17 @@
 //! What all connections share.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use polylimit::Limiter;
-use tokio::sync::watch;
 
-use crate::access::{Access, Identity, Role};
+use crate::access::{Access, Identity, Role, TokenDigest};
+use crate::caller::Caller;
 use crate::counters::Counters;
 use crate::error::ServeError;
+use crate::life::{Life, Stage};
 use crate::one_off::OneOffPolicies;
 use crate::options::ServerOptions;
 use crate::tls::Tls;
@@ -31,8 +32,9 @@ pub(crate) struct App {
     pub(crate) tls: Option<Tls>,
     /// Who may do what; `None` when every caller may do everything.
     access: ArcSwapOption<Access>,
-    /// True once the server stops.
-    stopping: watch::Sender<bool>,
+    /// How often the table of callers was read again.
+    generation: AtomicU64,
+    pub(crate) life: Life,
 }
 
 /// Why a caller may not do what it asks for.
@@ -55,7 +57,8 @@ impl App {
             listeners: AtomicUsize::new(0),
             tls,
             access: ArcSwapOption::from_pointee(access),
-            stopping: watch::Sender::new(false),
+            generation: AtomicU64::new(0),
+            life: Life::default(),
             options,
         })
     }
@@ -75,8 +78,27 @@ impl App {
         self.access.load().is_some() && identity.is_none()
     }
 
-    pub(crate) fn by_token(&self, token: &[u8]) -> Option<Identity> {
+    /// The generation of the table of callers: an identity that another one has told may not be right any more.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn by_token(&self, token: &TokenDigest) -> Option<Identity> {
         self.access.load().as_ref()?.by_token(token)
+    }
+
+    /// Finds out who a client is that has shown this certificate in the handshake.
+    pub(crate) fn recognize(&self, caller: &mut Caller) {
+        caller.generation = self.generation();
+        caller.identity = caller.certificate.as_deref().and_then(|shown| self.by_certificate(shown));
+    }
+
+    /// Who a client is by its certificate, also when the table of callers was read again since the handshake.
+    pub(crate) fn identity(&self, caller: &Caller) -> Option<Identity> {
+        if caller.generation == self.generation() {
+            return caller.identity.clone();
+        }
+        caller.certificate.as_deref().and_then(|shown| self.by_certificate(shown))
     }
 
     /// Who a client with this verified certificate is. Without a file of tokens, its authorities vouch for everything.
@@ -104,22 +126,14 @@ impl App {
     pub(crate) fn reload(&self) -> Result<(), ServeError> {
         if let Some(path) = &self.options.tokens {
             self.access.store(Some(Arc::new(Access::read(path)?)));
+            self.generation.fetch_add(1, Ordering::Release);
         }
         let has_tokens = self.access.load().as_ref().is_some_and(|access| access.has_tokens());
         self.tls.as_ref().map_or(Ok(()), |tls| tls.reload(has_tokens))
     }
 
-    pub(crate) fn stop(&self) {
-        self.stopping.send_replace(true);
-    }
-
-    /// Tells when the server stops.
-    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
-        self.stopping.subscribe()
-    }
-
     pub(crate) fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
+        self.life.has_reached(Stage::Draining)
     }
 
     /// Why the server is not ready, if it is not.

@@ -1,24 +1,26 @@
 //! One connection: TLS where the listener speaks it, and then its protocol.
 
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use axum::body::Body;
-use http::Request;
+use http::header::{CONNECTION, HeaderValue};
+use http::{Request, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::app::App;
 use crate::caller::Caller;
 use crate::counters::Rejection;
 use crate::endpoint::Protocol;
+use crate::life::{FIRST_SILENCE, Follower, SILENCE, Stage};
+use crate::lingering::Lingering;
 use crate::resp;
 use crate::web::{Routes, answer};
 
@@ -30,27 +32,29 @@ pub(crate) struct Door {
     pub(crate) tls: bool,
     /// What is answered over HTTP.
     pub(crate) routes: Routes,
-    /// True once the server stops.
-    pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) life: Follower,
 }
 
 impl Door {
     /// Serves one connection to its end.
-    pub(crate) async fn serve<S>(self, stream: S, peer: Option<IpAddr>)
+    pub(crate) async fn serve<S>(self, stream: S, mut caller: Caller)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let _open = self.app.counters.connected(self.protocol);
+        let stream = Lingering::new(stream);
         let Some(acceptor) =
             self.app.tls.as_ref().filter(|_| self.tls).map(|tls| tls.acceptor(self.protocol))
         else {
-            return self.speak(stream, Caller { peer, identity: None }).await;
+            self.app.recognize(&mut caller);
+            return self.speak(stream, caller).await;
         };
         match timeout(self.app.options.limits.head_time, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => {
                 let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
-                let identity = certificates.first().and_then(|first| self.app.by_certificate(first));
-                self.speak(stream, Caller { peer, identity }).await;
+                caller.certificate = certificates.first().map(|first| Arc::new(first.clone().into_owned()));
+                self.app.recognize(&mut caller);
+                self.speak(stream, caller).await;
             }
             Ok(Err(_)) | Err(_) => self.app.counters.rejected(self.protocol, Rejection::Handshake),
         }
@@ -62,7 +66,7 @@ impl Door {
     {
         match self.protocol {
             Protocol::Http => self.speak_http(stream, caller).await,
-            Protocol::Resp => resp::serve(self.app, stream, caller, self.stopping).await,
+            Protocol::Resp => resp::serve(self.app, stream, caller, self.life).await,
         }
     }
 
@@ -73,17 +77,20 @@ impl Door {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limits = self.app.options.limits;
-        let first = Arc::new(FirstHead::default());
+        let heads = Arc::new(Heads::default());
         let service = {
-            let (app, routes, first) = (Arc::clone(&self.app), self.routes.clone(), Arc::clone(&first));
+            let (app, routes, heads) = (Arc::clone(&self.app), self.routes.clone(), Arc::clone(&heads));
             service_fn(move |request: Request<Incoming>| {
-                first.has_come.store(true, Ordering::Relaxed);
-                first.notice.notify_one();
+                heads.note(request.version());
+                let is_http2 = heads.are_http2();
                 let (app, routes, caller) = (Arc::clone(&app), routes.clone(), caller.clone());
                 async move {
-                    Ok::<_, std::convert::Infallible>(
-                        answer(app, routes, caller, request.map(Body::new)).await,
-                    )
+                    let mut response = answer(Arc::clone(&app), routes, caller, request.map(Body::new)).await;
+                    // Over HTTP/1.1 this tells the client to ask elsewhere, and hyper to end the connection with this answer.
+                    if app.is_stopping() && !is_http2 {
+                        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    }
+                    Ok::<_, std::convert::Infallible>(response)
                 }
             })
         };
@@ -101,35 +108,76 @@ impl Door {
             .keep_alive_timeout(limits.idle_time);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let mut first_head = pin!(sleep(limits.head_time));
-        let (mut waits_for_head, mut is_stopping) = (true, false);
+        let (mut waits_for_head, mut is_ending) = (true, false);
+        let mut end = pin!(heads.end(&mut self.life));
         loop {
             tokio::select! {
-                // How a client ends its connection is its own matter.
-                _ = connection.as_mut() => return,
+                // What has come is read before a time is over.
+                biased;
+                ended = connection.as_mut() => {
+                    // How a client ends its connection is its own matter, but hyper answers a head that is too large by itself.
+                    if let Err(error) = ended
+                        && error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse_too_large)
+                    {
+                        self.app.counters.rejected(Protocol::Http, Rejection::TooLarge);
+                    }
+                    return;
+                }
                 () = first_head.as_mut(), if waits_for_head => {
                     waits_for_head = false;
-                    if !first.has_come.load(Ordering::Relaxed) {
-                        self.app.counters.rejected(Protocol::Http, Rejection::SlowHead);
+                    if !heads.have_come() {
+                        if !is_ending {
+                            self.app.counters.rejected(Protocol::Http, Rejection::SlowHead);
+                        }
                         return;
                     }
                 }
-                // A client that has just connected gets its first answer all the same.
-                () = async { let _ = self.stopping.wait_for(|stopping| *stopping).await; first.notice.notified().await },
-                    if !is_stopping =>
-                {
-                    is_stopping = true;
+                () = end.as_mut(), if !is_ending => {
+                    is_ending = true;
                     connection.as_mut().graceful_shutdown();
+                    // Over HTTP/1.1, hyper would go on waiting for a first request.
+                    if !heads.have_come() {
+                        first_head.as_mut().reset(Instant::now() + SILENCE);
+                    }
                 }
             }
         }
     }
 }
 
-/// Whether a connection has sent a whole head.
+/// What is known of the heads of a connection's requests.
 #[derive(Default)]
-struct FirstHead {
-    has_come: AtomicBool,
-    notice: Notify,
+struct Heads {
+    /// 0 before the first one, and then the version of HTTP.
+    version: AtomicU8,
+    first: Notify,
+}
+
+impl Heads {
+    fn note(&self, version: Version) {
+        self.version.store(if version >= Version::HTTP_2 { 2 } else { 1 }, Ordering::Relaxed);
+        self.first.notify_one();
+    }
+
+    fn have_come(&self) -> bool {
+        self.version.load(Ordering::Relaxed) != 0
+    }
+
+    fn are_http2(&self) -> bool {
+        self.version.load(Ordering::Relaxed) == 2
+    }
+
+    /// Waits until the connection has to end. HTTP/2 has a message for it, after which streams go on; HTTP/1.1 has none, so a
+    /// connection that is idle when the server stops is kept for a while: a request that is on its way gets its answer.
+    async fn end(&self, life: &mut Follower) {
+        life.reach(Stage::Draining).await;
+        if !self.have_come() {
+            let _ = timeout(FIRST_SILENCE, self.first.notified()).await;
+        }
+        if self.have_come() && !self.are_http2() {
+            sleep(SILENCE).await;
+        }
+    }
 }
 
 /// Tells a client that there are too many connections, as its protocol does.

@@ -73,7 +73,7 @@ pub(crate) enum Rejection {
     SlowHead,
     /// What a RESP client sent is no command.
     Protocol,
-    /// A body, a key, a number of requests or a RESP command is too large.
+    /// A head, a body, a key, a number of requests or a RESP command is too large.
     TooLarge,
     /// A token or a certificate is missing or not known.
     Unauthenticated,

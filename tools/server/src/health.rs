@@ -17,6 +17,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tower_service::Service;
 
 use crate::app::App;
+use crate::life::Stage;
 use crate::{grpc, rls};
 
 /// The calls of the service.
@@ -77,10 +78,10 @@ impl Health for Readiness {
         let is_served = is_served(&request.get_ref().service);
         let changes = unfold(Some((Arc::clone(&self.app), None)), move |state| async move {
             let (app, told): (Arc<App>, Option<ServingStatus>) = state?;
-            let mut stopping = app.stopping();
+            let mut life = app.life.follow();
             loop {
                 let status = if is_served { serving(&app).await } else { ServingStatus::ServiceUnknown };
-                let is_stopping = *stopping.borrow();
+                let is_stopping = life.has_reached(Stage::Draining);
                 if told != Some(status) {
                     let next = (!is_stopping).then_some((app, Some(status)));
                     return Some((Ok(response(status)), next));
@@ -88,7 +89,7 @@ impl Health for Readiness {
                 if is_stopping {
                     return None;
                 }
-                let _ = timeout(WATCHED_EVERY, stopping.wait_for(|stopping| *stopping)).await;
+                let _ = timeout(WATCHED_EVERY, life.reach(Stage::Draining)).await;
             }
         });
         Ok(tonic::Response::new(Box::pin(changes)))

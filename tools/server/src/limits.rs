@@ -30,7 +30,8 @@ pub struct Limits {
     pub idle_time: Duration,
     /// Time in which a RESP client takes its replies. Default 30 s. Beyond: the end of the connection.
     pub write_time: Duration,
-    /// Quotas as text that callers may use in place of policies' names, over all callers. Default 1,000. Beyond: 400, or an error.
+    /// Quotas as text that callers may use in place of policies' names, over all callers and interfaces. Default 1,000. One
+    /// caller with a token or a certificate may bring a quarter of them. Beyond: 400, or an error.
     pub one_off_policies: usize,
 }
 

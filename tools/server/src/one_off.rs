@@ -1,19 +1,30 @@
-//! Quotas as text that callers use in place of policies' names. A limiter keeps each of them, so the server bounds how many there are.
+//! Quotas as text that callers use in place of policies' names. A limiter keeps each of them for its life, so the server bounds how many
+//! there are, and how many of them one caller brings: what one uses up would be missing to all others.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 use polylimit::{Limiter, Policy};
 
+use crate::access::Identity;
 use crate::error::ServeError;
+
+/// One caller that says who it is may bring the so manieth part of all quotas.
+const SHARE: usize = 4;
 
 /// The quotas that callers have used so far.
 pub(crate) struct OneOffPolicies {
     most: usize,
-    by_text: RwLock<HashMap<Box<str>, Arc<str>>>,
-    by_throttle: RwLock<HashMap<Throttle, Arc<str>>>,
+    known: RwLock<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    by_text: HashMap<Box<str>, Arc<str>>,
+    by_throttle: HashMap<Throttle, Arc<str>>,
+    /// How many each caller has brought that says who it is.
+    by_caller: HashMap<Arc<str>, usize>,
 }
 
 /// The numbers of a `CL.THROTTLE`.
@@ -26,52 +37,78 @@ pub(crate) struct Throttle {
 
 impl OneOffPolicies {
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, by_text: RwLock::default(), by_throttle: RwLock::default() }
+        Self { most, known: RwLock::default() }
     }
 
     /// The name of the policy that a text means: itself, unless it is quotas.
-    pub(crate) fn resolve(&self, limiter: &Limiter, text: &str) -> Result<Option<Arc<str>>, ServeError> {
+    pub(crate) fn resolve(
+        &self,
+        limiter: &Limiter,
+        text: &str,
+        caller: Option<&Identity>,
+    ) -> Result<Option<Arc<str>>, ServeError> {
         if !Policy::is_quotas(text) {
             return Ok(None);
         }
-        self.find(&self.by_text, text, || Box::from(text), || text.to_owned(), limiter).map(Some)
+        if let Some(name) = self.known.read().by_text.get(text) {
+            return Ok(Some(Arc::clone(name)));
+        }
+        let mut known = self.known.write();
+        if let Some(name) = known.by_text.get(text) {
+            return Ok(Some(Arc::clone(name)));
+        }
+        let name = self.add(&mut known, limiter, text, caller)?;
+        known.by_text.insert(text.into(), Arc::clone(&name));
+        Ok(Some(name))
     }
 
     /// The name of the policy of a `CL.THROTTLE`.
-    pub(crate) fn throttle(&self, limiter: &Limiter, throttle: Throttle) -> Result<Arc<str>, ServeError> {
+    pub(crate) fn throttle(
+        &self,
+        limiter: &Limiter,
+        throttle: Throttle,
+        caller: Option<&Identity>,
+    ) -> Result<Arc<str>, ServeError> {
+        if let Some(name) = self.known.read().by_throttle.get(&throttle) {
+            return Ok(Arc::clone(name));
+        }
+        let mut known = self.known.write();
+        if let Some(name) = known.by_throttle.get(&throttle) {
+            return Ok(Arc::clone(name));
+        }
         let Throttle { max_burst, count, period_seconds } = throttle;
-        let text = || format!("{count}/{period_seconds}s token_bucket burst={}", max_burst.saturating_add(1));
-        self.find(&self.by_throttle, &throttle, || throttle, text, limiter)
+        let text = format!("{count}/{period_seconds}s token_bucket burst={}", max_burst.saturating_add(1));
+        let name = self.add(&mut known, limiter, &text, caller)?;
+        known.by_throttle.insert(throttle, Arc::clone(&name));
+        Ok(name)
     }
 
-    fn find<K, Q>(
+    /// Makes a policy of quotas, if there is room for them.
+    fn add(
         &self,
-        known: &RwLock<HashMap<K, Arc<str>>>,
-        key: &Q,
-        owned: impl FnOnce() -> K,
-        text: impl FnOnce() -> String,
+        known: &mut Known,
         limiter: &Limiter,
-    ) -> Result<Arc<str>, ServeError>
-    where
-        K: Hash + Eq + std::borrow::Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        if let Some(name) = known.read().get(key) {
-            return Ok(Arc::clone(name));
-        }
-        let mut known = known.write();
-        if let Some(name) = known.get(key) {
-            return Ok(Arc::clone(name));
-        }
-        if known.len() >= self.most {
+        text: &str,
+        caller: Option<&Identity>,
+    ) -> Result<Arc<str>, ServeError> {
+        if known.by_text.len() + known.by_throttle.len() >= self.most {
             return Err(ServeError::new(format!(
                 "callers have used {} different quotas as text, which is the most: use those again, or name policies of the document",
                 self.most
             )));
         }
-        let policy = limiter.policy_for(Some(&text()), None)?;
-        let name: Arc<str> = policy.name().into();
-        known.insert(owned(), Arc::clone(&name));
+        let share = (self.most / SHARE).max(1);
+        let brought = caller.map_or(0, |caller| known.by_caller.get(&caller.name).copied().unwrap_or(0));
+        if brought >= share {
+            return Err(ServeError::new(format!(
+                "this caller has used {share} different quotas as text first, which is the most of one caller: use those again, or \
+                 name policies of the document"
+            )));
+        }
+        let name = limiter.policy_for(Some(text), None)?.name().into();
+        if let Some(caller) = caller {
+            known.by_caller.insert(Arc::clone(&caller.name), brought + 1);
+        }
         Ok(name)
     }
 }

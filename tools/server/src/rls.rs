@@ -17,6 +17,7 @@ use tonic::server::{Grpc, UnaryService};
 use tonic_prost::ProstCodec;
 
 use crate::app::App;
+use crate::caller::Caller;
 use crate::grpc;
 use crate::rls::messages::{RateLimitRequest, RateLimitResponse};
 
@@ -45,7 +46,8 @@ impl UnaryService<RateLimitRequest> for ShouldRateLimit {
     fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> Self::Future {
         let app = Arc::clone(&self.0);
         Box::pin(async move {
-            let decided = decision::decide(&app, request.get_ref()).await?;
+            let caller = Caller::identity_of(request.extensions());
+            let decided = decision::decide(&app, caller, request.get_ref()).await?;
             Ok(tonic::Response::new(decided.response()))
         })
     }

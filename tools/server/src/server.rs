@@ -1,6 +1,7 @@
 //! The listeners of a server, from their start to their end.
 
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
@@ -12,18 +13,22 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::app::App;
+use crate::caller::Caller;
 use crate::connection::{Door, refuse};
 use crate::counters::Rejection;
 use crate::endpoint::{Endpoint, Place, Protocol};
 use crate::error::ServeError;
+use crate::life::Stage;
 use crate::options::ServerOptions;
 use crate::web::Routes;
 
 /// The pause after the system has refused a connection, for example because there are no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The last part of the time for draining, without listeners; half of it where that is shorter.
+const LAST: Duration = Duration::from_secs(2);
 /// Silence on a connection after which the system looks whether the other end is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
@@ -115,11 +120,13 @@ impl Server {
         ServerHandle { app: Arc::clone(&self.app) }
     }
 
-    /// Serves until the [handle](Self::handle) stops it: then the server is not ready any more, connections end once they have their
-    /// answers, and those that are left after the time for draining are closed. At last the limiter is closed, which gives leased units
-    /// back. Returns whether every connection has ended by itself.
+    /// Serves until the [handle](Self::handle) stops it. Then the server is not ready any more, and connections end once they have their
+    /// answers. The listeners are closed once no connection is open, at the latest some time before the time for draining is over;
+    /// connections that are left after that time are closed. At last the limiter is closed, which gives leased units back. Returns whether
+    /// every connection has ended by itself.
     pub async fn run(self) -> bool {
         let Self { app, listeners, callers, operators } = self;
+        let mut life = app.life.follow();
         let mut accepting = JoinSet::new();
         for Listener { endpoint, socket, is_admin } in listeners {
             let door = Door {
@@ -127,17 +134,22 @@ impl Server {
                 protocol: endpoint.protocol,
                 tls: endpoint.is_tls(),
                 routes: Routes::new(&app, is_admin),
-                stopping: app.stopping(),
+                life: life.clone(),
             };
             let connections = Arc::clone(if is_admin { &operators } else { &callers });
             accepting.spawn(accept(socket, door, connections));
         }
-        let _ = app.stopping().wait_for(|stopping| *stopping).await;
+        life.reach(Stage::Draining).await;
         // Listeners stay open meanwhile: a client that has not heard yet gets an answer.
-        let all_ended = async { tokio::join!(callers.all_ended(), operators.all_ended()) };
-        let drained = timeout(app.options.drain, all_ended).await.is_ok();
-        drop(accepting);
+        let all_ended = || async { tokio::join!(callers.all_ended(), operators.all_ended()) };
+        let drain = app.options.drain;
+        let end = Instant::now() + drain;
+        let _ = timeout(drain - LAST.min(drain / 2), all_ended()).await;
         remove_sockets(&app);
+        app.life.advance(Stage::Closing);
+        // Each listener accepts first what the system has accepted for it.
+        while accepting.join_next().await.is_some() {}
+        let drained = timeout_at(end, all_ended()).await.is_ok();
         let limiter = app.limiter.clone();
         // Closing may wait for a store.
         let _ = tokio::task::spawn_blocking(move || limiter.close()).await;
@@ -156,7 +168,7 @@ impl ServerHandle {
 
     /// Ends [`Server::run`].
     pub fn stop(&self) {
-        self.app.stop();
+        self.app.life.advance(Stage::Draining);
     }
 
     pub(crate) fn log(&self, line: &str) {
@@ -198,7 +210,7 @@ async fn open(app: &App, endpoint: &Endpoint) -> Result<(Endpoint, Socket), Serv
 }
 
 /// Opens a Unix socket. A socket that a dead process has left there is replaced; anything else is not.
-fn bind_unix(path: &Path, mode: u32) -> std::io::Result<UnixListener> {
+fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
         fs::remove_file(path)?;
@@ -217,45 +229,110 @@ fn remove_sockets(app: &App) {
 }
 
 impl Socket {
-    async fn accept(&self) -> std::io::Result<Stream> {
+    async fn accept(&self) -> io::Result<Stream> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                stream.set_nodelay(true)?;
-                SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
-                Ok(Stream::Tcp(stream, peer))
+                Stream::of_tcp(stream, peer)
             }
             Self::Unix(listener) => Ok(Stream::Unix(listener.accept().await?.0)),
         }
     }
+
+    /// Closes the listener, and returns the connections that it has and that nobody has accepted yet: closing alone would reset them.
+    fn close(self) -> io::Result<impl Iterator<Item = Stream>> {
+        enum Listening {
+            Tcp(std::net::TcpListener),
+            Unix(std::os::unix::net::UnixListener),
+        }
+        let listening = match self {
+            Self::Tcp(listener) => {
+                let listener = listener.into_std()?;
+                take_no_more(&listener);
+                Listening::Tcp(listener)
+            }
+            // Its file is gone, so that there will be no more.
+            Self::Unix(listener) => Listening::Unix(listener.into_std()?),
+        };
+        let accept = move || match &listening {
+            Listening::Tcp(listener) => {
+                let (stream, peer) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Stream::of_tcp(TcpStream::from_std(stream)?, peer)
+            }
+            Listening::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok(Stream::Unix(UnixStream::from_std(stream)?))
+            }
+        };
+        Ok(std::iter::from_fn(move || accept().ok()))
+    }
 }
 
-/// Accepts connections until the task is ended. Connections live on in tasks of their own.
-async fn accept(socket: Socket, door: Door, connections: Arc<Connections>) {
-    loop {
-        let Ok(stream) = socket.accept().await else {
-            sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let door = door.clone();
-        let (connections, permit) =
-            (Arc::clone(&connections), Arc::clone(&connections.free).try_acquire_owned());
-        tokio::spawn(async move {
-            let Ok(permit) = permit else {
-                door.app.counters.rejected(door.protocol, Rejection::Connections);
-                match stream {
-                    Stream::Tcp(stream, _) => refuse(stream, door.protocol, door.tls).await,
-                    Stream::Unix(stream) => refuse(stream, door.protocol, false).await,
-                }
-                return;
-            };
-            // The compiler lays this future out by itself: with all that it contains, the task's would be too deep.
-            match stream {
-                Stream::Tcp(stream, peer) => Box::pin(door.serve(stream, Some(peer.ip()))).await,
-                Stream::Unix(stream) => Box::pin(door.serve(stream, None)).await,
-            }
-            drop(permit);
-            connections.ended.notify_one();
-        });
+/// Lets the system drop what asks a listener for a new connection. Its client asks again after a second, and is then refused; without
+/// this, one that is accepted between the last look and the end of the listener would be reset.
+#[cfg(target_os = "linux")]
+fn take_no_more(listener: &std::net::TcpListener) {
+    // The program `return 0` of the packet filter: no byte of a packet is kept.
+    let drop_all = socket2::SockFilter::new(0x06, 0, 0, 0);
+    // A system without the filter has that gap.
+    let _ = SockRef::from(listener).attach_filter(&[drop_all]);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn take_no_more(_listener: &std::net::TcpListener) {}
+
+impl Stream {
+    fn of_tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+        Ok(Self::Tcp(stream, peer))
     }
+}
+
+/// Accepts connections until the server closes its listeners. Connections live on in tasks of their own.
+async fn accept(socket: Socket, mut door: Door, connections: Arc<Connections>) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            () = door.life.reach(Stage::Closing) => break,
+        };
+        match accepted {
+            Ok(stream) => start(stream, &door, &connections),
+            Err(_) => sleep(ACCEPT_PAUSE).await,
+        }
+    }
+    if let Ok(streams) = socket.close() {
+        streams.for_each(|stream| start(stream, &door, &connections));
+    }
+}
+
+/// Starts the task of a connection.
+fn start(stream: Stream, door: &Door, connections: &Arc<Connections>) {
+    let door = door.clone();
+    let (connections, permit) = (Arc::clone(connections), Arc::clone(&connections.free).try_acquire_owned());
+    tokio::spawn(async move {
+        let Ok(permit) = permit else {
+            door.app.counters.rejected(door.protocol, Rejection::Connections);
+            match stream {
+                Stream::Tcp(stream, _) => refuse(stream, door.protocol, door.tls).await,
+                Stream::Unix(stream) => refuse(stream, door.protocol, false).await,
+            }
+            return;
+        };
+        // The compiler lays this future out by itself: with all that it contains, the task's would be too deep.
+        match stream {
+            Stream::Tcp(stream, peer) => {
+                let caller = Caller { peer: Some(peer.ip()), ..Caller::default() };
+                Box::pin(door.serve(stream, caller)).await;
+            }
+            Stream::Unix(stream) => {
+                let uid = stream.peer_cred().ok().map(|credentials| credentials.uid());
+                Box::pin(door.serve(stream, Caller { uid, ..Caller::default() })).await;
+            }
+        }
+        drop(permit);
+        connections.ended.notify_one();
+    });
 }

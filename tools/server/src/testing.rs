@@ -102,7 +102,7 @@ impl Offline {
         let request =
             request.body(Full::new(Bytes::copy_from_slice(body))).map_err(|error| failed(&error))?;
         let routes = if is_admin { &self.admin } else { &self.data };
-        let caller = Caller { peer: Some(Ipv4Addr::LOCALHOST.into()), identity: None };
+        let caller = Caller { peer: Some(Ipv4Addr::LOCALHOST.into()), ..Caller::default() };
         self.runtime.block_on(async {
             let response =
                 answer(Arc::clone(&self.app), routes.clone(), caller, request.map(Body::new)).await;
@@ -121,7 +121,7 @@ impl Offline {
     pub fn resp(&self, pieces: &[&[u8]]) -> Vec<u8> {
         let (client, server) = duplex(1 << 16);
         let (mut from_server, mut to_server) = split(client);
-        let caller = Caller { peer: None, identity: None };
+        let caller = Caller::default();
         let mut replies = Vec::new();
         self.runtime.block_on(async {
             let sends = async {
@@ -133,7 +133,7 @@ impl Offline {
                 let _ = to_server.shutdown().await;
             };
             let receives = from_server.read_to_end(&mut replies);
-            let answers = resp::serve(Arc::clone(&self.app), server, caller, self.app.stopping());
+            let answers = resp::serve(Arc::clone(&self.app), server, caller, self.app.life.follow());
             let _ = tokio::join!(answers, sends, receives);
         });
         replies

@@ -27,7 +27,7 @@ use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tower_service::Service;
 
-use crate::access::{Identity, Role};
+use crate::access::{Identity, Role, TokenDigest};
 use crate::app::{App, Refusal};
 use crate::caller::Caller;
 use crate::counters::{Interface, Rejection};
@@ -195,8 +195,8 @@ fn authenticate(
     let Some(needs) = routes.role(request.method(), request.uri().path()) else { return Ok(None) };
     // A token says more than a certificate, which a proxy may have for all of its callers.
     let identity = match token(request.headers()) {
-        Some(token) => app.by_token(token),
-        None => caller.identity.clone(),
+        Some(token) => app.by_token(&TokenDigest::of(token)),
+        None => app.identity(caller),
     };
     app.allows(identity.as_ref(), needs).map(|()| identity)
 }

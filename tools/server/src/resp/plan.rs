@@ -90,10 +90,10 @@ impl<'a> Asked<'a> {
     }
 
     /// `CL.THROTTLE`
-    fn of_throttle(app: &App, rest: &[&'a [u8]]) -> Result<Self, String> {
+    fn of_throttle(app: &App, session: &Session, rest: &[&'a [u8]]) -> Result<Self, String> {
         let command = throttle::read(rest)?;
         check_length(app, command.key)?;
-        let policy = app.one_off.throttle(&app.limiter, command.throttle);
+        let policy = app.one_off.throttle(&app.limiter, command.throttle, session.identity());
         let policy = policy.map_err(|error| format!("Cell error: {error}"))?;
         let operation = match command.quantity {
             ..0 => Operation::Refund,
@@ -108,6 +108,7 @@ impl<'a> Asked<'a> {
     /// `POLYLIMIT.<operation> policy key [cost]`
     fn of_own(
         app: &App,
+        session: &Session,
         operation: Operation,
         policy: &[u8],
         key: &'a [u8],
@@ -117,7 +118,7 @@ impl<'a> Asked<'a> {
         check_length(app, policy)?;
         let policy =
             std::str::from_utf8(policy).map_err(|_| "INVALID_ARGUMENT the policy is not text in UTF-8")?;
-        let one_off = app.one_off.resolve(&app.limiter, policy);
+        let one_off = app.one_off.resolve(&app.limiter, policy, session.identity());
         let one_off = one_off.map_err(|error| format!("INVALID_ARGUMENT {error}"))?;
         let policy = one_off.unwrap_or_else(|| policy.into());
         let cost = match cost.map(|cost| std::str::from_utf8(cost).ok().and_then(|cost| cost.parse().ok())) {
@@ -163,11 +164,11 @@ impl<'a> Plan<'a> {
         }
         let asked = match (Operation::named(&name), rest) {
             _ if name == b"CL.THROTTLE" => {
-                session.allows(app, Role::Check).and_then(|()| Asked::of_throttle(app, rest))
+                session.allows(app, Role::Check).and_then(|()| Asked::of_throttle(app, session, rest))
             }
             (Some(operation), [policy, key, cost @ ..]) if cost.len() <= 1 => session
                 .allows(app, operation.needs())
-                .and_then(|()| Asked::of_own(app, operation, policy, key, cost.first().copied())),
+                .and_then(|()| Asked::of_own(app, session, operation, policy, key, cost.first().copied())),
             (Some(_), _) => {
                 wrong_number(&name, &mut reply);
                 self.steps.push(Step::Reply(reply));

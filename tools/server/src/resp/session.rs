@@ -3,8 +3,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::access::{Identity, Role};
+use crate::access::{Identity, Role, TokenDigest};
 use crate::app::{App, Refusal};
+use crate::caller::Caller;
 use crate::counters::Rejection;
 use crate::endpoint::Protocol;
 use crate::resp::reply::Replies;
@@ -14,7 +15,9 @@ const COMMANDS: i64 = 15;
 
 pub(crate) struct Session {
     id: u64,
-    identity: Option<Identity>,
+    caller: Caller,
+    /// What `AUTH` has given, which says more than a certificate.
+    token: Option<TokenDigest>,
     is_resp3: bool,
     name: Vec<u8>,
 }
@@ -28,14 +31,29 @@ pub(crate) enum Told {
 }
 
 impl Session {
-    pub(crate) fn new(identity: Option<Identity>) -> Self {
+    pub(crate) fn new(caller: Caller) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        Self { id, identity, is_resp3: false, name: Vec::new() }
+        Self { id, caller, token: None, is_resp3: false, name: Vec::new() }
     }
 
     pub(crate) fn identity(&self) -> Option<&Identity> {
-        self.identity.as_ref()
+        self.caller.identity.as_ref()
+    }
+
+    /// Finds out again who the client is, when the table of callers was read again meanwhile: its token may have been revoked.
+    pub(crate) fn recognize(&mut self, app: &App) {
+        let generation = app.generation();
+        if self.caller.generation == generation {
+            return;
+        }
+        match &self.token {
+            Some(token) => {
+                self.caller.identity = app.by_token(token);
+                self.caller.generation = generation;
+            }
+            None => app.recognize(&mut self.caller),
+        }
     }
 
     /// Whether replies are written in RESP3.
@@ -104,10 +122,14 @@ impl Session {
         if !app.authenticates() {
             return Err("ERR AUTH was sent, and this server asks for no token: leave it out");
         }
-        self.identity = Some(app.by_token(token).ok_or_else(|| {
+        let generation = app.generation();
+        let token = TokenDigest::of(token);
+        let identity = app.by_token(&token).ok_or_else(|| {
             app.counters.rejected(Protocol::Resp, Rejection::Unauthenticated);
             "WRONGPASS invalid username-password pair or user is disabled."
-        })?);
+        })?;
+        (self.caller.identity, self.caller.generation) = (Some(identity), generation);
+        self.token = Some(token);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use polylimit::{
 };
 use tonic::Status;
 
+use crate::access::Identity;
 use crate::app::App;
 use crate::rls::descriptor::{Descriptor, Hits, OverridingLimit};
 use crate::rls::messages::RateLimitRequest;
@@ -70,9 +71,15 @@ impl Application {
     }
 
     /// A limit that the request brings along.
-    fn overriding(app: &App, descriptor: usize, hits: Hits, limit: &OverridingLimit) -> Result<Self, Status> {
+    fn overriding(
+        app: &App,
+        caller: Option<&Identity>,
+        descriptor: usize,
+        hits: Hits,
+        limit: &OverridingLimit,
+    ) -> Result<Self, Status> {
         let exhausted = |error: crate::error::ServeError| Status::resource_exhausted(error.to_string());
-        let policy = app.one_off.resolve(&app.limiter, &limit.quotas).map_err(exhausted)?;
+        let policy = app.one_off.resolve(&app.limiter, &limit.quotas, caller).map_err(exhausted)?;
         let policy = policy.unwrap_or_else(|| limit.quotas.as_str().into());
         let numbers = app.limiter.policy_for(Some(&policy), None).map_err(|error| status_of(&error))?;
         Ok(Self {
@@ -132,9 +139,13 @@ fn units_of(hits: Hits, cost: u64) -> u64 {
 
 /// Decides about a request: either all that its descriptors ask for is spent, or nothing, unless the options say that every descriptor
 /// counts for itself.
-pub(super) async fn decide(app: &App, request: &RateLimitRequest) -> Result<Outcome, Status> {
+pub(super) async fn decide(
+    app: &App,
+    caller: Option<&Identity>,
+    request: &RateLimitRequest,
+) -> Result<Outcome, Status> {
     let descriptors = Descriptor::read_all(app, request)?;
-    let mut outcome = matched(app, &descriptors).await?;
+    let mut outcome = matched(app, caller, &descriptors).await?;
     if outcome.decided.iter().any(|(_, decided)| !decided.allowed) {
         outcome.is_denied = true;
         outcome.applications.clear();
@@ -163,7 +174,11 @@ pub(super) async fn decide(app: &App, request: &RateLimitRequest) -> Result<Outc
 }
 
 /// What the document says about each descriptor.
-async fn matched(app: &App, descriptors: &[Descriptor<'_>]) -> Result<Outcome, Status> {
+async fn matched(
+    app: &App,
+    caller: Option<&Identity>,
+    descriptors: &[Descriptor<'_>],
+) -> Result<Outcome, Status> {
     let mut outcome = Outcome {
         is_denied: false,
         descriptors: descriptors.len(),
@@ -178,7 +193,7 @@ async fn matched(app: &App, descriptors: &[Descriptor<'_>]) -> Result<Outcome, S
             continue;
         }
         if let Some(limit) = &descriptor.limit {
-            outcome.applications.push(Application::overriding(app, at, descriptor.hits, limit)?);
+            outcome.applications.push(Application::overriding(app, caller, at, descriptor.hits, limit)?);
             continue;
         }
         let plan: Option<Arc<str>> =

@@ -134,7 +134,7 @@ async fn try_keys(app: &App, uri: &Uri) -> Result<Response<Body>, Refused> {
     let mut filter = KeyFilter::default().key_prefix(&prefix).at_least_used(used);
     let policy = match &asked.policy {
         Some(text) => {
-            let one_off = app.one_off.resolve(&app.limiter, text);
+            let one_off = app.one_off.resolve(&app.limiter, text, None);
             Some(
                 one_off.map_err(|error| invalid(&error.to_string()))?.unwrap_or_else(|| text.as_str().into()),
             )
@@ -164,7 +164,7 @@ async fn try_keys(app: &App, uri: &Uri) -> Result<Response<Body>, Refused> {
 pub(super) async fn explain(State(app): Shared, request: Request<Body>) -> Response<Body> {
     let explained = async {
         let asked: KeyRequest = query::parse(&query::body(&app, request.into_body()).await?)?;
-        let prepared = asked.prepare(&app)?;
+        let prepared = asked.prepare(&app, None)?;
         let explained = app.limiter.explain(prepared.request()).await;
         explained.map(|explained| shown(&app, &explained)).map_err(|error| Refused::of(of_error(&error)))
     };

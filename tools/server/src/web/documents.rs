@@ -102,9 +102,9 @@ async fn newest(app: &App, status: &ConfigurationStatus, version: Option<u64>) -
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PutQuery {
-    /// The reason, for the log; up to 1,024 bytes.
+    /// The reason, for the log; 1 to 1,024 bytes.
     why: String,
-    /// The author's name, for the log; the caller's name by default. Up to 256 bytes.
+    /// The author's name, for the log: in brackets after the caller's name, where the server knows it. Up to 256 bytes with that.
     by: Option<String>,
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn put_policies(State(app): Shared, request: Request<Body>) -> 
 async fn try_put(app: &App, request: Request<Body>) -> Result<Response<Body>, Refused> {
     let (head, body) = request.into_parts();
     let PutQuery { why, by } = query(&head.uri)?;
-    let Author { by, why } = author(&head.extensions, by, Some(why));
+    let Author { by, why } = author(&head.extensions, by, why)?;
     check_published(app)?;
     let Some(tag) = head.headers.get(IF_MATCH) else {
         let detail =
@@ -152,9 +152,9 @@ async fn try_put(app: &App, request: Request<Body>) -> Result<Response<Body>, Re
 pub(super) struct RollbackRequest {
     /// The version of one of the last 32 documents.
     version: u64,
-    /// The reason, for the log; up to 1,024 bytes.
+    /// The reason, for the log; 1 to 1,024 bytes.
     why: String,
-    /// The author's name, for the log; the caller's name by default. Up to 256 bytes.
+    /// The author's name, for the log: in brackets after the caller's name, where the server knows it. Up to 256 bytes with that.
     by: Option<String>,
 }
 
@@ -163,7 +163,7 @@ pub(super) async fn rollback(State(app): Shared, request: Request<Body>) -> Resp
         let (head, body) = request.into_parts();
         let RollbackRequest { version, why, by } = query::parse(&query::body(&app, body).await?)?;
         check_published(&app)?;
-        let Author { by, why } = author(&head.extensions, by, Some(why));
+        let Author { by, why } = author(&head.extensions, by, why)?;
         let options = PublishOptions::default().by(&by).why(&why);
         app.limiter.rollback(version, options).await.map(|status| json(&status)).map_err(failed)
     };

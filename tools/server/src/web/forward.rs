@@ -44,7 +44,7 @@ pub(super) async fn by_policy(
     request: Request<Body>,
 ) -> Response<Body> {
     let layer = match policy {
-        Ok(Path(policy)) => policy_layer(&app, &policy, request.uri(), request.headers()),
+        Ok(Path(policy)) => policy_layer(&app, &policy, &request),
         Err(_) => {
             Err(invalid("the policy in the path is not text in UTF-8: write it as %XX for each of its bytes"))
         }
@@ -64,18 +64,14 @@ pub(super) async fn by_rules(State(app): Shared, mut request: Request<Body>) -> 
     }
 }
 
-fn policy_layer(
-    app: &App,
-    policy: &str,
-    uri: &Uri,
-    headers: &HeaderMap,
-) -> Result<RateLimitLayer<Body>, Refused> {
-    let ForwardQuery { key, cost, denied } = query(uri)?;
+fn policy_layer(app: &App, policy: &str, request: &Request<Body>) -> Result<RateLimitLayer<Body>, Refused> {
+    let ForwardQuery { key, cost, denied } = query(request.uri())?;
     check_length(app, "policy", policy.len())?;
-    let one_off = app.one_off.resolve(&app.limiter, policy);
+    let caller = Caller::identity_of(request.extensions());
+    let one_off = app.one_off.resolve(&app.limiter, policy, caller);
     let policy = one_off.map_err(|error| invalid(&error.to_string()))?.unwrap_or_else(|| Arc::from(policy));
     let part = key_part(key.as_deref().unwrap_or("ip"))?;
-    for length in lengths_of(&part, headers) {
+    for length in lengths_of(&part, request.headers()) {
         check_length(app, "key", length)?;
     }
     let address = client_address(app.options.client_address.clone(), peer);

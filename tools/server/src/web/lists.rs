@@ -44,9 +44,9 @@ pub(super) struct ItemRequest {
     item: String,
     /// For how long an added item has an effect, in microseconds; without it until it is removed.
     for_us: Option<u64>,
-    /// The reason, for the log; up to 1,024 bytes.
-    why: Option<String>,
-    /// The author's name, for the log; the caller's name by default. Up to 256 bytes.
+    /// The reason, for the log; 1 to 1,024 bytes.
+    why: String,
+    /// The author's name, for the log: in brackets after the caller's name, where the server knows it. Up to 256 bytes with that.
     by: Option<String>,
 }
 
@@ -69,7 +69,7 @@ async fn change(app: &App, request: Request<Body>, adds: bool) -> Result<Respons
     let (head, body) = request.into_parts();
     let ItemRequest { list, item, for_us, why, by } = query::parse(&query::body(app, body).await?)?;
     let list: ListName = list.parse().map_err(|error: Error| Refused::of(of_error(&error)))?;
-    let Author { by, why } = author(&head.extensions, by, why);
+    let Author { by, why } = author(&head.extensions, by, why)?;
     let mut options = ListOptions::default().by(&by).why(&why);
     options.lasts = for_us.map(Duration::from_micros);
     let changed = if adds {
@@ -114,7 +114,7 @@ pub(super) async fn block(State(app): Shared, request: Request<Body>) -> Respons
     let blocked = async {
         let asked = query::parse(&query::body(&app, request.into_body()).await?)?;
         let BlockRequest { policy, key, key_base64, for_us } = asked;
-        let prepared = KeyRequest::of(policy, key, key_base64).prepare(&app)?;
+        let prepared = KeyRequest::of(policy, key, key_base64).prepare(&app, None)?;
         let usage = app.limiter.block(prepared.request(), Duration::from_micros(for_us)).await;
         let usage = usage.map_err(|error| Refused::of(of_error(&error)))?;
         if usage.source().is_outage() {

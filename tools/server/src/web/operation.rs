@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::access::Identity;
 use crate::app::App;
+use crate::caller::Caller;
 use crate::counters::{Interface, Rejection};
 use crate::web::query::{self, Shared, check_length, from_base64};
 use crate::web::refusal::{self, Refused, denied, invalid, json, of_error, too_large};
@@ -169,7 +171,8 @@ impl KeyRequest {
         Self { policy, key, key_base64, ..Self::default() }
     }
 
-    pub(super) fn prepare(self, app: &App) -> Result<Prepared, Refused> {
+    /// Checks a request of this caller.
+    pub(super) fn prepare(self, app: &App, caller: Option<&Identity>) -> Result<Prepared, Refused> {
         let Self { policy, key, key_base64, cost, headroom, plan, id, ttl_us, spent } = self;
         let key = match (key, key_base64) {
             (Some(key), None) => key.into_bytes(),
@@ -184,7 +187,7 @@ impl KeyRequest {
             None => None,
             Some(text) => {
                 check_length(app, "policy", text.len())?;
-                let one_off = app.one_off.resolve(&app.limiter, &text);
+                let one_off = app.one_off.resolve(&app.limiter, &text, caller);
                 let one_off = one_off.map_err(|error| invalid(&error.to_string()))?;
                 Some(one_off.unwrap_or_else(|| text.into()))
             }
@@ -277,13 +280,14 @@ async fn perform(
     let (head, body) = request.into_parts();
     let tells_status = head.uri.query().is_some_and(has_status);
     let body = query::body(app, body).await?;
+    let caller = Caller::identity_of(&head.extensions);
     if is_many(&body) {
         if tells_status {
             return Err(invalid("status is for a single request: leave it out, or ask one by one"));
         }
-        return many(app, operation, query::parse(&body)?).await;
+        return many(app, operation, query::parse(&body)?, caller).await;
     }
-    let prepared = query::parse::<KeyRequest>(&body)?.prepare(app)?;
+    let prepared = query::parse::<KeyRequest>(&body)?.prepare(app, caller)?;
     prepared.check(operation)?;
     let call = prepared.call(operation).map_err(|error| Refused::of(of_error(&error)))?;
     let answer = app.limiter.call(&call).await.map_err(|error| Refused::of(of_error(&error)))?;
@@ -310,7 +314,12 @@ fn is_many(body: &[u8]) -> bool {
         && serde_json::from_slice::<Shape<'_>>(body).is_ok_and(|shape| shape.requests.is_some())
 }
 
-async fn many(app: &App, operation: Operation, many: ManyRequests) -> Result<Response<Body>, Refused> {
+async fn many(
+    app: &App,
+    operation: Operation,
+    many: ManyRequests,
+    caller: Option<&Identity>,
+) -> Result<Response<Body>, Refused> {
     let ManyRequests { requests, together } = many;
     let most = app.options.limits.requests;
     if requests.len() > most {
@@ -328,7 +337,7 @@ async fn many(app: &App, operation: Operation, many: ManyRequests) -> Result<Res
     }
     let mut prepared = Vec::with_capacity(requests.len());
     for request in requests {
-        let request = request.prepare(app)?;
+        let request = request.prepare(app, caller)?;
         request.check(operation)?;
         prepared.push(request);
     }

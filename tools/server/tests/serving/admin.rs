@@ -88,7 +88,10 @@ fn document_is_published_over_the_version_that_was_read() {
     let second = first.replace('5', "9");
     assert_eq!((put("\"7\"", &second).status, put("*", &second).status), (412, 400));
     assert_eq!(admin.send("PUT", "/v1/policies?why=test", &[], second.as_bytes()).status, 428);
-    assert_eq!(admin.send("PUT", "/v1/policies", &[("if-match", "\"1\"")], second.as_bytes()).status, 400);
+    for without_reason in ["/v1/policies", "/v1/policies?why=", "/v1/policies?why=%20"] {
+        let refused = admin.send("PUT", without_reason, &[("if-match", "\"1\"")], second.as_bytes());
+        assert_eq!(refused.status, 400, "{without_reason}");
+    }
     let bad = put("\"1\"", "polylimit = 1\n[policies.api]\nquotas = \"often\"\n");
     assert!(bad.status == 400 && bad.json()["detail"].as_str().unwrap().contains("line 3"), "{bad:?}");
     assert_eq!(put("\"1\"", &second).status, 200);

@@ -54,7 +54,9 @@ fn documents_are_checked_compared_and_rolled_back() {
     assert_eq!((back.status, &back.json()["error"]), (200, &json!(null)));
     assert_eq!(admin.get("/v1/policies").json()["document"]["policies"]["api"]["quotas"], "5/minute");
     assert_eq!(admin.get("/v1/history?most=1").json()[0]["why"], "too many");
-    for wrong in [json!({ "version": 9, "why": "" }), json!({ "version": 1 })] {
+    for wrong in
+        [json!({ "version": 9, "why": "test" }), json!({ "version": 1, "why": " " }), json!({ "version": 1 })]
+    {
         assert_eq!(admin.post("/v1/rollback", &wrong).status, 400, "{wrong}");
     }
 }
@@ -85,9 +87,11 @@ fn items_of_lists_come_and_go_with_their_reasons() {
     assert_eq!(check()["allowed"], true);
     assert_eq!(admin.post("/v1/lists/remove", &remove).json()["code"], "not_found");
     for wrong in [
-        json!({ "list": "grey", "item": "client 192.0.2.1" }),
-        json!({ "list": "deny", "item": "client 192.0.2.0/33" }),
-        json!({ "list": "deny", "item": "key search k" }),
+        json!({ "list": "grey", "item": "client 192.0.2.1", "why": "test" }),
+        json!({ "list": "deny", "item": "client 192.0.2.0/33", "why": "test" }),
+        json!({ "list": "deny", "item": "key search k", "why": "test" }),
+        json!({ "list": "deny", "item": "client 192.0.2.1", "why": " " }),
+        json!({ "list": "deny", "item": "client 192.0.2.1" }),
     ] {
         assert_eq!(admin.post("/v1/lists/add", &wrong).json()["code"], "invalid_argument", "{wrong}");
     }
@@ -121,7 +125,8 @@ fn server_without_a_document_says_what_it_lacks() {
     for (reply, words) in [
         (admin.get("/v1/lists"), "no configuration"),
         (
-            admin.post("/v1/lists/add", &json!({ "list": "deny", "item": "client 192.0.2.1" })),
+            admin
+                .post("/v1/lists/add", &json!({ "list": "deny", "item": "client 192.0.2.1", "why": "test" })),
             "no configuration",
         ),
         (admin.post("/v1/rollback", &json!({ "version": 1, "why": "test" })), "no configuration"),

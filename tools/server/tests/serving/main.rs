@@ -8,6 +8,7 @@
 )]
 
 mod admin;
+mod bounds;
 mod changes;
 mod dashboard;
 mod envoy;
@@ -23,3 +24,4 @@ mod resp;
 mod security;
 mod support;
 mod throttle;
+mod transports;

@@ -4,7 +4,8 @@ use polylimit::{Limiter, Request};
 use polylimit_server::ServerOptions;
 use serde_json::{Value, json};
 
-use crate::support::{Running, limiter, started};
+use crate::security::with_tokens;
+use crate::support::{Running, exchange, limiter, started};
 
 #[test]
 fn check_is_answered_as_the_library_serialises_it() {
@@ -199,6 +200,43 @@ fn quotas_as_text_are_bounded() {
     let server = Running::start(limiter().0, options);
     let ask = |quotas: &str| server.http().post("/v1/check", &json!({ "policy": quotas, "key": "k" })).status;
     assert_eq!((ask("5/s"), ask("6/s"), ask("7/s"), ask("5/s")), (200, 200, 400, 200));
+    // The bound is one for all interfaces.
+    exchange(
+        &mut server.resp(),
+        &["CL.THROTTLE k 1 1 1"],
+        "-Cell error: callers have used 2 different quotas",
+    );
+    exchange(&mut server.resp(), &["POLYLIMIT.CHECK 5/s k"], "*9\r\n:1\r\n");
+}
+
+#[test]
+fn one_caller_does_not_use_up_the_quotas_as_text_for_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = with_tokens(folder.path());
+    options.limits.one_off_policies = 8;
+    let server = Running::start(limiter().0, options);
+    let ask = |token: &str, quotas: &str| {
+        let body = json!({ "policy": quotas, "key": "k" }).to_string();
+        let token = format!("Bearer {token}");
+        server.http().send("POST", "/v1/check", &[("authorization", &token)], body.as_bytes())
+    };
+    assert_eq!((ask("check", "5/s").status, ask("check", "6/s").status), (200, 200));
+    let refused = ask("check", "7/s");
+    assert!(
+        refused.status == 400 && refused.body.contains("this caller has used 2 different"),
+        "{refused:?}"
+    );
+    let mut stream = server.resp();
+    exchange(
+        &mut stream,
+        &["AUTH check", "CL.THROTTLE k 1 1 1"],
+        "+OK\r\n-Cell error: this caller has used 2",
+    );
+    // What it has used goes on, also for it; others have room.
+    assert_eq!(
+        (ask("check", "5/s").status, ask("read", "7/s").status, ask("check", "7/s").status),
+        (200, 200, 200)
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use polylimit::{Limiter, ManualClock, Policy};
-use polylimit_server::{Endpoint, Server, ServerHandle, ServerOptions};
+use polylimit_server::{Endpoint, Server, ServerHandle, ServerOptions, Signals};
 use serde_json::Value;
 
 /// How long a client waits for what has to come.
@@ -22,7 +22,16 @@ pub(crate) struct Running {
 
 impl Running {
     /// A server with these options, and a listener for HTTP, one for RESP and one for operators, unless the options have their own.
-    pub(crate) fn start(limiter: Limiter, mut options: ServerOptions) -> Self {
+    pub(crate) fn start(limiter: Limiter, options: ServerOptions) -> Self {
+        Self::launch(limiter, options, false)
+    }
+
+    /// The same, and signals of the process reload and stop it.
+    pub(crate) fn start_with_signals(limiter: Limiter, options: ServerOptions) -> Self {
+        Self::launch(limiter, options, true)
+    }
+
+    fn launch(limiter: Limiter, mut options: ServerOptions, takes_signals: bool) -> Self {
         if options.listen.is_empty() {
             options.listen =
                 ["http://127.0.0.1:0", "resp://127.0.0.1:0"].map(|text| text.parse().unwrap()).to_vec();
@@ -33,9 +42,13 @@ impl Running {
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
+                let signals = takes_signals.then(|| Signals::new().unwrap());
                 let server = Server::bind(limiter, options).await.unwrap();
                 tell.send((server.endpoints(), server.handle())).unwrap();
-                server.run().await
+                match signals {
+                    Some(signals) => signals.run(server).await,
+                    None => server.run().await,
+                }
             })
         });
         let (endpoints, handle) = told.recv_timeout(SOON).expect("a server that listens");
@@ -215,6 +228,15 @@ pub(crate) fn expect(stream: &mut impl Read, expected: &str) {
         }
     }
     assert_eq!(String::from_utf8_lossy(&got), expected);
+}
+
+/// Waits until something is so.
+pub(crate) fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let since = std::time::Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < SOON, "it does not come to be so");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Whether the other end has ended the connection, once everything that it has sent was read.
