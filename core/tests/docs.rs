@@ -107,6 +107,26 @@ fn examples_of_other_languages_are_those_of_their_pages() {
     }
 }
 
+/// The commands that install a package stand in its page, too. tools/packages/test runs those of docs/start.md.
+#[test]
+fn commands_of_installation_are_those_of_the_pages() {
+    let start = read("docs/start.md");
+    for (tab, page) in [
+        ("Python", "bindings/python/README.md"),
+        ("Node", "bindings/node/README.md"),
+        ("Go", "bindings/go/README.md"),
+        ("Rust", "docs/rust.md"),
+        ("C", "bindings/c/README.md"),
+        ("Java", "bindings/uniffi/kotlin/README.md"),
+        ("Ruby", "bindings/uniffi/ruby/README.md"),
+        ("Command line", "docs/command-line.md"),
+    ] {
+        let (_, text) = start.split_once(&format!("\n**{tab}**\n\n```sh\n")).unwrap();
+        let (commands, _) = text.split_once("```").unwrap();
+        assert!(read(page).contains(commands), "{page} does not have the commands of docs/start.md:\n{commands}");
+    }
+}
+
 /// README.md fits on a screen, and gives a command for each of its figures, which are those of docs/performance.md.
 #[test]
 fn readme_is_short_and_its_figures_have_commands() {
