@@ -5,7 +5,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 #: The Go modules, of which the first has the library inside.
-GO_MODULES = ["polylimit.dev/polylimit", "polylimit.dev/polylimit/polylimitotel", "polylimit.dev/polylimit/polylimitprometheus"]
+GO_MODULES = [
+    "polylimit.dev/polylimit",
+    "polylimit.dev/polylimit/polylimitotel",
+    "polylimit.dev/polylimit/polylimitprometheus",
+]
 #: The crates whose contents are listed.
 CRATES = ["polylimit-c", "polylimit-cli", "polylimit-node", "polylimit-python", "polylimit-uniffi"]
 
