@@ -18,7 +18,7 @@ package polylimit
 */
 import "C"
 
-// Version is the version of the library, such as "0.1.0".
+// Version is the version of the library, such as "1.2.3".
 func Version() string {
 	return C.GoString(C.polylimit_version())
 }

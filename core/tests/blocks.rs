@@ -87,9 +87,9 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/migrate/from-express-rate-limit.md", "js", "bindings/node/tests/package.test.cjs"),
     ("docs/migrate/from-fastify-rate-limit.md", "js", "bindings/node/tests/package.test.cjs"),
     ("docs/migrate/from-rate-limiter-flexible.md", "js", "bindings/node/tests/package.test.cjs"),
-    ("bindings/c/README.md", "c", "bindings/c/check"),
-    ("bindings/c/README.md", "cpp", "bindings/c/check"),
-    ("bindings/go/README.md", "go", "bindings/go/check"),
+    ("bindings/c/README.md", "c", "bindings/c/tests/readme"),
+    ("bindings/c/README.md", "cpp", "bindings/c/tests/readme"),
+    ("bindings/go/README.md", "go", "bindings/go/readme"),
     (
         "bindings/uniffi/kotlin/README.md",
         "kotlin",

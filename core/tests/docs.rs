@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polylimit::{Degradation, RedisOptions};
+use polylimit::{Degradation, Limiter, ManualClock, Policy, RedisOptions, Request};
 
 const START: &str = "<!-- options: written by core/tests/docs.rs from RedisOptions::ALL -->\n";
 const END: &str = "<!-- end of options -->";
@@ -105,6 +105,63 @@ fn examples_of_other_languages_are_those_of_their_pages() {
         }
         assert_eq!(found, (languages, examples), "languages and examples of {page}");
     }
+}
+
+/// The commands that install a package stand in its page, too. tools/packages/test runs those of docs/start.md.
+#[test]
+fn commands_of_installation_are_those_of_the_pages() {
+    let start = read("docs/start.md");
+    for (tab, page) in [
+        ("Python", "bindings/python/README.md"),
+        ("Node", "bindings/node/README.md"),
+        ("Go", "bindings/go/README.md"),
+        ("Rust", "docs/rust.md"),
+        ("C", "bindings/c/README.md"),
+        ("Java", "bindings/uniffi/kotlin/README.md"),
+        ("Ruby", "bindings/uniffi/ruby/README.md"),
+        ("Command line", "docs/command-line.md"),
+    ] {
+        let (_, text) = start.split_once(&format!("\n**{tab}**\n\n```sh\n")).unwrap();
+        let (commands, _) = text.split_once("```").unwrap();
+        assert!(
+            read(page).contains(commands),
+            "{page} does not have the commands of docs/start.md:\n{commands}"
+        );
+    }
+}
+
+/// The first block of text in a page, which shows the output of an example.
+fn output(page: &str) -> String {
+    let text = read(page);
+    let (_, rest) = text.split_once("```text\n").unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn output_in_the_page_about_lists_is_that_of_its_example() {
+    let policy = Policy::parse("api", "100/minute token_bucket; 20/hour").unwrap();
+    let clock = ManualClock::new(0).unwrap();
+    let limiter = Limiter::builder().clock(clock).policy(policy).build().unwrap().blocking();
+    let _ = limiter.charge(Request::new("user:42").cost(20)).unwrap();
+    let explained = limiter.explain("user:42").unwrap();
+    let mut written =
+        format!("allowed: {}, again after {:?} us\n", explained.allowed, explained.retry_after_us);
+    for quota in &explained.quotas {
+        let verdict = if quota.admits { "admits" } else { "denies" };
+        writeln!(written, "{}: {} ({verdict})", quota.quota, quota.words).unwrap();
+    }
+    assert_eq!(output("docs/listing.md"), written);
+}
+
+#[test]
+fn message_in_the_page_about_documents_is_that_of_its_example() {
+    let error = Limiter::builder()
+        .document("polylimit = 1\n[policies.api]\nquotas = \"2/minuet\"\n")
+        .build()
+        .unwrap_err()
+        .to_string();
+    let shown = output("docs/policies.md");
+    assert!(error.ends_with(shown.trim_end()), "docs/policies.md shows\n{shown}the error is\n{error}");
 }
 
 /// README.md fits on a screen, and gives a command for each of its figures, which are those of docs/performance.md.

@@ -17,7 +17,37 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NOTICES = ["LICENSE-APACHE", "LICENSE-MIT", "THIRD_PARTY_NOTICES"]
 MIB = 1024 * 1024
 #: The most that a file may have, by what its name looks like; the program is measured as it lies on the disk.
-LARGEST = {r"\.whl$": 3 * MIB, r"^polylimit-(linux|darwin|win32)-.*\.tgz$": 3 * MIB}
+LARGEST = {r"\.whl$": 3 * MIB, r"^polylimit-(linux|darwin)-.*\.tgz$": 3 * MIB}
+#: What a package has to have, as the end of a file's name and patterns of the names in it.
+NEEDED = {
+    r"\.whl$": [
+        r"polylimit/__init__\.py",
+        r"polylimit/py\.typed",
+        r"polylimit/_core\.abi3\.so",
+        r".*THIRD_PARTY_NOTICES",
+    ],
+    r"polylimit-\d[^-]*\.jar$": [
+        r"polylimit/Limiter\.class",
+        r"linux-[a-z0-9-]+/libpolylimit_uniffi\.so",
+        r".*THIRD_PARTY_NOTICES",
+    ],
+    r"-sources\.jar$": [r"polylimit/Limiter\.kt"],
+    r"-javadoc\.jar$": [r"index\.html", r"(.*/)?polylimit/-limiter/index\.html"],
+    r"^polylimit-(linux|darwin)-.*\.tgz$": [r"package/polylimit\..*\.node", r"package/THIRD_PARTY_NOTICES"],
+    r"\.gem$": [r"data\.tar\.gz"],
+    r"^polylimit-c-.*\.tar\.gz$": [
+        r".*/polylimit\.h",
+        r".*/libpolylimit\.a",
+        r".*/polylimit-static\.pc",
+        r".*/THIRD_PARTY_NOTICES",
+    ],
+    r"^polylimit-cli-.*\.tar\.gz$": [
+        r".*/polylimit",
+        r".*/polylimit\.1",
+        r".*/polylimit\.bash",
+        r".*/THIRD_PARTY_NOTICES",
+    ],
+}
 LARGEST_PROGRAM = 15 * MIB
 
 
@@ -52,18 +82,22 @@ def made_by(into: Path, build: Callable[[], None]) -> list[Path]:
 
 
 def llvm_strip() -> Path:
-    """The program of Rust's own tools, which knows the objects of every target."""
+    """The program that strips objects of every target: that of Rust's own tools, or one that is installed."""
 
     def find() -> Path | None:
-        sysroot = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True).stdout.strip()
+        sysroot = subprocess.run(
+            ["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True
+        ).stdout.strip()
         return next(Path(sysroot).glob("lib/rustlib/*/bin/llvm-strip"), None)
 
     found = find()
-    if found is None:
-        subprocess.run(["rustup", "--quiet", "component", "add", "llvm-tools"], check=True)
+    if found is None and shutil.which("rustup"):
+        subprocess.run(["rustup", "--quiet", "component", "add", "llvm-tools"], check=False)
         found = find()
+    if found is None and (installed := shutil.which("llvm-strip")):
+        found = Path(installed)
     if found is None:
-        sys.exit("tools/packages/build: rustup's component llvm-tools has no llvm-strip")
+        sys.exit("tools/packages/build: there is no llvm-strip: `rustup component add llvm-tools`, or install LLVM")
     return found
 
 
@@ -103,13 +137,19 @@ def entry(path: Path, kind: str, targets: Iterable, into: Path) -> dict:
     """The row of a file in the manifest."""
     targets = list(targets)
     own = [target for target in targets if any(re.search(rf"[-_]{name}\b", path.name) for name in names(target))]
-    for_platform = own or [target for target in targets if kind in ("uniffi", "go") and re.search(r"\d\.(jar|zip)$", path.name)]
+    for_platform = own or [
+        target for target in targets if kind in ("uniffi", "go") and re.search(r"\d\.(jar|zip)$", path.name)
+    ]
     return {
         "file": str(path.relative_to(into)),
         "kind": kind,
         "bytes": path.stat().st_size,
         "targets": [target.rust for target in for_platform],
-        "built": "" if not for_platform else "natively" if all(target.native for target in for_platform) else "cross-compiled",
+        "built": ""
+        if not for_platform
+        else "natively"
+        if all(target.native for target in for_platform)
+        else "cross-compiled",
         "tested": [],
     }
 
@@ -144,14 +184,33 @@ def natives(path: Path) -> Iterable[tuple[str, bytes]]:
             yield name, content
 
 
+def names_in(path: Path) -> list[str]:
+    """The names of the files in a package."""
+    if path.suffix in (".whl", ".jar", ".zip"):
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    if path.name.endswith((".tar.gz", ".tgz", ".gem")):
+        with tarfile.open(path) as archive:
+            return archive.getnames()
+    return []
+
+
+def lacks(path: Path) -> list[str]:
+    """What a package has to have and has not."""
+    wanted = [pattern for name, patterns in NEEDED.items() if re.search(name, path.name) for pattern in patterns]
+    found = names_in(path)
+    return [pattern for pattern in wanted if not any(re.fullmatch(pattern, name) for name in found)]
+
+
 def check(into: Path, entries: list[dict], oldest: tuple[int, ...] = (2, 17)) -> None:
-    """Refuse packages that are too large, or that need a newer C library than they promise."""
+    """Refuse packages that are too large, that lack a file, or that need a newer C library than they promise."""
     wrong = []
     for each in entries:
         path = into / each["file"]
         for pattern, largest in LARGEST.items():
             if re.search(pattern, path.name) and path.stat().st_size > largest:
                 wrong.append(f"{path.name} has {path.stat().st_size} bytes; at most {largest} are allowed")
+        wrong += [f"{path.name} has no {pattern}" for pattern in lacks(path)]
         for name, content in natives(path):
             if not content.startswith(b"\x7fELF"):
                 continue
@@ -165,7 +224,9 @@ def check(into: Path, entries: list[dict], oldest: tuple[int, ...] = (2, 17)) ->
 
 def write_checksums(into: Path) -> None:
     """Write what `sha256sum --check SHA256SUMS` reads."""
-    files = sorted(path for path in into.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", "MANIFEST.json"))
+    files = sorted(
+        path for path in into.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", "MANIFEST.json")
+    )
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(into)}\n" for path in files]
     (into / "SHA256SUMS").write_text("".join(lines))
 

@@ -2661,7 +2661,7 @@ polylimit_status polylimit_attempts_refusal(const struct polylimit_attempts *att
 void polylimit_attempts_free(struct polylimit_attempts *attempts);
 
 /**
- * The version of the running library, such as "0.1.0". Never NULL; not to be freed.
+ * The version of the running library, such as "1.2.3". Never NULL; not to be freed.
  */
 const char *polylimit_version(void);
 

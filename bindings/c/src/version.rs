@@ -17,7 +17,7 @@ pub const POLYLIMIT_VERSION_PATCH: u32 = 0;
 pub const POLYLIMIT_VERSION: u32 =
     POLYLIMIT_VERSION_MAJOR * 1_000_000 + POLYLIMIT_VERSION_MINOR * 1_000 + POLYLIMIT_VERSION_PATCH;
 
-/// The version of the running library, such as "0.1.0". Never NULL; not to be freed.
+/// The version of the running library, such as "1.2.3". Never NULL; not to be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn polylimit_version() -> *const c_char {
     const VERSION: &CStr =

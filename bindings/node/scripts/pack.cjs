@@ -15,7 +15,7 @@ const out = resolve(folder);
 const description = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 const { version, license, author, homepage, engines } = description;
 
-/** What a package manager has to know to choose one: the platforms that addons are built for. */
+/** What a package manager has to know to choose one: the platforms that addons are built for; macOS, by .github/workflows. */
 const PLATFORMS = {
   "linux-x64-gnu": { os: ["linux"], cpu: ["x64"], libc: ["glibc"] },
   "linux-arm64-gnu": { os: ["linux"], cpu: ["arm64"], libc: ["glibc"] },
@@ -23,7 +23,6 @@ const PLATFORMS = {
   "linux-arm64-musl": { os: ["linux"], cpu: ["arm64"], libc: ["musl"] },
   "darwin-x64": { os: ["darwin"], cpu: ["x64"] },
   "darwin-arm64": { os: ["darwin"], cpu: ["arm64"] },
-  "win32-x64-msvc": { os: ["win32"], cpu: ["x64"] },
 };
 
 function pack(from) {

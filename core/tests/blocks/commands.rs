@@ -12,6 +12,7 @@ const PROGRAMS: &[&str] = &[
     "export",
     "gem",
     "go",
+    "java",
     "ldconfig",
     "npm",
     "npx",
@@ -21,6 +22,7 @@ const PROGRAMS: &[&str] = &[
     "python",
     "sed",
     "sha256sum",
+    "tar",
 ];
 
 /// Returns what is missing. Paths are relative to the root or to the folder of the page.

@@ -36,6 +36,27 @@ async function shown(page) {
   return visible;
 }
 
+/** Pages with all that a page has: tabs, code, tables, drawings and a picture of a terminal. */
+const LOOKED_AT = ["index", "docs/start", "docs/concepts", "docs/recipes/login", "docs/packages", "docs/comparison", "docs/operating"];
+
+/** For a person to look at, in the folder of $POLYLIMIT_SCREENSHOTS; without it, none are made. */
+const place = process.env.POLYLIMIT_SCREENSHOTS;
+const picture = place ? test : () => {};
+picture("pictures of pages at the widths of a desk and a telephone", async () => {
+  for (const [width, height] of [
+    [1280, 900],
+    [360, 740],
+  ]) {
+    const context = await reader({ viewport: { width, height } });
+    const page = await context.newPage();
+    for (const name of LOOKED_AT) {
+      await page.goto(address(`${name}.html`));
+      await page.screenshot({ path: join(place, `site-${name.replaceAll("/", "-")}-${width}.png`), fullPage: true });
+    }
+    await context.close();
+  }
+});
+
 test("a click shows the tab of a language, and the next page shows the same language", async () => {
   const context = await reader();
   const page = await context.newPage();

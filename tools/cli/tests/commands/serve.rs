@@ -120,6 +120,16 @@ fn server_answers_reloads_and_ends_by_signals() {
     assert!(serving.line().contains("were read again"));
     assert!(check("secret").starts_with("HTTP/1.1 401"));
 
+    // The tokens that docs/server.md shows: the first is that of `secret`.
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/server.md")).unwrap();
+    let (_, shown) = page.split_once("```text\ncheck ").unwrap();
+    let (shown, _) = shown.split_once("```").unwrap();
+    fs::write(&tokens, format!("check {shown}")).unwrap();
+    serving.signal(Signal::SIGHUP);
+    assert!(serving.line().contains("were read again"));
+    assert!(check("secret").contains(r#""remaining":0"#));
+
     serving.signal(Signal::SIGTERM);
     assert!(serving.line().contains("stopping"));
     assert!(serving.end().success());

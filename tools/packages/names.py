@@ -1,0 +1,42 @@
+"""What the files in dist/ are called: derived from targets.toml, so that what is built, tested and published can be compared with it."""
+
+import tomllib
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+#: The Go modules, of which the first has the library inside.
+GO_MODULES = [
+    "polylimit.dev/polylimit",
+    "polylimit.dev/polylimit/polylimitotel",
+    "polylimit.dev/polylimit/polylimitprometheus",
+]
+#: The crates whose contents are listed.
+CRATES = ["polylimit-c", "polylimit-cli", "polylimit-node", "polylimit-python", "polylimit-uniffi"]
+
+
+def targets() -> list[dict[str, str]]:
+    """The rows of targets.toml."""
+    return tomllib.loads((HERE / "targets.toml").read_text())["target"]
+
+
+def wheel(version: str, row: dict[str, str]) -> str:
+    """The wheel of a platform. Wheels for glibc have the new and the old name of what they promise."""
+    processor = row["rust"].partition("-")[0]
+    platforms = {"manylinux2014": ["manylinux_2_17", "manylinux2014"]}.get(row["wheel"], [row["wheel"]])
+    return f"polylimit-{version}-cp39-abi3-{'.'.join(f'{platform}_{processor}' for platform in platforms)}.whl"
+
+
+def files(version: str, rows: list[dict[str, str]]) -> dict[str, list[str]]:
+    """The files for some platforms, by what they are."""
+    return {
+        "wheels": [wheel(version, row) for row in rows],
+        "sdist": [f"polylimit-{version}.tar.gz"],
+        "addons": [f"polylimit-{row['node']}-{version}.tgz" for row in rows],
+        "npm": [f"polylimit-{version}.tgz"],
+        "gems": [f"polylimit-{version}-{row['gem']}.gem" for row in rows],
+        "jars": [f"polylimit-{version}{part}" for part in (".jar", "-sources.jar", "-javadoc.jar", ".pom")],
+        "go": [f"go/{module}/@v/v{version}.{part}" for module in GO_MODULES for part in ("info", "mod", "zip")],
+        "c": [f"polylimit-c-{version}-{row['archive']}.tar.gz" for row in rows],
+        "cli": [f"polylimit-cli-{version}-{row['archive']}.tar.gz" for row in rows],
+        "lists": [f"{crate}.cdx.json" for crate in CRATES],
+    }
