@@ -1,10 +1,13 @@
 //! The operations over HTTP.
 
+use std::io::{Read, Write};
+
 use polylimit::{Limiter, Request};
 use polylimit_server::ServerOptions;
+use polylimit_test_servers::Row;
 use serde_json::{Value, json};
 
-use crate::support::{Running, limiter, started};
+use crate::support::{Running, command, expect, limiter, started};
 
 #[test]
 fn check_is_answered_as_the_library_serialises_it() {
@@ -220,4 +223,34 @@ fn http_2_is_spoken_by_prior_knowledge() {
         assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["remaining"], 2);
         connection.abort();
     });
+}
+
+#[test]
+fn cost_that_is_no_number_of_units_is_refused() {
+    let server = started();
+    let costs = ["-1", "NaN", "1e308", "18446744073709551616", "1000000000001", "0.5", "\"1\"", "[]"];
+    for cost in costs {
+        for operation in ["check", "peek", "take", "charge", "refund"] {
+            let body = format!(r#"{{"policy": "api", "key": "k", "cost": {cost}}}"#);
+            let path = format!("/v1/{operation}");
+            let reply = server.http().send("POST", &path, &[], body.as_bytes());
+            assert_eq!(
+                (reply.status, &reply.json()["code"]),
+                (400, &json!("invalid_argument")),
+                "{cost}: {reply:?}"
+            );
+        }
+    }
+    let mut stream = server.resp();
+    for cost in ["-1", "NaN", "1e308", "18446744073709551616", "1000000000001", "0.5", "x"] {
+        stream.write_all(&command(&[b"POLYLIMIT.CHECK", b"api", b"k", cost.as_bytes()])).unwrap();
+        expect(&mut stream, "-ERR ");
+        let mut byte = [0];
+        while byte != *b"\n" {
+            stream.read_exact(&mut byte).unwrap();
+        }
+    }
+    let left = server.http().post("/v1/peek", &json!({ "policy": "api", "key": "k" })).json();
+    assert_eq!(left["remaining"], 3, "nothing was spent");
+    Row::new("S4", "the server").measured(format!("{} costs: invalid_argument", costs.len())).record();
 }
