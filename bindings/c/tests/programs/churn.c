@@ -32,7 +32,9 @@ static long resident_bytes(void) {
 
 static void use(long times, const char *url) {
     for (long at = 0; at < times; at++) {
-        polylimit_limiter *limiter = open_limiter(url, "1000000/hour", NULL);
+        polylimit_option options[] = {{"policy.api", "1000000/hour"}};
+        polylimit_limiter *limiter = NULL;
+        OK(polylimit_limiter_open(url, options, 1, NULL, &limiter, MESSAGE));
         CHECK(check(limiter, "churn", 1).allowed);
         polylimit_limiter_free(limiter);
     }
