@@ -123,7 +123,7 @@ const ADVISORIES: [(&str, &str, &[&str], &str); 10] = [
     // express-rate-limit masked IPv4-mapped addresses as IPv6, so that all clients shared one budget.
     ("CVE-2026-30827", "::ffff:203.0.113.7", &[], "203.0.113.7"),
     ("CVE-2026-30827", "10.0.0.1", &["::ffff:203.0.113.8"], "203.0.113.8"),
-    // Hono's ipRestriction did not recognise an IPv4-mapped address by rules for IPv4.
+    // A middleware, ipRestriction, did not recognise an IPv4-mapped address by rules for IPv4.
     ("GHSA-xpcf-pg52-r92g", "::ffff:10.0.0.1", &["198.51.100.1, ::ffff:10.0.0.2"], "198.51.100.1"),
     ("GHSA-xpcf-pg52-r92g", "::ffff:203.0.113.7", &["::ffff:127.0.0.1"], "203.0.113.7"),
     // Net::CIDR accepted leading zeros, which other programs read as octal numbers: 012.0.0.1 is no address here.
