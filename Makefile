@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak soak-server fuzz simulate-faults \
+.PHONY: help setup demo site test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak soak-server fuzz simulate-faults faults \
   packages packages-test release
 
 STORE ?= memory
@@ -86,6 +86,10 @@ fuzz: ## fuzz every target for SECONDS_EACH seconds (needs nightly Rust and carg
 
 simulate-faults: ## the limiter on a simulated network and server, SEEDS times, with other faults each time
 	@cargo run --release --locked -p polylimit-fault-simulation -- --seeds $(SEEDS)
+
+faults: ## every row of docs/faults.md in its long form, with other limiters beside it, and the page; takes about an hour
+	@tests/setup
+	@tests/faults/run
 
 packages: ## every package that is published, into dist/; TARGETS=<Rust target>,... ONLY=cli,c,python,node,uniffi,go
 	@tools/packages/build $(if $(TARGETS),--targets "$(TARGETS)") $(if $(ONLY),--only "$(ONLY)")

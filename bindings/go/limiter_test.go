@@ -3,6 +3,7 @@ package polylimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net"
 	"os"
@@ -454,4 +455,19 @@ func TestCancelledContextEndsABlockingCheck(t *testing.T) {
 	if decision, err := limiter.Check(soon, polylimit.Key("k")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%+v %v", decision, err)
 	}
+}
+
+func TestInvalidCostIsRefused(t *testing.T) {
+	limiter := must(polylimit.Open("memory:", polylimit.WithPolicy("api", "9/minute")))(t)
+	defer limiter.Close()
+	costs := []int64{-1, math.MinInt64, math.MaxInt64, 1e12 + 1}
+	for _, cost := range costs {
+		if _, err := limiter.Check(ctx, polylimit.Key("k").Cost(cost)); !errors.Is(err, polylimit.ErrInvalidArgument) {
+			t.Errorf("cost %d: %v", cost, err)
+		}
+	}
+	if left := must(limiter.Peek(ctx, polylimit.Key("k")))(t).Remaining; left != 9 {
+		t.Fatalf("%d left: something was spent", left)
+	}
+	record(t, "bindings/go/limiter_test.go", "S4", "Go", fmt.Sprintf("measured=%d costs: invalid_argument", len(costs)))
 }

@@ -8,6 +8,7 @@ const { ClientAddressRules, Limiter, ManualClock, Quota } = require("polylimit")
 
 const { invalid } = require("./support/code.cjs");
 const { withRedis } = require("./support/redis.cjs");
+const { record } = require("./support/record.cjs");
 
 function limiterAt(nowUs, quotas, url = "memory:") {
   const clock = new ManualClock(nowUs);
@@ -215,6 +216,7 @@ test("an invalid cost is refused by name", async () => {
     assert.match(refused.message, refusal.message);
     await assert.rejects(limiter.checkTogether(["together", { key: "k", cost }]), refusal);
   }
+  record(__filename, "S4", "Node", { measured: `${costs.length} costs: invalid_argument` });
   assert.equal((await limiter.peek("together")).remaining, 100);
   assert.equal((await limiter.peek("k")).remaining, 100);
   for (const cost of [0, -0, undefined]) assert.equal((await limiter.check("other", { cost })).allowed, true);

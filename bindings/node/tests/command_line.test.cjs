@@ -103,13 +103,20 @@ test("help and mistakes in arguments are told", async () => {
 const BENCH = ["bench", "1000000/second", "--seconds", "3600"];
 
 for (const signal of ["SIGINT", "SIGTERM"]) {
-  test(`${signal} ends a long command at once, as it ends a program without a handler`, async () => {
-    await withLocalStore(async (store, isOpen) => {
-      const { child, ended } = start(BENCH, { store });
-      await until(isOpen, "the command has opened the store");
-      child.kill(signal);
-      assert.deepEqual(await ended, { code: null, signal, out: "", err: "" });
-    });
+  // The shortest of several waits says so: a busy machine lengthens them, and shortens none.
+  test(`${signal} ends a long command within 100 ms, as it ends a program without a handler`, async () => {
+    const waits = [];
+    while (waits.length < 5 && !waits.some((wait) => wait < 100)) {
+      await withLocalStore(async (store, isOpen) => {
+        const { child, ended } = start(BENCH, { store });
+        await until(isOpen, "the command has opened the store");
+        const sent = performance.now();
+        child.kill(signal);
+        assert.deepEqual(await ended, { code: null, signal, out: "", err: "" });
+        waits.push(performance.now() - sent);
+      });
+    }
+    assert.ok(Math.min(...waits) < 100, `milliseconds from the signal to the end: ${waits}`);
   });
 }
 

@@ -8,6 +8,7 @@ const { Limiter } = require("polylimit");
 const { withBlackHole } = require("./support/blackhole.cjs");
 const { localStore } = require("./support/local.cjs");
 const { run } = require("./support/program.cjs");
+const { record } = require("./support/record.cjs");
 const { withRedis } = require("./support/redis.cjs");
 
 test("a process ends without close when no promise is pending", async () => {
@@ -19,6 +20,7 @@ test("a process ends without close when no promise is pending", async () => {
       assert.deepEqual(await run("ends.cjs", way, url), { code: 0, signal: null, out, err: "" }, way);
     }
   });
+  record(__filename, "F65", "Node, no promise pending", { measured: "status 0 without close" });
 });
 
 test("a process can exit while decisions are pending", async () => {
@@ -35,6 +37,7 @@ test("a process can exit while decisions are pending", async () => {
       assert.deepEqual(ended, { code: 0, signal: null, out: "", err: "" });
     }
   });
+  record(__filename, "F65", "Node, decisions pending", { measured: "20 exits, status 0" });
 });
 
 test("close settles pending operations", async () => {
@@ -53,6 +56,7 @@ test("workers can be terminated while operations are pending", async () => {
     const ended = await run("workers.cjs", url, "10");
     assert.deepEqual(ended, { code: 0, signal: null, out: "allowed true\n", err: "" });
   });
+  record(__filename, "F64", "Node, worker_threads", { measured: "20 workers terminated with operations pending" });
 });
 
 for (const [name, count] of [
@@ -60,6 +64,7 @@ for (const [name, count] of [
   ["redis", 10_000],
 ]) {
   test(`${count} limiters on ${name}, closed or dropped, leave no threads, descriptors or memory`, async () => {
+    let printed;
     await withRedis(async ({ url }) => {
       const { code, out, err } = await run("many.cjs", name === "memory" ? "memory:" : url, String(count));
       assert.equal(code, 0, err);
@@ -68,7 +73,9 @@ for (const [name, count] of [
       assert.ok(after.files <= before.files, out);
       // The allowance covers memory that the engine has not released yet, and does not depend on the number of limiters.
       assert.ok(after.resident <= before.resident + 32_768, out);
+      printed = out.trim();
     });
+    record(__filename, "F69", `Node, ${name}`, { decisions: count, measured: `${count} limiters: ${printed}` });
   });
 }
 

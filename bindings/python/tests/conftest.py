@@ -1,11 +1,24 @@
 import asyncio
 import os
+import subprocess
 import uuid
 from pathlib import Path
 
 import pytest
 import uvloop
 from redis_server import RedisServer
+
+
+@pytest.fixture
+def record(request):
+    """Records what the test measured for a row of docs/faults.md: record(row, case, measured="...", decisions=...)."""
+    root = Path(__file__).parents[3]
+
+    def record(row, case, **measured):
+        pairs = (f"{name}={value}" for name, value in measured.items())
+        subprocess.run([root / "tests/faults/record", request.path.relative_to(root), row, case, *pairs], check=True)
+
+    return record
 
 
 @pytest.fixture(scope="session")

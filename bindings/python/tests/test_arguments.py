@@ -13,7 +13,7 @@ from polylimit import AsyncLimiter, InvalidArgumentError, Limiter, Policy, Polyl
 
 
 @pytest.mark.parametrize("cost", [-1, math.nan, 1e308, 2**64, 10**400, -0.5, 2.0, math.inf, 10**12 + 1])
-def test_invalid_cost_is_refused(cost):
+def test_invalid_cost_is_refused(cost, record):
     limiter = Limiter()
     for operation in (limiter.check, limiter.peek, limiter.take, limiter.charge, limiter.refund):
         with pytest.raises(InvalidArgumentError, match="cost"):
@@ -21,6 +21,7 @@ def test_invalid_cost_is_refused(cost):
     with pytest.raises(InvalidArgumentError):
         Limiter().check_many([Request("key", "1/s", cost=cost)])
     assert limiter.check("key", "1/s"), "nothing was spent"
+    record("S4", f"Python, {str(cost)[:24]}", measured="invalid_argument")
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ print(sum(allowed for _, allowed in results), len({process for process, _ in res
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["local", "redis"])
-def test_prefork_pool_shares_one_budget(kind, request, own_redis, key):
+def test_prefork_pool_shares_one_budget(kind, request, own_redis, key, record):
     environment = {"STORE": request.getfixturevalue(kind), "BROKER": own_redis.url}
     with worker(environment) as process:
         command = [sys.executable, "-c", ASK, key]
@@ -75,3 +75,4 @@ def test_prefork_pool_shares_one_budget(kind, request, own_redis, key):
         admitted, processes = map(int, asked.stdout.split())
         assert admitted == 100
         assert processes > 1
+        record("F60", f"Python, celery's prefork pool on {kind}", admitted=100, admitted_of_key=100, bound=100)

@@ -1,5 +1,6 @@
 """Limiters and their process: forks, signals, exit, and released resources."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from multiprocessing import get_context
 
 import pytest
 from polylimit import Limiter
+
+#: `make faults` runs the tests in their long forms.
+LONG = "POLYLIMIT_FAULTS" in os.environ
 
 #: On a busy machine a callback may take long, which asyncio reports in development mode.
 IGNORE_SLOW_CALLBACKS = """
@@ -62,13 +66,15 @@ FORKS = """
 
 
 @pytest.mark.slow
-def test_thousand_forks_under_load_on_redis(redis):
+def test_thousand_forks_under_load_on_redis(redis, record):
     assert python(FORKS, redis) == "0 1000 store\n"
+    record("F60", "Python, os.fork on Redis", decisions=1000, measured="1,000 forks, each counted once")
 
 
 @pytest.mark.slow
-def test_thousand_forks_under_load_on_the_local_store(local):
+def test_thousand_forks_under_load_on_the_local_store(local, record):
     assert python(FORKS, local) == "0 1000 store\n"
+    record("F60", "Python, os.fork on the local store", decisions=1000, measured="1,000 forks, each counted once")
 
 
 @pytest.mark.slow
@@ -110,15 +116,16 @@ def _use(url, key, times):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing_pool_shares_one_budget(method, local, redis, key):
+def test_multiprocessing_pool_shares_one_budget(method, local, redis, key, record):
     for url in (local, redis):
         with ProcessPoolExecutor(4, mp_context=get_context(method)) as pool:
             allowed = [pool.submit(_use, url, key, 50) for _ in range(4)]
             assert sum(future.result() for future in allowed) == 100
+    record("F60", f"Python, multiprocessing by {method}", decisions=400, admitted=200, admitted_of_key=100, bound=100)
 
 
 @pytest.mark.parametrize("pending", ["check", "acquire"])
-def test_interpreter_exits_with_pending_operations(own_redis, pending):
+def test_interpreter_exits_with_pending_operations(own_redis, pending, record):
     own_redis.command("CLIENT", "PAUSE", "60000")
     python(
         """
@@ -149,6 +156,7 @@ def test_interpreter_exits_with_pending_operations(own_redis, pending):
         own_redis.url,
         pending,
     )
+    record("F61", f"Python, {pending}", measured="104 operations pending at exit, status 0")
 
 
 INTERRUPTED = """
@@ -177,10 +185,11 @@ INTERRUPTED = """
     ("store", "operation"), [("memory", "acquire"), ("redis", "check"), ("redis", "acquire"), ("redis", "ready")]
 )
 def test_keyboard_interrupt_ends_a_waiting_call(own_redis, store, operation):
+    """Within 100 ms. The shortest of several waits says so: a busy machine lengthens them, and shortens none."""
     own_redis.command("CLIENT", "PAUSE", "60000")
     url = "memory:" if store == "memory" else own_redis.url
     waits = []
-    for _ in range(3):
+    for _ in range(5):
         process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(INTERRUPTED), url, operation], stdout=subprocess.PIPE, text=True
         )
@@ -192,7 +201,9 @@ def test_keyboard_interrupt_ends_a_waiting_call(own_redis, store, operation):
         assert (word, process.wait(10)) == ("interrupted", 0)
         process.stdout.close()
         waits.append((int(at) - sent) / 1e6)
-    print(f"milliseconds from the signal to the exception: {[round(wait, 1) for wait in waits]}")
+        if min(waits) < 100:
+            return
+    pytest.fail(f"milliseconds from the signal to the exception: {[round(wait, 1) for wait in waits]}")
 
 
 def test_signal_handler_can_use_the_limiter(own_redis):
@@ -254,14 +265,18 @@ GROWTH = """
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("name", "times"), [("memory", 10_000), ("local", 10_000), ("redis", 5_000)])
-def test_closed_limiters_release_all_resources(request, name, times):
+@pytest.mark.parametrize(
+    ("name", "times"), [("memory", 10_000), ("local", 10_000), ("redis", 10_000 if LONG else 5_000)]
+)
+def test_closed_limiters_release_all_resources(request, name, times, record):
     url = "memory:" if name == "memory" else request.getfixturevalue(name)
     printed = python("import warnings; warnings.simplefilter('ignore')\n" + textwrap.dedent(GROWTH), url, str(times))
     descriptors, threads, mebibytes = map(int, printed.split())
     assert descriptors <= 1
     assert threads <= 1
     assert mebibytes <= 8
+    growth = f"{descriptors} descriptors, {threads} threads, {mebibytes} MiB"
+    record("F69", f"Python, {name}", decisions=times, measured=f"{times} limiters; growth: {growth}")
 
 
 KEPT = """

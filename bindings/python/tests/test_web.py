@@ -36,7 +36,7 @@ def client():
     return {"x-client": uuid.uuid4().hex}
 
 
-def test_service_under_a_real_server(server, shared):
+def test_service_under_a_real_server(server, shared, record):
     with WebServer(*server, store=shared) as web:
         exactly_the_limit(web)
         the_fields(web)
@@ -47,6 +47,8 @@ def test_service_under_a_real_server(server, shared):
         streams(web)
         parts_of_an_application(web)
         unlimited_paths(web)
+    if "--preload" in server:
+        record("F60", f"Python, {' '.join(server)}", admitted_of_key=20, bound=20)
 
 
 def exactly_the_limit(web):

@@ -1,3 +1,5 @@
+use polylimit_test_servers::Row;
+
 use crate::client_address::*;
 
 const PROXIES: [&str; 3] = ["10.0.0.0/8", "2001:db8:ffff::/48", "loopback"];
@@ -109,6 +111,36 @@ fn x_forwarded_for_cannot_be_spoofed() {
     );
 }
 
+/// What published advisories about other programs describe, and what this one makes of it: the advisory, the peer, the lines of
+/// the header, and the key that counts the client.
+const ADVISORIES: [(&str, &str, &[&str], &str); 10] = [
+    // Gin believed the header of every peer, where no proxy stands before the service.
+    ("CVE-2020-28483", "203.0.113.7", &["198.51.100.1"], "203.0.113.7"),
+    ("CVE-2020-28483", "203.0.113.7", &["127.0.0.1"], "203.0.113.7"),
+    // Traefik removed its own fields when the client named them in `Connection`: the peer is counted then, not nothing.
+    ("CVE-2024-45410", "10.0.0.1", &[], "10.0.0.1"),
+    ("CVE-2024-45410", "10.0.0.1", &[""], "10.0.0.1"),
+    // express-rate-limit masked IPv4-mapped addresses as IPv6, so that all clients shared one budget.
+    ("CVE-2026-30827", "::ffff:203.0.113.7", &[], "203.0.113.7"),
+    ("CVE-2026-30827", "10.0.0.1", &["::ffff:203.0.113.8"], "203.0.113.8"),
+    // A middleware, ipRestriction, did not recognise an IPv4-mapped address by rules for IPv4.
+    ("GHSA-xpcf-pg52-r92g", "::ffff:10.0.0.1", &["198.51.100.1, ::ffff:10.0.0.2"], "198.51.100.1"),
+    ("GHSA-xpcf-pg52-r92g", "::ffff:203.0.113.7", &["::ffff:127.0.0.1"], "203.0.113.7"),
+    // Net::CIDR accepted leading zeros, which other programs read as octal numbers: 012.0.0.1 is no address here.
+    ("CVE-2021-4456", "10.0.0.1", &["198.51.100.1, 012.0.0.1"], "10.0.0.1"),
+    // Net::CIDR::Lite matched IPv4-mapped addresses to the wrong networks: 11.0.0.1 is in none that is trusted.
+    ("CVE-2026-40199", "::ffff:11.0.0.1", &["198.51.100.1"], "11.0.0.1"),
+];
+
+#[test]
+fn published_advisories_about_other_programs_do_not_apply() {
+    let rules = rules(ForwardingHeader::XForwardedFor);
+    for (advisory, peer, lines, expected) in ADVISORIES {
+        assert_eq!(resolved(&rules, peer, lines).key(), expected, "{advisory}: peer {peer}, lines {lines:?}");
+        Row::new("S2", advisory).measured("no bypass").record();
+    }
+}
+
 #[test]
 fn a_walk_that_a_limit_cuts_off_ends_at_the_last_trusted_hop() {
     let hops = |count| (1..=count).rev().map(|i| format!("10.0.1.{i}")).collect::<Vec<_>>().join(",");
@@ -198,6 +230,9 @@ fn no_bytes_in_front_change_what_a_trusted_proxy_appended() {
             assert_eq!(client.key(), "203.0.113.7", "{}", line.escape_ascii());
         }
     }
+    Row::new("S2", "10,000 random headers before what a proxy appends")
+        .measured("no bypass, no panic")
+        .record();
 }
 
 fn message(builder: ClientAddressRulesBuilder) -> String {

@@ -262,3 +262,41 @@ fn check_others(rules: &PolicyRules, states: &mut States, now_us: u64, cost: u64
     let (decision, applied) = rules.decide(states, check, None);
     (decision, applied.written)
 }
+
+#[cfg(test)]
+mod tests {
+    use polylimit_test_servers::Row;
+
+    use super::*;
+
+    /// An attacker cannot find such keys, since the hash is seeded at random. They share a shard all the same.
+    #[test]
+    fn keys_that_collide_in_one_shard_take_no_more_than_its_share_and_no_key_out_of_it() {
+        const MAX_KEYS: usize = 64 << 10;
+        let store = MemoryStore::new(MAX_KEYS, Clock::system());
+        let id = PolicyId(0);
+        store.set_policy(id, &Policy::parse("api", "1/day token_bucket").unwrap());
+        let check = |key: &str| {
+            let (key, action) = (key.as_bytes(), Action::Apply(Operation::Check));
+            store.answer(StoreRequest { id, key, action, cost: 1, headroom: 0, hold: None, numbers: None }).0
+        };
+        assert!(check("limited").allowed);
+        let shard_of = |key: &str| std::ptr::from_ref(store.shard(store.key_hash.of(id, key.as_bytes())));
+        let shard = shard_of("limited");
+        let mut colliding = (0_u64..).map(|number| format!("{number}")).filter(|key| shard_of(key) == shard);
+        let share = MAX_KEYS / store.shards.len();
+        for key in colliding.by_ref().take(4 * share) {
+            let _ = check(&key);
+            assert!(!check("limited").allowed);
+        }
+        assert_eq!(store.keys(), share);
+        // Keys of other shards find room.
+        let other = (0_u64..).map(|number| format!("{number}")).find(|key| shard_of(key) != shard).unwrap();
+        assert!(check(&other).allowed && !check(&other).allowed && store.keys() == share + 1);
+        Row::new("S3", "keys that collide in one shard of the memory store")
+            .decisions(4 * share as u64)
+            .bound(1, 1)
+            .measured(format!("{share} keys held of {}; a limited key stayed limited", 4 * share))
+            .record();
+    }
+}

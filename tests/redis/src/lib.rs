@@ -19,6 +19,6 @@ pub use fixtures::{
     COUNTER_QUOTA, GENEROUS_DEADLINE, assert_from_store, check, current_thread_runtime, limiter, options,
     stored_units, total_stored_units, uncached, with,
 };
-pub use noise::Noise;
+pub use noise::{Noise, repeated_if_noisy};
 pub use open_loop::{OpenLoopLoad, OpenLoopReport};
 pub use report::{LoadReport, Observation, SLACK};

@@ -1,9 +1,11 @@
 //! Scheduling delays of the machine during a test. A check of a deadline allows for them, so that it holds on a busy
 //! machine.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -13,7 +15,24 @@ const SLEEP: Duration = Duration::from_millis(1);
 /// Between two samples of the run-queue times of all threads.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// The most that a test allows for, however late threads run: a decision that hangs fails the test on every machine.
-pub(crate) const MAX_ALLOWANCE: Duration = Duration::from_secs(1);
+const MAX_ALLOWANCE: Duration = Duration::from_millis(200);
+
+thread_local! {
+    /// Whether a measurement of this thread exceeded the allowance.
+    static EXCEEDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test that measures how long decisions take. Repeats it once if it fails while the system ran threads so late that no
+/// test allows for it: on such a machine a repetition tells more than a wider bound.
+pub fn repeated_if_noisy(test: impl Fn()) {
+    EXCEEDED.set(false);
+    let Err(failure) = catch_unwind(AssertUnwindSafe(&test)) else { return };
+    if !EXCEEDED.get() {
+        resume_unwind(failure);
+    }
+    println!("the system ran threads more than {MAX_ALLOWANCE:?} too late: the test is repeated");
+    test();
+}
 
 /// Threads that measure how late the system runs threads of this process.
 #[derive(Debug)]
@@ -40,13 +59,22 @@ impl Noise {
     }
 
     /// Ends the measurement. Returns the delay of an answer for which the system is responsible: twice the longest delay
-    /// of a thread, since both the thread that drives the connection and then the caller have to be woken; a second at most.
+    /// of a thread, since both the thread that drives the connection and then the caller have to be woken. At most 200 ms.
     pub fn finish(self) -> Duration {
+        self.finish_with(Duration::ZERO)
+    }
+
+    /// As [`finish`](Self::finish), with a delay that a task of the caller has measured on top. The sum has the same bound.
+    pub(crate) fn finish_with(self, task_delay: Duration) -> Duration {
         self.shared.stop.store(true, Ordering::Relaxed);
         for sampler in self.samplers {
             sampler.join().expect("a sampler");
         }
-        (2 * Duration::from_micros(self.shared.worst_us.load(Ordering::Relaxed))).min(MAX_ALLOWANCE)
+        let delay = 2 * Duration::from_micros(self.shared.worst_us.load(Ordering::Relaxed)) + task_delay;
+        if delay > MAX_ALLOWANCE {
+            EXCEEDED.set(true);
+        }
+        delay.min(MAX_ALLOWANCE)
     }
 }
 

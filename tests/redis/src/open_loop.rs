@@ -6,9 +6,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use polylimit::{Decision, Error, Limiter};
+use polylimit_test_servers::Row;
 use tokio::runtime::Builder;
 
-use crate::noise::{MAX_ALLOWANCE, Noise};
+use crate::noise::Noise;
 
 /// Requests of one call of `check_many`.
 const BATCH: usize = 25;
@@ -108,11 +109,23 @@ impl OpenLoopLoad {
             requested: requested.load(Relaxed),
             admitted: admitted.load(Relaxed),
             slowest: Duration::from_micros(slowest_us.load(Relaxed)),
-            noise: self.noise.finish()
-                + Duration::from_micros(task_delay_us.load(Relaxed)).min(MAX_ALLOWANCE),
+            noise: self.noise.finish_with(Duration::from_micros(task_delay_us.load(Relaxed))),
         };
         println!("{report:?}");
         report
+    }
+}
+
+impl OpenLoopReport {
+    /// A record of this load for a row of `docs/faults.md`; see [`Row`]. Requests that the outage policy admitted are not
+    /// in its number of admitted ones.
+    #[track_caller]
+    pub fn row(&self, id: &str, case: impl Into<String>, deadline: Duration) -> Row {
+        Row::new(id, case)
+            .decisions(self.requested)
+            .admitted(self.admitted)
+            .slowest(self.slowest, deadline)
+            .noise(self.noise)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use polylimit::{Decision, Degradation, Source};
+use polylimit_test_servers::Row;
 
 /// How much longer than its deadline a decision may take on an idle machine.
 pub const SLACK: Duration = Duration::from_millis(5);
@@ -167,6 +168,16 @@ impl LoadReport {
             "{stored} stored, {admitted} admitted, {unknown} unknown; {}",
             self.summary()
         );
+    }
+
+    /// A record of this load for a row of `docs/faults.md`; see [`Row`].
+    #[track_caller]
+    pub fn row(&self, id: &str, case: impl Into<String>, deadline: Duration) -> Row {
+        Row::new(id, case)
+            .decisions(self.observations.len() as u64)
+            .admitted(self.admitted())
+            .slowest(self.slowest(), deadline)
+            .noise(self.noise)
     }
 
     /// The report in a line.

@@ -11,6 +11,7 @@ mod message;
 mod plan;
 mod pump;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -177,6 +178,16 @@ impl FaultProxy {
     /// How many commands passed.
     pub fn all_commands(&self) -> u64 {
         self.shared.counters.all_commands()
+    }
+
+    /// Records the bytes that clients send from now on. They stay in memory.
+    pub fn record_requests(&self) {
+        self.shared.counters.record_requests();
+    }
+
+    /// Ends the recording. Returns the bytes that each connection has sent, by the number of the connection.
+    pub fn take_requests(&self) -> BTreeMap<u64, Vec<u8>> {
+        self.shared.counters.take_requests()
     }
 
     fn change(&self, change: impl FnOnce(&mut Plan)) {

@@ -2,6 +2,7 @@
 
 require 'minitest/autorun'
 require 'polylimit'
+require_relative 'record'
 
 class LimiterTest < Minitest::Test
   def limiter(quotas = '10/minute', **options)
@@ -65,6 +66,7 @@ class LimiterTest < Minitest::Test
     [-1, Float::NAN, 1e308, 1.5, 1 << 64, 10**12 + 1, '1'].each do |cost|
       assert_raises(Polylimit::InvalidArgument, cost.inspect) { limiter.check('key', cost: cost) }
     end
+    record(__FILE__, 'S4', 'Ruby', measured: '7 costs: invalid_argument')
     costs = [-1, 1, 1.5, 10**12 + 1, 1 << 64, 1]
     answers = limiter.check_many(costs.map { |cost| { key: 'many', cost: cost } })
     assert_equal([nil, 9, nil, nil, nil, 8], answers.map { |answer| answer.decision&.remaining })

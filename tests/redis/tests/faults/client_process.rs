@@ -1,6 +1,7 @@
 //! The process of the limiter: threads that are busy or suspended while replies arrive, event loops that write requests on
 //! their own threads, forks, and a process without free file descriptors.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::process::Command;
@@ -13,9 +14,9 @@ use std::time::{Duration, Instant};
 use polylimit::{Answer, Call, Completions, Decision, Degradation, Limiter, Outage, Request, Source};
 use polylimit_redis_tests::{
     COUNTER_QUOTA, GENEROUS_DEADLINE, Noise, SLACK, assert_from_store, check, current_thread_runtime,
-    limiter, options, stored_units, uncached,
+    limiter, options, repeated_if_noisy, stored_units, uncached,
 };
-use polylimit_test_servers::{ClientCertificates, Direction, FaultProxy, Kind, Server, until};
+use polylimit_test_servers::{ClientCertificates, Direction, FaultProxy, Kind, Row, Server, until};
 
 const DEADLINE: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -199,48 +200,103 @@ fn requests_written_by_an_event_loop_are_counted_once() {
 /// The connection thread is not woken when an event loop writes a request, and yet has to enforce its deadline.
 #[test]
 fn missing_reply_to_an_event_loop_ends_at_the_deadline() {
-    let server = Server::start(Kind::Redis, &[]);
-    let ages = [Duration::ZERO, Duration::from_secs(600)];
-    let idle = [Duration::ZERO, EVENT_LOOP_DEADLINE / 2, 2 * EVENT_LOOP_DEADLINE, 4 * EVENT_LOOP_DEADLINE];
-    for (age, idle) in ages.into_iter().flat_map(|age| idle.map(|idle| (age, idle))) {
-        let options = uncached(&server.url()).deadline(EVENT_LOOP_DEADLINE).max_connection_age(age);
-        let (limiter, event_loop) = (limiter(options, COUNTER_QUOTA, Outage::Deny), EventLoop::new());
-        until("the store answers", GENEROUS_DEADLINE, || {
-            (event_loop.check(&limiter).source() == Source::Store).then_some(())
-        });
-        sleep(idle);
-        let noise = Noise::measure();
-        server.stop();
-        let start = Instant::now();
-        let decision = event_loop.check(&limiter);
-        let taken = start.elapsed();
-        server.cont();
-        let most = EVENT_LOOP_DEADLINE + SLACK + noise.finish();
-        assert!(taken <= most, "{taken:?} after {idle:?}, {most:?}");
-        assert_eq!(decision.source(), Source::Deny);
-        // `late`: a busy machine could not send the request in time.
-        let why = decision.degraded();
-        assert!(matches!(why, Some(Degradation::Timeout | Degradation::Late)), "{decision:?}");
-    }
+    repeated_if_noisy(|| {
+        let server = Server::start(Kind::Redis, &[]);
+        let ages = [Duration::ZERO, Duration::from_secs(600)];
+        let idle =
+            [Duration::ZERO, EVENT_LOOP_DEADLINE / 2, 2 * EVENT_LOOP_DEADLINE, 4 * EVENT_LOOP_DEADLINE];
+        for (age, idle) in ages.into_iter().flat_map(|age| idle.map(|idle| (age, idle))) {
+            let options = uncached(&server.url()).deadline(EVENT_LOOP_DEADLINE).max_connection_age(age);
+            let (limiter, event_loop) = (limiter(options, COUNTER_QUOTA, Outage::Deny), EventLoop::new());
+            until("the store answers", GENEROUS_DEADLINE, || {
+                (event_loop.check(&limiter).source() == Source::Store).then_some(())
+            });
+            sleep(idle);
+            let noise = Noise::measure();
+            server.stop();
+            let start = Instant::now();
+            let decision = event_loop.check(&limiter);
+            let taken = start.elapsed();
+            server.cont();
+            let most = EVENT_LOOP_DEADLINE + SLACK + noise.finish();
+            assert!(taken <= most, "{taken:?} after {idle:?}, {most:?}");
+            assert_eq!(decision.source(), Source::Deny);
+            // `late`: a busy machine could not send the request in time.
+            let why = decision.degraded();
+            assert!(matches!(why, Some(Degradation::Timeout | Degradation::Late)), "{decision:?}");
+        }
+    });
 }
 
-const FORKS: &str = "200";
+/// How often the program forks, in the short and in the long form.
+const FORKS: [u64; 2] = [200, 1_000];
+
+fn forks() -> u64 {
+    FORKS[usize::from(Row::is_long())]
+}
 
 /// Runs a program that forks while its threads decide.
-fn fork_repeatedly(url: &str) {
-    let output = Command::new(env!("CARGO_BIN_EXE_polylimit-forks")).args([url, FORKS]).output().unwrap();
+fn fork_repeatedly(urls: &[&str]) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polylimit-forks"));
+    let output = command.arg(urls[0]).arg(forks().to_string()).args(&urls[1..]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{output:?}");
 }
 
+/// Reads the head of an array or of a bulk string, such as `*3`, and returns its number.
+fn read_head(bytes: &mut &[u8], mark: u8) -> usize {
+    let end = bytes.windows(2).position(|two| two == b"\r\n").expect("a whole line");
+    let (head, rest) = bytes.split_at(end);
+    assert_eq!(head[0], mark, "{}", head.escape_ascii());
+    *bytes = &rest[2..];
+    std::str::from_utf8(&head[1..]).unwrap().parse().expect("a number")
+}
+
+/// The processes whose keys are in these requests of one connection, which have to be whole commands.
+fn requesting_processes(mut bytes: &[u8]) -> BTreeSet<u32> {
+    let mut processes = BTreeSet::new();
+    while !bytes.is_empty() {
+        for _ in 0..read_head(&mut bytes, b'*') {
+            let length = read_head(&mut bytes, b'$');
+            let (argument, rest) = bytes.split_at(length);
+            bytes = rest.strip_prefix(b"\r\n").expect("the end of a string");
+            let text = String::from_utf8_lossy(argument);
+            let names = text.split("pid-").skip(1);
+            processes.extend(names.filter_map(|name| name.split_once('-')?.0.parse::<u32>().ok()));
+        }
+    }
+    processes
+}
+
+/// A child never writes to a socket of its parent: each connection carries the keys of one process, in whole commands.
 #[test]
 fn forked_children_share_the_quota_in_redis_with_the_parent() {
     let server = Server::start(Kind::Redis, &[]);
-    fork_repeatedly(&format!("{}?deadline=10s", server.url()));
+    let proxy = FaultProxy::start(server.address());
+    proxy.record_requests();
+    let parameter = "deadline=10s";
+    let [through_proxy, direct] =
+        [server.url_at(proxy.port()), server.url()].map(|url| format!("{url}?{parameter}"));
+    fork_repeatedly(&[&through_proxy, &direct]);
+    let requests = proxy.take_requests();
+    let processes: Vec<BTreeSet<u32>> = requests.values().map(|bytes| requesting_processes(bytes)).collect();
+    assert!(processes.iter().all(|of_connection| of_connection.len() <= 1), "{processes:?}");
+    let all: BTreeSet<&u32> = processes.iter().flatten().collect();
+    assert_eq!(all.len() as u64, forks() + 1);
+    let bytes: usize = requests.values().map(Vec::len).sum();
+    Row::new("F60", "Rust, Redis")
+        .decisions(2 * forks())
+        .measured(format!(
+            "{} forks; {} connections of {bytes} bytes in all, each with whole commands of one process",
+            forks(),
+            requests.len()
+        ))
+        .record();
 }
 
 #[test]
 fn forked_children_have_a_memory_store_of_their_own() {
-    fork_repeatedly("memory:");
+    fork_repeatedly(&["memory:"]);
+    Row::new("F60", "Rust, memory").decisions(2 * forks()).measured(format!("{} forks", forks())).record();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use polylimit::{Decision, Degradation, Limiter, Outage, Source};
 use polylimit_redis_tests::{GENEROUS_DEADLINE, check, limiter, uncached};
 use polylimit_test_servers::redis::Value;
-use polylimit_test_servers::{Kind, Server};
+use polylimit_test_servers::{Kind, Row, Server};
 
 const MAIN: &str = "polylimit:1:p:{k}";
 const LOG: &str = "polylimit:1:p:{k}:log:60000000";
@@ -62,6 +62,8 @@ fn key_of_another_type_is_reported_as_wrong_type() {
         assert_decided(&decision, quotas);
         assert!(decision.allowed());
     }
+    let decisions = 21 * STATES.len() as u64;
+    Row::new("F18", "key of another type").decisions(decisions).measured("reported; key unchanged").record();
 }
 
 /// Other keys of the same batch are decided as usual.
@@ -142,6 +144,12 @@ fn invalid_state_is_replaced_by_one_that_is_used_up() {
         limiter.blocking().reset("k").unwrap();
         assert!(check(&limiter, "k").allowed());
     }
+    let cases = STATES.len() * invalid_states().len();
+    Row::new("F18", "text, numbers such as NaN and 1e308, and other lengths")
+        .decisions(2 * cases as u64)
+        .bound(0, 0)
+        .measured(format!("{cases} states replaced by one that is used up"))
+        .record();
 }
 
 /// No script writes an empty string. It must not count as a key without a state.
@@ -196,6 +204,7 @@ fn truncated_state_is_replaced() {
             }
         }
     }
+    Row::new("F18", "state cut at every byte").measured("none admitted by a lost part").record();
 }
 
 /// The script decides by the changed state or replaces it, and never fails.
@@ -222,6 +231,7 @@ fn state_with_any_byte_changed_causes_no_failure() {
         }
         assert_eq!(limiter.stats().unknown, 0);
     }
+    Row::new("F18", "every byte of a state changed").measured("no failure").record();
 }
 
 #[test]
@@ -244,4 +254,5 @@ fn state_without_a_time_to_live_gets_one_on_use() {
         let _ = check(&limiter, "k");
         assert!(server.query::<i64>(&["PTTL", key]) > 0, "{quotas}");
     }
+    Row::new("F18", "no time to live").measured("repaired on use").record();
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use polylimit::{Limiter, LimiterBuilder, Policy, RedisOptions, Request};
-use polylimit_test_servers::{FaultProxy, Kind, Server};
+use polylimit_test_servers::{FaultProxy, Kind, Row, Server};
 
 const USER: &str = "us3r-hidden";
 const PASSWORD: &str = "p4ssw0rd-hidden";
@@ -27,6 +27,10 @@ impl Output {
     fn display(&mut self, what: &(impl Display + Debug)) {
         self.0.push(what.to_string());
         self.debug(what);
+    }
+
+    fn record(&self, case: &str) {
+        Row::new("S5", case).measured(format!("{} texts without a secret", self.0.len())).record();
     }
 
     fn assert_no_secrets(&self) {
@@ -104,6 +108,7 @@ fn store_in_use_reveals_no_secret() {
     }
     let clients: String = server.query(&["CLIENT", "LIST"]);
     assert!(!clients.contains(PASSWORD) && !clients.contains(KEY_SECRET), "{clients}");
+    output.record("store in use");
 }
 
 #[test]
@@ -161,4 +166,5 @@ fn invalid_url_reveals_no_secret() {
         }
     }
     output.assert_no_secrets();
+    output.record("invalid URLs and options");
 }

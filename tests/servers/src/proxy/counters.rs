@@ -1,6 +1,6 @@
 //! Counters of the connections, bytes and commands that the proxy has forwarded.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -12,6 +12,8 @@ pub(super) struct Counters {
     bytes: [AtomicU64; 2],
     connections: Mutex<Connections>,
     commands: Mutex<HashMap<String, u64>>,
+    /// The bytes of the requests of each connection, while they are recorded.
+    requests: Mutex<Option<BTreeMap<u64, Vec<u8>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +71,20 @@ impl Counters {
             let name = String::from_utf8_lossy(name).to_ascii_uppercase();
             *commands.entry(name).or_default() += 1;
         }
+    }
+
+    pub(super) fn record_requests(&self) {
+        *self.requests.lock().expect("no panic under the lock") = Some(BTreeMap::new());
+    }
+
+    pub(super) fn add_request_bytes(&self, connection: u64, bytes: &[u8]) {
+        if let Some(requests) = &mut *self.requests.lock().expect("no panic under the lock") {
+            requests.entry(connection).or_default().extend_from_slice(bytes);
+        }
+    }
+
+    pub(super) fn take_requests(&self) -> BTreeMap<u64, Vec<u8>> {
+        self.requests.lock().expect("no panic under the lock").take().unwrap_or_default()
     }
 
     pub(super) fn commands(&self, name: &str) -> u64 {

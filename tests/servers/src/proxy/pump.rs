@@ -106,6 +106,9 @@ impl<'a> Pump<'a> {
                         self.push(delay, Item::Finish);
                     } else {
                         self.shared.counters.add_bytes(self.direction, count);
+                        if self.direction == Direction::Requests {
+                            self.shared.counters.add_request_bytes(self.connection, &buffer[..count]);
+                        }
                         self.take(&buffer[..count], delay);
                     }
                 }

@@ -1,3 +1,4 @@
+use polylimit_test_servers::Row;
 use serde_json::json;
 
 use crate::support::Shell;
@@ -79,4 +80,21 @@ fn store_stands_in_a_file() {
     shell.file("url", "memory:\n");
     assert_eq!(shell.run(&["--store", "@url", "check", QUOTA, "k", "--quiet"]).fine(), "");
     shell.run(&["--store", "@none", "check", QUOTA, "k"]).fails(64, "\"none\"");
+}
+
+#[test]
+fn cost_that_is_no_number_of_units_is_refused() {
+    let shell = Shell::with_redis();
+    let costs = ["-1", "NaN", "1e308", "18446744073709551616", "1000000000001", "0.5", "inf", ""];
+    for cost in costs {
+        for operation in ["check", "peek", "take", "charge", "refund"] {
+            let ran = shell.run(&[operation, QUOTA, "k", &format!("--cost={cost}")]);
+            assert!(
+                ran.status == 64 && ran.output.is_empty() && ran.errors.contains("cost"),
+                "{cost}: {ran:?}"
+            );
+        }
+    }
+    assert_eq!(shell.object("decision", &["peek", QUOTA, "k"]).1["remaining"], 3);
+    Row::new("S4", "the command line").measured(format!("{} costs: status 64", costs.len())).record();
 }

@@ -1,11 +1,14 @@
 //! The operations over HTTP.
 
+use std::io::{Read, Write};
+
 use polylimit::{Limiter, Request};
 use polylimit_server::ServerOptions;
+use polylimit_test_servers::Row;
 use serde_json::{Value, json};
 
 use crate::security::with_tokens;
-use crate::support::{Running, exchange, limiter, started};
+use crate::support::{Running, command, exchange, limiter, started};
 
 #[test]
 fn check_is_answered_as_the_library_serialises_it() {
@@ -258,4 +261,35 @@ fn http_2_is_spoken_by_prior_knowledge() {
         assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["remaining"], 2);
         connection.abort();
     });
+}
+
+#[test]
+fn cost_that_is_no_number_of_units_is_refused() {
+    let server = started();
+    let costs = ["-1", "NaN", "1e308", "18446744073709551616", "1000000000001", "0.5", "\"1\"", "[]"];
+    for cost in costs {
+        for operation in ["check", "peek", "take", "charge", "refund"] {
+            let body = format!(r#"{{"policy": "api", "key": "k", "cost": {cost}}}"#);
+            let path = format!("/v1/{operation}");
+            let reply = server.http().send("POST", &path, &[], body.as_bytes());
+            assert_eq!(
+                (reply.status, &reply.json()["code"]),
+                (400, &json!("invalid_argument")),
+                "{cost}: {reply:?}"
+            );
+        }
+    }
+    let mut stream = server.resp();
+    for cost in ["-1", "NaN", "1e308", "18446744073709551616", "1000000000001", "0.5", "x"] {
+        stream.write_all(&command(&[b"POLYLIMIT.CHECK", b"api", b"k", cost.as_bytes()])).unwrap();
+        let (mut reply, mut byte) = (Vec::new(), [0]);
+        while byte != *b"\n" {
+            stream.read_exact(&mut byte).unwrap();
+            reply.extend(byte);
+        }
+        assert!(reply.starts_with(b"-INVALID_ARGUMENT "), "{cost}: {}", reply.escape_ascii());
+    }
+    let left = server.http().post("/v1/peek", &json!({ "policy": "api", "key": "k" })).json();
+    assert_eq!(left["remaining"], 3, "nothing was spent");
+    Row::new("S4", "the server").measured(format!("{} costs: invalid_argument", costs.len())).record();
 }
