@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak soak-server fuzz simulate-faults faults \
+.PHONY: help setup demo site test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak soak-server fuzz simulate-faults mutations faults \
   packages packages-test release
 
 STORE ?= memory
@@ -12,6 +12,7 @@ BEFORE ?=
 SECONDS_EACH ?= 60
 OPERATIONS ?= 1000000
 SEEDS ?= 1000000
+FROM ?= 0
 TARGETS ?=
 ONLY ?=
 VERSION ?=
@@ -84,8 +85,11 @@ soak-server: ## polylimit serve on Redis under load for SECONDS_EACH seconds: me
 fuzz: ## fuzz every target for SECONDS_EACH seconds (needs nightly Rust and cargo-fuzz)
 	@core/fuzz/run $(SECONDS_EACH)
 
-simulate-faults: ## the limiter on a simulated network and server, SEEDS times, with other faults each time
-	@cargo run --release --locked -p polylimit-fault-simulation -- --seeds $(SEEDS)
+simulate-faults: ## the limiter on a simulated network and server, SEEDS times from seed FROM on, with other faults each time
+	@cargo run --profile simulation --locked -p polylimit-fault-simulation -- --from $(FROM) --seeds $(SEEDS)
+
+mutations: ## the simulation has to find each deliberate defect; the seeds go into docs/internals/fault-simulation.md
+	@tests/simulation/mutations/run
 
 faults: ## every row of docs/faults.md in its long form, with other limiters beside it, and the page; takes about an hour
 	@tests/setup

@@ -15,6 +15,8 @@ pub enum Reply {
     Okay,
     /// Several replies.
     Array(Vec<Reply>),
+    /// Several replies, one after the other.
+    Each(Vec<Reply>),
     /// An error, with its code in front.
     Error(String),
 }
@@ -32,6 +34,7 @@ impl Reply {
                 out.extend_from_slice(bytes);
                 out.extend_from_slice(b"\r\n");
             }
+            Self::Each(replies) => replies.iter().for_each(|reply| reply.write(out)),
             Self::Array(replies) => {
                 out.extend_from_slice(format!("*{}\r\n", replies.len()).as_bytes());
                 for reply in replies {
@@ -48,8 +51,9 @@ pub struct Database {
     values: BTreeMap<Vec<u8>, Value>,
 }
 
+/// A value with its time to live.
 #[derive(Clone, Debug)]
-struct Value {
+pub struct Value {
     bytes: Vec<u8>,
     /// When it expires, in milliseconds since the Unix epoch.
     until_ms: Option<u64>,
@@ -87,6 +91,26 @@ impl Database {
             }
             _ => refused(&words),
         }
+    }
+
+    /// Whether a key is there, expired or not.
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.values.contains_key(key)
+    }
+
+    /// All keys.
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        self.values.keys().cloned().collect()
+    }
+
+    /// Removes a key for another server.
+    pub fn take(&mut self, key: &[u8]) -> Option<Value> {
+        self.values.remove(key)
+    }
+
+    /// Adds a key of another server.
+    pub fn put(&mut self, key: &[u8], value: Value) {
+        self.values.insert(key.into(), value);
     }
 
     fn get(&self, now_us: u64, key: &[u8]) -> Option<&Vec<u8>> {

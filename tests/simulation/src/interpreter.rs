@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use mlua::{Error, Function, Lua, LuaOptions, MultiValue, Result, StdLib, Table, Value, Variadic};
+use sha1::{Digest, Sha1};
 
 use crate::database::{Database, Reply};
 
@@ -58,6 +59,12 @@ impl Interpreter {
             "pcall",
             lua.create_function(|lua: &Lua, words: Variadic<Value>| command(lua, &words, false))?,
         )?;
+        redis.set(
+            "sha1hex",
+            lua.create_function(|lua: &Lua, text: mlua::LuaString| {
+                lua.create_string(sha1hex(&text.as_bytes()))
+            })?,
+        )?;
         let structs = lua.create_table()?;
         structs.set(
             "pack",
@@ -91,6 +98,12 @@ impl Interpreter {
             other => Err(Error::runtime(format!("the script returned a {}", other.type_name()))),
         }
     }
+}
+
+/// The hash of a text as scripts are called by it.
+pub fn sha1hex(text: &[u8]) -> Vec<u8> {
+    let digits = Sha1::digest(text).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| b"0123456789abcdef"[usize::from(digit)]).collect()
 }
 
 fn command(lua: &Lua, words: &Variadic<Value>, raises: bool) -> Result<Value> {
@@ -128,7 +141,7 @@ fn value(lua: &Lua, reply: &Reply) -> Result<Value> {
         Reply::Bulk(bytes) => lua.create_string(bytes).map(Value::String),
         Reply::Okay => named("ok", "OK"),
         Reply::Error(text) => named("err", text),
-        Reply::Array(replies) => {
+        Reply::Array(replies) | Reply::Each(replies) => {
             let values: Result<Vec<Value>> = replies.iter().map(|reply| value(lua, reply)).collect();
             lua.create_sequence_from(values?).map(Value::Table)
         }

@@ -6,7 +6,18 @@ use std::time::Duration;
 use polylimit::{Degradation, Outage, QuotaUsage, Source, Stats};
 use tokio::time::Instant;
 
-use crate::policies::{BOUNDS, KEYS, ROWS};
+use crate::policies::ROWS;
+
+mod admissions;
+mod invalidations;
+mod leases;
+mod server_clock;
+
+use admissions::Admissions;
+pub use admissions::Event;
+use invalidations::Denials;
+use leases::LeaseAccounts;
+use server_clock::ServerClocks;
 
 /// The option `deadline`.
 pub const DEADLINE: Duration = Duration::from_millis(50);
@@ -65,24 +76,11 @@ struct Issued {
 #[derive(Debug)]
 struct Execution {
     at: Instant,
+    /// The place of the server; see [`ServerClocks`].
+    place: usize,
+    /// Executions are numbered by their order.
+    number: u64,
     told: Told,
-}
-
-/// The units that a process leased.
-#[derive(Clone, Copy, Debug, Default)]
-struct LeaseAccount {
-    taken: u64,
-    returned: u64,
-    spent: u64,
-}
-
-/// What lets the server admit more.
-#[derive(Clone, Copy, Debug)]
-pub enum Event {
-    /// The server lost state.
-    Loss,
-    /// Its clock was set by so many microseconds.
-    Step(i64),
 }
 
 /// The log of a run.
@@ -93,14 +91,12 @@ pub struct Ledger {
     waiting: BTreeMap<Identity, Vec<usize>>,
     /// What the server executed and no caller was told yet.
     untold: BTreeMap<Identity, Vec<Execution>>,
-    leases: BTreeMap<usize, LeaseAccount>,
-    /// When a check of a key was last denied by the server, by process, policy and key.
-    denied: BTreeMap<(usize, usize, usize), Instant>,
-    /// Admitted units by policy and key.
-    admitted: BTreeMap<(usize, usize), Vec<(Instant, u64)>>,
-    /// Refunded units by policy and key.
-    refunded: BTreeMap<(usize, usize), Vec<(Instant, u64)>>,
-    events: Vec<(Instant, Event)>,
+    leases: LeaseAccounts,
+    denials: Denials,
+    admissions: Admissions,
+    clocks: ServerClocks,
+    /// The processes that have died.
+    dead: BTreeSet<usize>,
     first_issued: BTreeMap<usize, Instant>,
     /// While these processes hear nothing.
     stalls: Vec<(usize, Instant, Instant)>,
@@ -108,8 +104,6 @@ pub struct Ledger {
     pub reasons: BTreeSet<&'static str>,
     /// The option `first_connect_max`.
     pub first_connect_max: Duration,
-    /// Whether a command may run late because the server's clock went back.
-    pub may_run_late: bool,
     /// Whether callers ask so often that most of their operations meet an open breaker.
     pub asks_often: bool,
     /// What did not hold.
@@ -123,6 +117,10 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    fn fail_if(&mut self, checked: Result<(), String>) {
+        self.violations.extend(checked.err());
+    }
+
     fn fail(&mut self, text: String) {
         self.violations.push(text);
     }
@@ -146,10 +144,11 @@ impl Ledger {
         number
     }
 
-    /// The server executed an operation of a process.
-    pub fn execute(&mut self, identity: Identity, told: Told, taken: u64) {
+    /// The server at a place executed an operation of a process. Returns the number of the execution.
+    pub fn execute(&mut self, place: usize, identity: Identity, told: Told, taken: u64) -> u64 {
         let at = Instant::now();
         self.executed += 1;
+        let execution = self.executed;
         self.mix((
             identity.process,
             identity.policy,
@@ -159,42 +158,58 @@ impl Ledger {
             told.allowed,
         ));
         let Identity { process, policy, key, action, cost } = identity;
+        if self.dead.contains(&process) {
+            self.fail(format!("{identity:?} ran after its process had died"));
+        }
+        match action {
+            Action::Refund => self.admissions.refund(policy, key, cost),
+            Action::Take => self.admissions.debit(policy, key, taken),
+            Action::Check if told.allowed => self.admissions.debit(policy, key, cost),
+            Action::Check => self.denials.deny((process, policy, key), execution),
+            _ => {}
+        }
         let is_leased = ROWS[policy].lease.is_some();
-        if action == Action::Refund {
-            self.refunded.entry((policy, key)).or_default().push((at, cost));
-        }
         if is_leased && matches!(action, Action::Take | Action::Refund) {
-            let account = self.leases.entry(process).or_default();
             if action == Action::Take {
-                account.taken += taken;
+                self.leases.take(process, key, taken);
             } else {
-                account.returned += cost;
+                let returned = self.leases.give_back(process, key, cost);
+                self.fail_if(returned);
             }
-            return self.check_lease(process);
-        }
-        if action == Action::Check && !told.allowed {
-            self.denied.insert((process, policy, key), at);
+            return execution;
         }
         let waiting = self.waiting.entry(identity).or_default();
         let in_time = |number: &usize| self.operations[*number].deadline + ROUNDING >= at;
         match waiting.iter().position(in_time) {
             // The limiter may ask again after it gave its lease back.
             Some(_) if is_leased && !told.allowed => {}
-            Some(place) => {
-                waiting.remove(place);
+            Some(first) => {
+                waiting.remove(first);
             }
             None if waiting.is_empty() => {
                 self.fail(format!("{identity:?} was applied more often than it was issued"));
             }
             None => {
                 let number = waiting.remove(0);
-                if !self.may_run_late {
-                    let late = at - self.operations[number].deadline;
-                    self.fail(format!("{identity:?} ran {late:?} after its deadline"));
+                let Issued { at: issued, deadline, .. } = self.operations[number];
+                let (late, most) = (at - deadline, self.clocks.may_be_late(process, place, issued));
+                if late > most + ROUNDING {
+                    self.fail(format!("{identity:?} ran {late:?} after its deadline, at most {most:?}"));
                 }
             }
         }
-        self.untold.entry(identity).or_default().push(Execution { at, told });
+        self.untold.entry(identity).or_default().push(Execution { at, place, number: execution, told });
+        execution
+    }
+
+    /// A process has read the message that an execution refunded a key.
+    pub fn hear(&mut self, process: usize, policy: usize, key: usize, execution: u64) {
+        self.denials.hear((process, policy, key), execution);
+    }
+
+    /// A process has died: nothing of it runs any more.
+    pub fn die(&mut self, process: usize) {
+        self.dead.insert(process);
     }
 
     /// The limiter answered an operation.
@@ -227,29 +242,36 @@ impl Ledger {
             Source::Store => {
                 let untold = self.untold.entry(identity).or_default();
                 match untold.iter().position(|execution| execution.told == *told && execution.at >= at) {
-                    Some(place) => {
-                        let execution = untold.remove(place);
-                        if is_admitted {
-                            self.admitted.entry((policy, key)).or_default().push((execution.at, cost));
+                    Some(first) => {
+                        let Execution { at: executed, place, number, .. } = untold.remove(first);
+                        self.clocks.learn(process, place, at, executed);
+                        match action {
+                            Action::Check if told.allowed => {
+                                self.admissions.tell(policy, key, executed, cost);
+                            }
+                            Action::Refund => self.denials.hear((process, policy, key), number),
+                            _ => {}
                         }
                     }
                     None => self.fail(format!("{identity:?}: the store has not answered {told:?}")),
                 }
             }
             Source::DenialCache => {
-                let denied = self.denied.get(&(process, policy, key));
-                if told.allowed || denied.is_none_or(|denied| now > *denied + DENIAL_CACHE_MAX + TIMER) {
-                    self.fail(format!("{identity:?}: the denial cache has no denial: {told:?}"));
+                if told.allowed {
+                    self.fail(format!("{identity:?}: the denial cache has admitted it"));
+                }
+                if let Err(why) = self.denials.may_answer((process, policy, key)) {
+                    self.fail(format!("{identity:?}: the denial cache has no denial: {why}"));
                 }
             }
             Source::Lease if row.lease.is_some() && is_admitted => {
-                self.leases.entry(process).or_default().spent += cost;
-                self.check_lease(process);
-                self.admitted.entry((policy, key)).or_default().push((now, cost));
+                let spent = self.leases.spend(process, key, cost);
+                self.fail_if(spent);
+                self.admissions.tell(policy, key, now, cost);
             }
             Source::Fallback if row.outage == Outage::Fallback => {
                 if is_admitted {
-                    self.admitted.entry((policy, key)).or_default().push((now, cost));
+                    self.admissions.tell(policy, key, now, cost);
                 }
             }
             Source::Allow if row.outage == Outage::Allow && told.allowed => {}
@@ -264,18 +286,14 @@ impl Ledger {
         self.operations[number].is_closed = true;
     }
 
-    fn check_lease(&mut self, process: usize) {
-        let LeaseAccount { taken, returned, spent } = self.leases.get(&process).copied().unwrap_or_default();
-        if spent + returned > taken {
-            self.fail(format!(
-                "process {process} has spent {spent} and returned {returned} leased units, and the server was debited {taken}"
-            ));
+    /// The server at a place lost state, or its clock was set.
+    pub fn event(&mut self, place: usize, event: Event) {
+        if let Event::Step(us) = event
+            && us < 0
+        {
+            self.clocks.step_back(place, Duration::from_micros(us.unsigned_abs()));
         }
-    }
-
-    /// Something happened that lets the server admit more.
-    pub fn event(&mut self, event: Event) {
-        self.events.push((Instant::now(), event));
+        self.admissions.events.push((Instant::now(), event));
     }
 
     /// A process hears nothing until then.
@@ -300,11 +318,8 @@ impl Ledger {
                 "process {process}: {untold} operations ran without an answer, and {unknown} count as unknown"
             ));
         }
-        let returned = self.leases.get(&process).map_or(0, |account| account.returned);
-        let counted = stats.lease_units_returned + stats.lease_units_lost;
-        if returned > counted {
-            self.fail(format!("process {process}: {returned} leased units were returned, and {counted} count as returned or lost"));
-        }
+        let returned = self.leases.count(process, stats);
+        self.fail_if(returned);
     }
 
     /// At the end the store has to decide again.
@@ -326,53 +341,25 @@ impl Ledger {
                 self.fail(format!("{identity:?} was never answered"));
             }
         }
-        self.check_admissions(processes as u64);
+        let exceeded = self.admissions.check(processes as u64);
+        self.violations.extend(exceeded);
         if self.asks_often {
             self.check_breakers();
         }
-    }
-
-    /// A(W) <= base(W) + E*R + S*min(B, D*L/P) + G(W), for every span from one admission to another.
-    fn check_admissions(&mut self, processes: u64) {
-        let mut failures = Vec::new();
-        for ((policy, key), admitted) in &mut self.admitted {
-            let row = ROWS[*policy];
-            admitted.sort_unstable();
-            let refunded = self.refunded.get(&(*policy, *key)).map_or(&[][..], Vec::as_slice);
-            let limiters = if row.outage == Outage::Fallback { 1 + processes } else { 1 };
-            let bound = BOUNDS[*policy];
-            for (place, (from, _)) in admitted.iter().enumerate() {
-                let mut units = 0;
-                for (to, cost) in &admitted[place..] {
-                    units += cost;
-                    if units <= bound.capacity {
-                        continue;
-                    }
-                    let is_in = |at: &Instant| from <= at && at <= to;
-                    let extra =
-                        self.events.iter().filter(|(at, _)| is_in(at)).map(|(_, event)| match event {
-                            Event::Loss => bound.capacity,
-                            Event::Step(us) => bound.added_by_step(*us),
-                        });
-                    let back: u64 = refunded.iter().filter(|(at, _)| is_in(at)).map(|(_, units)| units).sum();
-                    let span_us = (*to - *from).as_micros() as u64;
-                    let most = limiters * (bound.base(span_us) + back) + extra.sum::<u64>();
-                    if units > most {
-                        failures.push(format!(
-                            "{} {}: {units} units admitted in {span_us} us, at most {most}",
-                            row.name, KEYS[*key]
-                        ));
-                    }
-                }
-            }
-        }
-        self.violations.extend(failures);
     }
 
     /// While a process hears nothing for long, its breaker answers most operations at once.
     fn check_breakers(&mut self) {
         let known_after = Duration::from_millis(400);
         for (process, from, until) in std::mem::take(&mut self.stalls) {
+            // An attempt to connect that hangs fails after a second only, and then the breaker opens.
+            let was_connected = self.operations.iter().any(|operation| {
+                operation.identity.process == process
+                    && operation.answered.is_some_and(|(at, source)| at < from && source == Source::Store)
+            });
+            if !was_connected {
+                continue;
+            }
             let known = from + known_after + self.first_connect_max;
             let asked = self.operations.iter().filter(|operation| {
                 operation.identity.process == process && operation.at > known && operation.deadline < until

@@ -15,12 +15,16 @@
     reason = "a run that fails has to fail the test, and the numbers of a run are small"
 )]
 
+mod cluster;
 pub mod database;
+mod faults;
 pub mod interpreter;
 pub mod ledger;
+mod link;
 pub mod network;
 pub mod policies;
 pub mod run;
 pub mod schedule;
+mod script_call;
 pub mod seeds;
 pub mod world;

@@ -1,6 +1,6 @@
 //! The network of the simulation: connections of two pipes, whose bytes arrive in order and late, in parts, or not at all.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -59,6 +59,9 @@ pub enum Ending {
 pub struct Pipe {
     segments: VecDeque<(Instant, Vec<u8>)>,
     bytes: usize,
+    /// All bytes that were ever sent, and that the reader has taken.
+    sent: u64,
+    taken: u64,
     last_at: Instant,
     ended: Option<(Instant, Ending)>,
     /// Nothing arrives until then, for a connection that is half open.
@@ -83,6 +86,8 @@ impl Pipe {
         Self {
             segments: VecDeque::new(),
             bytes: 0,
+            sent: 0,
+            taken: 0,
             last_at: now,
             ended: None,
             held_until: None,
@@ -91,20 +96,33 @@ impl Pipe {
         }
     }
 
-    /// Sends bytes that arrive at a time, or after what was sent before.
-    pub fn send(&mut self, bytes: &[u8], at: Instant) {
-        if self.ended.is_none() && !bytes.is_empty() {
+    /// Sends bytes that arrive at a time, or after what was sent before. Returns how many were sent over the pipe with them; nothing
+    /// if the pipe has ended.
+    pub fn send(&mut self, bytes: &[u8], at: Instant) -> Option<u64> {
+        if self.ended.is_some() {
+            return None;
+        }
+        if !bytes.is_empty() {
             self.last_at = self.last_at.max(at);
             self.bytes += bytes.len();
+            self.sent += bytes.len() as u64;
             self.segments.push_back((self.last_at, bytes.into()));
             self.wake();
         }
+        Some(self.sent)
     }
 
     /// Ends the pipe at a time; the first end counts.
     pub fn end(&mut self, at: Instant, ending: Ending) {
         let at = if ending == Ending::Closed { at.max(self.last_at) } else { at };
         self.ended.get_or_insert((at, ending));
+        self.wake();
+    }
+
+    /// Loses everything on its way, whatever its end was to be.
+    pub fn reset(&mut self, now: Instant) {
+        self.truncate(0);
+        self.ended = Some((now, Ending::Reset));
         self.wake();
     }
 
@@ -152,6 +170,7 @@ impl Pipe {
                     self.segments.pop_front();
                 }
                 self.bytes -= taken.len();
+                self.taken += taken.len() as u64;
                 if let Some(writer) = self.writer.take() {
                     writer.wake();
                 }
@@ -175,7 +194,23 @@ pub struct Connection {
     pub pipes: [Pipe; 2],
     /// The client has closed its end.
     pub is_left: bool,
-    pub(crate) is_subscribed: bool,
+    /// The channels that the client has subscribed to.
+    pub(crate) channels: BTreeSet<Vec<u8>>,
+    /// The next command may use a slot that the server imports.
+    pub(crate) is_asking: bool,
+    /// Messages about refunds on their way to the client.
+    pub(crate) messages: VecDeque<Message>,
+}
+
+/// A message about a refund.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    /// How many bytes the client has read when it has read the message.
+    pub(crate) ends_at: u64,
+    pub(crate) policy: usize,
+    pub(crate) key: usize,
+    /// The number of the execution that refunded the key.
+    pub(crate) execution: u64,
 }
 
 impl Connection {
@@ -183,7 +218,21 @@ impl Connection {
     pub fn new(process: usize, server: usize) -> Self {
         let now = Instant::now();
         let pipes = [Pipe::new(now), Pipe::new(now)];
-        Self { process, server, pipes, is_left: false, is_subscribed: false }
+        Self {
+            process,
+            server,
+            pipes,
+            is_left: false,
+            channels: BTreeSet::new(),
+            is_asking: false,
+            messages: VecDeque::new(),
+        }
+    }
+
+    /// The next message that the client has read in whole.
+    pub(crate) fn heard(&mut self) -> Option<Message> {
+        let taken = self.pipes[Side::Client as usize].taken;
+        self.messages.pop_front_if(|message| message.ends_at <= taken)
     }
 }
 
@@ -208,8 +257,10 @@ impl Reader {
         };
         let pipe = &mut connection.pipes[self.side as usize];
         let arrived = pipe.arrived(Instant::now(), held, most);
-        if let (Arrived::Later(_), Some(waker)) = (&arrived, waker) {
-            pipe.reader = Some(waker.clone());
+        match (&arrived, waker) {
+            (Arrived::Later(_), Some(waker)) => pipe.reader = Some(waker.clone()),
+            (Arrived::Bytes(_), _) if self.side == Side::Client => world.hear(self.id),
+            _ => {}
         }
         arrived
     }
@@ -329,11 +380,12 @@ impl AsyncWrite for SimulatedSocket {
         let Reader { shared, id, .. } = &self.reader;
         let mut world = shared.lock();
         let (at, most, window) = world.before_write(*id);
+        let is_dead = world.is_dead(*id);
         let Some(connection) = world.connections.get_mut(id) else {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         };
         let ended = |(at, _): (Instant, Ending)| at <= Instant::now();
-        if connection.pipes[Side::Client as usize].ended.is_some_and(ended) {
+        if connection.pipes[Side::Client as usize].ended.is_some_and(ended) || is_dead {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let pipe = &mut connection.pipes[Side::Server as usize];

@@ -1,6 +1,7 @@
 //! The policies of every simulated process.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use polylimit::{Algorithm, Outage, Policy};
 
@@ -31,15 +32,18 @@ pub const ROWS: [Row; 7] = [
     Row { name: "single", quota: "20/s token_bucket burst=10", single_units: true, ..DENY },
     Row {
         name: "leased",
-        quota: "2000/s token_bucket burst=2000",
+        quota: "150/s token_bucket burst=200",
         single_units: true,
-        lease: Some("50/200ms"),
+        lease: Some("20/200ms"),
         ..DENY
     },
 ];
 
-/// The keys of each policy; the last one is for the check at the end.
-pub const KEYS: [&str; 3] = ["a", "b", "end"];
+/// The maximum age of leased units.
+pub const LEASE_MAX_AGE: Duration = Duration::from_millis(200);
+
+/// The keys of each policy; the last one is for the check at the end. The first and the third share a slot.
+pub const KEYS: [&str; 4] = ["a", "b", "k68769", "end"];
 
 impl Row {
     /// The policy.

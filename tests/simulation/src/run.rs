@@ -14,10 +14,11 @@ use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::cluster::FIRST_PORT;
 use crate::ledger::{Action, DEADLINE, DENIAL_CACHE_MAX, Identity, Told};
 use crate::network::Shared;
 use crate::policies::{KEYS, ROWS};
-use crate::schedule::{CALM_LASTS, FAULTS_LAST, Fault, Schedule};
+use crate::schedule::{CALM_LASTS, FAULTS_LAST, Fault, Injection, Schedule};
 use crate::world::{START_US, SimulatedMachine, World};
 
 /// What a seed has shown.
@@ -45,6 +46,9 @@ struct Process {
 
 /// Limiters with equal options share connections, also with those of a run of the same seed on another thread: so each has a number.
 static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// By then a half-open connection that is used is replaced: two missed deadlines, and a second for the new connection.
+const HALF_OPEN_ENDS_AFTER: Duration = Duration::from_millis(2 * DEADLINE.as_millis() as u64 + 1_000);
 
 /// Costs that were not used yet: each operation of more than one unit has a cost of its own.
 type Costs = Arc<std::sync::Mutex<BTreeSet<(usize, usize, Action, u64)>>>;
@@ -87,13 +91,14 @@ async fn simulate(schedule: &Schedule, shared: &Shared) {
     };
     let mut processes: Vec<Process> = (0..schedule.processes).map(|_| start()).collect();
     let mut ended = Vec::new();
-    for (at, fault) in &schedule.faults {
+    for Injection { at, fault } in &schedule.faults {
         sleep_until(began + *at).await;
         let numbers: Vec<usize> = processes.iter().map(|process| process.number).collect();
         shared.lock().inject(*fault, &numbers);
         if let Fault::Kill { process } = fault {
             let killed = std::mem::replace(&mut processes[*process], start());
             killed.is_dead.store(true, Ordering::Relaxed);
+            // The world has cut the process off; this only ends its tasks.
             killed.limiter.close();
             ended.extend(killed.callers);
         }
@@ -106,14 +111,21 @@ async fn simulate(schedule: &Schedule, shared: &Shared) {
         caller.await.unwrap();
     }
     for process in &processes {
+        let identity = |policy| {
+            let key = KEYS.len() - 1;
+            Identity { process: process.number, policy, key, action: Action::Check, cost: 1 }
+        };
+        if schedule.nodes > 1 {
+            // No operation may have used the key's node since the faults, so its connection may still be half open.
+            let until = Instant::now() + HALF_OPEN_ENDS_AFTER;
+            while Instant::now() < until
+                && ask(&process.limiter, shared, identity(0)).await.is_some_and(Source::is_outage)
+            {
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
         for policy in 0..ROWS.len() {
-            let identity = Identity {
-                process: process.number,
-                policy,
-                key: KEYS.len() - 1,
-                action: Action::Check,
-                cost: 1,
-            };
+            let identity = identity(policy);
             if let Some(source) = ask(&process.limiter, shared, identity).await {
                 shared.lock().ledger.recovered(process.number, policy, source);
             }
@@ -132,8 +144,13 @@ impl Process {
         let seed = schedule.seed;
         let first = schedule.first_connect_max.as_millis();
         let made = MADE.fetch_add(1, Ordering::Relaxed);
+        let host = format!("seed-{seed}-{number}");
+        let servers = match schedule.nodes {
+            1 => format!("redis://{host}"),
+            _ => format!("redis-cluster://{host}:{FIRST_PORT},{host}:{}", FIRST_PORT + 1),
+        };
         let url = format!(
-            "redis://seed-{seed}-{number}?client_name=limiter-{made:012}&deadline={}ms&denial_cache_max={}ms&first_connect_max={first}ms&doctor_after=0",
+            "{servers}?client_name=limiter-{made:012}&deadline={}ms&denial_cache_max={}ms&first_connect_max={first}ms&doctor_after=0",
             DEADLINE.as_millis(),
             DENIAL_CACHE_MAX.as_millis(),
         );
@@ -203,8 +220,8 @@ impl Caller {
     fn choose(&mut self) -> Identity {
         let process = self.process;
         let policy = self.random.usize(..ROWS.len());
-        // The lease of one key: the order of several leases in a hash table is none of the seed.
-        let key = if ROWS[policy].lease.is_some() { 0 } else { self.random.usize(..KEYS.len() - 1) };
+        // The first key gets half of the operations, so that it is denied often.
+        let key = if self.random.bool() { 0 } else { self.random.usize(..KEYS.len() - 1) };
         if ROWS[policy].single_units {
             return Identity { process, policy, key, action: Action::Check, cost: 1 };
         }
@@ -254,7 +271,7 @@ async fn ask(limiter: &Limiter, shared: &Shared, identity: Identity) -> Option<S
         Action::Refund => limiter.refund(request).await.map(|usage| of_usage(&usage)),
         Action::Take | Action::Reset => unreachable!("no caller asks for it"),
     };
-    tell(shared, number, answer)
+    tell(shared, identity.process, number, answer)
 }
 
 type Answer = (Told, Source, Option<Degradation>);
@@ -269,8 +286,13 @@ fn of_usage(usage: &Usage) -> Answer {
     (told, usage.source(), usage.degraded())
 }
 
-fn tell(shared: &Shared, number: usize, answer: Result<Answer, Error>) -> Option<Source> {
+fn tell(shared: &Shared, process: usize, number: usize, answer: Result<Answer, Error>) -> Option<Source> {
     let mut world = shared.lock();
+    if world.dead.contains(&process) {
+        // Nobody is told any more.
+        world.ledger.close(number);
+        return None;
+    }
     match answer {
         Ok((told, source, degraded)) => {
             world.ledger.answer(number, &told, source, degraded);

@@ -1,25 +1,40 @@
 //! A schedule: what a seed makes the processes and the machine do.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::policies::KEYS;
 
 /// How long faults are injected.
 pub const FAULTS_LAST: Duration = Duration::from_millis(800);
 /// How long the processes work on after that, before they have to be decided by the store again.
 pub const CALM_LASTS: Duration = Duration::from_millis(2_200);
 
-/// A fault. Processes are numbered from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A fault. Processes are numbered from 0. As text, times are in milliseconds where the name does not tell another unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "fault", deny_unknown_fields)]
 #[expect(missing_docs, reason = "the descriptions of the faults tell their numbers")]
 pub enum Fault {
     /// What a process sends and receives takes this long from now on: the least, and what is added at random.
-    Delay { process: usize, least: Duration, jitter: Duration },
+    Delay {
+        process: usize,
+        #[serde(with = "ms")]
+        least: Duration,
+        #[serde(with = "ms")]
+        jitter: Duration,
+    },
     /// The connections of a process break. Of what is on its way, a random part arrives.
     Cut { process: usize, resets: bool },
     /// Nothing arrives from or at a process for a time, and then everything.
-    Stall { process: usize, lasts: Duration },
+    Stall {
+        process: usize,
+        #[serde(with = "ms")]
+        lasts: Duration,
+    },
     /// Nothing arrives over the present connections of a process any more.
     HalfOpen { process: usize },
     /// A socket takes so few bytes at once, and holds so few that the server has not read.
@@ -31,9 +46,16 @@ pub enum Fault {
     /// The next `NOSCRIPT` comes twice. It has no nonce, so seeds leave it out: a test shows what holds.
     DuplicateNoScript { process: usize },
     /// The server stands still, and then goes on with everything that it was sent.
-    Stop { lasts: Duration },
+    Stop {
+        #[serde(with = "ms")]
+        lasts: Duration,
+    },
     /// The server ends, and starts again after a time, without its scripts.
-    Restart { lasts: Duration, keeps_data: bool },
+    Restart {
+        #[serde(with = "ms")]
+        lasts: Duration,
+        keeps_data: bool,
+    },
     /// The server forgets its scripts.
     FlushScripts,
     /// Another server becomes the primary, without the last writes and with another clock; the old one becomes its replica.
@@ -41,26 +63,92 @@ pub enum Fault {
     /// The clock of the server is set.
     StepClock { us: i64 },
     /// The server refuses everything with an error.
-    Refuse { error: &'static str, lasts: Duration },
+    Refuse {
+        error: Refusal,
+        #[serde(with = "ms")]
+        lasts: Duration,
+    },
     /// A process dies, and another one takes its place.
     Kill { process: usize },
+    /// In a cluster, the slot of a key moves to another node, its keys one by one.
+    MoveSlot {
+        key: usize,
+        #[serde(with = "ms")]
+        lasts: Duration,
+    },
+    /// In a cluster, the node of a key dies. Its replica, which lacks the last writes, is promoted after half of the time, and the node
+    /// comes back after it.
+    KillNode {
+        key: usize,
+        lost_writes: usize,
+        #[serde(with = "ms")]
+        lasts: Duration,
+    },
+}
+
+/// Why a server refuses everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the errors of Redis")]
+pub enum Refusal {
+    Loading,
+    Busy,
+    OutOfMemory,
+    Misconfigured,
+    NoReplicas,
+}
+
+impl Refusal {
+    const ALL: [Self; 5] =
+        [Self::Loading, Self::Busy, Self::OutOfMemory, Self::Misconfigured, Self::NoReplicas];
+
+    /// The error as Redis writes it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Loading => "LOADING Redis is loading the dataset in memory",
+            Self::Busy => {
+                "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+            }
+            Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            Self::Misconfigured => {
+                "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."
+            }
+            Self::NoReplicas => "NOREPLICAS Not enough good replicas to write.",
+        }
+    }
+}
+
+/// A fault and when it comes, since the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Injection {
+    /// When it comes.
+    #[serde(with = "ms", rename = "at_ms")]
+    pub at: Duration,
+    /// What it is.
+    #[serde(flatten)]
+    pub fault: Fault,
 }
 
 /// Everything that a seed decides in advance.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Schedule {
     /// The seed.
     pub seed: u64,
+    /// The number of primaries in the cluster; with 1 it is a single server.
+    pub nodes: usize,
     /// The number of processes.
     pub processes: usize,
     /// The number of callers in each process.
     pub callers: usize,
     /// The longest pause of a caller between two operations.
+    #[serde(with = "ms", rename = "pause_ms")]
     pub pause: Duration,
     /// The option `first_connect_max`.
+    #[serde(with = "ms", rename = "first_connect_max_ms")]
     pub first_connect_max: Duration,
-    /// The faults and when they come, in that order.
-    pub faults: Vec<(Duration, Fault)>,
+    /// The faults in the order in which they come.
+    pub faults: Vec<Injection>,
 }
 
 fn ms(random: &mut Rng, from: u64, to: u64) -> Duration {
@@ -72,12 +160,18 @@ impl Schedule {
     pub fn of(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
         let processes = random.usize(1..=3);
+        // Two of three seeds have a single server.
+        let nodes = [1, 1, 1, 1, 2, 3][random.usize(..6)];
         let mut faults: Vec<_> = (0..random.usize(0..=5))
-            .map(|_| (ms(&mut random, 5, 700), Fault::of(&mut random, processes)))
+            .map(|_| Injection {
+                at: ms(&mut random, 5, 700),
+                fault: Fault::of(&mut random, processes, nodes > 1),
+            })
             .collect();
-        faults.sort_by_key(|(at, _)| *at);
+        faults.sort_by_key(|injection| injection.at);
         Self {
             seed,
+            nodes,
             processes,
             callers: random.usize(1..=3),
             pause: ms(&mut random, 20, 120),
@@ -85,19 +179,19 @@ impl Schedule {
             faults,
         }
     }
-
-    /// Whether a fault makes the server's clock go back, after which a command may run late by as much.
-    pub fn sets_clock_back(&self) -> bool {
-        self.faults.iter().any(|(_, fault)| match fault {
-            Fault::StepClock { us } | Fault::Failover { clock_us: us, .. } => *us < 0,
-            _ => false,
-        })
-    }
 }
 
 impl Fault {
-    fn of(random: &mut Rng, processes: usize) -> Self {
+    fn of(random: &mut Rng, processes: usize, has_nodes: bool) -> Self {
         let process = random.usize(..processes);
+        let key = random.usize(..KEYS.len());
+        if has_nodes && random.bool() {
+            let lasts = ms(random, 10, 500);
+            return match random.u32(0..3) {
+                0 => Self::KillNode { key, lost_writes: random.usize(0..=20), lasts },
+                _ => Self::MoveSlot { key, lasts },
+            };
+        }
         match random.u32(0..20) {
             0 => Self::Delay { process, least: ms(random, 0, 60), jitter: ms(random, 0, 60) },
             1 => Self::Delay { process, least: ms(random, 0, 5), jitter: ms(random, 0, 20) },
@@ -120,32 +214,54 @@ impl Fault {
             },
             16 => Self::StepClock { us: random.i64(-2_000_000..=2_000_000) },
             17 | 18 => {
-                let errors = [
-                    "LOADING Redis is loading the dataset in memory",
-                    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-                    "OOM command not allowed when used memory > 'maxmemory'.",
-                    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
-                    "NOREPLICAS Not enough good replicas to write.",
-                ];
-                Self::Refuse { error: errors[random.usize(..errors.len())], lasts: ms(random, 5, 400) }
+                let error = Refusal::ALL[random.usize(..Refusal::ALL.len())];
+                Self::Refuse { error, lasts: ms(random, 5, 400) }
             }
             _ => Self::Kill { process },
         }
     }
 }
 
-/// The schedule as a failing seed prints it.
+/// The schedule as a failing seed prints it, and as `failures` keeps it: TOML.
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, processes, callers, pause, first_connect_max, faults } = self;
-        writeln!(
-            f,
-            "seed {seed}: {processes} processes with {callers} callers, pauses up to {pause:?}, first_connect_max \
-             {first_connect_max:?}"
-        )?;
-        for (at, fault) in faults {
-            writeln!(f, "  {:>6} ms  {fault:?}", at.as_millis())?;
+        f.write_str(&toml::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = toml::de::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        toml::from_str(text)
+    }
+}
+
+/// Durations as milliseconds.
+mod ms {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(time.as_millis() as u64)
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Duration, D::Error> {
+        Ok(Duration::from_millis(u64::deserialize(from)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_schedule_gives_the_same_schedule() {
+        for seed in 0..1_000 {
+            let schedule = Schedule::of(seed);
+            let text = schedule.to_string();
+            assert_eq!(text.parse(), Ok(schedule), "{text}");
         }
-        Ok(())
     }
 }

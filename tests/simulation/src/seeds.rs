@@ -79,21 +79,22 @@ fn watch(running: &Mutex<BTreeMap<u64, u32>>, left: &AtomicU64) {
         for (seed, looks) in &mut *running.lock().unwrap() {
             *looks += 1;
             if *looks > MAX_LOOKS {
-                println!("{}1 violations:\n  it does not end", Schedule::of(*seed));
+                println!("seed {seed}: 1 violations:\n  it does not end\n{}", Schedule::of(*seed));
                 std::process::exit(1);
             }
         }
     }
 }
 
-/// A failed seed as people read it: its schedule, what did not hold, and how to repeat it.
+/// A failed seed as people read it: what did not hold, how to repeat it, and its schedule, which is a file for `failures` as it is.
 pub fn describe(report: &Report) -> String {
     let Report { schedule, violations, .. } = report;
     let shown: Vec<&str> = violations.iter().take(10).map(String::as_str).collect();
+    let seed = schedule.seed;
     format!(
-        "{schedule}{} violations:\n  {}\nrepeat it with: cargo run -p polylimit-fault-simulation -- --seed {}\n",
+        "seed {seed}: {} violations:\n  {}\nrepeat it with: cargo run --profile simulation -p polylimit-fault-simulation -- --seed {seed}\n\
+         keep it as a test: tests/simulation/failures/{seed}.toml\n{schedule}",
         violations.len(),
         shown.join("\n  "),
-        schedule.seed
     )
 }

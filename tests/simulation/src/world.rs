@@ -2,67 +2,51 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::time::Duration;
 
 use fastrand::Rng;
 use polylimit::simulation::{Connecting, Machine, Socket};
-use polylimit::testing::{Operation, Outcome, Read, Script};
-use sha1::{Digest, Sha1};
-use tokio::time::{Instant, sleep, sleep_until};
+use polylimit::testing::{Outcome, Read, Script};
+use tokio::time::{Duration, Instant, sleep, sleep_until};
 
+use crate::cluster::{Cluster, FIRST_PORT};
 use crate::database::{self, Database, Reply};
-use crate::interpreter::{self, Call};
-use crate::ledger::{Action, Event, Identity, Ledger, Told};
-use crate::network::{Connection, Ending, Pipe, Shared, Side, SimulatedSocket, serve};
-use crate::policies::{KEYS, ROWS};
-use crate::schedule::{Fault, Schedule};
+use crate::interpreter::{self, Call, sha1hex};
+use crate::ledger::{Action, Identity, Ledger, Told};
+use crate::link::{Link, ReplyFault};
+use crate::network::{Connection, Ending, Message, Shared, Side, SimulatedSocket, serve};
+use crate::policies::ROWS;
+use crate::schedule::Schedule;
+use crate::script_call::{action, items, read_key};
 
 /// The time of the first server at the start, in microseconds since the Unix epoch.
 pub const START_US: u64 = 1_800_000_000_000_000;
 /// How many states a server remembers for a failover that loses writes.
 const REMEMBERED: usize = 21;
 
-/// What is special about a process's way to the server.
-#[derive(Debug)]
-struct Link {
-    least: Duration,
-    jitter: Duration,
-    most_written: usize,
-    window: usize,
-    stalled_until: Option<Instant>,
-    reply_fault: Option<ReplyFault>,
+/// A server, or a node of a cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Server {
+    pub(crate) database: Database,
+    /// The states before the last writes, oldest first.
+    pub(crate) before: VecDeque<Database>,
+    pub(crate) scripts: BTreeSet<Vec<u8>>,
+    pub(crate) is_replica: bool,
+    /// By how much the clock differs from the simulation's.
+    pub(crate) clock_us: i64,
+    /// It refuses connections until then.
+    pub(crate) down_until: Option<Instant>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum ReplyFault {
-    Cut(usize),
-    Duplicate,
-    DuplicateNoScript,
-}
-
-impl Default for Link {
-    fn default() -> Self {
-        Self {
-            least: Duration::from_micros(300),
-            jitter: Duration::from_millis(1),
-            most_written: usize::MAX,
-            window: 1 << 20,
-            stalled_until: None,
-            reply_fault: None,
-        }
+impl Server {
+    /// Loses its keys and scripts.
+    pub(crate) fn forget(&mut self) {
+        (self.database, self.scripts) = (Database::default(), BTreeSet::new());
+        self.before.clear();
     }
 }
 
-#[derive(Clone, Debug, Default)]
-struct Server {
-    database: Database,
-    /// The states before the last writes, oldest first.
-    before: VecDeque<Database>,
-    scripts: BTreeSet<Vec<u8>>,
-    is_replica: bool,
-    /// By how much the clock differs from the simulation's.
-    clock_us: i64,
-}
+/// An execution that refunded a key: the policy, the key, and the number of the execution.
+type Refunded = (usize, usize, u64);
 
 /// The scripts of the policies, to read what they replied.
 struct Scripts(Vec<Script>);
@@ -72,17 +56,20 @@ pub struct World {
     /// All connections by number.
     pub connections: BTreeMap<u64, Connection>,
     next_connection: u64,
-    servers: Vec<Server>,
+    pub(crate) servers: Vec<Server>,
+    /// The cluster of the servers; without one there is a primary.
+    pub(crate) cluster: Option<Cluster>,
     /// The texts of scripts by hash; a text never changes.
     sources: BTreeMap<Vec<u8>, Vec<u8>>,
     scripts: Scripts,
-    primary: usize,
-    links: BTreeMap<usize, Link>,
-    down_until: Option<Instant>,
-    stopped_until: Option<Instant>,
-    refuses: Option<(&'static str, Instant)>,
+    pub(crate) primary: usize,
+    pub(crate) links: BTreeMap<usize, Link>,
+    pub(crate) stopped_until: Option<Instant>,
+    /// The processes that have died.
+    pub(crate) dead: BTreeSet<usize>,
+    pub(crate) refuses: Option<(&'static str, Instant)>,
     began: Instant,
-    random: Rng,
+    pub(crate) random: Rng,
     /// The log.
     pub ledger: Ledger,
 }
@@ -92,17 +79,18 @@ impl World {
     pub fn new(schedule: &Schedule) -> Self {
         let mut ledger = Ledger::default();
         ledger.first_connect_max = schedule.first_connect_max;
-        ledger.may_run_late = schedule.sets_clock_back();
-        ledger.asks_often = schedule.callers >= 2 && schedule.pause <= Duration::from_millis(60);
+        ledger.asks_often =
+            schedule.nodes == 1 && schedule.callers >= 2 && schedule.pause <= Duration::from_millis(60);
         Self {
             connections: BTreeMap::new(),
             next_connection: 0,
-            servers: vec![Server::default()],
+            servers: vec![Server::default(); schedule.nodes],
+            cluster: (schedule.nodes > 1).then(|| Cluster::new(schedule.nodes)),
             sources: BTreeMap::new(),
             scripts: Scripts(ROWS.iter().map(|row| Script::new(&row.policy())).collect()),
             primary: 0,
             links: BTreeMap::new(),
-            down_until: None,
+            dead: BTreeSet::new(),
             stopped_until: None,
             refuses: None,
             began: Instant::now(),
@@ -129,6 +117,24 @@ impl World {
         if side == Side::Server { stalled.max(self.stopped_until) } else { stalled }
     }
 
+    /// The place of a server in the log: servers that take the place of one another are one place, because a process sees one address.
+    pub(crate) fn place(&self, server: usize) -> usize {
+        if self.cluster.is_some() { server } else { 0 }
+    }
+
+    /// Whether the process of a connection has died.
+    pub fn is_dead(&self, id: u64) -> bool {
+        self.connections.get(&id).is_none_or(|connection| self.dead.contains(&connection.process))
+    }
+
+    /// The client's end of a connection has read something.
+    pub fn hear(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        while let Some(Message { policy, key, execution, .. }) = connection.heard() {
+            self.ledger.hear(connection.process, policy, key, execution);
+        }
+    }
+
     /// When a write arrives, how many bytes a socket takes at once, and how many it holds.
     pub fn before_write(&mut self, id: u64) -> (Instant, usize, usize) {
         let process = self.connections.get(&id).map_or(usize::MAX, |connection| connection.process);
@@ -146,7 +152,7 @@ impl World {
         }
         let at = self.arrives(connection.process);
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.is_subscribed = false;
+            connection.channels.clear();
             connection.pipes[Side::Client as usize].end(at, Ending::Closed);
         }
     }
@@ -155,6 +161,7 @@ impl World {
     pub fn execute(&mut self, id: u64, words: &[Vec<u8>]) {
         let Some(Connection { process, server, .. }) = self.connections.get(&id) else { return };
         let (process, server) = (*process, *server);
+        self.advance();
         let is_script = matches!(words.first().map(Vec::as_slice), Some(b"EVAL" | b"EVALSHA"));
         let reply = self.reply(id, process, server, words);
         let mut bytes = Vec::new();
@@ -169,7 +176,9 @@ impl World {
         let fault = link.reply_fault.take_if(concerns);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         match fault {
-            None => connection.pipes[Side::Client as usize].send(&bytes, at),
+            None => {
+                connection.pipes[Side::Client as usize].send(&bytes, at);
+            }
             Some(ReplyFault::Duplicate | ReplyFault::DuplicateNoScript) => {
                 connection.pipes[Side::Client as usize].send(&bytes.repeat(2), at);
             }
@@ -190,41 +199,73 @@ impl World {
         match words.iter().map(Vec::as_slice).collect::<Vec<_>>().as_slice() {
             [b"TIME"] => database::time(self.now_us(server)),
             [b"CLIENT", ..] => Reply::Okay,
-            [b"SUBSCRIBE", channel] => {
+            [b"ASKING"] => {
                 if let Some(connection) = self.connections.get_mut(&id) {
-                    connection.is_subscribed = true;
+                    connection.is_asking = true;
                 }
-                Reply::Array(vec![
-                    Reply::Bulk(b"subscribe".into()),
-                    Reply::Bulk((*channel).into()),
-                    Reply::Int(1),
-                ])
+                Reply::Okay
+            }
+            [b"CLUSTER", b"SLOTS"] => self.cluster.as_ref().map_or_else(
+                || Reply::Error("ERR This instance has cluster support disabled".into()),
+                Cluster::slots,
+            ),
+            [command @ (b"SUBSCRIBE" | b"UNSUBSCRIBE"), channels @ ..] => {
+                let is_added = *command == b"SUBSCRIBE";
+                self.subscribe(id, is_added, channels)
             }
             [b"EVAL", source, ..] => {
-                let digest = Sha1::digest(source);
-                let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-                let hash: String =
-                    digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect();
-                self.sources.entry(hash.clone().into_bytes()).or_insert_with(|| source.to_vec());
-                self.servers[server].scripts.insert(hash.clone().into_bytes());
-                self.script(process, server, hash.as_bytes(), &words[2..])
+                let hash = sha1hex(source);
+                self.sources.entry(hash.clone()).or_insert_with(|| source.to_vec());
+                self.script(id, process, server, &hash, &words[2..], true)
             }
-            [b"EVALSHA", hash, ..] => self.script(process, server, hash, &words[2..]),
+            [b"EVALSHA", hash, ..] => self.script(id, process, server, hash, &words[2..], false),
             _ => Reply::Error("ERR the model server has no such command".into()),
         }
     }
 
-    fn script(&mut self, process: usize, at: usize, hash: &[u8], words: &[Vec<u8>]) -> Reply {
+    fn subscribe(&mut self, id: u64, is_added: bool, channels: &[&[u8]]) -> Reply {
+        let Some(connection) = self.connections.get_mut(&id) else { return Reply::Nil };
+        let change = |channel: &&[u8]| {
+            let name: &[u8] = if is_added {
+                connection.channels.insert(channel.to_vec());
+                b"subscribe"
+            } else {
+                connection.channels.remove(*channel);
+                b"unsubscribe"
+            };
+            let count = Reply::Int(connection.channels.len() as i64);
+            Reply::Array(vec![Reply::Bulk(name.into()), Reply::Bulk((*channel).into()), count])
+        };
+        Reply::Each(channels.iter().map(change).collect())
+    }
+
+    fn script(
+        &mut self,
+        id: u64,
+        process: usize,
+        at: usize,
+        hash: &[u8],
+        words: &[Vec<u8>],
+        has_source: bool,
+    ) -> Reply {
+        let count: usize = std::str::from_utf8(&words[0]).unwrap().parse().unwrap();
+        let (keys, arguments) = words[1..].split_at(count);
+        let connection = self.connections.get_mut(&id);
+        let is_asking = connection.is_some_and(|connection| std::mem::take(&mut connection.is_asking));
+        if let Some(elsewhere) = self.redirection(at, keys, is_asking) {
+            return elsewhere;
+        }
         let now_us = self.now_us(at);
         let server = &mut self.servers[at];
+        if has_source {
+            server.scripts.insert(hash.into());
+        }
         if !server.scripts.contains(hash) {
             return Reply::Error("NOSCRIPT No matching script. Please use EVAL.".into());
         }
         if server.is_replica {
             return Reply::Error("READONLY You can't write against a read only replica.".into());
         }
-        let count: usize = std::str::from_utf8(&words[0]).unwrap().parse().unwrap();
-        let (keys, arguments) = words[1..].split_at(count);
         server.before.push_back(server.database.clone());
         if server.before.len() > REMEMBERED {
             server.before.pop_front();
@@ -233,34 +274,55 @@ impl World {
         let mut call = Call { database, now_us, published: Vec::new() };
         let reply = interpreter::run(&mut call, hash, &self.sources[hash], keys, arguments);
         self.servers[at].database = call.database;
+        let refunded = match &reply {
+            Reply::Bulk(bytes) => self.record(process, at, keys, &arguments[0], bytes),
+            reply => {
+                self.ledger.violations.push(format!("a script failed: {reply:?}"));
+                Vec::new()
+            }
+        };
         for (channel, message) in call.published {
-            self.publish(at, &channel, &message);
-        }
-        match &reply {
-            Reply::Bulk(bytes) => self.record(process, keys, &arguments[0], bytes),
-            reply => self.ledger.violations.push(format!("a script failed: {reply:?}")),
+            let concerned = read_key(&message);
+            let is_of = |(policy, key, _): &&Refunded| concerned == Some((*policy, *key));
+            self.publish(at, &channel, &message, refunded.iter().rfind(is_of).copied());
         }
         reply
     }
 
-    fn publish(&mut self, server: usize, channel: &[u8], message: &[u8]) {
+    /// Sends a message to those who have subscribed at the server, or at any node of a cluster.
+    fn publish(&mut self, server: usize, channel: &[u8], message: &[u8], refunded: Option<Refunded>) {
         let bulk = |bytes: &[u8]| Reply::Bulk(bytes.into());
         let mut bytes = Vec::new();
         Reply::Array(vec![bulk(b"message"), bulk(channel), bulk(message)]).write(&mut bytes);
-        let hears = |connection: &Connection| connection.is_subscribed && connection.server == server;
+        let is_everywhere = self.cluster.is_some();
+        let hears = |connection: &Connection| {
+            connection.channels.contains(channel) && (is_everywhere || connection.server == server)
+        };
         let ids: Vec<u64> = self.connections.iter().filter(|(_, it)| hears(it)).map(|(id, _)| *id).collect();
         for id in ids {
             let at = self.arrives(self.connections[&id].process);
             if let Some(connection) = self.connections.get_mut(&id) {
-                connection.pipes[Side::Client as usize].send(&bytes, at);
+                let sent = connection.pipes[Side::Client as usize].send(&bytes, at);
+                if let (Some(ends_at), Some((policy, key, execution))) = (sent, refunded) {
+                    connection.messages.push_back(Message { ends_at, policy, key, execution });
+                }
             }
         }
     }
 
-    /// Tells the log what a script has done, which its call and its reply say.
-    fn record(&mut self, process: usize, keys: &[Vec<u8>], argument: &[u8], reply: &[u8]) {
+    /// Tells the log what a script has done, which its call and its reply say. Returns what it has refunded.
+    fn record(
+        &mut self,
+        process: usize,
+        at: usize,
+        keys: &[Vec<u8>],
+        argument: &[u8],
+        reply: &[u8],
+    ) -> Vec<Refunded> {
+        let mut refunded = Vec::new();
         let Some((policy, _)) = keys.first().and_then(|key| read_key(key)) else {
-            return self.ledger.violations.push("a script without a key of ours".into());
+            self.ledger.violations.push("a script without a key of ours".into());
+            return refunded;
         };
         let script = &self.scripts.0[policy];
         let header = &argument[script.header_at()..];
@@ -268,10 +330,14 @@ impl World {
         let items = items(keys, header);
         let outcomes = match script.read(reply, nonce, &items) {
             Read::Decided { outcomes, .. } => outcomes,
-            Read::Late(_) => return,
-            read => return self.ledger.violations.push(format!("a script replied {read:?}")),
+            Read::Late(_) => return refunded,
+            read => {
+                self.ledger.violations.push(format!("a script replied {read:?}"));
+                return refunded;
+            }
         };
         let mut outcomes = outcomes.into_iter();
+        let place = self.place(at);
         for (key, operation, cost, count) in items {
             let Some((policy, key)) = read_key(key) else { continue };
             for outcome in outcomes.by_ref().take(count.into()) {
@@ -281,135 +347,14 @@ impl World {
                 };
                 let told = Told { allowed, quotas: outcome.quotas().to_vec() };
                 let action = action(operation);
-                self.ledger.execute(Identity { process, policy, key, action, cost }, told, taken);
-            }
-        }
-    }
-
-    /// What a fault may make a limiter say.
-    fn may_say(&mut self, reasons: &[&'static str]) {
-        self.ledger.reasons.extend(reasons);
-    }
-
-    /// Injects a fault; `processes` are the numbers of the processes that are alive.
-    pub fn inject(&mut self, fault: Fault, processes: &[usize]) {
-        let now = Instant::now();
-        self.may_say(&["timeout", "late", "unreachable", "connection_lost"]);
-        match fault {
-            Fault::Delay { process, least, jitter } => {
-                let link = self.links.entry(processes[process]).or_default();
-                (link.least, link.jitter) = (least, jitter);
-            }
-            Fault::Cut { process, resets } => {
-                let ending = if resets { Ending::Reset } else { Ending::Closed };
-                for connection in self.connections.values_mut() {
-                    if connection.process == processes[process] {
-                        for pipe in &mut connection.pipes {
-                            pipe.truncate(self.random.usize(..=pipe.bytes()));
-                            pipe.end(now, ending);
-                        }
-                    }
+                let identity = Identity { process, policy, key, action, cost };
+                let execution = self.ledger.execute(place, identity, told, taken);
+                if action == Action::Refund {
+                    refunded.push((policy, key, execution));
                 }
             }
-            Fault::Stall { process, lasts } => {
-                let process = processes[process];
-                self.links.entry(process).or_default().stalled_until = Some(now + lasts);
-                self.ledger.stall(process, now + lasts);
-                self.wake(|connection| connection.process == process);
-            }
-            Fault::HalfOpen { process } => {
-                for connection in self.connections.values_mut() {
-                    if connection.process == processes[process] {
-                        connection.pipes.iter_mut().for_each(|pipe| pipe.hold(now + Duration::from_secs(60)));
-                    }
-                }
-            }
-            Fault::PartialWrites { process, bytes, window } => {
-                let link = self.links.entry(processes[process]).or_default();
-                (link.most_written, link.window) = (bytes, window);
-            }
-            Fault::CutReply { process, after } => {
-                self.links.entry(processes[process]).or_default().reply_fault = Some(ReplyFault::Cut(after));
-            }
-            Fault::DuplicateReply { process } => {
-                self.may_say(&["protocol"]);
-                self.links.entry(processes[process]).or_default().reply_fault = Some(ReplyFault::Duplicate);
-            }
-            Fault::DuplicateNoScript { process } => {
-                self.may_say(&["protocol"]);
-                self.links.entry(processes[process]).or_default().reply_fault =
-                    Some(ReplyFault::DuplicateNoScript);
-            }
-            Fault::Stop { lasts } => {
-                self.stopped_until = Some(now + lasts);
-                self.wake(|_| true);
-            }
-            Fault::Restart { lasts, keeps_data } => self.restart(now + lasts, keeps_data),
-            Fault::FlushScripts => self.servers[self.primary].scripts.clear(),
-            Fault::Failover { lost_writes, clock_us } => self.fail_over(lost_writes, clock_us),
-            Fault::StepClock { us } => self.step(us),
-            Fault::Refuse { error, lasts } => {
-                self.may_say(&["loading", "busy", "out_of_memory", "misconfigured", "no_replicas"]);
-                self.refuses = Some((error, now + lasts));
-            }
-            // The run ends the process; its connections go with it.
-            Fault::Kill { .. } => {}
         }
-    }
-
-    fn step(&mut self, us: i64) {
-        self.servers[self.primary].clock_us += us;
-        if us != 0 {
-            self.ledger.event(Event::Step(us));
-        }
-    }
-
-    fn restart(&mut self, until: Instant, keeps_data: bool) {
-        let primary = self.primary;
-        self.down_until = Some(until);
-        let server = &mut self.servers[primary];
-        server.scripts.clear();
-        server.before.clear();
-        if !keeps_data {
-            server.database = Database::default();
-            self.ledger.event(Event::Loss);
-        }
-        let now = Instant::now();
-        for connection in self.connections.values_mut().filter(|connection| connection.server == primary) {
-            connection.pipes[Side::Server as usize].end(now, Ending::Reset);
-            let ending = if self.random.bool() { Ending::Reset } else { Ending::Closed };
-            connection.pipes[Side::Client as usize].end(now, ending);
-        }
-    }
-
-    fn fail_over(&mut self, lost_writes: usize, clock_us: i64) {
-        self.may_say(&["read_only"]);
-        let old = &mut self.servers[self.primary];
-        old.is_replica = true;
-        let mut new = Server { clock_us: old.clock_us, database: old.database.clone(), ..Server::default() };
-        if lost_writes > 0 {
-            let kept = old.before.len().saturating_sub(lost_writes);
-            new.database = old.before.get(kept).cloned().unwrap_or_default();
-            self.ledger.event(Event::Loss);
-        }
-        self.servers.push(new);
-        self.primary = self.servers.len() - 1;
-        self.step(clock_us);
-    }
-
-    /// Ends every fault that lasts.
-    pub fn heal(&mut self) {
-        for link in self.links.values_mut() {
-            *link = Link::default();
-        }
-        (self.down_until, self.stopped_until, self.refuses) = (None, None, None);
-        self.wake(|_| true);
-    }
-
-    fn wake(&mut self, which: impl Fn(&Connection) -> bool) {
-        for connection in self.connections.values_mut().filter(|connection| which(connection)) {
-            connection.pipes.iter_mut().for_each(Pipe::wake);
-        }
+        refunded
     }
 
     /// Until when a process cannot reach the server at all.
@@ -418,13 +363,17 @@ impl World {
         self.links.get(&process).and_then(|link| link.stalled_until).filter(|until| *until > now)
     }
 
-    fn open(&mut self, process: usize) -> io::Result<u64> {
-        if self.down_until.is_some_and(|until| until > Instant::now()) {
+    fn open(&mut self, process: usize, port: u16) -> io::Result<u64> {
+        self.advance();
+        let is_node = |port: &usize| self.cluster.is_some() && *port < self.servers.len();
+        let server = port.checked_sub(FIRST_PORT).map(usize::from).filter(is_node).unwrap_or(self.primary);
+        let is_down = self.servers[server].down_until.is_some_and(|until| until > Instant::now());
+        if is_down || self.dead.contains(&process) {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let id = self.next_connection;
         self.next_connection += 1;
-        self.connections.insert(id, Connection::new(process, self.primary));
+        self.connections.insert(id, Connection::new(process, server));
         Ok(id)
     }
 }
@@ -443,8 +392,8 @@ impl SimulatedMachine {
 }
 
 impl Machine for SimulatedMachine {
-    /// A host is the number of the process behind its name's dot.
-    fn connect(&self, host: &str, _: u16) -> Connecting {
+    /// The last part of a host's name is the number of the process.
+    fn connect(&self, host: &str, port: u16) -> Connecting {
         let process: usize = host.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap();
         let shared = self.shared.clone();
         Box::pin(async move {
@@ -456,7 +405,7 @@ impl Machine for SimulatedMachine {
             }
             let arrives = shared.lock().arrives(process);
             sleep(2 * (arrives - Instant::now())).await;
-            let id = shared.lock().open(process)?;
+            let id = shared.lock().open(process, port)?;
             tokio::spawn(serve(shared.clone(), id));
             Ok(Box::new(SimulatedSocket::new(shared, id)) as Box<dyn Socket>)
         })
@@ -464,47 +413,5 @@ impl Machine for SimulatedMachine {
 
     fn random(&self) -> u64 {
         self.random.borrow_mut().u64(..)
-    }
-}
-
-/// The policy and the user's key of a main key.
-fn read_key(key: &[u8]) -> Option<(usize, usize)> {
-    let text = std::str::from_utf8(key).ok()?;
-    let (prefix, tag) = text.strip_suffix('}')?.split_once(":{")?;
-    let name = prefix.rsplit(':').next()?;
-    Some((ROWS.iter().position(|row| row.name == name)?, KEYS.iter().position(|key| *key == tag)?))
-}
-
-/// The operations of a call: key, operation, cost and the number of checks; see lua/main.lua.
-fn items<'a>(keys: &'a [Vec<u8>], header: &[u8]) -> Vec<(&'a [u8], Operation, u64, u16)> {
-    let number = |from: usize, length: usize| {
-        header[from..from + length].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
-    };
-    if header[13] == 0 {
-        return vec![(&keys[0], Operation::Check, number(14, 5), 1)];
-    }
-    let operation = |code| match code {
-        0 => Operation::Check,
-        1 => Operation::Peek,
-        2 => Operation::Take,
-        3 => Operation::Charge,
-        4 => Operation::Refund,
-        _ => Operation::Reset,
-    };
-    let entry = |(place, key): (usize, &'a Vec<u8>)| {
-        let at = 24 + 8 * place;
-        (key.as_slice(), operation(number(at, 1)), number(at + 1, 5), number(at + 6, 2) as u16)
-    };
-    keys.iter().enumerate().map(entry).collect()
-}
-
-fn action(operation: Operation) -> Action {
-    match operation {
-        Operation::Check => Action::Check,
-        Operation::Peek => Action::Peek,
-        Operation::Take => Action::Take,
-        Operation::Charge => Action::Charge,
-        Operation::Refund => Action::Refund,
-        Operation::Reset => Action::Reset,
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// A host and a port. An IPv6 address has no brackets here.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Endpoint {
     pub(crate) host: Box<str>,
     pub(crate) port: u16,

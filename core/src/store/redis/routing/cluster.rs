@@ -5,7 +5,7 @@
 //! answer, and from time to time. The nodes' supervisors share nothing, so that a failing node does not affect the
 //! others.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ struct Shared {
     context: Arc<Context>,
     table: ArcSwap<Table>,
     /// The supervisors, including those of nodes that currently own no slot.
-    supervisors: Mutex<HashMap<Endpoint, ConnectionSupervisor>>,
+    supervisors: Mutex<BTreeMap<Endpoint, ConnectionSupervisor>>,
     runtime: tokio::runtime::Handle,
     /// Operations whose slot has no known owner.
     unrouted: Queue,
