@@ -161,14 +161,17 @@ test("ten thousand keys come page by page", async () => {
   }
   const { page, open, end } = await reader(server);
   await open("keys");
-  await page.getByRole("button", { name: "List" }).click();
-  const rows = page.getByRole("region", { name: "Keys" }).locator("tbody tr");
+  // By their places: a search by role would go over the buttons of every row.
+  const list = page.locator("main form button");
+  await list.click();
+  const rows = page.locator('[aria-label="Keys"] tbody tr');
   await rows.nth(49).waitFor();
   let shown = await rows.count();
   assert.ok(shown < 1_000, `${shown} rows at first`);
-  while (await page.getByRole("button", { name: "More" }).count()) {
+  const more = page.locator("main p.quiet button");
+  while (await more.count()) {
     const before = shown;
-    await page.getByRole("button", { name: "More" }).click();
+    await more.click();
     shown = await until(async () => {
       const now = await rows.count();
       return now > before && now;
@@ -176,8 +179,9 @@ test("ten thousand keys come page by page", async () => {
   }
   const names = await rows.evaluateAll((all) => all.map((row) => row.querySelector(".key").textContent));
   assert.deepEqual([names.length, new Set(names).size], [10_000, 10_000]);
-  await page.getByLabel("key begins with").fill("user:7-123");
-  await page.getByRole("button", { name: "List" }).click();
+  await page.locator('main input[placeholder="user:"]').fill("user:7-123");
+  await list.click();
+  await until(async () => (await rows.count()) === 1, "the list is short again");
   await page.getByRole("row", { name: /^user:7-123 / }).waitFor();
   assert.equal(await rows.count(), 1);
   await end();
