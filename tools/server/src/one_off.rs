@@ -24,7 +24,7 @@ struct Known {
     by_text: HashMap<Box<str>, Arc<str>>,
     by_throttle: HashMap<Throttle, Arc<str>>,
     /// How many each caller has brought that says who it is.
-    by_caller: HashMap<Arc<str>, usize>,
+    brought_by: HashMap<Arc<str>, usize>,
 }
 
 /// The numbers of a `CL.THROTTLE`.
@@ -98,7 +98,7 @@ impl OneOffPolicies {
             )));
         }
         let share = (self.most / SHARE).max(1);
-        let brought = caller.map_or(0, |caller| known.by_caller.get(&caller.name).copied().unwrap_or(0));
+        let brought = caller.map_or(0, |caller| known.brought_by.get(&caller.name).copied().unwrap_or(0));
         if brought >= share {
             return Err(ServeError::new(format!(
                 "this caller has used {share} different quotas as text first, which is the most of one caller: use those again, or \
@@ -107,7 +107,7 @@ impl OneOffPolicies {
         }
         let name = limiter.policy_for(Some(text), None)?.name().into();
         if let Some(caller) = caller {
-            known.by_caller.insert(Arc::clone(&caller.name), brought + 1);
+            known.brought_by.insert(Arc::clone(&caller.name), brought + 1);
         }
         Ok(name)
     }

@@ -144,7 +144,7 @@ impl Server {
         let all_ended = || async { tokio::join!(callers.all_ended(), operators.all_ended()) };
         let drain = app.options.drain;
         let end = Instant::now() + drain;
-        let _ = timeout(drain - LAST.min(drain / 2), all_ended()).await;
+        let _ = timeout(drain.saturating_sub(LAST.min(drain / 2)), all_ended()).await;
         remove_sockets(&app);
         app.life.advance(Stage::Closing);
         // Each listener accepts first what the system has accepted for it.

@@ -26,6 +26,7 @@ fn request_that_has_begun_is_answered_after_the_stop() {
     stream.read_to_end(&mut bytes).unwrap();
     let reply = Reply::parse(&bytes);
     assert_eq!((reply.status, &reply.json()["allowed"]), (200, &json!(true)));
+    assert_eq!(reply.field("connection"), Some("close"));
     assert!(server.stop());
 }
 
@@ -43,6 +44,49 @@ fn server_is_unready_at_once_and_new_clients_are_still_answered() {
     held.write_all(BODY).unwrap();
     assert!(has_ended(&mut held));
     assert!(server.stop());
+}
+
+#[test]
+fn idle_connections_end_without_an_error() {
+    let server = started();
+    let mut http = connect(server.address(0));
+    http.write_all(&[HEAD, BODY].concat()).unwrap();
+    expect(&mut http, "HTTP/1.1 200 OK\r\n");
+    let mut resp = server.resp();
+    exchange(&mut resp, &["PING"], "+PONG\r\n");
+    // These have sent nothing yet.
+    let mut new = [connect(server.address(0)), server.resp()];
+    server.handle.stop();
+    for stream in [&mut http, &mut resp].into_iter().chain(&mut new) {
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    assert!(server.stop());
+}
+
+#[test]
+fn replies_reach_a_client_that_goes_on_sending() {
+    let mut options = ServerOptions::default();
+    options.drain = Duration::from_secs(2);
+    let (limiter, _clock) = limiter();
+    let server = Running::start(limiter, options);
+    let mut stream = server.resp();
+    let mut sender = stream.try_clone().unwrap();
+    server.handle.stop();
+    // Without a pause, so that the server ends the connection between two commands, with more of them under way.
+    let sends = std::thread::spawn(move || {
+        let ping = command(&[b"PING"]);
+        let mut sent = 0;
+        while sender.write_all(&ping).is_ok() {
+            sent += 1;
+        }
+        sent
+    });
+    let mut replies = Vec::new();
+    let ended = stream.read_to_end(&mut replies);
+    let _ = stream.shutdown(std::net::Shutdown::Both);
+    let sent: usize = sends.join().unwrap();
+    assert!(ended.is_ok() && replies.len().is_multiple_of(7) && !replies.is_empty(), "{ended:?}");
+    assert!(replies.chunks(7).all(|reply| reply == b"+PONG\r\n") && replies.len() / 7 <= sent);
 }
 
 #[test]
