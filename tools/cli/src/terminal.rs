@@ -90,7 +90,8 @@ impl Terminal {
         self.line(text.map_err(|error| Failure::new(Exit::Undecided, error.to_string()))?)
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
+    /// Writes out what is held back.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let flushed = self.output.flush();
         self.note(flushed)
     }
