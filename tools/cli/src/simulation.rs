@@ -1,9 +1,12 @@
 //! What limits would do to traffic.
 
-use polylimit_simulation::{AnswerStyle, SimulateArguments, SimulationError};
+use std::sync::Arc;
+
+use polylimit_simulation::{AnswerStyle, Progress as SimulationProgress, SimulateArguments, SimulationError};
 
 use crate::arguments::GlobalOptions;
 use crate::exit::{Exit, Failure};
+use crate::progress::Progress;
 use crate::terminal::Terminal;
 
 pub(crate) fn run(
@@ -11,7 +14,12 @@ pub(crate) fn run(
     arguments: &SimulateArguments,
     terminal: &mut Terminal,
 ) -> Result<Exit, Failure> {
-    let simulation = arguments.simulate(options.policies.as_deref())?;
+    let done = Arc::new(SimulationProgress::default());
+    let followed = Arc::clone(&done);
+    let progress = Progress::new(terminal, "simulating {bar:40} {pos} %", Some(100))
+        .following(move || followed.percent());
+    let simulation = arguments.simulate_telling(options.policies.as_deref(), &done)?;
+    drop(progress);
     let style = AnswerStyle { json: options.json, color: terminal.colours_output(), width: terminal.width() };
     terminal.write(arguments.answer(&simulation, style)?.as_bytes())?;
     terminal.flush()?;

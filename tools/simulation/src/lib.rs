@@ -38,6 +38,7 @@ mod log;
 mod plot;
 #[cfg(feature = "png")]
 mod png;
+mod progress;
 pub mod results;
 mod scenario;
 mod simulate;
@@ -51,3 +52,4 @@ pub use arguments::SimulateArguments;
 pub use drawing::{Bar, Picture, Row};
 pub use error::SimulationError;
 pub use key::Key;
+pub use progress::Progress;
