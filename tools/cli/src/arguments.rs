@@ -102,8 +102,8 @@ pub(crate) enum Command {
     },
     /// Writes a manual page
     Man {
-        /// The command; without it the page of polylimit itself
-        command: Option<String>,
+        /// The command, such as check or policies put; without it the page of polylimit itself
+        command: Vec<String>,
     },
 }
 

@@ -9,10 +9,8 @@ mod zipf;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use polylimit::Quota;
 use serde::Serialize;
 
@@ -20,6 +18,7 @@ use crate::arguments::{BenchArguments, GlobalOptions};
 use crate::bench::load::{Load, Seen};
 use crate::bench::zipf::KeyChoice;
 use crate::exit::{Exit, Failure};
+use crate::progress::Progress;
 use crate::terminal::Terminal;
 
 #[derive(Serialize)]
@@ -104,7 +103,11 @@ pub(crate) fn run(
         lasts: Duration::from_secs(arguments.seconds.into()),
         asked: (0..words).map(|_| AtomicU64::new(0)).collect(),
     });
-    let seen = with_progress(&load, terminal)?;
+    let (started, seconds) = (Instant::now(), u64::from(arguments.seconds));
+    let progress = Progress::new(terminal, "checking {bar:40} {pos}/{len} s", Some(seconds))
+        .following(move || started.elapsed().as_secs().min(seconds));
+    let seen = load.run()?;
+    drop(progress);
     let keys_reset = load.clean_up()?;
     if let Some(error) = seen.error {
         return Err(error.into());
@@ -160,27 +163,4 @@ fn show(report: &BenchReport, terminal: &mut Terminal) -> Result<(), Failure> {
         terminal.line(format_args!("  {name:<7}{us:>12.1}"))?;
     }
     Ok(())
-}
-
-/// Runs the load, and tells a terminal how far it is.
-fn with_progress(load: &Arc<Load>, terminal: &Terminal) -> Result<Seen, Failure> {
-    let seconds = load.lasts.as_secs();
-    let target =
-        if terminal.shows_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(seconds), target);
-    if let Ok(style) = ProgressStyle::with_template("checking {bar:40} {pos}/{len} s") {
-        bar.set_style(style);
-    }
-    let ticking = bar.clone();
-    let ticker = thread::spawn(move || {
-        while !ticking.is_finished() {
-            ticking.set_position(ticking.elapsed().as_secs().min(seconds));
-            thread::park_timeout(Duration::from_millis(200));
-        }
-    });
-    let seen = load.run();
-    bar.finish_and_clear();
-    ticker.thread().unpark();
-    drop(ticker.join());
-    seen
 }

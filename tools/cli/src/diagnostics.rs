@@ -20,7 +20,7 @@ struct StatsReport {
 
 pub(crate) fn stats(options: &GlobalOptions, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let is_configured = options.policies.is_some();
-    let limiter = if is_configured { options.configured_limiter()? } else { options.plain_limiter()? };
+    let limiter = if is_configured { options.configured_limiter()? } else { options.answering_limiter()? };
     let limiter = limiter.asynchronous();
     let (keys, configuration) = (limiter.keys(), limiter.configuration());
     if options.json {

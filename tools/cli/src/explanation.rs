@@ -1,9 +1,12 @@
 //! Why a key is admitted or denied.
 
-use polylimit::{KeyExplanation, Request, time_text};
+use polylimit::{
+    EntryExplanation, KeyExplanation, NumbersSource, PolicyMode, QuotaExplanation, Request, time_text,
+};
 
 use crate::arguments::{GlobalOptions, RequestArguments};
 use crate::exit::{Exit, Failure};
+use crate::listing::key_text;
 use crate::output::duration;
 use crate::terminal::Terminal;
 
@@ -24,27 +27,103 @@ pub(crate) fn run(
 }
 
 fn show(explained: &KeyExplanation, terminal: &mut Terminal) -> Result<(), Failure> {
-    let verdict = if explained.allowed { "allowed" } else { "denied" };
-    let cause = explained.cause.map(|cause| format!(" ({})", cause.name())).unwrap_or_default();
-    let wait = match explained.retry_after_us {
-        Some(0) => String::new(),
-        Some(us) => format!(", again in {}", duration(us)),
-        None => ", no wait helps".to_owned(),
-    };
-    terminal.line(format_args!("{verdict}{cause}{wait}"))?;
-    for quota in &explained.quotas {
-        let verdict = if quota.admits { "admits" } else { "denies" };
-        terminal.line(format_args!("  {}: {}: {verdict}", quota.quota, quota.words))?;
-    }
-    if explained.blocked_for_us > 0 {
-        terminal.line(format_args!("  blocked for {}", duration(explained.blocked_for_us)))?;
-    }
-    for entry in explained.list_entry.iter().chain(&explained.override_entry) {
-        let until = entry.until_us.map(|us| format!(" until {}", time_text(us))).unwrap_or_default();
-        terminal.line(format_args!("  {}{until}", entry.entry))?;
+    terminal.line(verdict(explained))?;
+    for line in facts(explained) {
+        terminal.line(format_args!("  {line}"))?;
     }
     if let Some(configuration) = &explained.configuration {
         terminal.line(format_args!("  by {}, version {}", configuration.source, configuration.version))?;
     }
     Ok(())
+}
+
+/// What the policy says in all.
+fn verdict(explained: &KeyExplanation) -> String {
+    let verdict = if explained.allowed { "allowed" } else { "denied" };
+    let cause = explained.cause.map(|cause| format!(" ({})", cause.name())).unwrap_or_default();
+    let more = match explained.retry_after_us {
+        _ if explained.shadowed => ", since the policy is in shadow and only counts".to_owned(),
+        _ if explained.elastic => " by the pool".to_owned(),
+        Some(0) => String::new(),
+        Some(us) => format!(", again in {}", duration(us)),
+        None => ", no wait helps".to_owned(),
+    };
+    format!("{verdict}{cause}{more}")
+}
+
+/// What quotas, blocks, lists and the configuration say about the key, as far as they do.
+fn facts(explained: &KeyExplanation) -> Vec<String> {
+    let mut lines: Vec<String> = explained.quotas.iter().map(quota).collect();
+    if explained.blocked_for_us > 0 {
+        lines.push(format!("blocked for {}", duration(explained.blocked_for_us)));
+    }
+    if let Some(penalty) =
+        explained.penalty.as_ref().filter(|penalty| penalty.denials > 0 || penalty.level > 0)
+    {
+        let next = duration(penalty.next_block_us);
+        lines.push(format!(
+            "penalty: {} of {} denials count, the next block is for {next}",
+            penalty.denials, penalty.blocks_at
+        ));
+    }
+    if explained.reservations > 0 {
+        lines.push(format!(
+            "{} with {} reserved, the last ends in {}",
+            count_of(explained.reservations, "reservation"),
+            count_of(explained.reserved_units, "unit"),
+            duration(explained.reservations_end_after_us)
+        ));
+    }
+    if explained.leased_units > 0 {
+        lines.push(format!("{} leased by this process", count_of(explained.leased_units, "unit")));
+    }
+    if explained.denial_cached {
+        lines.push("this process knows of the denial and does not ask the store".to_owned());
+    }
+    if let Some(denials) = explained.denials {
+        let error = explained.denials_error.unwrap_or(0);
+        lines
+            .push(format!("denied {denials} times lately by this process, at most {error} of them too many"));
+    }
+    if let Some(degraded) = explained.degraded {
+        lines.push(format!("the states may be those of other keys: {}", degraded.name()));
+    }
+    lines.extend(explained.rule.map(|rule| format!("applied by rule {rule}")));
+    match (explained.numbers, &explained.plan) {
+        (NumbersSource::Quotas, _) => {}
+        (numbers, Some(plan)) => lines.push(format!("quotas of the plan {plan}, by {}", numbers.name())),
+        (numbers, None) => lines.push(format!("quotas by {}", numbers.name())),
+    }
+    if explained.mode != PolicyMode::On {
+        lines.push(format!("mode: {}", explained.mode.name()));
+    }
+    lines.extend(explained.list_entry.iter().chain(&explained.override_entry).map(entry));
+    if let Some(pool) = &explained.pool {
+        lines.push(format!("pool {} {}: {}", pool.policy, key_text(&pool.key), verdict(pool)));
+        lines.extend(facts(pool).into_iter().map(|line| format!("  {line}")));
+    }
+    lines
+}
+
+fn quota(quota: &QuotaExplanation) -> String {
+    let QuotaExplanation { quota, words, admits, retry_after_us, .. } = quota;
+    let verdict = match retry_after_us {
+        _ if *admits => "admits".to_owned(),
+        Some(us) => format!("denies for {}", duration(*us)),
+        None => "denies, no wait helps".to_owned(),
+    };
+    format!("{quota}: {words}: {verdict}")
+}
+
+fn entry(entry: &EntryExplanation) -> String {
+    let until = entry.until_us.map(|us| format!(" until {}", time_text(us))).unwrap_or_default();
+    let by = entry.by.as_ref().filter(|by| !by.is_empty()).map(|by| format!(", by {by}")).unwrap_or_default();
+    let why =
+        entry.why.as_ref().filter(|why| !why.is_empty()).map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{}{until}{by}{why}", entry.entry)
+}
+
+/// `1 unit`, `2 units`.
+fn count_of(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

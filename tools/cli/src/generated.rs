@@ -15,22 +15,24 @@ pub(crate) fn completions(shell: Shell, terminal: &mut Terminal) -> Result<Exit,
     Ok(Exit::Fine)
 }
 
-pub(crate) fn man(command: Option<&str>, terminal: &mut Terminal) -> Result<Exit, Failure> {
+/// The page of polylimit itself, or of a command, such as `policies put`.
+pub(crate) fn man(command: &[String], terminal: &mut Terminal) -> Result<Exit, Failure> {
     let mut program = Arguments::command();
     // Hands the options that all commands share on to each of them.
     program.build();
-    let page = match command {
-        None => program,
-        Some(name) => {
-            let found = program.find_subcommand(name).cloned();
-            found.ok_or_else(|| {
-                let names: Vec<_> = program.get_subcommands().map(clap::Command::get_name).collect();
-                Failure::usage(format!("there is no command {name:?}: there are {}", names.join(", ")))
-            })?
-        }
-    };
+    let mut page = &program;
+    for name in command {
+        page = page.find_subcommand(name).ok_or_else(|| {
+            let names: Vec<_> = page.get_subcommands().map(clap::Command::get_name).collect();
+            let place = page.get_display_name().unwrap_or_else(|| page.get_name()).replace('-', " ");
+            let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            Failure::usage(format!("{place} has no command {name:?}: there are {there}"))
+        })?;
+    }
     let mut text = Vec::new();
-    Man::new(page).render(&mut text).map_err(|error| Failure::new(Exit::Undecided, error.to_string()))?;
+    Man::new(page.clone())
+        .render(&mut text)
+        .map_err(|error| Failure::new(Exit::Undecided, error.to_string()))?;
     terminal.write(&text)?;
     Ok(Exit::Fine)
 }

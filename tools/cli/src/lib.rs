@@ -15,6 +15,7 @@ mod import;
 mod listing;
 mod operations;
 mod output;
+mod progress;
 mod reset;
 #[cfg(feature = "serve")]
 mod serve;
@@ -114,6 +115,6 @@ fn perform(arguments: &Arguments, terminal: &mut Terminal) -> Result<Exit, Failu
         #[cfg(feature = "serve")]
         Command::Serve(arguments) => serve::run(options, arguments, terminal),
         Command::Completions { shell } => generated::completions(*shell, terminal),
-        Command::Man { command } => generated::man(command.as_deref(), terminal),
+        Command::Man { command } => generated::man(command, terminal),
     }
 }

@@ -1,6 +1,7 @@
 //! The keys that a store has.
 
 use std::ffi::OsStr;
+use std::time::Instant;
 
 use comfy_table::Table;
 use polylimit::blocking::Limiter;
@@ -9,10 +10,13 @@ use polylimit::{KeyFilter, KeyName, ListBudget, ListedKey, ListedQuota};
 use crate::arguments::{GlobalOptions, ListArguments, ScanOptions, TopArguments};
 use crate::exit::{Exit, Failure};
 use crate::output::{duration, table};
+use crate::progress::Progress;
 use crate::terminal::Terminal;
 
 /// How many keys a store is asked for at a time.
 const PAGE: usize = 1_000;
+/// How many keys a store goes over between two looks at how far the list is.
+const EXAMINED_AT_ONCE: u64 = 10_000;
 
 pub(crate) fn list(
     options: &GlobalOptions,
@@ -24,7 +28,12 @@ pub(crate) fn list(
         filter(arguments.policy.as_deref(), arguments.prefix.as_deref()).at_least_used(arguments.used);
     let mut rows = rows();
     let mut left = arguments.most;
-    let is_whole = walk(&limiter, &filter, &arguments.scan, &mut |key| {
+    // A number and no share: a store does not tell beforehand how many keys it will go over. Lines on the same terminal are progress
+    // enough.
+    let is_shown = !(options.json && terminal.shows_output());
+    let progress = is_shown.then(|| Progress::new(terminal, "examined {pos} keys", None));
+    let told = |examined| progress.iter().for_each(|progress| progress.set(examined));
+    let is_whole = walk(&limiter, &filter, &arguments.scan, told, &mut |key| {
         if arguments.blocked && key.blocked_for_us == 0 {
             return Ok(true);
         }
@@ -32,6 +41,7 @@ pub(crate) fn list(
         show(options, key, &mut rows, terminal)?;
         Ok(left > 0 && !terminal.is_closed())
     })?;
+    drop(progress);
     finish(options, &rows, is_whole, &arguments.scan, terminal)
 }
 
@@ -42,7 +52,11 @@ pub(crate) fn top(
 ) -> Result<Exit, Failure> {
     let limiter = options.limiter_for_keys(arguments.policy.as_deref())?;
     let filter = filter(arguments.policy.as_deref(), arguments.prefix.as_deref());
+    let started = Instant::now();
+    let progress = Progress::new(terminal, "examining keys for {pos} s", None)
+        .following(move || started.elapsed().as_secs());
     let page = limiter.scan_top(&filter, arguments.most, &arguments.scan.budget())?;
+    drop(progress);
     let mut rows = rows();
     for key in &page.keys {
         show(options, key, &mut rows, terminal)?;
@@ -67,11 +81,12 @@ fn walk(
     limiter: &Limiter,
     filter: &KeyFilter<'_>,
     scan: &ScanOptions,
+    told: impl Fn(u64),
     take: &mut dyn FnMut(&ListedKey) -> Result<bool, Failure>,
 ) -> Result<bool, Failure> {
     let (mut examined, mut cursor) = (0, None);
     while examined < scan.examine {
-        let budget = scan.budget().entries(PAGE).examined(scan.examine - examined);
+        let budget = scan.budget().entries(PAGE).examined(EXAMINED_AT_ONCE.min(scan.examine - examined));
         let page = limiter.list(filter, &budget, cursor.as_deref())?;
         for key in &page.keys {
             if !take(key)? {
@@ -79,6 +94,7 @@ fn walk(
             }
         }
         examined += page.examined;
+        told(examined);
         cursor = page.cursor;
         if cursor.is_none() {
             return Ok(true);

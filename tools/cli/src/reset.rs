@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::arguments::{GlobalOptions, ResetArguments};
 use crate::exit::{Exit, Failure};
 use crate::operations::exit_of;
+use crate::progress::Progress;
 use crate::terminal::Terminal;
 
 #[derive(Serialize)]
@@ -24,15 +25,25 @@ pub(crate) fn run(
     let mut reset = 0;
     if let Some(prefix) = &arguments.prefix {
         let filter = KeyFilter::default().policy(policy.name()).key_prefix(prefix.as_encoded_bytes());
-        if !arguments.yes && !is_confirmed(&limiter, &filter, terminal)? {
-            return Ok(Exit::Problem);
+        let mut counted = None;
+        if !arguments.yes {
+            let keys = counted_keys(&limiter, &filter, terminal)?;
+            if !terminal.confirm(&format!("reset {}?", count(keys, "key")))? {
+                return Ok(Exit::Problem);
+            }
+            counted = Some(keys as u64);
         }
+        let template =
+            if counted.is_some() { "resetting {bar:40} {pos}/{len} keys" } else { "resetting {pos} keys" };
+        let progress = Progress::new(terminal, template, counted);
         let mut cursor = None;
         loop {
             let page = limiter.reset_listed(&filter, &ListBudget::default(), cursor.as_deref())?;
             reset += usize::try_from(page.reset).unwrap_or(usize::MAX);
+            progress.set(reset as u64);
             cursor = page.cursor;
             if cursor.is_none() {
+                drop(progress);
                 return tell(options, policy.name(), reset, terminal);
             }
         }
@@ -48,18 +59,20 @@ pub(crate) fn run(
     tell(options, policy.name(), reset, terminal)
 }
 
-/// Counts the keys and asks.
-fn is_confirmed(limiter: &Limiter, filter: &KeyFilter<'_>, terminal: &mut Terminal) -> Result<bool, Failure> {
+/// How many keys there are to ask about.
+fn counted_keys(limiter: &Limiter, filter: &KeyFilter<'_>, terminal: &Terminal) -> Result<usize, Failure> {
     if !terminal.can_ask() {
         return Err(Failure::usage("--prefix resets many keys, and there is no terminal to ask: give --yes"));
     }
+    let progress = Progress::new(terminal, "counted {pos} keys", None);
     let (mut keys, mut cursor) = (0, None);
     loop {
         let page = limiter.list(filter, &ListBudget::default(), cursor.as_deref())?;
         keys += page.keys.len();
+        progress.set(keys as u64);
         cursor = page.cursor;
         if cursor.is_none() {
-            return terminal.confirm(&format!("reset {}?", count(keys, "key")));
+            return Ok(keys);
         }
     }
 }

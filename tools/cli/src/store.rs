@@ -46,11 +46,21 @@ impl GlobalOptions {
 
     /// A limiter that knows no policies by name, and needs no rights for a configuration.
     pub(crate) fn plain_limiter(&self) -> Result<Limiter, Failure> {
-        let url = self.store_url()?;
-        let limiter = polylimit::Limiter::builder().store(&url).build()?.blocking();
+        let limiter = self.unasked_limiter()?;
         // Without an answer the operation tells why.
         let _ = limiter.ready(CONNECTED_WITHIN);
         Ok(limiter)
+    }
+
+    /// The same for commands that do not ask the store themselves: it fails where the store does not answer.
+    pub(crate) fn answering_limiter(&self) -> Result<Limiter, Failure> {
+        let limiter = self.unasked_limiter()?;
+        limiter.ready(CONNECTED_WITHIN)?;
+        Ok(limiter)
+    }
+
+    fn unasked_limiter(&self) -> Result<Limiter, Failure> {
+        Ok(polylimit::Limiter::builder().store(&self.store_url()?).build()?.blocking())
     }
 
     /// A limiter whose policies are those of `--policies`, or else the published ones, together with the entries of a store in

@@ -15,6 +15,8 @@ pub struct Terminal {
     /// Whether the output is a terminal that shows colours.
     colours_output: bool,
     colours_errors: bool,
+    /// Whether a terminal shows the output.
+    shows_output: bool,
     /// Whether progress is shown: on the errors of a terminal only.
     has_progress: bool,
     /// Whether questions can be asked and answered.
@@ -34,6 +36,7 @@ impl Terminal {
             errors: Box::new(io::stderr()),
             colours_output: io::stdout().is_terminal() && !is_plain,
             colours_errors: io::stderr().is_terminal() && !is_plain,
+            shows_output: io::stdout().is_terminal(),
             has_progress: io::stderr().is_terminal(),
             can_ask: io::stderr().is_terminal() && io::stdin().is_terminal(),
             is_quiet: false,
@@ -56,6 +59,11 @@ impl Terminal {
 
     pub(crate) fn shows_progress(&self) -> bool {
         self.has_progress && !self.is_quiet
+    }
+
+    /// Whether a terminal shows the output, on which lines and a bar would mix.
+    pub(crate) fn shows_output(&self) -> bool {
+        self.shows_output
     }
 
     /// Whether the reader of the output has gone, so that further lines are of no use.
@@ -90,7 +98,8 @@ impl Terminal {
         self.line(text.map_err(|error| Failure::new(Exit::Undecided, error.to_string()))?)
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
+    /// Writes out what is held back.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let flushed = self.output.flush();
         self.note(flushed)
     }

@@ -1,13 +1,15 @@
 //! The arguments of `polylimit simulate`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use jiff::Timestamp;
 
 use crate::error::{SimulationError, excerpt};
-use crate::limits::{Limits, read_limits};
+use crate::limits::read_limits;
 use crate::log::{Format, LogOptions, LogSummary, Template, read_file};
+use crate::progress::Progress;
 use crate::results::{LogReading, Simulation, Traffic};
 use crate::scenario::Scenario;
 use crate::simulate::simulate;
@@ -85,19 +87,36 @@ impl SimulateArguments {
     /// [`SimulationError::Usage`] when an argument, the document or the log is not allowed, [`SimulationError::File`] when one of
     /// them cannot be read.
     pub fn simulate(&self, document: Option<&Path>) -> Result<Simulation, SimulationError> {
+        self.simulate_telling(document, &Arc::default())
+    }
+
+    /// As [`simulate`](Self::simulate), and tells how far it is.
+    ///
+    /// # Errors
+    /// As for [`simulate`](Self::simulate).
+    pub fn simulate_telling(
+        &self,
+        document: Option<&Path>,
+        progress: &Arc<Progress>,
+    ) -> Result<Simulation, SimulationError> {
         let has_rules = self.log.is_some() && document.is_some() && self.policy.is_none();
         let limits = read_limits(self.policy.as_deref(), &self.candidate, document, has_rules)?;
         let duration_us = self.duration_us()?;
-        match (&self.log, &self.traffic) {
-            (Some(log), None) => self.simulate_log(log, duration_us, &limits, has_rules),
-            (None, Some(traffic)) => self.simulate_traffic(traffic, duration_us, &limits),
+        let (traffic, mut scenario) = match (&self.log, &self.traffic) {
+            (Some(log), None) => self.of_log(log, duration_us, has_rules)?,
+            (None, Some(traffic)) => self.of_traffic(traffic, duration_us)?,
             (Some(_), Some(_)) => {
-                Err(SimulationError::usage("there are both --traffic and --log: give one of them"))
+                return Err(SimulationError::usage("there are both --traffic and --log: give one of them"));
             }
-            (None, None) => Err(SimulationError::usage(
-                "there are no requests: give --traffic '500 clients 2/s poisson' or --log access.log",
-            )),
-        }
+            (None, None) => {
+                return Err(SimulationError::usage(
+                    "there are no requests: give --traffic '500 clients 2/s poisson' or --log access.log",
+                ));
+            }
+        };
+        scenario.progress = Arc::clone(progress);
+        let (demand, live, candidates) = simulate(&scenario, &limits)?;
+        Ok(Simulation { traffic, demand, live, candidates })
     }
 
     fn duration_us(&self) -> Result<Option<u64>, SimulationError> {
@@ -109,12 +128,11 @@ impl SimulateArguments {
         Ok(Some(as_us(duration)))
     }
 
-    fn simulate_traffic(
+    fn of_traffic(
         &self,
         traffic: &str,
         duration_us: Option<u64>,
-        limits: &[Limits],
-    ) -> Result<Simulation, SimulationError> {
+    ) -> Result<(Traffic, Scenario), SimulationError> {
         const HOUR_US: u64 = 3_600_000_000;
         let groups = parse_traffic(traffic)?;
         let duration_us = duration_us.unwrap_or(HOUR_US);
@@ -138,16 +156,15 @@ impl SimulateArguments {
             seed: Some(self.seed),
             log: None,
         };
-        finish(traffic, &scenario, limits)
+        Ok((traffic, scenario))
     }
 
-    fn simulate_log(
+    fn of_log(
         &self,
         log: &Path,
         duration_us: Option<u64>,
-        limits: &[Limits],
         has_rules: bool,
-    ) -> Result<Simulation, SimulationError> {
+    ) -> Result<(Traffic, Scenario), SimulationError> {
         let format = Format::parse(&self.format)?;
         let key = Template::parse(&self.key, "--key")?;
         format.check(&key, "--key")?;
@@ -159,13 +176,8 @@ impl SimulateArguments {
         let duration_us = scenario.duration_us;
         let traffic =
             Traffic { source: "log", start: written(start_us), duration_us, seed: None, log: Some(reading) };
-        finish(traffic, &scenario, limits)
+        Ok((traffic, scenario))
     }
-}
-
-fn finish(traffic: Traffic, scenario: &Scenario, limits: &[Limits]) -> Result<Simulation, SimulationError> {
-    let (demand, live, candidates) = simulate(scenario, limits)?;
-    Ok(Simulation { traffic, demand, live, candidates })
 }
 
 fn reading(summary: &LogSummary) -> LogReading {

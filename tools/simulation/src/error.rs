@@ -14,14 +14,6 @@ pub enum SimulationError {
 }
 
 impl SimulationError {
-    /// The exit code of a program that ends with this error: 64 for usage, as in `sysexits.h`, otherwise 1.
-    pub const fn exit_code(&self) -> u8 {
-        match self {
-            Self::Usage(_) => 64,
-            Self::File(_) | Self::Internal(_) => 1,
-        }
-    }
-
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::Usage(message.into())
     }
@@ -48,13 +40,6 @@ impl From<polylimit::Error> for SimulationError {
             polylimit::ErrorKind::InvalidArgument => Self::Usage(error.message().to_owned()),
             _ => Self::Internal(error.message().to_owned()),
         }
-    }
-}
-
-/// A failure to write the answer.
-impl From<std::io::Error> for SimulationError {
-    fn from(error: std::io::Error) -> Self {
-        Self::File(format!("the output cannot be written: {error}"))
     }
 }
 

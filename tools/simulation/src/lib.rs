@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod arguments;
 mod attempt;
 mod busiest;
@@ -37,8 +38,8 @@ mod log;
 mod plot;
 #[cfg(feature = "png")]
 mod png;
+mod progress;
 pub mod results;
-mod run;
 mod scenario;
 mod simulate;
 mod table;
@@ -46,8 +47,9 @@ mod tally;
 mod text;
 mod traffic;
 
+pub use answer::AnswerStyle;
 pub use arguments::SimulateArguments;
 pub use drawing::{Bar, Picture, Row};
 pub use error::SimulationError;
 pub use key::Key;
-pub use run::{Outcome, Surroundings, run};
+pub use progress::Progress;

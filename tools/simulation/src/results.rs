@@ -20,6 +20,11 @@ pub struct Simulation {
 }
 
 impl Simulation {
+    /// Whether no candidate decides any request otherwise than the limits in force.
+    pub fn is_same(&self) -> bool {
+        self.candidates.iter().all(|candidate| candidate.agreement.is_full())
+    }
+
     /// What the limits in force have done, and then each candidate.
     pub fn courses(&self) -> impl Iterator<Item = &Course> {
         std::iter::once(&self.live).chain(self.candidates.iter().map(|candidate| &candidate.course))

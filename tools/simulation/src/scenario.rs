@@ -1,11 +1,14 @@
 //! What happens: the requests of a time, by generated clients or from a log.
 
+use std::sync::Arc;
+
 use crate::attempt::{Attempt, Ends, Source, Verdict};
 use crate::clients::Clients;
 use crate::error::SimulationError;
 use crate::judge::{Judge, RulePolicy, Setting, periods_us};
 use crate::limits::{Kind, Limits};
 use crate::log::{Facts, LogTraffic, Record};
+use crate::progress::Progress;
 use crate::tally::{Outcomes, Tally};
 use crate::traffic::Group;
 
@@ -20,6 +23,7 @@ pub(crate) struct Scenario {
     /// The keys of the clients.
     pub(crate) keys: Vec<Box<[u8]>>,
     pub(crate) requests: Requests,
+    pub(crate) progress: Arc<Progress>,
 }
 
 pub(crate) enum Requests {
@@ -41,7 +45,8 @@ impl Scenario {
     pub(crate) fn generated(groups: Vec<Group>, seed: u64, start_us: u64, duration_us: u64) -> Self {
         let keys = groups.iter().flat_map(|group| (1..=group.clients).map(|number| group.key(number)));
         let keys = keys.map(|key| key.into_bytes().into()).collect();
-        Self { start_us, duration_us, keys, requests: Requests::Generated { groups, seed } }
+        let requests = Requests::Generated { groups, seed };
+        Self { start_us, duration_us, keys, requests, progress: Arc::default() }
     }
 
     /// The requests of a log.
@@ -52,7 +57,8 @@ impl Scenario {
         }
         let covered_us = records.last().map_or(1, |record| record.time_us + 1);
         let duration_us = duration_us.unwrap_or(covered_us).min(covered_us);
-        Self { start_us, duration_us, keys, requests: Requests::Logged { records, facts } }
+        let requests = Requests::Logged { records, facts };
+        Self { start_us, duration_us, keys, requests, progress: Arc::default() }
     }
 
     fn setting(&self) -> Setting<'_> {
@@ -98,22 +104,31 @@ impl Scenario {
     ) -> Result<Ends, SimulationError> {
         match &self.requests {
             Requests::Generated { groups, seed } => {
-                run(Clients::new(groups, *seed, self.duration_us), decide)
+                self.run_through(Clients::new(groups, *seed, self.duration_us), decide)
             }
-            Requests::Logged { records, .. } => run(Replay { records, next: 0 }, decide),
+            Requests::Logged { records, .. } => self.run_through(Replay { records, next: 0 }, decide),
         }
     }
-}
 
-fn run(
-    mut source: impl Source,
-    mut decide: impl FnMut(&Attempt) -> Result<Verdict, SimulationError>,
-) -> Result<Ends, SimulationError> {
-    while let Some(attempt) = source.next() {
-        let verdict = decide(&attempt)?;
-        source.answer(&attempt, verdict);
+    fn run_through(
+        &self,
+        mut source: impl Source,
+        mut decide: impl FnMut(&Attempt) -> Result<Verdict, SimulationError>,
+    ) -> Result<Ends, SimulationError> {
+        // So seldom that telling costs nothing.
+        let step_us = (self.duration_us / 100).max(1);
+        let (mut told_us, mut tells_at_us) = (0, step_us);
+        while let Some(attempt) = source.next() {
+            if attempt.time_us >= tells_at_us {
+                self.progress.add(attempt.time_us - told_us);
+                (told_us, tells_at_us) = (attempt.time_us, attempt.time_us + step_us);
+            }
+            let verdict = decide(&attempt)?;
+            source.answer(&attempt, verdict);
+        }
+        self.progress.add(self.duration_us.saturating_sub(told_us));
+        Ok(source.ends())
     }
-    Ok(source.ends())
 }
 
 /// The requests of a log, whose clients do not notice what is decided.

@@ -25,6 +25,8 @@ pub(crate) fn simulate(
     scenario: &Scenario,
     limits: &[Limits],
 ) -> Result<(Demand, Course, Vec<Candidate>), SimulationError> {
+    let runs = limits.len() as u64 + 1;
+    scenario.progress.expect(runs.saturating_mul(scenario.duration_us));
     let results = in_parallel(limits.len() + 1, |at| match at.checked_sub(1) {
         None => scenario.demand().map(Box::new).map(Part::Demand),
         Some(at) => scenario.course(&limits[at]).map(Box::new).map(Part::Course),

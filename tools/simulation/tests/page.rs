@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use polylimit_simulation::{SimulateArguments, Surroundings, run};
+use polylimit_simulation::{AnswerStyle, SimulateArguments, SimulationError};
 
 /// As in the program `polylimit`.
 #[derive(Parser)]
@@ -16,6 +16,12 @@ struct Program {
     json: bool,
     #[command(flatten)]
     arguments: SimulateArguments,
+}
+
+fn answer(program: &Program) -> Result<String, SimulationError> {
+    let simulation = program.arguments.simulate(program.policies.as_deref())?;
+    program.arguments.write_files(&simulation, |_| ())?;
+    program.arguments.answer(&simulation, AnswerStyle { json: program.json, color: false, width: 100 })
 }
 
 #[test]
@@ -45,17 +51,7 @@ fn commands_of_the_page_run() {
         if program.arguments.traffic.is_some() {
             program.arguments.duration = Some("1m".to_owned());
         }
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut surroundings = Surroundings {
-            out: &mut out,
-            err: &mut err,
-            policies: program.policies.as_deref(),
-            json: program.json,
-            quiet: false,
-            color: false,
-            width: 100,
-        };
-        run(&program.arguments, &mut surroundings).unwrap_or_else(|error| panic!("{command}: {error}"));
+        let out = answer(&program).unwrap_or_else(|error| panic!("{command}: {error}"));
         assert!(!out.is_empty());
     }
     assert!(folder.path().join("simulation.html").is_file());

@@ -105,7 +105,8 @@ fn failed(failure: ConfigurationFailure) -> Error {
             kind,
             "the user may not do this with the reports of the fleet: grant ~{prefix}:1:{fleet}* with +set +zadd +zremrangebyscore to write \
              them, +zrange +mget to read them (docs/redis.md)",
-        ),
+        )
+        .of_missing_right(),
         _ => failure.error,
     }
 }

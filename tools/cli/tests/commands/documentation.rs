@@ -18,7 +18,8 @@ fn without_times(page: &str) -> String {
     let mut text = String::new();
     for word in page.split_inclusive([' ', '\n']) {
         let is_time = word.starts_with("2026-") && word.trim_end().ends_with('Z');
-        let follows_in = text.ends_with(" in ") && word.starts_with(|c: char| c.is_ascii_digit());
+        let follows_in = (text.ends_with(" in ") || text.ends_with(" for "))
+            && word.starts_with(|c: char| c.is_ascii_digit());
         if is_time || follows_in && word.trim() != "0us" {
             text += "[..]";
             text += &word[word.trim_end().len()..];

@@ -3,6 +3,25 @@ use std::process::Stdio;
 
 use crate::support::{Ran, Shell};
 
+const LIMITS: &str = "polylimit = 1\n[policies.api]\nquotas = '7/day'\n";
+
+/// Every command that takes a policy, with this one.
+fn commands_with(policy: &str) -> Vec<Vec<&str>> {
+    let mut commands: Vec<Vec<&str>> = ["check", "peek", "take", "charge", "refund", "reset", "explain"]
+        .map(|command| vec![command, policy, "k"])
+        .into();
+    commands.extend([
+        vec!["reset", policy, "--prefix", "k", "--yes"],
+        vec!["list", policy],
+        vec!["top", policy],
+        vec!["block", "add", policy, "k", "--for", "1m"],
+        vec!["block", "remove", policy, "k"],
+        vec!["block", "list", policy],
+        vec!["bench", policy, "--seconds", "1"],
+    ]);
+    commands
+}
+
 const MINIMAL_RIGHTS: &[&str] = &[
     "ACL",
     "SETUSER",
@@ -44,7 +63,9 @@ fn wrong_usage_is_told() {
         (&["--store", "memory:", "bench", "1/s", "--zipf", "9"], "--zipf is 9"),
         (&["policies", "diff"], "no document is named"),
         (&["policies", "validate", "none.toml"], "none.toml"),
-        (&["man", "nothing"], "there is no command"),
+        (&["man", "nothing"], "polylimit has no command \"nothing\": there are check, "),
+        (&["man", "policies", "nothing"], "polylimit policies has no command \"nothing\": there are get, "),
+        (&["man", "check", "nothing"], "polylimit check has no command \"nothing\": there are none"),
     ] {
         shell.run(arguments).fails(64, about);
     }
@@ -56,13 +77,32 @@ fn bad_documents_are_told_with_their_place() {
     shell.file("bad.toml", "polylimit = 1\n[policies.api]\nquotas = '2/minuet'\n");
     shell.file("good.toml", "polylimit = 1\n");
     shell.run(&["check", "api", "k", "--policies", "bad.toml"]).fails(64, "line 3, column 10");
-    shell.run(&["check", "api", "k", "--policies", "good.toml"]).fails(64, "there is no policy \"api\"");
     shell.run(&["policies", "diff", "bad.toml", "good.toml"]).fails(64, "bad.toml: line 3");
     let validated = shell.run(&["policies", "validate", "good.toml", "bad.toml"]);
     assert_eq!(validated.status, 1);
     assert!(validated.output.starts_with("good.toml: fine\nbad.toml: line 3, column 10: "), "{validated:?}");
     let (status, lines) = shell.json("validity", &["policies", "validate", "good.toml", "bad.toml"]);
     assert_eq!((status, &lines[0]["valid"], &lines[1]["valid"]), (1, &true.into(), &false.into()));
+}
+
+#[test]
+fn policies_that_are_not_there_are_told_by_every_command() {
+    for shell in [Shell::with_store("memory:"), Shell::with_redis()] {
+        shell.file("limits.toml", LIMITS);
+        for arguments in commands_with("search") {
+            let ran = shell.run(&[&["--policies", "limits.toml"], &arguments[..]].concat());
+            ran.fails(64, "there is no policy \"search\" in the document of ");
+            assert!(ran.errors.contains("limits.toml: it has api; quotas such as 100/minute"), "{ran:?}");
+        }
+    }
+    #[cfg(feature = "simulate")]
+    {
+        let shell = Shell::new();
+        shell.file("limits.toml", LIMITS);
+        let simulate =
+            ["--policies", "limits.toml", "simulate", "--policy", "search", "--traffic", "1 client 1/s"];
+        shell.run(&simulate).fails(64, "the document has no policy \"search\": allowed is --policy api");
+    }
 }
 
 #[test]
@@ -77,6 +117,7 @@ fn store_that_is_away_decides_nothing() {
     );
     shell.run(&["check", "api", "k"]).fails(2, "cannot be reached");
     shell.run(&["policies", "get"]).fails(2, "cannot be reached");
+    shell.run(&["stats"]).fails(2, "the store did not answer within 2000 ms (unreachable)");
     let doctor = shell.run(&["doctor"]);
     assert!(doctor.status == 1 && doctor.output.contains("problem: "), "{doctor:?}");
 }

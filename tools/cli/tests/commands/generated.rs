@@ -17,6 +17,22 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("generated")
 }
 
+/// The pages of a command and of all commands in it.
+fn manual_pages(shell: &Shell, command: &[&str], pages: &mut Vec<(String, String)>) {
+    let name = [&["polylimit"], command].concat().join("-");
+    pages.push((format!("{name}.1"), shell.run(&[&["man"], command].concat()).fine()));
+    let help = shell.run(&[command, &["--help"]].concat()).fine();
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    for line in lines.take_while(|line| !line.is_empty()) {
+        // Further lines of a description are indented more.
+        let Some(name) = line.strip_prefix("  ").filter(|line| !line.starts_with(' ')) else { continue };
+        let name = name.split_whitespace().next().unwrap();
+        if name != "help" {
+            manual_pages(shell, &[command, &[name]].concat(), pages);
+        }
+    }
+}
+
 #[test]
 fn generated_files_are_as_checked_in() {
     let shell = Shell::new();
@@ -24,15 +40,10 @@ fn generated_files_are_as_checked_in() {
     for (name, file) in SHELLS {
         files.push((folder().join("completions").join(file), shell.run(&["completions", name]).fine()));
     }
-    let help = shell.run(&["--help"]).fine();
-    let commands =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let names: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
-    assert!(names.contains(&"check") && names.contains(&"man"), "{help}");
-    files.push((folder().join("man/polylimit.1"), shell.run(&["man"]).fine()));
-    for name in names {
-        files.push((folder().join(format!("man/polylimit-{name}.1")), shell.run(&["man", name]).fine()));
-    }
+    let mut pages = Vec::new();
+    manual_pages(&shell, &[], &mut pages);
+    assert!(pages.len() > 30 && pages.iter().any(|(name, _)| name == "polylimit-policies-put.1"));
+    files.extend(pages.into_iter().map(|(name, text)| (folder().join("man").join(name), text)));
     let writes = std::env::var_os("POLYLIMIT_WRITE_GENERATED").is_some();
     if writes {
         let _ = fs::remove_dir_all(folder());

@@ -65,6 +65,48 @@ fn progress_is_for_terminals() {
     assert!(!shell.run(&bench).fine().contains("checking"));
 }
 
+/// What takes long with many keys or requests tells how far it is, and leaves nothing of that on the screen.
+#[test]
+fn progress_is_told_by_commands_that_take_long() {
+    let shell = Shell::with_redis();
+    for number in 0..3 {
+        let _ = shell.run(&["check", "3/day", &format!("a{number}")]).fine();
+    }
+    for (arguments, told, answer, answered) in [
+        (&["list", "3/day"][..], &["examined 0 keys"][..], "", "a2"),
+        (&["top", "3/day"], &["examining keys for 0 s"], "", "a2"),
+        (&["reset", "3/day", "--prefix", "a0", "--yes"], &["resetting 0 keys"], "", "reset 1 key"),
+        (
+            &["reset", "3/day", "--prefix", "a"],
+            &["counted 0 keys", "resetting", "0/2 keys"],
+            "y\n",
+            "reset 2 keys",
+        ),
+        #[cfg(feature = "simulate")]
+        (
+            &["simulate", "--policy", "1/s", "--traffic", "5 clients 2/s", "--for", "1m", "--no-plot"],
+            &["simulating", "0 %"],
+            "",
+            "600 requests",
+        ),
+    ] {
+        let (status, shown) = on_terminal(&shell, arguments, &[], answer);
+        assert_eq!(status, 0, "{arguments:?}: {shown}");
+        for told in told {
+            assert!(shown.contains(told), "{arguments:?} does not tell {told}: {shown:?}");
+        }
+        // The bar is cleared before the answer.
+        let (_, last) = shown.rsplit_once("\u{1b}[2K").unwrap();
+        assert!(last.contains(answered) && !told.iter().any(|told| last.contains(told)), "{shown:?}");
+    }
+    let (_, shown) = on_terminal(&shell, &["list", "3/day", "--quiet"], &[], "");
+    assert_eq!(shown, "");
+    // Lines of JSON on the same terminal are not mixed with a bar.
+    let _ = shell.run(&["check", "3/day", "a1"]).fine();
+    let (_, shown) = on_terminal(&shell, &["list", "3/day", "--json"], &[], "");
+    assert!(shown.starts_with("{\"policy\":") && !shown.contains('\u{1b}'), "{shown:?}");
+}
+
 #[test]
 fn reset_of_a_prefix_counts_and_asks() {
     let shell = Shell::with_redis();

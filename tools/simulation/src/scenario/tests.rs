@@ -96,6 +96,88 @@ fn a_request_that_waits_as_told_is_admitted_then() {
     assert_eq!(counts.denied - course.ends.unfinished, course.tally.waits.len());
 }
 
+/// What a loop finds that lets clients react as docs/simulation.md says, with a limiter of its own.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ByHand {
+    /// Admitted and denied attempts of each client.
+    of_key: Vec<(u64, u64)>,
+    requests: u64,
+    waited: u64,
+    longest_wait_us: u64,
+    unfinished: u64,
+}
+
+/// A client that sends a request each second from a time on, and repeats a denied one `repeats` later, or after the wait it is told;
+/// meanwhile it sends nothing, and what follows is moved by the time that it has waited.
+fn by_hand(starts_us: &[u64], quotas: &str, duration_us: u64, repeats: Option<u64>) -> ByHand {
+    const GAP_US: u64 = 1_000_000;
+    struct Client {
+        next_us: u64,
+        /// When the request was first made that is being repeated.
+        first_us: Option<u64>,
+    }
+    let clock = ManualClock::new(START_US).unwrap();
+    let policy = Policy::parse("by-hand", quotas).unwrap();
+    let limiter = Limiter::builder().policy(policy).clock(clock.clone()).build().unwrap().blocking();
+    let mut found = ByHand { of_key: vec![(0, 0); starts_us.len()], ..ByHand::default() };
+    let mut clients: Vec<Client> =
+        starts_us.iter().map(|start_us| Client { next_us: *start_us, first_us: None }).collect();
+    loop {
+        let (number, client) =
+            clients.iter_mut().enumerate().min_by_key(|(number, client)| (client.next_us, *number)).unwrap();
+        let now_us = client.next_us;
+        if now_us >= duration_us {
+            break;
+        }
+        clock.set(START_US + now_us).unwrap();
+        let decision = limiter.check(&format!("key {number}")).unwrap();
+        let first_us = client.first_us.unwrap_or(now_us);
+        found.requests += u64::from(client.first_us.is_none());
+        if decision.allowed() {
+            found.of_key[number].0 += 1;
+            found.waited += u64::from(now_us > first_us);
+            found.longest_wait_us = found.longest_wait_us.max(now_us - first_us);
+            *client = Client { next_us: now_us + GAP_US, first_us: None };
+        } else {
+            found.of_key[number].1 += 1;
+            let wait_us = repeats.or(decision.retry_after_us()).unwrap();
+            *client = Client { next_us: now_us + wait_us, first_us: Some(first_us) };
+        }
+    }
+    found.unfinished = clients.iter().filter(|client| client.first_us.is_some()).count() as u64;
+    found
+}
+
+#[test]
+fn clients_that_wait_or_retry_get_what_a_loop_gives_them() {
+    const DURATION_US: u64 = 300_000_000;
+    for quotas in ["30/minute sliding_log", "30/minute token_bucket burst=4", "10/20s fixed_window; 100/4m"] {
+        for (reaction, repeats) in
+            [("wait", None), ("retry=100ms", Some(100_000)), ("retry=7s", Some(7_000_000))]
+        {
+            let scenario = scenario(&format!("4 clients 1/s even denied={reaction}"), DURATION_US);
+            // Each client begins at a random point of its first gap: what it sends first, whatever is decided.
+            let mut starts_us = vec![None; 4];
+            for arrival in arrivals(&scenario) {
+                let _ = starts_us[arrival.client as usize].get_or_insert(arrival.time_us);
+            }
+            let starts_us: Vec<u64> = starts_us.into_iter().map(Option::unwrap).collect();
+            let course = scenario.course(&limits(quotas)).unwrap();
+            let tally = &course.tally;
+            let simulated = ByHand {
+                of_key: tally.keys.iter().map(|key| (key.admitted, key.denied)).collect(),
+                requests: tally.counts.requests,
+                waited: tally.waits.len(),
+                longest_wait_us: tally.longest_wait_us,
+                unfinished: course.ends.unfinished,
+            };
+            let expected = by_hand(&starts_us, quotas, DURATION_US, repeats);
+            assert!(expected.waited > 10 && expected.requests > 200, "{expected:?}");
+            assert_eq!(simulated, expected, "{quotas}, {reaction}");
+        }
+    }
+}
+
 #[test]
 fn retries_make_a_storm() {
     let denied = |reaction: &str| {
