@@ -15,6 +15,8 @@ pub enum Reply {
     Okay,
     /// Several replies.
     Array(Vec<Reply>),
+    /// Replies one after the other, as SUBSCRIBE gives for each channel.
+    Several(Vec<Reply>),
     /// An error, with its code in front.
     Error(String),
 }
@@ -32,6 +34,7 @@ impl Reply {
                 out.extend_from_slice(bytes);
                 out.extend_from_slice(b"\r\n");
             }
+            Self::Several(replies) => replies.iter().for_each(|reply| reply.write(out)),
             Self::Array(replies) => {
                 out.extend_from_slice(format!("*{}\r\n", replies.len()).as_bytes());
                 for reply in replies {

@@ -1,9 +1,11 @@
-//! Runs the real scripts in Lua 5.1, with the parts of Redis's interpreter that they use: `redis.call`, `redis.pcall` and `struct`.
+//! Runs the real scripts in Lua 5.1, with the parts of Redis's interpreter that they use: `redis.call`, `redis.pcall`,
+//! `redis.sha1hex` and `struct`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use mlua::{Error, Function, Lua, LuaOptions, MultiValue, Result, StdLib, Table, Value, Variadic};
+use sha1::{Digest, Sha1};
 
 use crate::database::{Database, Reply};
 
@@ -46,6 +48,15 @@ pub fn run(call: &mut Call, hash: &[u8], source: &[u8], keys: &[Vec<u8>], argume
         .unwrap_or_else(|error| Reply::Error(format!("ERR {}", error.to_string().replace(['\r', '\n'], " "))))
 }
 
+/// The SHA-1 in hexadecimal digits, as `redis.sha1hex` replies it and as scripts are named.
+pub fn hex_sha1(text: &[u8]) -> String {
+    use std::fmt::Write;
+    Sha1::digest(text).iter().fold(String::new(), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
+}
+
 impl Interpreter {
     fn new() -> Result<Self> {
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::default())?;
@@ -58,6 +69,8 @@ impl Interpreter {
             "pcall",
             lua.create_function(|lua: &Lua, words: Variadic<Value>| command(lua, &words, false))?,
         )?;
+        let sha1hex = |_: &Lua, text: mlua::LuaString| Ok(hex_sha1(&text.as_bytes()));
+        redis.set("sha1hex", lua.create_function(sha1hex)?)?;
         let structs = lua.create_table()?;
         structs.set(
             "pack",
@@ -128,7 +141,7 @@ fn value(lua: &Lua, reply: &Reply) -> Result<Value> {
         Reply::Bulk(bytes) => lua.create_string(bytes).map(Value::String),
         Reply::Okay => named("ok", "OK"),
         Reply::Error(text) => named("err", text),
-        Reply::Array(replies) => {
+        Reply::Array(replies) | Reply::Several(replies) => {
             let values: Result<Vec<Value>> = replies.iter().map(|reply| value(lua, reply)).collect();
             lua.create_sequence_from(values?).map(Value::Table)
         }

@@ -1,6 +1,6 @@
 //! The network of the simulation: connections of two pipes, whose bytes arrive in order and late, in parts, or not at all.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -12,6 +12,7 @@ use polylimit::simulation::Socket;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::database::Reply;
 use crate::world::World;
 
 /// The world, which sockets, servers and the run of the schedule share; all are on one thread.
@@ -175,7 +176,7 @@ pub struct Connection {
     pub pipes: [Pipe; 2],
     /// The client has closed its end.
     pub is_left: bool,
-    pub(crate) is_subscribed: bool,
+    pub(crate) channels: BTreeSet<Vec<u8>>,
 }
 
 impl Connection {
@@ -183,7 +184,22 @@ impl Connection {
     pub fn new(process: usize, server: usize) -> Self {
         let now = Instant::now();
         let pipes = [Pipe::new(now), Pipe::new(now)];
-        Self { process, server, pipes, is_left: false, is_subscribed: false }
+        Self { process, server, pipes, is_left: false, channels: BTreeSet::new() }
+    }
+
+    /// Executes SUBSCRIBE or UNSUBSCRIBE.
+    pub(crate) fn subscribe(&mut self, name: &[u8], channels: &[&[u8]]) -> Vec<Reply> {
+        let kind = name.to_ascii_lowercase();
+        let one = |channel: &&[u8]| {
+            if kind == b"subscribe" {
+                self.channels.insert(channel.to_vec());
+            } else {
+                self.channels.remove(*channel);
+            }
+            let count = i64::try_from(self.channels.len()).unwrap_or(i64::MAX);
+            Reply::Array(vec![Reply::Bulk(kind.clone()), Reply::Bulk(channel.to_vec()), Reply::Int(count)])
+        };
+        channels.iter().map(one).collect()
     }
 }
 
@@ -247,7 +263,7 @@ pub async fn serve(shared: Shared, id: u64) {
 }
 
 /// The first command of the input, and its length; `None` while it is not whole.
-fn read_command(input: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+pub(crate) fn read_command(input: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let mut at = 0;
     let line = |at: &mut usize| {
         let length = input.get(*at..)?.windows(2).position(|two| two == b"\r\n")?;

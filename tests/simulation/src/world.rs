@@ -7,7 +7,6 @@ use std::time::Duration;
 use fastrand::Rng;
 use polylimit::simulation::{Connecting, Machine, Socket};
 use polylimit::testing::{Operation, Outcome, Read, Script};
-use sha1::{Digest, Sha1};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::database::{self, Database, Reply};
@@ -146,7 +145,7 @@ impl World {
         }
         let at = self.arrives(connection.process);
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.is_subscribed = false;
+            connection.channels.clear();
             connection.pipes[Side::Client as usize].end(at, Ending::Closed);
         }
     }
@@ -190,21 +189,12 @@ impl World {
         match words.iter().map(Vec::as_slice).collect::<Vec<_>>().as_slice() {
             [b"TIME"] => database::time(self.now_us(server)),
             [b"CLIENT", ..] => Reply::Okay,
-            [b"SUBSCRIBE", channel] => {
-                if let Some(connection) = self.connections.get_mut(&id) {
-                    connection.is_subscribed = true;
-                }
-                Reply::Array(vec![
-                    Reply::Bulk(b"subscribe".into()),
-                    Reply::Bulk((*channel).into()),
-                    Reply::Int(1),
-                ])
+            [name @ (b"SUBSCRIBE" | b"UNSUBSCRIBE"), channels @ ..] => {
+                let connection = self.connections.get_mut(&id);
+                Reply::Several(connection.map_or_else(Vec::new, |it| it.subscribe(name, channels)))
             }
             [b"EVAL", source, ..] => {
-                let digest = Sha1::digest(source);
-                let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-                let hash: String =
-                    digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect();
+                let hash = interpreter::hex_sha1(source);
                 self.sources.entry(hash.clone().into_bytes()).or_insert_with(|| source.to_vec());
                 self.servers[server].scripts.insert(hash.clone().into_bytes());
                 self.script(process, server, hash.as_bytes(), &words[2..])
@@ -247,7 +237,7 @@ impl World {
         let bulk = |bytes: &[u8]| Reply::Bulk(bytes.into());
         let mut bytes = Vec::new();
         Reply::Array(vec![bulk(b"message"), bulk(channel), bulk(message)]).write(&mut bytes);
-        let hears = |connection: &Connection| connection.is_subscribed && connection.server == server;
+        let hears = |it: &Connection| it.channels.contains(channel) && it.server == server;
         let ids: Vec<u64> = self.connections.iter().filter(|(_, it)| hears(it)).map(|(id, _)| *id).collect();
         for id in ids {
             let at = self.arrives(self.connections[&id].process);
