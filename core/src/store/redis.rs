@@ -49,7 +49,7 @@ use crate::store::redis::fallback::Fallback;
 use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::lease::{LeaseDeps, LeaseStats, Leases};
 use crate::store::redis::routing::hub::Access;
-use crate::store::redis::routing::invalidation::Listener;
+use crate::store::redis::routing::listener::Listener;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::{Action, Numbers, PolicyId, PolicyOptions};
 use crate::store::stats::Stats;
@@ -108,7 +108,7 @@ impl RedisStore {
     pub(crate) fn close(&self) {
         self.access.end_waiting();
         if let Ok(hub) = self.access.hub() {
-            hub.channel.remove(&self.listener);
+            hub.subscriber.remove(&self.listener);
         }
         self.leases.give_back_all();
         self.access.leave();
@@ -187,7 +187,7 @@ impl RedisStore {
         let before = self.access.hub()?;
         self.access.set_credentials(credentials)?;
         if !Arc::ptr_eq(&before, &self.access.hub()?) {
-            before.channel.remove(&self.listener);
+            before.subscriber.remove(&self.listener);
             self.listener.moved();
             self.leases.moved();
         }

@@ -93,7 +93,9 @@ fn on_outage_does_not_overrule_a_denial_of_the_store() {
     let denies = || (service.get("/").status == 429).then_some(());
     until("the server denies", Duration::from_secs(10), denies);
     let is_subscribed = || {
-        let _: u64 = server.query(&["PUBLISH", "polylimit:1:invalidations", ""]);
+        for channel in server.query::<Vec<String>>(&["PUBSUB", "CHANNELS", "polylimit:1:invalidations:*"]) {
+            let _: u64 = server.query(&["PUBLISH", &channel, ""]);
+        }
         (observer.stats().invalidations > 0).then_some(())
     };
     until("the limiter has subscribed", Duration::from_secs(10), is_subscribed);

@@ -7,7 +7,7 @@
 //! store counts denials, a denial is cached only of a blocked key, whose denials are not counted, and until its block ends.
 //!
 //! Refunds and resets of this process remove a key from the cache, and a change of a policy's numbers clears the cache.
-//! Refunds and resets of other processes arrive over the invalidation channel; if that fails, they take effect after
+//! Refunds and resets of other processes arrive over the invalidation channels; if that fails, they take effect after
 //! `denial_cache_max`.
 
 use std::hash::BuildHasher;
@@ -29,6 +29,7 @@ use crate::runtime::lock::Lock;
 use crate::runtime::monotonic;
 #[cfg(feature = "testing")]
 use crate::runtime::simulation::RandomState;
+use crate::store::redis::keys::channel::{Channel, ChannelSet};
 use crate::store::redis::policies::RedisNumbers;
 use crate::store::redis::script::call::PolicyCall;
 use crate::store::redis::script::reply::SeenStates;
@@ -64,6 +65,8 @@ struct Known {
     id: PolicyId,
     key: Box<[u8]>,
     hash: u64,
+    /// The channel on which other processes tell of refunds and resets.
+    channel: Channel,
     call: Arc<PolicyCall>,
     denied: Arc<SeenStates>,
     cost: u64,
@@ -135,23 +138,24 @@ impl DenialCache {
         })
     }
 
-    /// Caches a denial by the store.
+    /// Caches a denial by the store, of a key with that channel. Returns whether it is cached.
     pub(crate) fn learn(
         &self,
         request: StoreRequest<'_>,
         look: ReadVersion,
+        channel: Channel,
         call: &Arc<PolicyCall>,
         denied: Arc<SeenStates>,
-    ) {
+    ) -> bool {
         // The states of a log tell only when a single unit fits, and not how much of an excess is in use while it does.
         if call.has_log()
             && (request.cost > 1 || is_blocked(&denied.states, denied.now_us) && call.has_excess())
         {
-            return;
+            return false;
         }
         let mut shard = self.shard(look.hash).lock();
         if shard.changes != look.changes {
-            return;
+            return false;
         }
         if shard.table.len() >= MAX_IN_SHARD {
             self.make_room(&mut shard, look.at);
@@ -160,6 +164,7 @@ impl DenialCache {
             id: request.id,
             key: request.key.into(),
             hash: look.hash,
+            channel,
             call: Arc::clone(call),
             denied,
             cost: request.cost,
@@ -177,6 +182,7 @@ impl DenialCache {
                 self.known.fetch_add(1, Ordering::Relaxed);
             }
         }
+        true
     }
 
     /// More units were spent: the cached denial still holds, but the store has newer states.
@@ -216,13 +222,33 @@ impl DenialCache {
 
     /// Removes the keys for which `is_one` is true, because one of them had a refund or reset.
     pub(crate) fn forget_where(&self, is_one: impl Fn(&[u8]) -> bool) {
+        self.remove_where(|known| is_one(&known.key));
+    }
+
+    /// Removes the keys of some channels, because messages on these may have been missed.
+    pub(crate) fn forget_channels(&self, channels: ChannelSet) {
+        self.remove_where(|known| channels.contains(known.channel));
+    }
+
+    fn remove_where(&self, is_one: impl Fn(&Known) -> bool) {
         for shard in &self.shards {
             let mut shard = shard.lock();
             let before = shard.table.len();
             shard.changes += 1;
-            shard.table.retain(|known| !is_one(&known.key));
+            shard.table.retain(|known| !is_one(known));
             self.known.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
         }
+    }
+
+    /// The channels of all cached denials. Drops those that are too old.
+    pub(crate) fn channels(&self) -> ChannelSet {
+        let (now, mut channels) = (monotonic::ticks(), ChannelSet::default());
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            self.drop_old(&mut shard, now);
+            shard.table.iter().for_each(|known| channels.insert(known.channel));
+        }
+        channels
     }
 
     pub(crate) fn answered(&self) -> u64 {
@@ -260,15 +286,21 @@ impl DenialCache {
 
     /// Drops denials that no longer hold, and half of the rest if that is not enough.
     fn make_room(&self, shard: &mut Shard, now: quanta::Instant) {
+        self.drop_old(shard, now);
         let before = shard.table.len();
-        shard.table.retain(|known| now.saturating_duration_since(known.asked) < self.longest);
-        if shard.table.len() > MAX_IN_SHARD / 2 {
+        if before > MAX_IN_SHARD / 2 {
             let mut keep = false;
             shard.table.retain(|_| {
                 keep = !keep;
                 keep
             });
         }
+        self.known.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
+    }
+
+    fn drop_old(&self, shard: &mut Shard, now: quanta::Instant) {
+        let before = shard.table.len();
+        shard.table.retain(|known| now.saturating_duration_since(known.asked) < self.longest);
         self.known.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
     }
 

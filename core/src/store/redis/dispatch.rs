@@ -13,10 +13,11 @@ use crate::runtime::monotonic;
 use crate::store::outage::Outage;
 use crate::store::redis::RedisStore;
 use crate::store::redis::denial_cache::ReadVersion;
+use crate::store::redis::keys::channel::Channel;
 use crate::store::redis::pipeline::pending::{Member, PendingReply, Reply};
 use crate::store::redis::policies::{RedisNumbers, RedisPolicy};
 use crate::store::redis::routing::hub::Until;
-use crate::store::redis::routing::invalidation::LeasedKeys;
+use crate::store::redis::routing::listener::LeasedKeys;
 use crate::store::redis::routing::runtimes::Topology;
 use crate::store::redis::script::reply::ScriptDecision;
 use crate::store::redis::transport::failure::Failure;
@@ -162,8 +163,9 @@ impl RedisStore {
             return Ok(answer);
         }
         if answer.0.allowed {
-            self.leases.admitted(request, &prepared.policy, &answer.0, asked_us);
-            self.listen();
+            if let Some(channel) = self.leases.admitted(request, &prepared.policy, &answer.0, asked_us) {
+                self.listen(channel);
+            }
             return Ok(answer);
         }
         if !self.leases.holds(request) {
@@ -253,8 +255,12 @@ impl RedisStore {
     }
 
     /// Listens for what other processes give back and block.
-    fn listen(&self) {
-        self.listener.listen(|| Some(Arc::clone(&self.access.hub().ok()?.channel)));
+    fn listen(&self, channel: Channel) {
+        // A limiter that is closed hears nothing more.
+        let _ = self.access.with_hub(|hub| {
+            hub.subscriber.listen(&self.listener, channel);
+            Ok(())
+        });
     }
 
     /// Updates the denial cache: caches a denial, and removes keys that may be admitted again.
@@ -265,8 +271,11 @@ impl RedisStore {
         match reply {
             Ok(ScriptDecision { seen: Some(denied), .. }) => {
                 if let Some(read_version) = read_version {
-                    self.denial_cache.learn(*request, *read_version, &policy.call, Arc::clone(denied));
-                    self.listen();
+                    let channel = self.keys.channel(&policy.key_prefix, request.key);
+                    let denied = Arc::clone(denied);
+                    if self.denial_cache.learn(*request, *read_version, channel, &policy.call, denied) {
+                        self.listen(channel);
+                    }
                 }
             }
             Ok(_) if gives_back => self.denial_cache.forget(*request, None),

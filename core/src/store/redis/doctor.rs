@@ -16,6 +16,7 @@ use crate::store::finding::Finding;
 use crate::store::finding::Severity::{self, Advice, Fine, Problem};
 use crate::store::redis::RedisStore;
 use crate::store::redis::config::target::Endpoints;
+use crate::store::redis::keys::channel::Channel;
 use crate::store::redis::pipeline::server::Context;
 use crate::store::redis::transport::cluster_slots;
 use crate::store::redis::transport::connect::{Address, server_us};
@@ -63,7 +64,7 @@ impl RedisStore {
             deadline: self.access.deadline,
             endpoints: self.access.settings().target.endpoints.clone(),
             prefix: self.access.settings().prefix.clone(),
-            channel: self.keys.channel(),
+            channel: self.keys.channel_name(Channel::FIRST),
         })
     }
 
@@ -205,7 +206,7 @@ impl Doctor {
         }
     }
 
-    /// Tests publishing and subscribing on the invalidation channel. The session cannot be used for anything else
+    /// Tests publishing and subscribing on one of the invalidation channels, which the user has the same rights on. The session cannot be used for anything else
     /// afterwards.
     async fn examine_channel(&self, session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
         let channel = &self.channel;
@@ -214,7 +215,11 @@ impl Doctor {
             tried = session.ask::<Value>(redis::cmd("SUBSCRIBE").arg(channel)).await;
         }
         match tried {
-            Ok(_) => findings.add(Fine, "channel", format!("refunds and resets are published to {channel}")),
+            Ok(_) => findings.add(
+                Fine,
+                "channel",
+                format!("refunds and resets are published to {}:1:invalidations:*", self.prefix),
+            ),
             Err(error) if error.code().is_none() => return Err(error),
             Err(error) => {
                 let (reason, prefix) = (error.detail().unwrap_or_default(), &self.prefix);

@@ -7,10 +7,14 @@
 //!          | "#" 40 hexadecimal digits                  160 bits of SHA-256, or of HMAC-SHA256 if there is a secret
 //! ```
 //!
+//! Refunds, resets and blocks of a key are published to a [channel](channel) that its main key decides.
+//!
 //! A main key can be parsed from its end: the tag has no braces, a policy's name has no colon, and the three forms of a
 //! tag differ, because a lone `%` and `#` encode no byte. So different user keys, policies and prefixes never share a
 //! main key, except for a collision of the hash. The braces make the tag Redis Cluster's hash tag: all keys of a
 //! decision share a slot.
+
+pub(crate) mod channel;
 
 use hmac::{Hmac, KeyInit, Mac};
 use percent_encoding::percent_decode;
@@ -18,6 +22,7 @@ use sha2::{Digest, Sha256};
 
 use crate::store::redis::config::kinds::is_readable;
 use crate::store::redis::config::target::Secret;
+use crate::store::redis::keys::channel::Channel;
 use crate::store::scan::{KeyName, ScanFilter, StoredKey};
 
 /// The longest tag that is not a hash, in bytes.
@@ -35,6 +40,9 @@ pub(crate) enum UserKey {
 
 /// What stands behind the main key in the name of a log.
 const LOG: &[u8] = b"}:log:";
+
+/// What the names of channels have before their digits.
+const CHANNELS: &str = "invalidations:";
 
 /// Writes and parses main keys. It holds the prefix and the secret that long keys are hashed with.
 #[derive(Clone)]
@@ -57,9 +65,22 @@ impl KeyEncoder {
         format!("{}:1:{policy}:{{", self.prefix).into_bytes().into()
     }
 
-    /// The channel on which the scripts publish refunds and resets.
-    pub(crate) fn channel(&self) -> String {
-        format!("{}:1:invalidations", self.prefix)
+    /// The channel on which the scripts publish what concerns a user key.
+    pub(crate) fn channel(&self, policy_prefix: &[u8], user_key: &[u8]) -> Channel {
+        let mut main_key = Vec::new();
+        self.write(policy_prefix, user_key, &mut main_key);
+        Channel::of(&main_key)
+    }
+
+    /// The name of a channel.
+    pub(crate) fn channel_name(&self, channel: Channel) -> String {
+        format!("{}:1:{CHANNELS}{}", self.prefix, channel.digits())
+    }
+
+    /// Parses the name of a channel; `None` for anything but a channel of this prefix.
+    pub(crate) fn read_channel(&self, name: &[u8]) -> Option<Channel> {
+        let rest = name.strip_prefix(self.prefix.as_bytes())?.strip_prefix(b":1:")?;
+        Channel::of_digits(rest.strip_prefix(CHANNELS.as_bytes())?)
     }
 
     /// Parses a main key into the policy's name and the user key. `None` for anything but a main key of this prefix.

@@ -32,6 +32,7 @@ use crate::store::outage::Outage;
 use crate::store::redis::denial_cache::DenialCache;
 use crate::store::redis::fallback::Fallback;
 use crate::store::redis::keys::KeyEncoder;
+use crate::store::redis::keys::channel::{Channel, ChannelSet};
 use crate::store::redis::lease::grant::repaid_us;
 use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey, Take};
 use crate::store::redis::pipeline::pending::{PendingReply, Reply};
@@ -133,35 +134,43 @@ impl Leases {
         Some(decision)
     }
 
-    /// The store admitted a check for which there was no lease. A key for which this happens often gets a lease.
+    /// The store admitted a check for which there was no lease. A key for which this happens often gets a lease. Returns the channel
+    /// on which other processes tell of blocks, if the key has or may get a lease.
     pub(crate) fn admitted(
         self: &Arc<Self>,
         request: StoreRequest<'_>,
         policy: &RedisPolicy,
         decision: &Decision,
         asked_us: u64,
-    ) {
-        let Some(lease) = &policy.lease else { return };
+    ) -> Option<Channel> {
+        let lease = policy.lease.as_ref()?;
         let most = lease.most_units(&policy.policy);
         if most == 0 {
-            return;
+            return None;
         }
         let repaid_us = repaid_us(policy.policy.quotas(), decision, asked_us);
         let hash = self.hash(request);
         let now_us = self.now_us();
         let mut shard = self.shard(hash).lock();
         if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(request)) {
+            let channel = holding.channel;
             let take = holding.missed(request.cost, decision.remaining(), repaid_us, now_us);
             drop(shard);
             if let Some(take) = take {
                 self.take(LeaseKey::of(request, hash), take);
             }
+            Some(channel)
         } else if shard.table.len() < MAX_IN_SHARD || self.make_room(&mut shard, now_us) {
             let (max_age_us, quotas) = (micros(lease.max_age()), policy.policy.quotas());
-            let mut holding = KeyLease::new(LeaseKey::of(request, hash), most, max_age_us, quotas, now_us);
+            let channel = self.deps.keys.channel(&policy.key_prefix, request.key);
+            let lease_key = LeaseKey::of(request, hash);
+            let mut holding = KeyLease::new(lease_key, channel, most, max_age_us, quotas, now_us);
             holding.has_spent(request.cost, now_us);
             shard.table.insert_unique(hash, holding, |holding| holding.lease_key.hash);
             self.keys_held.fetch_add(1, Ordering::Relaxed);
+            Some(channel)
+        } else {
+            None
         }
     }
 
@@ -169,6 +178,20 @@ impl Leases {
     pub(crate) fn holds(&self, request: StoreRequest<'_>) -> bool {
         self.keys_held.load(Ordering::Relaxed) > 0
             && self.with_lease(request, |holding| holding.has_or_takes()).unwrap_or(false)
+    }
+
+    /// The channels of the keys that are leased.
+    fn leased_channels(&self) -> ChannelSet {
+        let mut channels = ChannelSet::default();
+        if self.keys_held.load(Ordering::Relaxed) > 0 {
+            let now_us = self.now_us();
+            for shard in &self.shards {
+                let shard = shard.lock();
+                let leased = shard.table.iter().filter(|holding| !holding.is_idle(now_us));
+                leased.for_each(|holding| channels.insert(holding.channel));
+            }
+        }
+        channels
     }
 
     /// How many units of a key are held here.

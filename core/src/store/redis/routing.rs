@@ -3,4 +3,5 @@
 pub(crate) mod cluster;
 pub(crate) mod hub;
 pub(crate) mod invalidation;
+pub(crate) mod listener;
 pub(crate) mod runtimes;

@@ -4,6 +4,7 @@
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use polylimit::testing::invalidation_channel;
 use polylimit::{
     Answer, Call, Completions, Decision, Limiter, LimiterBuilder, ManualClock, Outage, Policy, QuotaVerdict,
     Request, Source,
@@ -28,20 +29,29 @@ fn numbers(decision: &Decision) -> (bool, u64, Option<u64>, u64, Vec<QuotaVerdic
     (decision.allowed(), decision.remaining(), decision.retry_after_us(), decision.reset_after_us(), verdicts)
 }
 
-/// Has a limiter cache a denial, so that it subscribes to invalidations. Returns whether it does; where a denial is counted, only those
+/// A key whose messages come on the same channel as those of the key `key`.
+fn key_beside(policy: &str) -> String {
+    let channel = |key: &str| invalidation_channel("polylimit", policy, key.as_bytes());
+    let shared = channel("key");
+    (0..).map(|number| format!("other{number}")).find(|other| channel(other) == shared).unwrap()
+}
+
+/// Has a limiter cache a denial of another key of the channel, so that it subscribes. Returns whether it does; where a denial is counted, only those
 /// of a blocked key are cached, and none of those under a log with an excess.
-fn subscribe(server: &Server, limiter: &polylimit::blocking::Limiter, capacity: u64) -> bool {
-    let _ = limiter.charge(Request::new("other").cost(capacity)).unwrap();
+fn subscribe(server: &Server, limiter: &polylimit::blocking::Limiter, policy: &str, capacity: u64) -> bool {
+    let other = &*key_beside(policy);
+    let _ = limiter.charge(Request::new(other).cost(capacity)).unwrap();
     // The start of the subscription clears the cache, once. So a denial that is cacheable is found in it by the third check at the latest.
-    let is_cached = || (0..3).any(|_| limiter.check("other").unwrap().source() == Source::DenialCache);
+    let is_cached = || (0..3).any(|_| limiter.check(other).unwrap().source() == Source::DenialCache);
     if !is_cached() {
-        let _ = limiter.block("other", Duration::from_secs(60)).unwrap();
+        let _ = limiter.block(other, Duration::from_secs(60)).unwrap();
         if !is_cached() {
             return false;
         }
     }
-    until_subscribed(server, 1);
-    server.command(&["PUBLISH", CHANNEL, "nothing"]);
+    let channel = invalidation_channel("polylimit", policy, b"key");
+    until_subscribed(server, &channel, 1);
+    server.command(&["PUBLISH", &channel, "nothing"]);
     until_received(limiter, 1);
     true
 }
@@ -77,8 +87,7 @@ fn cached_denials_match_the_store() {
         let cached = limiter(&server, &policy, &clock, Duration::from_secs(3_600)).blocking();
         let plain = limiter(&server, &policy, &clock, Duration::ZERO).blocking();
         let capacity = policy.quotas().iter().map(polylimit::Quota::capacity).min().unwrap();
-        until_subscribed(&server, 0);
-        let is_subscribed = subscribe(&server, &cached, capacity);
+        let is_subscribed = subscribe(&server, &cached, &name, capacity);
         for operation in 0..OPERATIONS {
             let cost =
                 random.pick(&[1, 1, 1, 2, capacity / 2 + 1, capacity, (capacity + 1).min(Request::MAX_COST)]);
@@ -138,10 +147,15 @@ fn limiter_with_cache(
     Limiter::builder().redis(options).policy(Policy::parse("p", quotas).unwrap()).build().unwrap().blocking()
 }
 
-/// Waits until the invalidation channel has so many subscribers.
-pub(crate) fn until_subscribed(server: &Server, subscribers: u64) {
+/// The channel of a user key under the policy `p`.
+fn channel_of(key: &[u8]) -> String {
+    invalidation_channel("polylimit", "p", key)
+}
+
+/// Waits until a channel has so many subscribers.
+pub(crate) fn until_subscribed(server: &Server, channel: &str, subscribers: u64) {
     let start = Instant::now();
-    let count = || server.query::<(String, u64)>(&["PUBSUB", "NUMSUB", CHANNEL]).1;
+    let count = || server.query::<(String, u64)>(&["PUBSUB", "NUMSUB", channel]).1;
     while count() != subscribers {
         assert!(start.elapsed() < Duration::from_secs(10), "{} of {subscribers} subscribers", count());
         std::thread::yield_now();
@@ -155,7 +169,6 @@ fn until_allowed(limiter: &polylimit::blocking::Limiter, key: &[u8]) {
     }
 }
 
-const CHANNEL: &str = "polylimit:1:invalidations";
 const NEVER: Duration = Duration::ZERO;
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -172,7 +185,7 @@ fn refund_by_another_process_invalidates_the_denial() {
             let request = Request::new(key);
             let _ = other.charge(request.cost(3)).unwrap();
             assert!(!here.check(request).unwrap().allowed());
-            until_subscribed(&server, 1);
+            until_subscribed(&server, &channel_of(key), 1);
             // The start of the subscription clears the cache.
             assert!(!here.check(request).unwrap().allowed());
             let _ = if reset { other.reset(request).unwrap() } else { other.refund(request).unwrap() };
@@ -180,7 +193,7 @@ fn refund_by_another_process_invalidates_the_denial() {
             let _ = other.reset(request).unwrap();
         }
         drop(here);
-        until_subscribed(&server, 0);
+        until_subscribed(&server, &channel_of(&long), 0);
         assert!(other.asynchronous().stats().applied > 0, "{round}");
     }
 }
@@ -199,7 +212,7 @@ fn without_subscription_a_denial_expires_after_denial_cache_max() {
     assert_eq!(here.check("user").unwrap().source(), Source::DenialCache);
     let _ = other.reset("user").unwrap();
     until_allowed(&here, b"user");
-    until_subscribed(&server, 0);
+    until_subscribed(&server, &channel_of(b"user"), 0);
 }
 
 #[test]
@@ -209,13 +222,13 @@ fn lost_subscription_is_renewed_and_clears_the_cache() {
         (limiter_with_cache(&server, "3/day", LONG), limiter_with_cache(&server, "3/day", NEVER));
     let _ = other.charge(Request::new("user").cost(3)).unwrap();
     assert!(!here.check("user").unwrap().allowed());
-    until_subscribed(&server, 1);
+    until_subscribed(&server, &channel_of(b"user"), 1);
     assert!(!here.check("user").unwrap().allowed());
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     // Messages are lost meanwhile. They do not matter, since the new subscription clears the cache.
     let _ = other.reset("user").unwrap();
     until_allowed(&here, b"user");
-    until_subscribed(&server, 1);
+    until_subscribed(&server, &channel_of(b"user"), 1);
 }
 
 #[test]
@@ -258,9 +271,10 @@ fn submitted_and_deferred_checks_do_not_ask_the_cache_again() {
     let limiter = blocking.asynchronous();
     let _ = blocking.charge(Request::new("user").cost(3)).unwrap();
     until_cached(&blocking, Request::new("user"));
-    until_subscribed(&server, 1);
+    let user_channel = &*channel_of(b"user");
+    until_subscribed(&server, user_channel, 1);
     // The reply to SUBSCRIBE, which clears the cache, comes before this message.
-    server.command(&["PUBLISH", CHANNEL, "nothing"]);
+    server.command(&["PUBLISH", user_channel, "nothing"]);
     until_received(&blocking, 1);
     until_cached(&blocking, Request::new("user"));
     let check = Call::Check(Request::new("user"));
@@ -289,9 +303,10 @@ fn checks_of_a_denied_key_send_no_commands() {
     let limiter = limiter_with_cache(&server, "3/day", LONG);
     let allowed = (0..4).filter(|_| limiter.check("user").unwrap().allowed()).count();
     assert_eq!(allowed, 3);
-    until_subscribed(&server, 1);
+    let user_channel = &*channel_of(b"user");
+    until_subscribed(&server, user_channel, 1);
     // The reply to SUBSCRIBE may still be under way. A message comes after it.
-    server.command(&["PUBLISH", CHANNEL, "nothing"]);
+    server.command(&["PUBLISH", user_channel, "nothing"]);
     let start = Instant::now();
     while limiter.asynchronous().stats().invalidations == 0 {
         assert!(start.elapsed() < Duration::from_secs(10));

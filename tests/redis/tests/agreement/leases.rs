@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use polylimit::testing::invalidation_channel;
 use polylimit::{Cause, ErrorKind, Lease, Limiter, ManualClock, Outage, Policy, Request, Source};
 use polylimit_test_servers::{FaultProxy, Kind, Server};
 
@@ -379,7 +380,7 @@ fn lease_admits_nothing_while_the_key_is_blocked() {
         while leased.stats().lease_units_held < 10 {
             assert!(blocking.check("key").unwrap().allowed());
         }
-        until_subscribed(&server, 1);
+        until_subscribed(&server, &invalidation_channel("polylimit", "leased", b"key"), 1);
         let other = limiter(&server, "100000/52w fixed_window", None);
         let blocker = if by_other { other.blocking() } else { blocking.clone() };
         assert!(blocker.block("key", Duration::from_secs(3_600)).is_ok());

@@ -8,6 +8,7 @@
 )]
 
 mod admission;
+mod channels;
 mod denial_cache;
 mod differential;
 mod edge_cases;

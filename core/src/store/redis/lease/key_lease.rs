@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use crate::rules::decision::{Decision, QuotaUsage, Several, Source};
 use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
+use crate::store::redis::keys::channel::Channel;
 use crate::store::redis::lease::grant::{Ends, Grant, Idle, repays_unit_ns, span_us};
 use crate::store::redis::script::reply::ScriptDecision;
 use crate::store::request::{PolicyId, StoreRequest};
@@ -33,6 +34,8 @@ impl LeaseKey {
 #[derive(Debug)]
 pub(crate) struct KeyLease {
     pub(crate) lease_key: LeaseKey,
+    /// The channel on which other processes tell of blocks.
+    pub(crate) channel: Channel,
     /// The older grant.
     front: Grant,
     /// A newer grant, taken while the older one still had units.
@@ -68,6 +71,7 @@ pub(crate) struct Take {
 impl KeyLease {
     pub(crate) fn new(
         lease_key: LeaseKey,
+        channel: Channel,
         most: u64,
         max_age_us: u64,
         quotas: &[Quota],
@@ -75,6 +79,7 @@ impl KeyLease {
     ) -> Self {
         Self {
             lease_key,
+            channel,
             front: Grant::default(),
             back: Grant::default(),
             size: 1,

@@ -12,11 +12,12 @@ use crate::rules::policy::Policy;
 use crate::rules::quota::Algorithm;
 use crate::runtime::{monotonic, park};
 use crate::store::lease_size::Lease;
+use crate::store::redis::keys::channel::ChannelSet;
 use crate::store::redis::lease::grant::Grant;
 use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey};
 use crate::store::redis::lease::{Leases, REFUND};
 use crate::store::redis::policies::RedisPolicy;
-use crate::store::redis::routing::invalidation::LeasedKeys;
+use crate::store::redis::routing::listener::LeasedKeys;
 use crate::store::request::{PolicyId, StoreRequest};
 use crate::units::micros;
 
@@ -160,6 +161,10 @@ impl Leases {
 }
 
 impl LeasedKeys for Leases {
+    fn channels(&self) -> ChannelSet {
+        self.leased_channels()
+    }
+
     /// Refunds the units of these keys in the background. Units of a take in flight, which may have come before the block, are lost.
     fn block_where(self: Arc<Self>, id: PolicyId, is_one: &dyn Fn(&[u8]) -> bool) {
         if self.keys_held.load(Ordering::Relaxed) == 0 {

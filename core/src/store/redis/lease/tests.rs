@@ -8,6 +8,7 @@ use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::transition::Operation;
 use crate::runtime::clock::ManualClock;
 use crate::store::memory::MemoryStore;
+use crate::store::redis::keys::channel::Channel;
 use crate::store::redis::lease::grant::{Grant, repaid_us};
 use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey, Take};
 use crate::store::redis::script::reply::ScriptDecision;
@@ -47,8 +48,10 @@ impl World {
         let store = MemoryStore::new(10, clock.clone().into());
         store.set_policy(PolicyId(0), &policy);
         let lease_key = || LeaseKey { id: PolicyId(0), key: KEY.into(), hash: 0 };
-        let holders = (0..HOLDERS)
-            .map(|_| KeyLease::new(lease_key(), 200, max_age_us, policy.quotas(), START_US + APART_US));
+        let holders = (0..HOLDERS).map(|_| {
+            let now_us = START_US + APART_US;
+            KeyLease::new(lease_key(), Channel::FIRST, 200, max_age_us, policy.quotas(), now_us)
+        });
         let holders = holders.collect();
         Self {
             clock,

@@ -26,7 +26,7 @@ use crate::store::redis::config::Settings;
 use crate::store::redis::config::target::Credentials;
 use crate::store::redis::pipeline::pending::{Member, PendingOperation, PendingReply, ScriptRequest};
 use crate::store::redis::pipeline::server::Context;
-use crate::store::redis::routing::invalidation::Channel;
+use crate::store::redis::routing::invalidation::Subscriber;
 use crate::store::redis::routing::runtimes::{Runtimes, Topology};
 use crate::store::redis::script::call::PolicyCall;
 use crate::store::redis::transport::cluster_slots::slot;
@@ -38,7 +38,7 @@ use crate::store::stats::Stats;
 pub(crate) struct Hub {
     pub(crate) context: Arc<Context>,
     pub(crate) runtimes: Runtimes,
-    pub(crate) channel: Arc<Channel>,
+    pub(crate) subscriber: Arc<Subscriber>,
 }
 
 impl Hub {
@@ -50,8 +50,8 @@ impl Hub {
         let context = Arc::new(context);
         let endpoints = &settings.target.endpoints;
         let runtimes = Runtimes::new(endpoints.clone(), Arc::clone(&context));
-        let channel = Channel::new(settings, Arc::clone(&context));
-        Arc::new(Self { context, runtimes, channel })
+        let subscriber = Subscriber::new(settings, Arc::clone(&context));
+        Arc::new(Self { context, runtimes, subscriber })
     }
 
     /// A hub for one limiter in a forked child. Files that the parent has read are not read again: the child may lack
@@ -86,7 +86,7 @@ impl Hub {
             shared.remove(settings);
         }
         drop(shared);
-        self.channel.close();
+        self.subscriber.close();
         self.context.switches.close();
         self.runtimes.close();
     }

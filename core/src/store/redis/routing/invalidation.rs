@@ -1,155 +1,102 @@
-//! The invalidation channel: refunds and resets of any process end cached denials, and blocks end leases, for all limiters that
+//! The invalidation channels: refunds and resets of any process end cached denials, and blocks end leases, for all limiters that
 //! share connections.
 //!
-//! The scripts publish the main key of each refund, reset and block to the channel `prefix ":1:invalidations"`; after the key that a
-//! block blocks stands `!`, which a version that knows no blocks ignores. A separate
-//! connection and thread receive the messages, so that decisions are not delayed. Correctness does not depend on a
-//! message: it may be lost with its connection, and an operator may delete a key by hand. So a denial is cached for
-//! `denial_cache_max` at most, and a lease lasts for its `max_age`, whether the channel is subscribed or not.
+//! The scripts publish the main key of each refund, reset and block to the channel of the main key
+//! ([`Channel`](crate::store::redis::keys::channel::Channel)); after the key that a block blocks stands `!`. A channel is subscribed while
+//! a key of it is denied or leased here, and some time longer. A separate connection and thread receive the messages, so that decisions
+//! are not delayed; while no channel is subscribed, there is no connection. Correctness does not depend on a message: it may be lost
+//! with its connection, and an operator may delete a key by hand. So a denial is cached for `denial_cache_max` at most, and a lease
+//! lasts for its `max_age`, whether their channel is subscribed or not.
 
-use std::fmt::Debug;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use redis::{Msg, Value};
-use tokio::time::{sleep, timeout_at};
+use redis::{Cmd, Msg, Value};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
+use tokio::sync::Notify;
+use tokio::time::{sleep, sleep_until, timeout_at};
 
 use crate::runtime::driver::Driver;
 use crate::runtime::monotonic;
 use crate::store::redis::config::Settings;
 use crate::store::redis::config::target::Endpoints;
-use crate::store::redis::denial_cache::DenialCache;
-use crate::store::redis::keys::{KeyEncoder, UserKey, is_hashed};
-use crate::store::redis::pipeline::pending::Member;
+use crate::store::redis::keys::KeyEncoder;
+use crate::store::redis::keys::channel::{Channel, ChannelSet, SharedChannelSet};
 use crate::store::redis::pipeline::server::Context;
-use crate::store::redis::policies::Policies;
+use crate::store::redis::routing::listener::{BLOCKED, Listener};
 use crate::store::redis::transport::background_thread;
 use crate::store::redis::transport::connect::Address;
-use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
+use crate::store::redis::transport::failure::{Class, Failure};
 use crate::store::redis::transport::session::Session;
-use crate::store::request::{Action, PolicyId, StoreRequest};
 
 /// The pause after the server refused the subscription.
 const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(60);
 
-/// Applies invalidation messages to a limiter.
+/// How often the channels are looked for of which no key is denied or leased any more. One is left after one to two of these times, so
+/// that a key that is denied now and then does not subscribe again each time.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Subscribes to the channels, for all limiters that share connections.
 #[derive(Debug)]
-pub(crate) struct Listener {
-    member: Arc<Member>,
-    policies: Arc<Policies>,
-    denial_cache: Arc<DenialCache>,
-    leases: Weak<dyn LeasedKeys>,
-    is_listening: AtomicBool,
-}
-
-/// The keys of which units are leased.
-pub(crate) trait LeasedKeys: Debug + Send + Sync {
-    /// Ends the leases of the policy's keys for which `is_one` is true, because one of them is blocked.
-    fn block_where(self: Arc<Self>, id: PolicyId, is_one: &dyn Fn(&[u8]) -> bool);
-}
-
-/// Stands behind the main key of a key that is blocked.
-const BLOCKED: &[u8] = b"!";
-
-impl Listener {
-    pub(crate) fn new(
-        member: Arc<Member>,
-        policies: Arc<Policies>,
-        denial_cache: Arc<DenialCache>,
-        leases: Weak<dyn LeasedKeys>,
-    ) -> Arc<Self> {
-        Arc::new(Self { member, policies, denial_cache, leases, is_listening: AtomicBool::new(false) })
-    }
-
-    /// Subscribes to the channel if that has not been done.
-    #[inline]
-    pub(crate) fn listen(self: &Arc<Self>, channel: impl FnOnce() -> Option<Arc<Channel>>) {
-        if !self.is_listening.load(Ordering::Relaxed) && !self.is_listening.swap(true, Ordering::Relaxed) {
-            let is_heard = channel().is_some_and(|channel| channel.add(self));
-            self.is_listening.store(is_heard, Ordering::Relaxed);
-        }
-    }
-
-    /// The limiter has moved to other connections and has to subscribe there.
-    pub(crate) fn moved(&self) {
-        self.is_listening.store(false, Ordering::Relaxed);
-    }
-
-    /// Drops what is cached of a key, given with its policy's name; `None` for a message that cannot be parsed.
-    fn invalidate(&self, key: Option<(&str, &UserKey)>, is_blocked: bool) {
-        self.member.counters.invalidations.add(1);
-        let Some((policy, key)) = key else { return };
-        let Some(id) = self.policies.named(policy) else { return };
-        if is_blocked && let Some(leases) = self.leases.upgrade() {
-            leases.block_where(id, &|leased| match key {
-                UserKey::Readable(key) => **key == *leased,
-                UserKey::Hashed => is_hashed(leased),
-            });
-        }
-        match key {
-            UserKey::Readable(key) => {
-                self.denial_cache.forget(
-                    StoreRequest {
-                        id,
-                        key,
-                        action: Action::Reset,
-                        cost: 1,
-                        headroom: 0,
-                        hold: None,
-                        numbers: None,
-                    },
-                    None,
-                );
-            }
-            UserKey::Hashed => self.denial_cache.forget_where(is_hashed),
-        }
-    }
-}
-
-/// The channel of all limiters that share connections.
-#[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct Subscriber {
     endpoints: Endpoints,
     context: Arc<Context>,
     keys: KeyEncoder,
-    listeners: Mutex<Listeners>,
+    /// The channels of which a key was denied or leased since it was last looked which channels are in use.
+    wanted: SharedChannelSet,
+    /// Signals that `wanted` has grown.
+    grown: Arc<Notify>,
+    state: Mutex<State>,
     driver: OnceLock<Driver>,
 }
 
 #[derive(Debug, Default)]
-struct Listeners {
-    all: Vec<Weak<Listener>>,
+struct State {
+    listeners: Vec<Weak<Listener>>,
     /// Whether the task that receives messages was started.
     is_started: bool,
-    is_subscribed: bool,
+    /// The channels that SUBSCRIBE was sent for, without an answer yet.
+    asked: ChannelSet,
+    /// The channels that were asked for with these and have been answered.
+    answered: ChannelSet,
+    subscribed: ChannelSet,
 }
 
-impl Channel {
+impl Subscriber {
     pub(crate) fn new(settings: &Settings, context: Arc<Context>) -> Arc<Self> {
         Arc::new(Self {
             endpoints: settings.target.endpoints.clone(),
             context,
             keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
-            listeners: Mutex::default(),
+            wanted: SharedChannelSet::default(),
+            grown: Arc::new(Notify::new()),
+            state: Mutex::default(),
             driver: OnceLock::new(),
         })
+    }
+
+    /// Subscribes to a channel for a listener. The denial or the lease for which this is done is there already: so whatever looks
+    /// which channels are in use either finds it, or has taken the channel out of `wanted` before.
+    #[inline]
+    pub(crate) fn listen(self: &Arc<Self>, listener: &Arc<Listener>, channel: Channel) {
+        listener.join(|| self.add(listener));
+        if self.wanted.insert(channel) {
+            self.grown.notify_one();
+        }
     }
 
     /// Adds a listener. Returns whether there is a thread to receive messages: if the system provides none, cached
     /// denials end by their maximum age.
     fn add(self: &Arc<Self>, listener: &Arc<Listener>) -> bool {
-        let mut listeners = self.listeners.lock();
-        listeners.all.retain(|one| one.strong_count() > 0);
-        listeners.all.push(Arc::downgrade(listener));
-        if listeners.is_subscribed {
-            // The new listener has missed earlier messages.
-            listener.denial_cache.forget_all();
-        }
+        let mut state = self.state.lock();
+        state.listeners.retain(|one| one.strong_count() > 0);
+        state.listeners.push(Arc::downgrade(listener));
+        // The new listener has missed earlier messages.
+        listener.forget_channels(state.subscribed);
         let Some(driver) = background_thread(&self.driver) else { return false };
-        if !std::mem::replace(&mut listeners.is_started, true) {
-            driver.spawn(receive(Arc::downgrade(self)));
+        if !std::mem::replace(&mut state.is_started, true) {
+            driver.spawn(receive(Arc::downgrade(self), Arc::clone(&self.grown)));
         }
         true
     }
@@ -157,7 +104,7 @@ impl Channel {
     /// Removes a listener, and those that are gone.
     pub(crate) fn remove(&self, listener: &Arc<Listener>) {
         let is_other = |one: &Weak<Listener>| one.strong_count() > 0 && one.as_ptr() != Arc::as_ptr(listener);
-        self.listeners.lock().all.retain(is_other);
+        self.state.lock().listeners.retain(is_other);
     }
 
     pub(crate) fn close(&self) {
@@ -174,66 +121,106 @@ impl Channel {
         }
     }
 
-    /// A session that is subscribed to the channel.
-    async fn subscribed(&self, address: &Address) -> Result<Session, Failure> {
-        let mut session = self.context.connector.session(address).await?;
-        let channel = self.keys.channel();
-        match session.ask::<Value>(redis::cmd("SUBSCRIBE").arg(channel)).await {
-            Ok(_) => Ok(session),
-            Err(error) if error.code().is_some() => Err(Failure { class: Class::Permanent, ..UNREACHABLE }),
-            Err(_) => Err(UNREACHABLE),
+    fn listeners(&self) -> Vec<Arc<Listener>> {
+        self.state.lock().listeners.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The channels that are in use now, or were wanted since this was last called.
+    fn channels_in_use(&self) -> ChannelSet {
+        let wanted = self.wanted.take();
+        self.listeners().iter().fold(wanted, |channels, listener| channels.with(listener.channels()))
+    }
+
+    /// A command with the names of channels.
+    fn command(&self, name: &str, channels: ChannelSet) -> Vec<u8> {
+        let mut command = Cmd::new();
+        command.arg(name);
+        for channel in channels.iter() {
+            command.arg(self.keys.channel_name(channel));
+        }
+        command.get_packed_command()
+    }
+
+    /// The server has answered that it sends the messages of a channel from now on. Forgets what is cached of the channels that were
+    /// asked for together, once all are answered: messages that were sent before this were not received.
+    fn subscribed(&self, channel: Channel) {
+        let (channels, listeners) = {
+            let mut state = self.state.lock();
+            state.asked.remove(channel);
+            state.answered.insert(channel);
+            if !state.asked.is_empty() {
+                return;
+            }
+            let channels = std::mem::take(&mut state.answered);
+            state.subscribed = state.subscribed.with(channels);
+            (channels, state.listeners.clone())
+        };
+        for listener in listeners.iter().filter_map(Weak::upgrade) {
+            listener.forget_channels(channels);
         }
     }
 
-    /// Records whether the channel is subscribed, and invalidates the caches of all subscribers.
-    fn subscribe(&self, is_subscribed: bool) {
-        let listening = {
-            let mut listeners = self.listeners.lock();
-            listeners.is_subscribed = is_subscribed;
-            listeners.all.clone()
-        };
-        if is_subscribed {
-            // Messages sent before this were not received.
-            for listener in listening.iter().filter_map(Weak::upgrade) {
-                listener.denial_cache.forget_all();
-            }
-        }
+    /// The connection has ended, and with it all subscriptions. What is cached stays: until the channels are subscribed again, or for
+    /// `denial_cache_max`.
+    fn lost(&self) {
+        let mut state = self.state.lock();
+        (state.asked, state.answered, state.subscribed) = Default::default();
     }
 
     /// Passes a message, the main key of a refund, a reset or a block, to every listener.
-    fn on_message(&self, message: &[u8]) {
+    fn on_message(&self, message: &Msg) {
+        let message = message.get_payload_bytes();
         let blocked = message.strip_suffix(BLOCKED);
         let main_key = blocked.unwrap_or(message);
         let read = self.keys.read(main_key);
-        let listeners = self.listeners.lock().all.clone();
-        for listener in listeners.iter().filter_map(Weak::upgrade) {
-            listener.invalidate(read.as_ref().map(|(policy, key)| (*policy, key)), blocked.is_some());
+        for listener in self.listeners() {
+            let key = read.as_ref().map(|(policy, key)| (*policy, key));
+            listener.invalidate(key, blocked.is_some());
         }
     }
 }
 
-/// Subscribes and receives, until the channel is no longer used.
-async fn receive(channel: Weak<Channel>) {
-    let mut failed: u32 = 0;
+/// Why a session has ended.
+enum Ended {
+    /// No channel is in use.
+    Unused,
+    /// The connection was lost, or has reached its maximum age.
+    Lost,
+    /// The server refused a subscription.
+    Refused,
+}
+
+/// Receives messages whenever channels are in use, until the subscriber is no longer used.
+async fn receive(subscriber: Weak<Subscriber>, grown: Arc<Notify>) {
+    let (mut failed, mut heard): (u32, _) = (0, ChannelSet::default());
     loop {
-        let Some(current) = channel.upgrade() else { return };
+        let Some(current) = subscriber.upgrade() else { return };
+        heard = heard.with(current.wanted.get());
+        if heard.is_empty() {
+            drop(current);
+            grown.notified().await;
+            continue;
+        }
         let addresses = current.addresses();
         let address = &addresses[failed as usize % addresses.len()];
-        let subscribed = current.subscribed(address).await;
-        let pause = match subscribed {
+        let ended = match current.context.connector.session(address).await {
             Ok(session) => {
-                current.subscribe(true);
                 let until = current.context.retires_at(monotonic::now());
                 drop(current);
-                serve(&channel, session, until).await;
-                if let Some(current) = channel.upgrade() {
-                    current.subscribe(false);
-                }
+                serve(&subscriber, &grown, session, until, &mut heard).await
+            }
+            Err(Failure { class: Class::Permanent, .. }) => (Ended::Refused, false),
+            Err(_) => (Ended::Lost, false),
+        };
+        let Some(current) = subscriber.upgrade() else { return };
+        current.lost();
+        let pause = match ended {
+            (Ended::Unused, _) | (Ended::Lost, true) => {
                 failed = 0;
                 continue;
             }
-            Err(Failure { class: Class::Permanent, .. }) => PAUSE_WHEN_REFUSED,
-            Err(_) => {
+            (Ended::Refused, _) => PAUSE_WHEN_REFUSED,
+            (Ended::Lost, false) => {
                 failed = failed.saturating_add(1);
                 current.context.pause_after(failed)
             }
@@ -243,17 +230,103 @@ async fn receive(channel: Weak<Channel>) {
     }
 }
 
-/// Receives messages until the connection ends or reaches its maximum age.
-async fn serve(channel: &Weak<Channel>, mut session: Session, until: Option<Instant>) {
-    let receiving = async {
-        while let (Ok(message), Some(channel)) = (session.reply::<Value>().await, channel.upgrade()) {
-            if let Some(message) = Msg::from_owned_value(message) {
-                channel.on_message(message.get_payload_bytes());
-            }
+/// Subscribes to the channels that are in use and receives messages, until the connection ends, reaches its maximum age, or is not
+/// used. Also returns whether a channel was subscribed.
+async fn serve(
+    subscriber: &Weak<Subscriber>,
+    grown: &Notify,
+    session: Session,
+    until: Option<Instant>,
+    heard: &mut ChannelSet,
+) -> (Ended, bool) {
+    let (reading, writing) = split(session.into_stream());
+    let mut has_subscribed = false;
+    let both = async {
+        tokio::select! {
+            ended = read(subscriber, Session::new(reading), &mut has_subscribed) => ended,
+            ended = follow(subscriber, grown, writing, heard) => ended,
         }
     };
-    match until {
-        Some(until) => drop(timeout_at(until.into(), receiving).await),
-        None => receiving.await,
+    let ended = match until {
+        Some(until) => timeout_at(until.into(), both).await.unwrap_or(Ended::Lost),
+        None => both.await,
+    };
+    (ended, has_subscribed)
+}
+
+/// Reads the server's answers and messages.
+async fn read(
+    subscriber: &Weak<Subscriber>,
+    mut session: Session<impl AsyncRead + Unpin>,
+    has_subscribed: &mut bool,
+) -> Ended {
+    loop {
+        let message = match session.reply::<Value>().await {
+            Ok(message) => message,
+            Err(error) if error.code().is_some() => return Ended::Refused,
+            Err(_) => return Ended::Lost,
+        };
+        let Some(current) = subscriber.upgrade() else { return Ended::Unused };
+        if let Value::Array(words) = &message
+            && let [Value::BulkString(kind), Value::BulkString(name), _] = words.as_slice()
+            && kind == b"subscribe"
+        {
+            if let Some(channel) = current.keys.read_channel(name) {
+                *has_subscribed = true;
+                current.subscribed(channel);
+            }
+        } else if let Some(message) = Msg::from_owned_value(message) {
+            current.on_message(&message);
+        }
+    }
+}
+
+/// Subscribes to channels once they are wanted, and leaves those that are not in use.
+async fn follow(
+    subscriber: &Weak<Subscriber>,
+    grown: &Notify,
+    mut writing: impl AsyncWrite + Unpin,
+    heard: &mut ChannelSet,
+) -> Ended {
+    let mut asked = ChannelSet::default();
+    let mut look_at = monotonic::now() + LOOK_EVERY;
+    loop {
+        let commands = {
+            let Some(current) = subscriber.upgrade() else { return Ended::Unused };
+            let mut commands = Vec::new();
+            if monotonic::now() < look_at {
+                *heard = heard.with(current.wanted.get());
+            } else {
+                *heard = current.channels_in_use();
+                if heard.is_empty() {
+                    return Ended::Unused;
+                }
+                let mut state = current.state.lock();
+                let left = state.subscribed.without(*heard);
+                state.subscribed = state.subscribed.without(left);
+                asked = asked.without(left);
+                if !left.is_empty() {
+                    commands = current.command("UNSUBSCRIBE", left);
+                }
+                look_at = monotonic::now() + LOOK_EVERY;
+            }
+            let new = heard.without(asked);
+            if !new.is_empty() {
+                asked = asked.with(new);
+                let mut state = current.state.lock();
+                state.asked = state.asked.with(new);
+                commands.extend(current.command("SUBSCRIBE", new));
+            }
+            commands
+        };
+        if !commands.is_empty()
+            && (writing.write_all(&commands).await.is_err() || writing.flush().await.is_err())
+        {
+            return Ended::Lost;
+        }
+        tokio::select! {
+            () = grown.notified() => {}
+            () = sleep_until(look_at.into()) => {}
+        }
     }
 }

@@ -7,6 +7,7 @@ use crate::rules::decision::{Decision, QuotaUsage, Usage};
 use crate::rules::history::{Change, PastPolicy};
 use crate::rules::policy::Policy;
 use crate::rules::transition;
+use crate::store::redis::keys::KeyEncoder;
 use crate::store::request::Action;
 
 /// The operation of a call on a key.
@@ -160,6 +161,12 @@ fn entries<'a>(items: &[Item<'a>]) -> Vec<Entry<'a>> {
         hold: None,
     };
     items.iter().map(entry).collect()
+}
+
+/// The channel on which the scripts publish refunds, resets and blocks of a user key.
+pub fn invalidation_channel(prefix: &str, policy: &str, user_key: &[u8]) -> String {
+    let keys = KeyEncoder::new(prefix, None);
+    keys.channel_name(keys.channel(&keys.policy_prefix(policy), user_key))
 }
 
 /// Whether bytes are a log.

@@ -20,15 +20,9 @@ pub(crate) struct Session<S = Stream> {
     decoder: Decoder<AnySendSyncPartialState, PointerOffset<[u8]>>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+impl<S: AsyncRead + Unpin> Session<S> {
     pub(crate) fn new(stream: S) -> Self {
         Self { stream: BufReader::new(stream), decoder: Decoder::new() }
-    }
-
-    /// Sends packed commands in one write.
-    pub(crate) async fn send(&mut self, commands: &[u8]) -> io::Result<()> {
-        self.stream.write_all(commands).await?;
-        self.stream.flush().await
     }
 
     /// The next reply. An error with a [`code`](redis::RedisError::code) comes from the server; after any other error
@@ -37,6 +31,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let mut bounded = (&mut self.stream).take(MAX_REPLY);
         let value = parse_redis_value_async(&mut self.decoder, &mut bounded).await?;
         Ok(from_redis_value(value.extract_error()?)?)
+    }
+
+    /// The connection; all commands have been answered.
+    pub(crate) fn into_stream(self) -> S {
+        self.stream.into_inner()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+    /// Sends packed commands in one write.
+    pub(crate) async fn send(&mut self, commands: &[u8]) -> io::Result<()> {
+        self.stream.write_all(commands).await?;
+        self.stream.flush().await
     }
 
     /// Sends a command and waits for its reply, at most for the connect timeout.
@@ -48,11 +55,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         timeout(CONNECT_TIMEOUT, asking)
             .await
             .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
-    }
-
-    /// The connection; all commands have been answered.
-    pub(crate) fn into_stream(self) -> S {
-        self.stream.into_inner()
     }
 }
 

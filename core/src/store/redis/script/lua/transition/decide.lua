@@ -130,11 +130,11 @@ local function store_main(key, xs, raw, known_until, beside, until_us)
 end
 
 -- Tells the denial caches of other processes that the key may be admitted again, or, with '!' as the mark, their leases that it is
--- blocked. The server may refuse it: no decision depends on it.
+-- blocked. There are 256 channels by a hash of the main key; see keys/channel.rs. The server may refuse it: no decision depends on it.
 local function publish_invalidation(key, mark)
   local main, space = string.match(key, '^((.+):[^:]+:{[^}]*})')
   if main then
-    try('PUBLISH', space .. ':invalidations', main .. mark)
+    try('PUBLISH', space .. ':invalidations:' .. sub(redis.sha1hex(main), 1, 2), main .. mark)
   end
 end
 
