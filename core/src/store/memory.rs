@@ -284,19 +284,19 @@ mod tests {
         let shard_of = |key: &str| std::ptr::from_ref(store.shard(store.key_hash.of(id, key.as_bytes())));
         let shard = shard_of("limited");
         let mut colliding = (0_u64..).map(|number| format!("{number}")).filter(|key| shard_of(key) == shard);
-        let share = MAX_KEYS / store.shards.len();
-        for key in colliding.by_ref().take(4 * share) {
+        let held = MAX_KEYS / store.shards.len();
+        for key in colliding.by_ref().take(4 * held) {
             let _ = check(&key);
             assert!(!check("limited").allowed);
         }
-        assert_eq!(store.keys(), share);
+        assert_eq!(store.keys(), held);
         // Keys of other shards find room.
         let other = (0_u64..).map(|number| format!("{number}")).find(|key| shard_of(key) != shard).unwrap();
-        assert!(check(&other).allowed && !check(&other).allowed && store.keys() == share + 1);
+        assert!(check(&other).allowed && !check(&other).allowed && store.keys() == held + 1);
         Row::new("S3", "keys that collide in one shard of the memory store")
-            .decisions(4 * share as u64)
+            .decisions(4 * held as u64)
             .bound(1, 1)
-            .measured(format!("{share} keys held of {}; a limited key stayed limited", 4 * share))
+            .measured(format!("{held} keys held of {}; a limited key stayed limited", 4 * held))
             .record();
     }
 }

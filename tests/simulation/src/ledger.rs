@@ -100,6 +100,8 @@ pub struct Ledger {
     first_issued: BTreeMap<usize, Instant>,
     /// While these processes hear nothing.
     stalls: Vec<(usize, Instant, Instant)>,
+    /// When these processes found that a connection had ended.
+    disconnections: Vec<(usize, Instant)>,
     /// The reasons that faults may have given so far.
     pub reasons: BTreeSet<&'static str>,
     /// The option `first_connect_max`.
@@ -301,6 +303,11 @@ impl Ledger {
         self.stalls.push((process, Instant::now(), until));
     }
 
+    /// A process finds that its connection has ended, and connects anew.
+    pub fn disconnect(&mut self, process: usize) {
+        self.disconnections.push((process, Instant::now()));
+    }
+
     /// What was executed for a process without an answer by the store, but for its leases.
     fn untold(&self, process: usize) -> u64 {
         let is_counted =
@@ -357,7 +364,9 @@ impl Ledger {
                 operation.identity.process == process
                     && operation.answered.is_some_and(|(at, source)| at < from && source == Source::Store)
             });
-            if !was_connected {
+            let is_connecting =
+                self.disconnections.iter().any(|(other, at)| *other == process && (from..until).contains(at));
+            if !was_connected || is_connecting {
                 continue;
             }
             let known = from + known_after + self.first_connect_max;

@@ -386,6 +386,8 @@ impl AsyncWrite for SimulatedSocket {
         };
         let ended = |(at, _): (Instant, Ending)| at <= Instant::now();
         if connection.pipes[Side::Client as usize].ended.is_some_and(ended) || is_dead {
+            let process = connection.process;
+            world.ledger.disconnect(process);
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let pipe = &mut connection.pipes[Side::Server as usize];

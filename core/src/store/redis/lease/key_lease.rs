@@ -340,7 +340,8 @@ mod tests {
         let now_us = 0;
         let lease_key = LeaseKey { id: PolicyId(0), key: b"key".as_slice().into(), hash: 0 };
         let policy = Policy::parse("p", "1000000/day token_bucket").unwrap();
-        let mut holding = KeyLease::new(lease_key, 1_000, 1_000_000, policy.quotas(), now_us);
+        let channel = Channel::of(b"main key");
+        let mut holding = KeyLease::new(lease_key, channel, 1_000, 1_000_000, policy.quotas(), now_us);
         let take = holding.missed(1, 900_000, 0, now_us).unwrap();
         granted(&mut holding, take, now_us);
         let (mut taken, mut spent) = (take.units, 0);
