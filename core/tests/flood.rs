@@ -31,8 +31,8 @@ fn flood(keys: u64, max_keys: u64) {
         let decision = limiter.check(&format!("flood:{number}")).unwrap();
         full += u64::from(decision.degraded() == Some(Degradation::StoreFull));
         if number % (keys / 100) == 0 {
-            let limited = limiter.check("limited").unwrap();
-            assert!(!limited.allowed() && limited.degraded().is_none(), "{limited:?}");
+            let denial = limiter.check("limited").unwrap();
+            assert!(!denial.allowed() && denial.degraded().is_none(), "{denial:?}");
         }
     }
     let (grown, most) = (resident_bytes().saturating_sub(before), max_keys * BYTES_PER_KEY + OTHER_BYTES);

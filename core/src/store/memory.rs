@@ -291,7 +291,8 @@ mod tests {
         }
         assert_eq!(store.keys(), held);
         // Keys of other shards find room.
-        let other = (0_u64..).map(|number| format!("{number}")).find(|key| shard_of(key) != shard).unwrap();
+        let other =
+            (0_u64..1_000).map(|number| format!("{number}")).find(|key| shard_of(key) != shard).unwrap();
         assert!(check(&other).allowed && !check(&other).allowed && store.keys() == held + 1);
         Row::new("S3", "keys that collide in one shard of the memory store")
             .decisions(4 * held as u64)

@@ -99,7 +99,7 @@ fn run_policies(
                 Err(message) => println!("{} {store}: case {}, {message}", face.name(), case["name"]),
             }
         }
-        let Ways { by_face, by_admin, by_limiter } = ways;
+        let Ways { face: by_face, admin: by_admin, limiter: by_limiter } = ways;
         let others: Vec<String> = by_limiter.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         println!(
             "{} {store}: {by_face} operations by {}, {by_admin} by admin paths, {} by the limiter itself{}{}",

@@ -13,10 +13,10 @@ use crate::service::{HttpClient, Reply, Service};
 /// How many operations went which way.
 #[derive(Default)]
 pub(crate) struct Ways {
-    pub(crate) by_face: usize,
-    pub(crate) by_admin: usize,
+    pub(crate) face: usize,
+    pub(crate) admin: usize,
     /// The operations that the server has no path for, by their kinds.
-    pub(crate) by_limiter: BTreeMap<&'static str, usize>,
+    pub(crate) limiter: BTreeMap<&'static str, usize>,
 }
 
 /// The clients of a server, for the operations of one case.
@@ -81,11 +81,11 @@ impl PolicyClient {
         if COMMANDS.contains(&name)
             && let Some(connection) = &mut self.resp
         {
-            ways.by_face += 1;
+            ways.face += 1;
             return by_resp(connection, name, operation);
         }
         if let Some((path, body)) = decision_call(name, operation) {
-            ways.by_face += 1;
+            ways.face += 1;
             return Ok(told(name, or_error(self.data.post(path, &body)?)));
         }
         let answered = match name {
@@ -97,7 +97,7 @@ impl PolicyClient {
             _ => None,
         };
         if let Some(answer) = answered {
-            ways.by_admin += 1;
+            ways.admin += 1;
             return Ok(answer);
         }
         let kind = match name {
@@ -106,7 +106,7 @@ impl PolicyClient {
             "match" => "matches of requests that a list decides",
             _ => "others",
         };
-        *ways.by_limiter.entry(kind).or_default() += 1;
+        *ways.limiter.entry(kind).or_default() += 1;
         Ok(policies::answer_or_error(&self.limiter, operation))
     }
 

@@ -33,7 +33,7 @@ fn numbers(decision: &Decision) -> (bool, u64, Option<u64>, u64, Vec<QuotaVerdic
 fn key_beside(policy: &str) -> String {
     let channel = |key: &str| invalidation_channel("polylimit", policy, key.as_bytes());
     let shared = channel("key");
-    (0..).map(|number| format!("other{number}")).find(|other| channel(other) == shared).unwrap()
+    (0..1_000_000).map(|number| format!("other{number}")).find(|other| channel(other) == shared).unwrap()
 }
 
 /// Has a limiter cache a denial of another key of the channel, so that it subscribes. Returns whether it does; where a denial is counted, only those

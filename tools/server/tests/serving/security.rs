@@ -303,11 +303,11 @@ fn connection_loses_its_role_when_the_name_of_its_certificate_is_revoked() {
     server.handle.reload().unwrap();
     exchange(&mut resp, &["POLYLIMIT.CHECK api k"], "-NOAUTH Authentication required.\r\n");
     std::io::Write::write_all(&mut http, request).unwrap();
-    let mut rest = Vec::new();
-    while !rest.ends_with(b"HTTP/1.1 401 ") {
+    let mut remaining = Vec::new();
+    while !remaining.ends_with(b"HTTP/1.1 401 ") {
         let mut byte = [0];
         std::io::Read::read_exact(&mut http, &mut byte).unwrap();
-        rest.push(byte[0]);
+        remaining.push(byte[0]);
     }
 }
 
