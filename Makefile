@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak soak-server fuzz simulate-faults mutations faults \
+.PHONY: help setup demo site test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak soak-server fuzz deep-checks simulate-faults mutations faults \
   packages packages-test release
 
 STORE ?= memory
@@ -81,6 +81,9 @@ soak: ## ten minutes of load over 10 million keys: the denial cache and the leas
 soak-server: ## polylimit serve on Redis under load for SECONDS_EACH seconds: memory, descriptors and threads do not grow
 	@tests/setup
 	@POLYLIMIT_SOAK_SECONDS=$(SECONDS_EACH) cargo test --locked -p polylimit-cli --test serve_load -- --nocapture grow
+
+deep-checks: ## loom, Miri and cargo-deny; minutes, and needs nightly Rust and cargo-deny
+	@tools/deep-checks
 
 fuzz: ## fuzz every target for SECONDS_EACH seconds (needs nightly Rust and cargo-fuzz)
 	@core/fuzz/run $(SECONDS_EACH)
