@@ -47,7 +47,7 @@ pub struct Identity {
     pub process: usize,
     /// The place in [`ROWS`].
     pub policy: usize,
-    /// The place in [`KEYS`].
+    /// The place in the keys of the schedule.
     pub key: usize,
     /// The operation.
     pub action: Action,

@@ -37,7 +37,15 @@ async function shown(page) {
 }
 
 /** Pages with all that a page has: tabs, code, tables, drawings and a picture of a terminal. */
-const LOOKED_AT = ["index", "docs/start", "docs/concepts", "docs/recipes/login", "docs/packages", "docs/comparison", "docs/operating"];
+const LOOKED_AT = [
+  "index",
+  "docs/start",
+  "docs/concepts",
+  "docs/recipes/login",
+  "docs/packages",
+  "docs/comparison",
+  "docs/operating",
+];
 
 /** For a person to look at, in the folder of $POLYLIMIT_SCREENSHOTS; without it, none are made. */
 const place = process.env.POLYLIMIT_SCREENSHOTS;
