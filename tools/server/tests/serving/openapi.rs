@@ -244,7 +244,12 @@ fn exchanges() -> Vec<Exchange> {
             json!({ "list": "deny", "item": "key api k", "why": "over" }),
             200,
         ),
-        Exchange("POST", "/v1/lists/remove", json!({ "list": "deny", "item": "key api k" }), 404),
+        Exchange(
+            "POST",
+            "/v1/lists/remove",
+            json!({ "list": "deny", "item": "key api k", "why": "over" }),
+            404,
+        ),
         Exchange("GET", "/v1/policies", none(), 200),
         Exchange("GET", "/v1/policies?version=9", none(), 404),
         Exchange("PUT", "/v1/policies?why=a", json!({ "polylimit": 1 }), 412),
