@@ -116,6 +116,8 @@ class MetricsTest {
                 val admitted = registry.get("polylimit.decisions").tags("result", "allowed", "policy", "day").functionCounter()
                 repeat(3) {
                     limiter.check("user:42", "day")
+                    // On a busy machine the collection from before may still count; a meter that is read again starts another one.
+                    admitted.count()
                     assertEquals(2.0 + it, admitted.count())
                 }
                 assertEquals("seconds", registry.get("polylimit.quota_period").tags("policy", "day").gauge().id.baseUnit)
