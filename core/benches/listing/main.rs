@@ -1,4 +1,5 @@
-//! What a list of a million keys costs the server and a service that runs beside it: `cargo bench -p polylimit --bench listing`.
+//! What a list of a million keys costs the server and a service that runs beside it:
+//! `cargo bench -p polylimit --bench listing [-- ROUNDS]`, 15 rounds unless told otherwise.
 //!
 //! One server has a million keys. A service of one task checks keys of its own at a steady rate, and the latency of each check is
 //! measured from the time at which it was due. In each round the service runs alone, beside `list`, beside `top` by a scan, each at
@@ -64,8 +65,10 @@ fn limiter(server: &Server) -> Limiter {
 fn main() {
     // Ignores flags that `cargo bench` passes, such as --bench.
     let quick = std::env::args().any(|argument| argument == "--quick");
-    let (keys, rounds, lasts) =
-        if quick { (10_000, 1, Duration::from_millis(300)) } else { (1_000_000, 15, Duration::from_secs(8)) };
+    let (keys, default_rounds, lasts) =
+        if quick { (10_000, 1, Duration::from_millis(300)) } else { (1_000_000, 15, Duration::from_secs(4)) };
+    let rounds =
+        std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(default_rounds);
     let server = Server::start(Kind::Redis, &["save \"\"", "appendonly no"]);
     // The service has a thread and connections of its own, as another process has.
     let service = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
