@@ -66,7 +66,7 @@ fn main() {
     // Ignores flags that `cargo bench` passes, such as --bench.
     let quick = std::env::args().any(|argument| argument == "--quick");
     let (keys, default_rounds, lasts) =
-        if quick { (10_000, 1, Duration::from_millis(300)) } else { (1_000_000, 15, Duration::from_secs(4)) };
+        if quick { (1_000, 1, Duration::from_millis(300)) } else { (1_000_000, 15, Duration::from_secs(4)) };
     let rounds =
         std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(default_rounds);
     let server = Server::start(Kind::Redis, &["save \"\"", "appendonly no"]);

@@ -21,12 +21,12 @@ pub(crate) fn measure(keys: usize) {
             let checks = scope.spawn(|| {
                 let mut latencies = Vec::new();
                 for key in (0..keys).step_by(7).cycle() {
-                    if ends.load(Ordering::Relaxed) {
-                        break;
-                    }
                     let started = Instant::now();
                     let _ = limiter.check(&format!("user:{key}")).unwrap();
                     latencies.push(started.elapsed().as_secs_f64() * 1e6);
+                    if ends.load(Ordering::Relaxed) {
+                        break;
+                    }
                 }
                 latencies
             });
