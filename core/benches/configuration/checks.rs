@@ -7,25 +7,37 @@ use std::time::Instant;
 use polylimit::{Limiter, Policy, Request, blocking};
 use polylimit_test_servers::{Kind, Server};
 
-/// As many as a document of 1 MiB has room for.
-const OVERRIDES: usize = 20_000;
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    overrides: usize,
+    /// Rounds in this process and on this host.
+    rounds: usize,
+    /// Rounds on Redis.
+    redis_rounds: usize,
+}
+
+/// As many overrides as a document of 1 MiB has room for.
+pub(crate) const WHOLE: Sizes = Sizes { overrides: 20_000, rounds: 10_000, redis_rounds: 1_000 };
+pub(crate) const QUICK: Sizes = Sizes { overrides: 400, rounds: 10, redis_rounds: 2 };
 /// How many checks a round has.
 const ROUND: usize = 200;
 const QUOTAS: &str = "1000000/s token_bucket burst=4000000000";
 
 /// Prints a table of times, of rounds in turns.
-pub(crate) fn report(passes: usize) {
+pub(crate) fn report(Sizes { overrides, rounds, redis_rounds }: Sizes) {
     println!("\nns a check on one thread, as the median of rounds of {ROUND} in turns\n");
     println!(
-        "| store | policy of the program | of a document | and {OVERRIDES} overrides of other keys | ratio | of these keys | ratio |"
+        "| store | policy of the program | of a document | and {overrides} overrides of other keys | ratio | of these keys | ratio |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|");
     let server = Server::start(Kind::Redis, &[]);
-    let keys: Vec<String> = (0..OVERRIDES).map(|user| format!("user=u{user}")).collect();
-    let [program, plain] = [Limiter::builder().policy(policy()), Limiter::builder().document(&document(""))];
-    let [others, these] = ["v", "u"].map(|prefix| Limiter::builder().document(&document(prefix)));
+    let keys: Vec<String> = (0..overrides).map(|user| format!("user=u{user}")).collect();
+    let [program, plain] =
+        [Limiter::builder().policy(policy()), Limiter::builder().document(&document("", 0))];
+    let [others, these] = ["v", "u"].map(|prefix| Limiter::builder().document(&document(prefix, overrides)));
     let builders = [program, plain, others, these];
-    for (name, rounds) in [("memory", 1_000), ("local", 1_000), ("Redis", 100)] {
+    for (name, rounds) in [("memory", rounds), ("local", rounds), ("Redis", redis_rounds)] {
         let limiters: Vec<blocking::Limiter> = (0..)
             .zip(&builders)
             .map(|(number, builder)| {
@@ -38,7 +50,7 @@ pub(crate) fn report(passes: usize) {
             })
             .collect();
         let mut times: [Vec<f64>; 4] = Default::default();
-        for round in 0..rounds * passes {
+        for round in 0..rounds {
             for (place, limiter) in limiters.iter().enumerate() {
                 times[place].push(round_ns(limiter, &keys, round));
             }
@@ -55,14 +67,14 @@ fn policy() -> Policy {
     Policy::parse("api", QUOTAS).expect("a quota")
 }
 
-/// A document with overrides of users whose names begin so; without any for an empty prefix.
-fn document(prefix: &str) -> String {
+/// A document with so many overrides of users whose names begin so.
+fn document(prefix: &str, overrides: usize) -> String {
     let mut text = format!(
         "polylimit = 1\n[policies.api]\nquotas = \"{QUOTAS}\"\nplans = {{ gold = \"500000/s token_bucket burst=4000000000\" }}\n"
     );
-    if !prefix.is_empty() {
+    if overrides > 0 {
         text.push_str("[policies.api.overrides]\n");
-        for user in 0..OVERRIDES {
+        for user in 0..overrides {
             let _ = writeln!(text, "\"user={prefix}{user}\" = \"gold\"");
         }
     }

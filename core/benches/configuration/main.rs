@@ -2,6 +2,8 @@
 //!
 //! Each figure is the median of rounds, in nanoseconds a request, of requests in random order: normalising the path, the
 //! client's address, the lists, the rules, the keys, the overrides. What a store does afterwards is not in it. A second table has whole checks.
+//!
+//! With `-- --quick` there are fewer overrides, list items and rounds.
 
 #![allow(
     clippy::expect_used,
@@ -19,11 +21,21 @@ use polylimit::RequestAttributes;
 use polylimit::document_testing::CompiledConfiguration;
 
 const RULES: usize = 1_000;
-const OVERRIDES: usize = 100_000;
-const LISTED: usize = 10_000;
 /// How many requests a round has.
 const ROUND: usize = 200;
 const NOW_US: u64 = 1_789_948_800_000_000;
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Sizes {
+    overrides: usize,
+    listed: usize,
+    requests: usize,
+    passes: usize,
+}
+
+const WHOLE: Sizes = Sizes { overrides: 100_000, listed: 10_000, requests: 10_000, passes: 30 };
+const QUICK: Sizes = Sizes { overrides: 1_000, listed: 100, requests: 1_000, passes: 1 };
 
 /// What identifies the rules of a row.
 #[derive(Clone, Copy, PartialEq)]
@@ -47,15 +59,19 @@ struct Asked {
 fn main() {
     // Ignores flags that `cargo bench` passes, such as --bench.
     let quick = std::env::args().any(|argument| argument == "--quick");
-    let passes = if quick { 1 } else { 30 };
-    let overrides: Vec<String> = (0..OVERRIDES).map(|user| format!("override api user=u{user}")).collect();
+    let sizes @ Sizes { listed, passes, .. } = if quick { QUICK } else { WHOLE };
+    let overrides: Vec<String> =
+        (0..sizes.overrides).map(|user| format!("override api user=u{user}")).collect();
     let entries: Vec<(&str, &str)> = overrides
         .iter()
         .zip([GOLD, QUOTAS].into_iter().cycle())
         .map(|(text, value)| (text.as_str(), value))
         .collect();
     println!("ns a request among {RULES} rules, as the median of rounds of {ROUND}\n");
-    println!("| rules differ by | rules alone | and {LISTED} list items | and {OVERRIDES} overrides |");
+    println!(
+        "| rules differ by | rules alone | and {listed} list items | and {} overrides |",
+        sizes.overrides
+    );
     println!("|---|---:|---:|---:|");
     for (name, kind) in [
         ("path", Kind::Path),
@@ -64,20 +80,20 @@ fn main() {
         ("network", Kind::Network),
         ("all of these", Kind::Mixed),
     ] {
-        let asked = requests(kind);
+        let asked = requests(kind, sizes);
         let compile = |listed: usize, entries: &[(&str, &str)]| {
             CompiledConfiguration::new(document(kind, listed).as_bytes(), entries.iter().copied())
                 .expect("it is valid")
         };
-        let all = compile(LISTED, &entries);
+        let all = compile(listed, &entries);
         let has_policy =
             |asked: &&Asked| all.matching(&attributes(asked), NOW_US).is_ok_and(|found| found.len() == 1);
         assert_eq!(asked.iter().filter(has_policy).count(), asked.len(), "each request has one policy");
-        let figures = [compile(0, &[]), compile(LISTED, &[]), all]
+        let figures = [compile(0, &[]), compile(listed, &[]), all]
             .map(|configuration| median_ns(&configuration, &asked, passes));
         println!("| {name} | {:.0} | {:.0} | {:.0} |", figures[0], figures[1], figures[2]);
     }
-    checks::report(if quick { 1 } else { 10 });
+    checks::report(if quick { checks::QUICK } else { checks::WHOLE });
     println!("\nrepeat: cargo bench -p polylimit --features testing --bench configuration");
 }
 
@@ -124,7 +140,7 @@ fn document(kind: Kind, listed: usize) -> String {
 const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
 
 /// Requests for every rule, in random order, of random users.
-fn requests(kind: Kind) -> Vec<Asked> {
+fn requests(kind: Kind, sizes: Sizes) -> Vec<Asked> {
     // xorshift64 (Marsaglia 2003)
     let mut state = 88_172_645_463_325_252_u64;
     let mut random = |below: usize| {
@@ -145,10 +161,10 @@ fn requests(kind: Kind) -> Vec<Asked> {
             },
             peer: format!("10.{}.{}.7", rule / 256, rule % 256),
             tenant: format!("tenant-{rule}"),
-            user: format!("u{}", random(2 * OVERRIDES)),
+            user: format!("u{}", random(2 * sizes.overrides)),
         }
     };
-    (0..10_000).map(asked).collect()
+    (0..sizes.requests).map(asked).collect()
 }
 
 fn attributes(asked: &Asked) -> RequestAttributes<'_> {

@@ -1,9 +1,11 @@
-//! What a list of a million keys costs the server and a service that runs beside it: `cargo bench -p polylimit --bench listing`.
+//! What a list of a million keys costs the server and a service that runs beside it:
+//! `cargo bench -p polylimit --bench listing [-- ROUNDS]`, 15 rounds unless told otherwise.
 //!
 //! One server has a million keys. A service of one task checks keys of its own at a steady rate, and the latency of each check is
-//! measured from the time at which it was due. A list of pages of 100,000 examined keys runs for a while, at its usual pace and without
-//! pauses. The server's time is what it counts itself (INFO commandstats): that of SCAN, and that of the script calls that the list
-//! makes. Figures are medians of rounds.
+//! measured from the time at which it was due. In each round the service runs alone, beside `list`, beside `top` by a scan, each at
+//! the usual pace, and beside a list without pauses, in an order that changes from round to round. The server's time is what it counts
+//! itself for SCAN and scripts (INFO commandstats), minus what the service alone took in the same round. What a list does to the service
+//! is the ratio of its 99th percentile to the one without a list in the same round: the machine's own noise is in both.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +13,9 @@
     reason = "a benchmark stops at the first surprise, and its figures are rounded anyway"
 )]
 
+mod memory;
+
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +28,34 @@ use tokio::runtime::Runtime;
 const EVERY: Duration = Duration::from_millis(1);
 /// How many keys are checked at once to fill the server.
 const AT_ONCE: usize = 2_000;
+/// How many keys one call of the limiter goes over: a page of `polylimit list`.
+const EXAMINED: u64 = 10_000;
+
+/// What runs beside the service.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    List { pace_percent: u8 },
+    Top { pace_percent: u8 },
+}
+
+/// The variants, the service alone first.
+const VARIANTS: [(&str, Beside); 4] = [
+    ("none", Beside::Nothing),
+    ("`list`, `pace_percent` 10", Beside::List { pace_percent: 10 }),
+    ("`scan_top`, `pace_percent` 10", Beside::Top { pace_percent: 10 }),
+    ("`list`, `pace_percent` 100", Beside::List { pace_percent: 100 }),
+];
+
+/// What one variant did in one round.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    keys_a_second: f64,
+    /// The server's time for SCAN and scripts, in percent of the time that passed.
+    server_percent: f64,
+    p50_us: f64,
+    p99_us: f64,
+}
 
 fn limiter(server: &Server) -> Limiter {
     let builder = Limiter::builder().store(&format!("{}?deadline=5s&doctor_after=0", server.url()));
@@ -32,30 +65,52 @@ fn limiter(server: &Server) -> Limiter {
 fn main() {
     // Ignores flags that `cargo bench` passes, such as --bench.
     let quick = std::env::args().any(|argument| argument == "--quick");
-    let keys = if quick { 20_000 } else { 1_000_000 };
-    let rounds = if quick { 1 } else { 5 };
-    let lasts = Duration::from_secs(if quick { 1 } else { 20 });
+    let (keys, default_rounds, lasts) =
+        if quick { (1_000, 1, Duration::from_millis(300)) } else { (1_000_000, 15, Duration::from_secs(4)) };
+    let rounds =
+        std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(default_rounds);
     let server = Server::start(Kind::Redis, &["save \"\"", "appendonly no"]);
     // The service has a thread and connections of its own, as another process has.
     let service = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let lister = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     fill(&lister, &limiter(&server), keys);
-    println!("{keys} keys, a check each {} us, {rounds} rounds of {lasts:?} (medians)\n", EVERY.as_micros());
-    println!("| list | keys a second | server's time for the list | checks p50 | p99 | p99.9 |");
-    println!("|---|---:|---:|---:|---:|---:|");
-    for (name, pace) in [("none", None), ("pace_percent 10", Some(10)), ("pace_percent 100", Some(100))] {
-        let mut figures = [const { Vec::new() }; 5];
-        for _ in 0..rounds {
-            let row = measure(&server, &service, &lister, pace, lasts);
-            for (figures, figure) in figures.iter_mut().zip(row) {
-                figures.push(figure);
-            }
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let mut seen = [const { Vec::new() }; VARIANTS.len()];
+    for round in 0..rounds {
+        for turn in 0..VARIANTS.len() {
+            let at = (round + turn) % VARIANTS.len();
+            seen[at].push(measure(&server, &service, &lister, VARIANTS[at].1, lasts));
         }
-        let [per_second, share, p50, p99, p999] = figures.map(median);
-        println!("| {name} | {per_second:.0} | {share:.1} % | {p50:.0} us | {p99:.0} us | {p999:.0} us |");
     }
-    in_memory(keys);
+    println!(
+        "{keys} keys, a check each {} us, {rounds} rounds of {lasts:?} for each row; load before the rounds: {}\n",
+        EVERY.as_micros(),
+        load.split(' ').next().unwrap_or_default()
+    );
+    print_rows(&seen);
+    memory::measure(keys);
     println!("\nrepeat: cargo bench -p polylimit --bench listing");
+}
+
+fn print_rows(seen: &[Vec<Seen>; VARIANTS.len()]) {
+    println!(
+        "| beside the service | keys a second | server's time for it | checks, p50 | p99 | p99, ratio to none | quartiles |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|");
+    let [none, ..] = seen;
+    for ((name, _), rows) in VARIANTS.iter().zip(seen) {
+        let of = |figure: fn(&Seen) -> f64| at(rows.iter().map(figure).collect(), 500);
+        let pairs = || rows.iter().zip(none);
+        let share = at(pairs().map(|(row, none)| row.server_percent - none.server_percent).collect(), 500);
+        let ratios: Vec<f64> = pairs().map(|(row, none)| row.p99_us / none.p99_us).collect();
+        let [low, middle, high] = [250, 500, 750].map(|per_mille| at(ratios.clone(), per_mille));
+        println!(
+            "| {name} | {:.0} | {share:.1} % | {:.0} us | {:.0} us | {middle:.2} | {low:.2} to {high:.2} |",
+            of(|row| row.keys_a_second),
+            of(|row| row.p50_us),
+            of(|row| row.p99_us),
+        );
+    }
 }
 
 fn fill(runtime: &Runtime, limiter: &Limiter, keys: usize) {
@@ -67,41 +122,53 @@ fn fill(runtime: &Runtime, limiter: &Limiter, keys: usize) {
     }
 }
 
-/// Keys listed in a second, the server's time for the list in percent, and the latency of checks in us.
-fn measure(
-    server: &Server,
-    service: &Runtime,
-    runtime: &Runtime,
-    pace: Option<u8>,
-    lasts: Duration,
-) -> [f64; 5] {
+fn measure(server: &Server, service: &Runtime, runtime: &Runtime, beside: Beside, lasts: Duration) -> Seen {
     let ends = Arc::new(AtomicBool::new(false));
     let checks = service.spawn(check_steadily(limiter(server), Arc::clone(&ends)));
     let (before, started) = (busy_us(server), Instant::now());
-    let mut listed = 0;
-    if let Some(pace) = pace {
-        let listing = limiter(server);
-        let budget = ListBudget::default().entries(100_000).pace_percent(pace);
-        let mut cursor = None;
-        while started.elapsed() < lasts {
-            let budget = budget.examined(if pace == 100 { 100_000 } else { 10_000 });
-            let part =
-                runtime.block_on(listing.list(&KeyFilter::default(), &budget, cursor.as_deref())).unwrap();
-            listed += part.keys.len();
-            cursor = part.cursor;
+    let examined = match beside {
+        Beside::Nothing => {
+            std::thread::sleep(lasts);
+            0
         }
-    } else {
-        std::thread::sleep(lasts);
-    }
+        Beside::List { pace_percent } => list(server, runtime, pace_percent, lasts),
+        Beside::Top { pace_percent } => top(server, runtime, pace_percent, lasts),
+    };
     let (took, after) = (started.elapsed(), busy_us(server));
     ends.store(true, Ordering::Relaxed);
-    let mut latencies = service.block_on(checks).unwrap();
-    latencies.sort_unstable();
-    let percentile =
-        |per_mille: usize| latencies[(latencies.len() - 1) * per_mille / 1_000].as_secs_f64() * 1e6;
-    // The checks of the service are calls of one check each; what they take alone is in the first row.
-    let share = (after - before) / (took.as_secs_f64() * 1e6) * 100.0;
-    [listed as f64 / took.as_secs_f64(), share, percentile(500), percentile(990), percentile(999)]
+    let latencies = service.block_on(checks).unwrap();
+    let us: Vec<f64> = latencies.iter().map(|latency| latency.as_secs_f64() * 1e6).collect();
+    Seen {
+        keys_a_second: examined as f64 / took.as_secs_f64(),
+        server_percent: (after - before) / (took.as_secs_f64() * 1e6) * 100.0,
+        p50_us: at(us.clone(), 500),
+        p99_us: at(us, 990),
+    }
+}
+
+/// Lists for a time, and returns how many keys the server went over.
+fn list(server: &Server, runtime: &Runtime, pace_percent: u8, lasts: Duration) -> u64 {
+    let (listing, started) = (limiter(server), Instant::now());
+    let budget = ListBudget::default().entries(100_000).examined(EXAMINED).pace_percent(pace_percent);
+    let (mut examined, mut cursor) = (0, None);
+    while started.elapsed() < lasts {
+        let page = runtime.block_on(listing.list(&KeyFilter::default(), &budget, cursor.as_deref())).unwrap();
+        examined += page.examined;
+        cursor = page.cursor;
+    }
+    examined
+}
+
+/// The same for the keys of which most is used; each look for them begins anew.
+fn top(server: &Server, runtime: &Runtime, pace_percent: u8, lasts: Duration) -> u64 {
+    let (listing, started) = (limiter(server), Instant::now());
+    let budget = ListBudget::default().examined(EXAMINED).pace_percent(pace_percent);
+    let mut examined = 0;
+    while started.elapsed() < lasts {
+        let page = runtime.block_on(listing.scan_top(&KeyFilter::default(), 10, &budget)).unwrap();
+        examined += page.examined;
+    }
+    examined
 }
 
 async fn check_steadily(limiter: Limiter, ends: Arc<AtomicBool>) -> Vec<Duration> {
@@ -119,7 +186,8 @@ async fn check_steadily(limiter: Limiter, ends: Arc<AtomicBool>) -> Vec<Duration
     latencies
 }
 
-/// The time that the server has spent on SCAN and on scripts.
+/// The time that the server has spent on SCAN and on scripts. What a script calls is within the script's time and has counts of its
+/// own beside, which would be added twice.
 fn busy_us(server: &Server) -> f64 {
     let text: String = server.query(&["INFO", "commandstats"]);
     let of = |command: &str| {
@@ -127,54 +195,11 @@ fn busy_us(server: &Server) -> f64 {
         let us = line.and_then(|line| line.split(',').find_map(|field| field.strip_prefix("usec=")));
         us.map_or(0.0, |us| us.parse().unwrap())
     };
-    of("scan") + of("evalsha") + of("eval")
+    ["scan", "evalsha", "eval"].map(of).iter().sum()
 }
 
-/// The longest time for which a list in memory keeps a lock shows in the checks of another thread.
-fn in_memory(keys: usize) {
-    let policy = Policy::parse("api", "100/day token_bucket").unwrap();
-    let limiter = Limiter::builder().policy(policy).max_keys(2 * keys).build().unwrap().blocking();
-    for key in 0..keys {
-        let _ = limiter.check(&format!("user:{key}")).unwrap();
-    }
-    println!("\n| in memory | keys a second | checks p50 | p99 | p99.9 | longest |");
-    println!("|---|---:|---:|---:|---:|---:|");
-    for is_listed in [false, true] {
-        let ends = AtomicBool::new(false);
-        let (per_second, mut latencies) = std::thread::scope(|scope| {
-            let checks = scope.spawn(|| {
-                let mut latencies = Vec::new();
-                for key in (0..keys).step_by(7).cycle() {
-                    if ends.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    let started = Instant::now();
-                    let _ = limiter.check(&format!("user:{key}")).unwrap();
-                    latencies.push(started.elapsed());
-                }
-                latencies
-            });
-            let started = Instant::now();
-            let mut listed = 0;
-            if is_listed {
-                let budget = ListBudget::default().entries(usize::MAX).examined(u64::MAX);
-                listed = limiter.list(&KeyFilter::default(), &budget, None).unwrap().keys.len();
-            } else {
-                std::thread::sleep(Duration::from_secs(1));
-            }
-            let took = started.elapsed();
-            ends.store(true, Ordering::Relaxed);
-            (listed as f64 / took.as_secs_f64(), checks.join().unwrap())
-        });
-        latencies.sort_unstable();
-        let at = |per_mille: usize| latencies[(latencies.len() - 1) * per_mille / 1_000].as_secs_f64() * 1e6;
-        let name = if is_listed { "listed" } else { "not listed" };
-        let (p50, p99, p999, longest) = (at(500), at(990), at(999), at(1_000));
-        println!("| {name} | {per_second:.0} | {p50:.2} us | {p99:.2} us | {p999:.2} us | {longest:.0} us |");
-    }
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
+/// The value that so many per mille do not exceed.
+fn at(mut figures: Vec<f64>, per_mille: usize) -> f64 {
     figures.sort_unstable_by(f64::total_cmp);
-    figures[figures.len() / 2]
+    figures[(figures.len() - 1) * per_mille / 1_000]
 }

@@ -1,6 +1,8 @@
 //! What is counted, and when: a decision once it stands, every other operation once the store has answered it.
 //!
 //! A decision is counted by the operation that a caller has made: an acquire counts one, however often it asks the store.
+//!
+//! With `polylimit_uncounted`, which `UNCOUNTED=1 benches/compare` sets, no decision is counted: what counting costs is the difference.
 
 use crate::limiter::near_limit::is_near;
 use crate::limiter::operations::Shared;
@@ -19,6 +21,9 @@ impl Shared {
         self.tell(id, decision);
         if self.observed.is_some() {
             self.observe(id, key, decision.allowed);
+        }
+        if cfg!(polylimit_uncounted) {
+            return;
         }
         let is_denied_by_quotas = decision.cause == Some(Cause::Quota);
         let is_plain = decision.degraded.is_none() && (decision.allowed || is_denied_by_quotas);
@@ -47,6 +52,9 @@ impl Shared {
     /// Counts a decision by the numbers of its policy.
     #[inline(never)]
     fn count_facts(&self, id: PolicyId, facts: Facts<'_>) {
+        if cfg!(polylimit_uncounted) {
+            return;
+        }
         let is_near = knows_what_is_left(&facts) && {
             let only = [facts.only_usage()];
             let usages = facts.several.map_or(&only[..], |several| several.usages());

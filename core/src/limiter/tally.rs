@@ -1,8 +1,7 @@
 //! Counts decisions and other operations, of every store, by policy.
 //!
-//! A thread writes counts of its own: a load, an addition and a store, none of which another thread's processor waits for. So a
-//! count costs about a nanosecond, and none is lost. Reading adds the counts of all threads up. docs/internals/metrics.md gives
-//! the figures.
+//! A thread writes counts of its own: a load, an addition and a store, none of which another thread's processor waits for, and
+//! none is lost. Reading adds the counts of all threads up. docs/internals/metrics.md says what a count costs.
 
 pub(crate) mod counts;
 pub(crate) mod totals;

@@ -5,6 +5,7 @@
 
 mod configured;
 mod documented;
+mod keys;
 mod operations;
 mod redis;
 mod stores;

@@ -7,10 +7,17 @@ use crate::store::Store;
 use crate::store::stats::Stats;
 
 pub(super) fn families(shared: &Shared) -> Vec<Family> {
-    let stats = shared.stats();
-    let mut families = vec![outcomes(&stats)];
-    families.extend(redis_only(&stats, &shared.store));
+    let is_redis = matches!(shared.store, Store::Redis(_));
+    let mut families = of_stats(&shared.stats(), is_redis);
+    families.push(durations(&shared.store));
     families.extend(state(shared));
+    families
+}
+
+/// The families of every field of `Stats`; without Redis most of them have no samples.
+fn of_stats(stats: &Stats, is_redis: bool) -> Vec<Family> {
+    let mut families = vec![outcomes(stats)];
+    families.extend(redis_only(stats, is_redis));
     families
 }
 
@@ -84,9 +91,8 @@ const COUNTS: [StoreCount; 14] = [
     ),
 ];
 
-/// The families of a store in Redis.
-fn redis_only(stats: &Stats, store: &Store) -> Vec<Family> {
-    let is_redis = matches!(store, Store::Redis(_));
+/// The families that have samples for a store in Redis only.
+fn redis_only(stats: &Stats, is_redis: bool) -> Vec<Family> {
     let counters = COUNTS.iter().map(|(name, help, count)| {
         let mut family = Family::new(name, FamilyKind::Counter, help);
         if is_redis {
@@ -102,11 +108,6 @@ fn redis_only(stats: &Stats, store: &Store) -> Vec<Family> {
     );
     let mut held =
         Family::new("polylimit_lease_units", FamilyKind::Gauge, "Units that are leased and not spent.");
-    let mut durations = Family::new(
-        "polylimit_store_duration_seconds",
-        FamilyKind::Histogram,
-        "From the sending of a script call to its reply, or until it was given up.",
-    );
     if is_redis {
         for (answer, count) in [
             ("fallback", stats.answered_fallback),
@@ -117,11 +118,20 @@ fn redis_only(stats: &Stats, store: &Store) -> Vec<Family> {
         }
         held.add([], number(stats.lease_units_held));
     }
+    families.extend([outage, held]);
+    families
+}
+
+fn durations(store: &Store) -> Family {
+    let mut durations = Family::new(
+        "polylimit_store_duration_seconds",
+        FamilyKind::Histogram,
+        "From the sending of a script call to its reply, or until it was given up.",
+    );
     if let Some((buckets, sum, count)) = store.durations() {
         durations.add([], SampleValue::Histogram { buckets, sum, count });
     }
-    families.extend([outage, held, durations]);
-    families
+    durations
 }
 
 fn state(shared: &Shared) -> [Family; 4] {
@@ -152,4 +162,50 @@ fn state(shared: &Shared) -> [Family; 4] {
         }
     }
     [up, keys, capacity, deadline]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field that is missing here does not compile, and one that no family has is not found.
+    #[test]
+    fn every_count_of_the_store_is_in_one_sample() {
+        let stats = Stats {
+            applied: 1009,
+            not_applied: 1016,
+            unknown: 1023,
+            permanent: 1030,
+            shed: 1037,
+            retried: 1044,
+            answered_fallback: 1051,
+            answered_allow: 1058,
+            answered_deny: 1065,
+            healed: 1072,
+            calls: 1079,
+            scripts_sent: 1086,
+            connections: 1093,
+            connections_lost: 1100,
+            breaker_opened: 1107,
+            redirected: 1114,
+            invalidations: 1121,
+            denial_cache: 1128,
+            leased: 1135,
+            lease_units_held: 1142,
+            lease_units_returned: 1149,
+            lease_units_lost: 1156,
+        };
+        let families = of_stats(&stats, true);
+        let samples = families.iter().flat_map(|family| &family.samples);
+        let values: Vec<_> = samples.map(|sample| sample.value.clone()).collect();
+        for (name, count) in stats.iter() {
+            let is_it =
+                |value: &&SampleValue| **value == SampleValue::Count(count) || **value == number(count);
+            assert_eq!(values.iter().filter(is_it).count(), 1, "{name}");
+        }
+        assert_eq!(values.len(), stats.iter().count());
+        let in_process: Vec<_> =
+            of_stats(&stats, false).into_iter().filter(|family| !family.samples.is_empty()).collect();
+        assert_eq!(in_process.len(), 1, "{in_process:?}");
+    }
 }

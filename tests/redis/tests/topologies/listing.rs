@@ -228,14 +228,25 @@ fn page_ends_by_its_budget_and_is_paced() {
     let small = page(budget().entries(20));
     assert!((20..200).contains(&small.keys.len()) && small.cursor.is_some());
     assert!((1..4).contains(&(scans() - before)));
-    // The pauses are nine times as long as the calls, of which each takes some time.
-    let started = Instant::now();
     let whole = page(budget());
-    let unpaced = started.elapsed();
     assert_eq!((whole.keys.len(), whole.cursor), (1_216, None));
-    let started = Instant::now();
-    let _ = page(ListBudget::default().pace_percent(1).entries(64));
-    println!("{unpaced:?} for all, {:?} for 64 keys at 1 %", started.elapsed());
+    // At 5 % each call is followed by a pause of 19 times its duration. The caller measures a duration that contains the server's time,
+    // so the whole takes at least 20 times the server's time, however slow the machine is.
+    let busy_us = || -> u64 {
+        let text: String = server.query(&["INFO", "commandstats"]);
+        let of = |command: &str| -> u64 {
+            let line = text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")));
+            let us = line.and_then(|line| line.split(',').find_map(|field| field.strip_prefix("usec=")));
+            us.map_or(0, |us| us.parse().unwrap())
+        };
+        of("scan") + of("evalsha") + of("eval")
+    };
+    let (busy_before_us, started) = (busy_us(), Instant::now());
+    let paced = page(ListBudget::default().pace_percent(5).entries(200));
+    let elapsed = started.elapsed();
+    let call_time = Duration::from_micros(busy_us() - busy_before_us);
+    assert!(paced.keys.len() >= 200 && !call_time.is_zero(), "{} keys in {call_time:?}", paced.keys.len());
+    assert!(elapsed >= 20 * call_time, "{elapsed:?} with {call_time:?} of the server");
     let keys = server.query::<String>(&["INFO", "commandstats"]);
     assert!(!keys.contains("cmdstat_keys:"), "a list asks for KEYS");
 }

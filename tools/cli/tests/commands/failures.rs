@@ -117,7 +117,22 @@ fn store_that_is_away_decides_nothing() {
     );
     shell.run(&["check", "api", "k"]).fails(2, "cannot be reached");
     shell.run(&["policies", "get"]).fails(2, "cannot be reached");
-    shell.run(&["stats"]).fails(2, "the store did not answer within 2000 ms (unreachable)");
+    shell.file("limits.toml", LIMITS);
+    for arguments in [
+        &["stats"][..],
+        &["stats", "--policies", "limits.toml"],
+        &["stats", "--fleet"],
+        &["top", "--denied"],
+        &["list", "5/s"],
+        &["top", "5/s"],
+        &["explain", "5/s", "k"],
+        &["reset", "5/s", "--prefix", "a", "--yes"],
+    ] {
+        let ran = shell.run(arguments);
+        assert_eq!((ran.status, &*ran.output), (2, ""), "{ran:?}");
+        let is_told = ["reach", "did not answer"].iter().any(|text| ran.errors.contains(text));
+        assert!(is_told, "{arguments:?}: {ran:?}");
+    }
     let doctor = shell.run(&["doctor"]);
     assert!(doctor.status == 1 && doctor.output.contains("problem: "), "{doctor:?}");
 }
@@ -129,19 +144,30 @@ fn rights_that_are_missing_are_told() {
     let shell = shell.of_user("limits:secret");
     // The rights of an application without a configuration are enough for quotas.
     let _ = shell.run(&["check", "5/hour", "k"]).fine();
-    shell.file("limits.toml", "polylimit = 1\n[policies.api]\nquotas = '7/day'\n");
-    for arguments in [
-        &["check", "api", "k"][..],
-        &["policies", "get"],
-        &["policies", "history"],
-        &["policies", "put", "limits.toml", "--expect", "0", "--why", "test"],
-        &["deny", "add", "user", "mallory"],
-        &["deny", "list"],
-    ] {
+    shell.file("limits.toml", LIMITS);
+    // A name is that of the published document, which this user may not read.
+    let mut commands = commands_with("api");
+    commands.extend([
+        vec!["policies", "get"],
+        vec!["policies", "history"],
+        vec!["policies", "diff", "limits.toml"],
+        vec!["policies", "rollback", "1", "--why", "test"],
+        vec!["policies", "put", "limits.toml", "--expect", "0", "--why", "test"],
+        vec!["deny", "add", "user", "mallory"],
+        vec!["allow", "remove", "user", "mallory"],
+        vec!["deny", "list"],
+        vec!["stats", "--policies", "limits.toml"],
+        vec!["stats", "--fleet"],
+        vec!["top", "--denied"],
+    ]);
+    for arguments in &commands {
         shell.run(arguments).fails(3, "the user may not do this");
     }
-    shell.run(&["list", "5/hour"]).fails(3, "grant +scan");
-    shell.server().command(&["ACL", "SETUSER", "limits", "-evalsha", "-eval"]);
+    for arguments in [&["list", "5/hour"][..], &["list"], &["top"], &["block", "list"]] {
+        shell.run(arguments).fails(3, "grant +scan");
+    }
+    // Without scripts nothing is decided.
+    shell.server().command(&["ACL", "SETUSER", "limits", "+scan", "-evalsha", "-eval"]);
     let denied = shell.run(&["check", "5/hour", "k"]);
     assert!(denied.status == 3 && denied.errors.contains("auth"), "{denied:?}");
     let shell = shell.of_user("limits:wrong");
