@@ -36,7 +36,7 @@ pub struct Arguments {
     /// Decides everything that is random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// What happens meanwhile: 'redis down 6s..9s; 10% partitioned 2m..2m10s; redis +20ms 3m..4m'
+    /// What happens meanwhile: 'redis down 6s..9s; 10% partitioned 120s..130s; redis +20ms 180s..240s'
     #[arg(long, default_value = "")]
     pub events: String,
     /// Runs with several numbers of processes: processes=100,1000,5000

@@ -1,4 +1,4 @@
-//! What happens to the fleet, as text: `redis down 60s..90s; 10% partitioned 2m..2m10s; redis +20ms 3m..4m`.
+//! What happens to the fleet, as text: `redis down 60s..90s; 10% partitioned 120s..130s; redis +20ms 180s..240s`.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ mod tests {
     fn events_are_read() {
         let seconds = Duration::from_secs;
         let read =
-            parse_events("redis down 60s..90s; 10% partitioned 2m..2m10s; redis +20ms 0s..4m;").unwrap();
+            parse_events("redis down 60s..90s; 10% partitioned 120s..130s; redis +20ms 0s..4m;").unwrap();
         assert_eq!(
             read,
             [
