@@ -18,6 +18,7 @@
 mod cluster;
 pub mod database;
 mod faults;
+pub mod fleet;
 pub mod interpreter;
 pub mod ledger;
 mod link;

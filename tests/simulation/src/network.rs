@@ -298,7 +298,7 @@ pub async fn serve(shared: Shared, id: u64) {
 }
 
 /// The first command of the input, and its length; `None` while it is not whole.
-fn read_command(input: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+pub(crate) fn read_command(input: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let mut at = 0;
     let line = |at: &mut usize| {
         let length = input.get(*at..)?.windows(2).position(|two| two == b"\r\n")?;

@@ -35,6 +35,7 @@ mod judge;
 mod key;
 mod limits;
 mod log;
+mod open_loop;
 mod plot;
 #[cfg(feature = "png")]
 mod png;
@@ -52,4 +53,5 @@ pub use arguments::SimulateArguments;
 pub use drawing::{Bar, Picture, Row};
 pub use error::SimulationError;
 pub use key::Key;
+pub use open_loop::{Arrival, OpenLoop};
 pub use progress::Progress;
