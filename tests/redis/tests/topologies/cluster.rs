@@ -274,7 +274,8 @@ fn failed_primary_slows_no_other_shard() {
     let (mut intact, mut failed) = (Shards::start(&runtime), Shards::start(&runtime));
     failed.cluster.kill_primary(1);
     let mut measure = |rounds| {
-        (intact.times.clear(), failed.times.clear());
+        intact.times.clear();
+        failed.times.clear();
         runtime.block_on(async {
             for _ in 0..rounds {
                 intact.measure().await;
