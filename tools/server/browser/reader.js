@@ -45,7 +45,12 @@ async function reader(browser, server, options = {}) {
     const place = process.env.POLYLIMIT_SCREENSHOTS;
     if (place) await page.screenshot({ path: join(place, `${name}.png`), fullPage: true });
   };
-  const open = (name) => page.locator(`nav a[href="#${name}"]`).click();
+  /** The view before stands in the page until the browser tells of the new address. */
+  const open = async (name) => {
+    const link = page.locator(`nav a[href="#${name}"]`);
+    await link.click();
+    await page.getByRole("heading", { level: 1, name: await link.textContent(), exact: true }).waitFor();
+  };
   /** Waits until a view has everything that it asks the server for. */
   const loaded = async () => {
     await page.locator("main h1").waitFor();
