@@ -289,7 +289,7 @@ fn of_usage(usage: &Usage) -> Answer {
 fn tell(shared: &Shared, process: usize, number: usize, answer: Result<Answer, Error>) -> Option<Source> {
     let mut world = shared.lock();
     if world.dead.contains(&process) {
-        // Nobody is told any more.
+        // Its callers are told nothing any more.
         world.ledger.close(number);
         return None;
     }

@@ -170,7 +170,7 @@ test("hostile reports of other processes stay text", async () => {
     policies: [{ policy: text, allowed: 1, denied: 2, outage: 0 }],
     denied: [{ policy: text, key: hex(text), is_digest: false, count: 7 + at }],
   }));
-  // What a process of any version, or whoever can write to this Redis, may have written.
+  // What a process of any version, or another program that can write to this Redis, may have written.
   for (const report of [...reports, { instance: "not-a-report", host: 5 }]) {
     await store.command("SET", `polylimit:1:{fleet}:report:${report.instance}`, JSON.stringify(report), "PX", "600000");
     await store.command("ZADD", "polylimit:1:{fleet}:instances", String(at_ms), report.instance);

@@ -1,4 +1,4 @@
-//! Who may do what: roles, and the file of tokens and certificates that have them.
+//! The rights of callers: roles, and the file of tokens and certificates that have them.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ impl Role {
     }
 }
 
-/// Who a caller is.
+/// The identity of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) role: Role,
@@ -53,7 +53,7 @@ impl TokenDigest {
     }
 }
 
-/// Who may do what.
+/// The rights of all callers.
 #[derive(Debug)]
 pub(crate) struct Access {
     entries: Vec<Entry>,
@@ -207,7 +207,7 @@ mod tests {
             let message = Access::parse(&format!("#\n{line}\n")).unwrap_err();
             assert!(message.starts_with("line 2 ") && !message.contains("secret"), "{message}");
         }
-        assert!(Access::parse("# nobody\n").unwrap_err().contains("no caller"));
+        assert!(Access::parse("# no line\n").unwrap_err().contains("no caller"));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) struct App {
     /// How many clients listen to events.
     pub(crate) listeners: AtomicUsize,
     pub(crate) tls: Option<Tls>,
-    /// Who may do what; `None` when every caller may do everything.
+    /// The rights of callers; `None` when every caller may do everything.
     access: ArcSwapOption<Access>,
     /// How often the table of callers was read again.
     generation: AtomicU64,
@@ -63,7 +63,7 @@ impl App {
         })
     }
 
-    /// Whether callers have to say who they are, by a token or a certificate.
+    /// Whether callers have to identify themselves, by a token or a certificate.
     pub(crate) fn authenticates(&self) -> bool {
         self.access.load().is_some() || self.tls.as_ref().is_some_and(Tls::verifies_clients)
     }
@@ -93,7 +93,7 @@ impl App {
         caller.identity = caller.certificate.as_deref().and_then(|shown| self.by_certificate(shown));
     }
 
-    /// Who a client is by its certificate, also when the table of callers was read again since the handshake.
+    /// The identity of a client by its certificate, also when the table of callers was read again since the handshake.
     pub(crate) fn identity(&self, caller: &Caller) -> Option<Identity> {
         if caller.generation == self.generation() {
             return caller.identity.clone();
@@ -101,7 +101,7 @@ impl App {
         caller.certificate.as_deref().and_then(|shown| self.by_certificate(shown))
     }
 
-    /// Who a client with this verified certificate is. Without a file of tokens, its authorities vouch for everything.
+    /// The identity of a client with this verified certificate. Without a file of tokens, its authorities vouch for everything.
     pub(crate) fn by_certificate(
         &self,
         certificate: &rustls_pki_types::CertificateDer<'_>,

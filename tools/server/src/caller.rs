@@ -17,14 +17,14 @@ pub(crate) struct Caller {
     pub(crate) uid: Option<u32>,
     /// What the client has shown in the handshake, and was verified.
     pub(crate) certificate: Option<Arc<CertificateDer<'static>>>,
-    /// Who the client is: by its certificate, and in handlers also by its token.
+    /// The identity of the client: by its certificate, and in handlers also by its token.
     pub(crate) identity: Option<Identity>,
     /// The generation of the table of callers that has told the identity.
     pub(crate) generation: u64,
 }
 
 impl Caller {
-    /// Who has sent a request, which carries its caller.
+    /// The caller that sent a request, which carries it.
     pub(crate) fn identity_of(extensions: &Extensions) -> Option<&Identity> {
         extensions.get::<Self>()?.identity.as_ref()
     }

@@ -239,7 +239,7 @@ impl Socket {
         }
     }
 
-    /// Closes the listener, and returns the connections that it has and that nobody has accepted yet: closing alone would reset them.
+    /// Closes the listener, and returns the connections that it has and that are not accepted yet: closing alone would reset them.
     fn close(self) -> io::Result<impl Iterator<Item = Stream>> {
         enum Listening {
             Tcp(std::net::TcpListener),

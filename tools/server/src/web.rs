@@ -170,7 +170,7 @@ pub(crate) async fn answer(
     response
 }
 
-/// Who the caller is, when it may ask for this here.
+/// The identity of the caller, when it may ask for this here.
 fn admit(
     app: &App,
     routes: &Routes,

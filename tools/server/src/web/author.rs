@@ -1,11 +1,11 @@
-//! Who changes something, and why, for the log of the configuration.
+//! The author of a change, and the reason, for the log of the configuration.
 
 use http::Extensions;
 
 use crate::caller::Caller;
 use crate::web::refusal::{Refused, invalid};
 
-/// Who changes something, and why.
+/// The author of a change, and the reason.
 pub(super) struct Author {
     pub(super) by: String,
     pub(super) why: String,

@@ -1,4 +1,4 @@
-//! Who may ask, and over which listeners.
+//! Which callers may ask, and over which listeners.
 
 use std::fs;
 use std::net::TcpStream;
