@@ -1755,6 +1755,12 @@ polylimit_status polylimit_guard_check_end(const struct polylimit_guard_check *c
                                            size_t error_capacity);
 
 /**
+ * Frees a check at any time. What it has not refunded stays spent, and other guards of the request are not affected. What it holds ends
+ * in the background as if the client had left. NULL is allowed.
+ */
+void polylimit_guard_check_free(struct polylimit_guard_check *check);
+
+/**
  * Writes the fields of the response for all guards of the request so far, each as "name: value\r\n" with the name in lower case and
  * a value of printable ASCII. They replace those that an earlier guard wrote. The length without the NUL is written to
  * `length_out`, which may be NULL, even if the buffer is too small.
@@ -1802,12 +1808,6 @@ polylimit_status polylimit_guard_check_outcome(const struct polylimit_guard_chec
                                                size_t *length_out,
                                                char *error_buffer,
                                                size_t error_capacity);
-
-/**
- * Frees a check at any time. What it has not refunded stays spent, and other guards of the request are not affected. What it holds ends
- * in the background as if the client had left. NULL is allowed.
- */
-void polylimit_guard_check_free(struct polylimit_guard_check *check);
 
 /**
  * Writes the header fields of the response to a request, each as "name: value\r\n" with the name in lower case and a value of

@@ -10,7 +10,7 @@
 //! - `version`, `error`: statuses, messages, panics
 //! - `arguments`, `names`: pointers and texts of callers, names of numbers
 //! - `decision`, `quota`, `clock`, `options`, `client_address`: values
-//! - `request`, `reservation_options`, `attributes`: one operation as a value
+//! - `request`, `reservation_options`, `attributes`, `request_facts`: one operation as a value
 //! - `limiter`: its life and its policies
 //! - `operations`, `reservation`, `completions`, `reservation_handle`, `configuration`, `change`, `matching`, `request_decision`,
 //!   `guard`, `headers`, `diagnostics`, `report`, `query`, `metrics`: everything that uses a limiter
@@ -46,6 +46,7 @@ pub mod diagnostics;
 pub mod error;
 pub mod guard;
 pub mod guard_check;
+pub mod guard_response;
 pub mod headers;
 pub mod limiter;
 pub mod matching;
@@ -58,6 +59,7 @@ pub mod quota;
 pub mod report;
 pub mod request;
 pub mod request_decision;
+pub mod request_facts;
 pub mod reservation;
 pub mod reservation_handle;
 pub mod reservation_options;

@@ -1,227 +1,21 @@
 //! The results of operations: decisions and usages.
 
+mod origin;
+mod quota_usage;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use crate::error::Error;
-use crate::names::named_enum;
+pub use crate::rules::decision::origin::{Cause, Degradation, Source};
+use crate::rules::decision::quota_usage::NEVER_US;
+pub use crate::rules::decision::quota_usage::{QuotaUsage, QuotaVerdict};
+pub(crate) use crate::rules::decision::quota_usage::{Several, Waits};
 use crate::rules::policy::Policy;
-
-named_enum! {
-    /// Which part made a decision.
-    Source {
-        /// The store decided.
-        Store = "store",
-        /// The denial cache: the store has denied the key before and cannot admit it yet; see
-        /// [`denial_cache_max`](crate::RedisOptions::denial_cache_max).
-        DenialCache = "denial_cache",
-        /// Units that this process had leased; see [`Lease`](crate::Lease).
-        Lease = "lease",
-        /// The store could not decide: this process decided from the requests that it has seen for the key; see
-        /// [`Outage::Fallback`](crate::Outage::Fallback).
-        Fallback = "fallback",
-        /// The store could not decide, and the outage policy allows every request; see
-        /// [`Outage::Allow`](crate::Outage::Allow).
-        Allow = "allow",
-        /// The store could not decide, and the outage policy denies every request; see
-        /// [`Outage::Deny`](crate::Outage::Deny).
-        Deny = "deny",
-        /// The configuration decided, and no store was asked.
-        Configuration = "configuration",
-    }
-}
-
-impl Source {
-    /// Whether the store or what is in front of it decided, and not the configuration alone.
-    pub(crate) const fn asks_store(self) -> bool {
-        !matches!(self, Self::Configuration)
-    }
-
-    /// Whether the store could not decide and the outage policy answered.
-    pub const fn is_outage(self) -> bool {
-        matches!(self, Self::Fallback | Self::Allow | Self::Deny)
-    }
-}
-
-named_enum! {
-    /// Why a request was denied, or why it was admitted without the store.
-    Cause {
-        /// The configuration or the policy is off: admitted without the store.
-        Off = "off",
-        /// An entry of an allow list: admitted without the store.
-        AllowList = "allow_list",
-        /// An entry of a deny list.
-        DenyList = "deny_list",
-        /// An attribute that the key is made of is missing.
-        MissingKey = "missing_key",
-        /// The key is blocked: by a penalty, or by hand.
-        Blocked = "blocked",
-        /// A quota of units denies it.
-        Quota = "quota",
-        /// A quota of concurrent reservations denies it.
-        Concurrency = "concurrency",
-    }
-}
-
-named_enum! {
-    /// Why a decision may differ from what a healthy store would have answered for this key.
-    Degradation {
-        /// The memory store or the local store is full of states in use: this key shares one state with all other keys that
-        /// found no room.
-        StoreFull = "store_full",
-        /// There is no connection to the server: it refuses, its name is not found, or it does not answer.
-        Unreachable = "unreachable",
-        /// The operation was sent and no reply came within the deadline; it may have been applied.
-        Timeout = "timeout",
-        /// The deadline passed while the operation was queued, here or at the server, which then refused it.
-        Late = "late",
-        /// Too many operations are queued already.
-        Shed = "shed",
-        /// The server is loading its data.
-        Loading = "loading",
-        /// The server is busy with a slow script of another client.
-        Busy = "busy",
-        /// The server has no memory left and may not evict.
-        OutOfMemory = "out_of_memory",
-        /// The server cannot write its data to disk, and refuses writes.
-        Misconfigured = "misconfigured",
-        /// The server has fewer replicas than its settings require for a write.
-        NoReplicas = "no_replicas",
-        /// The server has reached its maximum number of clients.
-        MaxClients = "max_clients",
-        /// The server is a replica, and its primary was not found.
-        ReadOnly = "read_only",
-        /// The cluster does not serve the key's slot.
-        ClusterDown = "cluster_down",
-        /// The server refuses the user, the password or the user's rights.
-        Auth = "auth",
-        /// The key of the state has a value of another type.
-        WrongType = "wrong_type",
-        /// The server's reply does not match the command.
-        Protocol = "protocol",
-        /// The server refused for another reason.
-        Refused = "refused",
-        /// The connection broke before the reply came: the server or the network closed or reset it. A command that was sent
-        /// may have been applied.
-        ConnectionLost = "connection_lost",
-        /// The operating system refuses a descriptor, memory or a thread, which the connection to the server needs.
-        NoResources = "no_resources",
-    }
-}
-
-/// One quota's usage by a key, after the operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuotaUsage {
-    /// The quota's limit, in units per period.
-    pub limit: u64,
-    /// Whole units that this quota would still admit now.
-    pub remaining: u64,
-    /// How long until nothing counts as used under this quota if nothing else arrives, in microseconds.
-    pub reset_after_us: u64,
-    /// Units of the quota's [`excess`](crate::Quota::excess) that are in use: above 0 once use is beyond the limit.
-    pub over: u64,
-}
-
-impl QuotaUsage {
-    /// The usage of no quota.
-    const NOTHING: Self = Self { limit: 0, remaining: 0, reset_after_us: 0, over: 0 };
-
-    /// Whether these units were the first beyond the limit.
-    #[inline]
-    pub(crate) fn crossed(&self, units: u64) -> bool {
-        // From 1 to the units, in one comparison.
-        self.over.wrapping_sub(1) < units
-    }
-
-    /// The usage of two quotas together: the least of the limits and of the remaining units, the longest of the times, and the
-    /// most units of an excess.
-    #[inline]
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self {
-            limit: self.limit.min(other.limit),
-            remaining: self.remaining.min(other.remaining),
-            reset_after_us: self.reset_after_us.max(other.reset_after_us),
-            over: self.over.max(other.over),
-        }
-    }
-}
-
-/// One quota's verdict on the request of a [`Decision`]. The quotas of a policy decide independently of each other: the request
-/// is admitted when each of them admits it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuotaVerdict {
-    /// Whether this quota admits the request.
-    pub allowed: bool,
-    /// How long until this quota would admit the same request if no other request arrives, in microseconds: exactly then and
-    /// not one microsecond earlier. 0 when it admits it; `None` means never: the cost exceeds what the quota can ever admit.
-    pub retry_after_us: Option<u64>,
-}
-
-impl QuotaVerdict {
-    /// [`retry_after_us`](Self::retry_after_us) as a duration.
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_after_us.map(Duration::from_micros)
-    }
-
-    fn of(wait_us: u64) -> Self {
-        Self { allowed: wait_us == 0, retry_after_us: (wait_us != Decision::NEVER).then_some(wait_us) }
-    }
-}
-
-/// How long each quota denies a request; 0 where it admits it.
-pub(crate) type Waits = SmallVec<[u64; 4]>;
-
-/// What is told of each quota where there are several, or where the verdict of the only one does not follow from its decision: one
-/// allocation for up to four of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Several {
-    each: SmallVec<[QuotaUsage; 4]>,
-    /// Empty where every quota admits the request.
-    waits_us: Waits,
-}
-
-impl Several {
-    /// The usage of all quotas together and, where there are several, of each.
-    #[inline]
-    pub(crate) fn of(each: impl Iterator<Item = QuotaUsage>) -> (QuotaUsage, Option<Box<Self>>) {
-        let mut several = Box::<Self>::default();
-        let total = each.inspect(|usage| several.each.push(*usage)).reduce(QuotaUsage::and);
-        (total.unwrap_or(QuotaUsage::NOTHING), (several.each.len() > 1).then_some(several))
-    }
-
-    /// Each quota's usage, in the policy's order.
-    pub(crate) fn usages(&self) -> &[QuotaUsage] {
-        &self.each
-    }
-
-    /// Whether each quota denies the request, in the policy's order; nothing where all admit it.
-    pub(crate) fn denying(&self) -> impl Iterator<Item = bool> {
-        self.waits_us.iter().map(|wait_us| *wait_us > 0)
-    }
-
-    /// The same of several quotas of which at least one denies the request, with the longest of the waits.
-    #[inline]
-    pub(crate) fn of_denial(each: impl Iterator<Item = (QuotaUsage, u64)>) -> (QuotaUsage, Box<Self>, u64) {
-        let mut several = Box::<Self>::default();
-        let mut longest_us = 0;
-        let usages = each.map(|(usage, wait_us)| {
-            several.each.push(usage);
-            several.waits_us.push(wait_us);
-            longest_us = wait_us.max(longest_us);
-            usage
-        });
-        let total = usages.reduce(QuotaUsage::and).unwrap_or(QuotaUsage::NOTHING);
-        (total, several, longest_us)
-    }
-
-    /// Whether these units were the first beyond the limit of one of the quotas.
-    pub(crate) fn crossed(&self, units: u64) -> bool {
-        self.each.iter().any(|usage| usage.crossed(units))
-    }
-}
 
 /// The result of a check, a peek or an acquire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -277,7 +71,7 @@ pub struct DecisionParts<'a> {
 
 impl Decision {
     /// A wait that never ends; all other waits are below 2^63.
-    pub(crate) const NEVER: u64 = u64::MAX;
+    pub(crate) const NEVER: u64 = NEVER_US;
 
     /// Makes the decision with these parts.
     ///
@@ -568,85 +362,3 @@ macro_rules! usage_accessors {
 }
 
 usage_accessors!(Decision, Usage);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Limiter, Policy, Request};
-
-    fn parts<'a>(decision: &'a Decision, quota_waits_us: &'a [Option<u64>]) -> DecisionParts<'a> {
-        let wait_us = if decision.allowed() { Some(decision.delay_us()) } else { decision.retry_after_us() };
-        DecisionParts {
-            allowed: decision.allowed(),
-            wait_us,
-            source: decision.source(),
-            degraded: decision.degraded(),
-            cause: decision.cause(),
-            crossed: decision.crossed(),
-            elastic: decision.elastic(),
-            shadowed: decision.shadowed(),
-            remaining: decision.remaining(),
-            quotas: decision.quotas(),
-            quota_waits_us,
-        }
-    }
-
-    fn waits_of(decision: &Decision) -> Vec<Option<u64>> {
-        decision.verdicts().map(|verdict| verdict.retry_after_us).collect()
-    }
-
-    #[test]
-    fn a_decision_comes_back_from_its_parts() {
-        for quotas in ["2/minute leaky_bucket", "2/minute; 10/hour sliding_log"] {
-            let policy = Policy::parse("api", quotas).unwrap();
-            let limiter = Limiter::builder().policy(policy).build().unwrap().blocking();
-            for cost in [1, 1, 1, 100] {
-                let decision = limiter.check(Request::new("a").cost(cost)).unwrap();
-                assert_eq!(Decision::from_parts(parts(&decision, &waits_of(&decision))).unwrap(), decision);
-            }
-        }
-    }
-
-    #[test]
-    fn slots_are_no_units_of_a_decision_from_its_parts() {
-        let policy = Policy::parse("model", "2 concurrent; 100/minute token_bucket").unwrap();
-        let limiter = Limiter::builder().policy(policy).build().unwrap().blocking();
-        for expected in [90, 0, 0] {
-            let reservation =
-                limiter.reserve(Request::new("a").cost(10), crate::ReserveOptions::default()).unwrap();
-            let decision = reservation.decision();
-            let again = Decision::from_parts(parts(decision, &waits_of(decision))).unwrap();
-            assert_eq!(waits_of(&again), waits_of(decision));
-            assert_eq!((again.remaining(), again.allowed()), (expected, decision.allowed()));
-            assert_eq!(again.quotas(), decision.quotas());
-            let _ = reservation.detach();
-        }
-    }
-
-    #[test]
-    fn what_no_decision_is_like_is_refused() {
-        let quotas = [QuotaUsage { limit: 1, remaining: 0, reset_after_us: 5, over: 0 }];
-        let denied = DecisionParts {
-            allowed: false,
-            wait_us: None,
-            source: Source::Store,
-            degraded: None,
-            cause: Some(Cause::Quota),
-            crossed: false,
-            elastic: false,
-            shadowed: false,
-            remaining: 0,
-            quotas: &quotas,
-            quota_waits_us: &[None],
-        };
-        assert_eq!(Decision::from_parts(denied).unwrap().retry_after_us(), None);
-        for quota_waits_us in [&[] as &[_], &[None, None], &[Some(1 << 63)]] {
-            Decision::from_parts(DecisionParts { quota_waits_us, ..denied }).unwrap_err();
-        }
-        Decision::from_parts(DecisionParts { quotas: &[], ..denied }).unwrap_err();
-        Decision::from_parts(DecisionParts { allowed: true, ..denied }).unwrap_err();
-        Decision::from_parts(DecisionParts { wait_us: Some(1 << 63), ..denied }).unwrap_err();
-        let endless = [QuotaUsage { reset_after_us: 1 << 63, ..quotas[0] }];
-        Decision::from_parts(DecisionParts { quotas: &endless, ..denied }).unwrap_err();
-    }
-}

@@ -1,8 +1,10 @@
 //! One connection: TLS where the listener speaks it, and then its protocol.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::task::ready;
 
 use axum::body::Body;
 use http::header::{CONNECTION, HeaderValue};
@@ -22,6 +24,7 @@ use crate::endpoint::Protocol;
 use crate::life::{FIRST_SILENCE, Follower, SILENCE, Stage};
 use crate::lingering::Lingering;
 use crate::resp;
+use crate::turn::Turn;
 use crate::web::{Routes, answer};
 
 /// What a listener gives each of its connections.
@@ -82,16 +85,18 @@ impl Door {
             let (app, routes, heads) = (Arc::clone(&self.app), self.routes.clone(), Arc::clone(&heads));
             service_fn(move |request: Request<Incoming>| {
                 heads.note(request.version());
-                let is_http2 = heads.are_http2();
+                let (is_http2, answering) = (heads.are_http2(), heads.answering());
                 let (app, routes, caller) = (Arc::clone(&app), routes.clone(), caller.clone());
-                async move {
+                // In a box: hyper and tokio move what they spawn several times.
+                Box::pin(async move {
+                    let _answering = answering;
                     let mut response = answer(Arc::clone(&app), routes, caller, request.map(Body::new)).await;
                     // Over HTTP/1.1 this tells the client to ask elsewhere, and hyper to end the connection with this answer.
                     if app.is_stopping() && !is_http2 {
                         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                     }
                     Ok::<_, std::convert::Infallible>(response)
-                }
+                })
             })
         };
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -110,11 +115,16 @@ impl Door {
         let mut first_head = pin!(sleep(limits.head_time));
         let (mut waits_for_head, mut is_ending) = (true, false);
         let mut end = pin!(heads.end(&mut self.life));
+        let mut turn = Turn::default();
         loop {
             tokio::select! {
                 // What has come is read before a time is over.
                 biased;
-                ended = connection.as_mut() => {
+                ended = poll_fn(|cx| {
+                    // The answers of all handlers that are ready go out in one write.
+                    ready!(turn.poll_after_others(heads.are_answering(), cx));
+                    connection.as_mut().poll(cx)
+                }) => {
                     // How a client ends its connection is its own matter, but hyper answers a head that is too large by itself.
                     if let Err(error) = ended
                         && error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse_too_large)
@@ -145,12 +155,23 @@ impl Door {
     }
 }
 
-/// What is known of the heads of a connection's requests.
+/// What is known of a connection's requests.
 #[derive(Default)]
 struct Heads {
-    /// 0 before the first one, and then the version of HTTP.
+    /// 0 before the first head, and then the version of HTTP.
     version: AtomicU8,
     first: Notify,
+    /// How many requests have no answer yet.
+    answering: AtomicUsize,
+}
+
+/// Counts a request as one without an answer for as long as it lives.
+struct Answering(Arc<Heads>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Heads {
@@ -165,6 +186,15 @@ impl Heads {
 
     fn are_http2(&self) -> bool {
         self.version.load(Ordering::Relaxed) == 2
+    }
+
+    fn answering(self: &Arc<Self>) -> Answering {
+        self.answering.fetch_add(1, Ordering::Relaxed);
+        Answering(Arc::clone(self))
+    }
+
+    fn are_answering(&self) -> bool {
+        self.answering.load(Ordering::Relaxed) > 0
     }
 
     /// Waits until the connection has to end. HTTP/2 has a message for it, after which streams go on; HTTP/1.1 has none, so a

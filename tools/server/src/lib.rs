@@ -26,6 +26,7 @@ mod signals;
 pub mod testing;
 mod tls;
 mod traffic;
+mod turn;
 mod web;
 
 pub use access::Role;

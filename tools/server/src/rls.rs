@@ -4,6 +4,7 @@
 mod decision;
 mod descriptor;
 mod messages;
+mod metadata;
 mod response;
 
 use std::future::Future;
@@ -11,13 +12,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State;
 use http::{Request, Response};
+use tonic::codec::{BufferSettings, Codec};
 use tonic::server::{Grpc, UnaryService};
-use tonic_prost::ProstCodec;
+use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
+use crate::access::Identity;
 use crate::app::App;
-use crate::caller::Caller;
 use crate::grpc;
 use crate::rls::messages::{RateLimitRequest, RateLimitResponse};
 
@@ -26,17 +27,45 @@ pub(crate) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 /// The path of its only call.
 pub(crate) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// Answers a `ShouldRateLimit`.
-pub(crate) async fn should_rate_limit(State(app): State<Arc<App>>, request: Request<Body>) -> Response<Body> {
+/// Answers a `ShouldRateLimit` of this caller.
+pub(crate) async fn should_rate_limit(
+    app: Arc<App>,
+    identity: Option<Identity>,
+    request: Request<Body>,
+) -> Response<Body> {
     let request = match grpc::whole(&app, request).await {
         Ok(request) => request,
         Err(response) => return response,
     };
-    let mut grpc = Grpc::new(ProstCodec::default()).max_decoding_message_size(app.options.limits.body);
-    grpc.unary(ShouldRateLimit(app), request).await.map(Body::new)
+    let mut grpc = Grpc::new(SmallMessages).max_decoding_message_size(app.options.limits.body);
+    grpc.unary(ShouldRateLimit(app, identity), request).await.map(Body::new)
 }
 
-struct ShouldRateLimit(Arc<App>);
+/// Buffers for messages of some hundred bytes: they grow where a message is larger. Those that tonic makes by itself have 8 KiB each.
+struct SmallMessages;
+
+impl SmallMessages {
+    fn buffers() -> BufferSettings {
+        BufferSettings::new(512, 32 << 10)
+    }
+}
+
+impl Codec for SmallMessages {
+    type Encode = RateLimitResponse;
+    type Decode = RateLimitRequest;
+    type Encoder = ProstEncoder<RateLimitResponse>;
+    type Decoder = ProstDecoder<RateLimitRequest>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstCodec::<RateLimitResponse, RateLimitRequest>::raw_encoder(Self::buffers())
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ProstCodec::<RateLimitResponse, RateLimitRequest>::raw_decoder(Self::buffers())
+    }
+}
+
+struct ShouldRateLimit(Arc<App>, Option<Identity>);
 
 impl UnaryService<RateLimitRequest> for ShouldRateLimit {
     type Response = RateLimitResponse;
@@ -44,10 +73,9 @@ impl UnaryService<RateLimitRequest> for ShouldRateLimit {
         Pin<Box<dyn Future<Output = Result<tonic::Response<RateLimitResponse>, tonic::Status>> + Send>>;
 
     fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> Self::Future {
-        let app = Arc::clone(&self.0);
+        let (app, identity) = (Arc::clone(&self.0), self.1.take());
         Box::pin(async move {
-            let caller = Caller::identity_of(request.extensions());
-            let decided = decision::decide(&app, caller, request.get_ref()).await?;
+            let decided = decision::decide(&app, identity.as_ref(), request.get_ref()).await?;
             Ok(tonic::Response::new(decided.response()))
         })
     }

@@ -198,7 +198,7 @@ async fn open(app: &App, endpoint: &Endpoint) -> Result<(Endpoint, Socket), Serv
             let is_secure = *tls && app.authenticates();
             if !(is_local || is_secure || app.options.insecure) {
                 return Err(failed(
-                    &"other hosts can reach it, so it needs TLS (--certificate, --key) and callers that say who they are (--tokens or \
+                    &"other hosts can reach it, so it needs TLS (--certificate, --key) and authenticated callers (--tokens or \
                       --client-ca); --insecure listens without",
                 ));
             }

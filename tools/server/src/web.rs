@@ -75,6 +75,11 @@ impl Routes {
         Self { router: router.with_state(Arc::clone(app)), is_admin, paths: known.into() }
     }
 
+    /// Whether this is a call of Envoy's rate limit service, which does without the router: docs/internals/server.md says what that saves.
+    fn has_rate_limits(&self, request: &Request<Body>) -> bool {
+        !self.is_admin && request.uri().path() == rls::PATH && request.method() == Method::POST
+    }
+
     /// The role that a request needs; `None` for the paths that everyone may see.
     fn role(&self, method: &Method, path: &str) -> Option<Role> {
         match path {
@@ -102,7 +107,8 @@ fn data_routes(paths: Paths) -> Paths {
         .route("/v1/decide", post(decide::decide))
         .route("/v1/forward", any(forward::by_rules))
         .route("/v1/forward/{policy}", any(forward::by_policy))
-        .route(rls::PATH, post(rls::should_rate_limit))
+        // What is posted there does not go through the router.
+        .route(rls::PATH, any(refusal::no_such_method))
         .route(crate::health::PATHS[0], post(crate::health::answer))
         .route(crate::health::PATHS[1], post(crate::health::answer))
 }
@@ -152,6 +158,9 @@ pub(crate) async fn answer(
     let admitted = admit(&app, &routes, &caller, &request, is_grpc);
     let response = match admitted {
         Err(refused) => refused.response(),
+        Ok(identity) if routes.has_rate_limits(&request) => {
+            rls::should_rate_limit(Arc::clone(&app), identity, request).await
+        }
         Ok(identity) => {
             request.extensions_mut().insert(Caller { identity, ..caller });
             let mut paths = routes.router;

@@ -259,8 +259,12 @@ async fn ask(app: &App, applications: &mut [Application]) -> Result<(), Status> 
         }
     }
     let checks = app.limiter.check_many(spending.iter().map(|application| application.request()));
-    let peeks = join_all(peeking.iter().map(|application| app.limiter.peek(application.request())));
-    let (checked, peeked) = join(checks, peeks).await;
+    let (checked, peeked) = if peeking.is_empty() {
+        (checks.await, Vec::new())
+    } else {
+        let peeks = join_all(peeking.iter().map(|application| app.limiter.peek(application.request())));
+        join(checks, peeks).await
+    };
     let mut asked = Ok(());
     for (application, answer) in spending.into_iter().zip(checked).chain(peeking.into_iter().zip(peeked)) {
         match answer {

@@ -1,7 +1,7 @@
 //! The messages of Envoy's rate limit service, version 3: `envoy/service/ratelimit/v3/rls.proto` and the messages that it uses. Fields that
 //! Envoy hides as not implemented are left out; `tools/server/tests/envoy` asks with Envoy's own definitions.
 
-use prost_types::{Duration, Struct};
+use prost_types::Duration;
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct RateLimitRequest {
@@ -66,8 +66,9 @@ pub(crate) struct RateLimitResponse {
     pub(crate) response_headers_to_add: Vec<HeaderValue>,
     #[prost(bytes = "vec", tag = "5")]
     pub(crate) raw_body: Vec<u8>,
-    #[prost(message, optional, tag = "6")]
-    pub(crate) dynamic_metadata: Option<Struct>,
+    /// A `google.protobuf.Struct`, encoded; none when it is empty. See [`Metadata`](super::metadata::Metadata).
+    #[prost(bytes = "vec", tag = "6")]
+    pub(crate) dynamic_metadata: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use polylimit::headers::{HeaderField, HeaderSettings, Problem, fields, problem, request_problem};
-use polylimit::{Answer, Decision, Policy, QuotaUsage, Source};
-use prost_types::value::Kind;
-use prost_types::{ListValue, Struct, Value};
+use polylimit::{Answer, Cause, Decision, Degradation, Policy, QuotaUsage, Source};
 
 use crate::rls::decision::{Application, Outcome};
 use crate::rls::messages::{Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse, Unit};
+use crate::rls::metadata::Metadata;
 
 /// Periods and the units that Envoy knows them by; months and years are those of envoyproxy/ratelimit.
 const UNITS: [(Duration, Unit); 7] = [
@@ -91,31 +90,27 @@ impl Outcome {
 
     /// What filters of Envoy and its access log can read: the policy that decides, its quota, which part of polylimit decided and
     /// whether it did so without the store, and the policies in shadow that would have denied.
-    fn metadata(&self) -> Option<Struct> {
+    fn metadata(&self) -> Vec<u8> {
         let asked = || self.applications.iter().filter(|application| application.decision().is_some());
         let deciding = asked().filter(|one| one.is_on && (self.is_denied || !one.denies()));
         let deciding = deciding.min_by_key(|application| application.rank());
         let shadow = asked().filter(|one| one.decision().is_some_and(Decision::shadowed));
-        let shadow = shadow.map(|one| text(&one.policy)).collect();
-        let mut fields = BTreeMap::from([(
-            "shadow".to_owned(),
-            Value { kind: Some(Kind::ListValue(ListValue { values: shadow })) },
-        )]);
-        let mut add = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+        let mut metadata = Metadata::new();
         if let Some((application, decision)) = deciding.and_then(|one| Some((one, one.decision()?))) {
-            let quota = application.numbers.quotas().get(told_quota(decision));
-            add("policy", text(&application.policy));
-            add("quota", quota.map_or_else(null, |quota| text(&quota.to_string())));
-            add("source", text(decision.source().name()));
-            add("degraded", decision.degraded().map_or_else(null, |why| text(why.name())));
-            add("cause", decision.cause().map_or_else(null, |why| text(why.name())));
+            let quota = application.numbers.quotas().get(told_quota(decision)).map(ToString::to_string);
+            metadata.add("policy", Some(&application.policy));
+            metadata.add("quota", quota.as_deref());
+            metadata.add("source", Some(decision.source().name()));
+            metadata.add("degraded", decision.degraded().map(Degradation::name));
+            metadata.add("cause", decision.cause().map(Cause::name));
         } else if let Some((_, decided)) = self.decided.iter().min_by_key(|(_, decided)| decided.allowed) {
-            add("source", text(Source::Configuration.name()));
-            add("cause", decided.cause.map_or_else(null, |why| text(why.name())));
+            metadata.add("source", Some(Source::Configuration.name()));
+            metadata.add("cause", decided.cause.map(Cause::name));
         } else if asked().next().is_none() {
-            return None;
+            return Vec::new();
         }
-        Some(Struct { fields })
+        metadata.add_list("shadow", shadow.map(|one| &*one.policy));
+        metadata.encoded()
     }
 }
 
@@ -188,12 +183,4 @@ fn code(allowed: bool) -> i32 {
 
 fn capped(units: u64) -> u32 {
     u32::try_from(units).unwrap_or(u32::MAX)
-}
-
-fn text(text: &str) -> Value {
-    Value { kind: Some(Kind::StringValue(text.to_owned())) }
-}
-
-fn null() -> Value {
-    Value { kind: Some(Kind::NullValue(0)) }
 }

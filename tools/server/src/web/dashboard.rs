@@ -34,37 +34,30 @@ const PAGE: File = File {
     content: include_bytes!("../../dashboard/index.html"),
 };
 
-const FILES: [File; 6] = [
-    File {
-        name: "icon.svg",
-        content_type: "image/svg+xml",
-        content: include_bytes!("../../dashboard/icon.svg"),
-    },
-    File {
-        name: "dashboard.js",
-        content_type: "text/javascript; charset=utf-8",
-        content: include_bytes!("../../dashboard/dashboard.js"),
-    },
-    File {
-        name: "dashboard.css",
-        content_type: "text/css; charset=utf-8",
-        content: include_bytes!("../../dashboard/dashboard.css"),
-    },
-    File {
-        name: "uPlot.js",
-        content_type: "text/javascript; charset=utf-8",
-        content: include_bytes!("../../dashboard/uPlot.js"),
-    },
-    File {
-        name: "uPlot.css",
-        content_type: "text/css; charset=utf-8",
-        content: include_bytes!("../../dashboard/uPlot.css"),
-    },
-    File {
-        name: "uPlot.LICENSE",
-        content_type: "text/plain; charset=utf-8",
-        content: include_bytes!("../../dashboard/uPlot.LICENSE"),
-    },
+/// A file of the folder `dashboard`.
+macro_rules! file {
+    ($name:literal, $content_type:literal) => {
+        File {
+            name: $name,
+            content_type: $content_type,
+            content: include_bytes!(concat!("../../dashboard/", $name)),
+        }
+    };
+}
+
+const FILES: [File; 12] = [
+    file!("dashboard.css", "text/css; charset=utf-8"),
+    file!("dashboard.js", "text/javascript; charset=utf-8"),
+    file!("document.js", "text/javascript; charset=utf-8"),
+    file!("elements.js", "text/javascript; charset=utf-8"),
+    file!("icon.svg", "image/svg+xml"),
+    file!("keys.js", "text/javascript; charset=utf-8"),
+    file!("policies.js", "text/javascript; charset=utf-8"),
+    file!("server.js", "text/javascript; charset=utf-8"),
+    file!("store.js", "text/javascript; charset=utf-8"),
+    file!("uPlot.LICENSE", "text/plain; charset=utf-8"),
+    file!("uPlot.css", "text/css; charset=utf-8"),
+    file!("uPlot.js", "text/javascript; charset=utf-8"),
 ];
 
 pub(super) async fn page() -> Response<Body> {

@@ -14,6 +14,12 @@ fn page_has_no_data_and_takes_nothing_from_elsewhere() {
     for path in [
         "/",
         "/dashboard/dashboard.js",
+        "/dashboard/document.js",
+        "/dashboard/elements.js",
+        "/dashboard/keys.js",
+        "/dashboard/policies.js",
+        "/dashboard/server.js",
+        "/dashboard/store.js",
         "/dashboard/dashboard.css",
         "/dashboard/uPlot.js",
         "/dashboard/icon.svg",

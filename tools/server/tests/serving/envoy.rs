@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use polylimit::{Limiter, ManualClock};
 use polylimit_server::ServerOptions;
+use prost::Message;
+use prost_types::Struct;
 use prost_types::value::Kind;
 use serde_json::json;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -150,7 +152,7 @@ fn response_tells_the_limit_the_wait_the_fields_and_the_problem() {
     assert_eq!(header(&denied, "content-type").as_deref(), Some("application/problem+json"));
     let problem: serde_json::Value = serde_json::from_slice(&denied.raw_body).unwrap();
     assert_eq!((&problem["status"], &problem["violated-policies"]), (&json!(429), &json!(["user:1"])));
-    let metadata: BTreeMap<_, _> = denied.dynamic_metadata.unwrap().fields;
+    let metadata: BTreeMap<_, _> = Struct::decode(&*denied.dynamic_metadata).unwrap().fields;
     let text = |name: &str| match metadata[name].kind.as_ref() {
         Some(Kind::StringValue(text)) => text.clone(),
         other => format!("{other:?}"),
@@ -249,7 +251,7 @@ fn lists_and_missing_keys_deny_and_what_no_rule_matches_is_admitted() {
     let server = served(|_| ());
     let unknown = ask(&server, request(&[descriptor("nothing", "x")])).unwrap();
     assert_eq!((unknown.overall_code(), unknown.statuses[0].limit_remaining), (Code::Ok, u32::MAX));
-    assert!(unknown.statuses[0].current_limit.is_none() && unknown.dynamic_metadata.is_none());
+    assert!(unknown.statuses[0].current_limit.is_none() && unknown.dynamic_metadata.is_empty());
     for denied in [descriptor("user", "mallory"), descriptor("tenant", "")] {
         let path = descriptor("path", "/listed");
         assert_eq!(codes(&server, &[path, denied]), (Code::OverLimit, vec![Code::Ok, Code::OverLimit]));
@@ -270,7 +272,7 @@ fn outage_policies_answer_and_no_call_fails() {
         let server = Running::start(limiter, ServerOptions::default());
         let response = ask(&server, request(&[descriptor("user", "a")])).unwrap();
         assert_eq!(response.overall_code(), expected);
-        let metadata = response.dynamic_metadata.unwrap();
+        let metadata = Struct::decode(&*response.dynamic_metadata).unwrap();
         let source = Some(Kind::StringValue(outage.to_owned()));
         assert_eq!(metadata.fields["source"].kind, source);
         assert!(matches!(metadata.fields["degraded"].kind, Some(Kind::StringValue(_))));

@@ -1,0 +1,80 @@
+//! Tests of decisions that are made of their parts.
+
+use crate::rules::decision::{Decision, DecisionParts, QuotaUsage, Source};
+use crate::{Cause, Limiter, Policy, Request};
+
+fn parts<'a>(decision: &'a Decision, quota_waits_us: &'a [Option<u64>]) -> DecisionParts<'a> {
+    let wait_us = if decision.allowed() { Some(decision.delay_us()) } else { decision.retry_after_us() };
+    DecisionParts {
+        allowed: decision.allowed(),
+        wait_us,
+        source: decision.source(),
+        degraded: decision.degraded(),
+        cause: decision.cause(),
+        crossed: decision.crossed(),
+        elastic: decision.elastic(),
+        shadowed: decision.shadowed(),
+        remaining: decision.remaining(),
+        quotas: decision.quotas(),
+        quota_waits_us,
+    }
+}
+
+fn waits_of(decision: &Decision) -> Vec<Option<u64>> {
+    decision.verdicts().map(|verdict| verdict.retry_after_us).collect()
+}
+
+#[test]
+fn a_decision_comes_back_from_its_parts() {
+    for quotas in ["2/minute leaky_bucket", "2/minute; 10/hour sliding_log"] {
+        let policy = Policy::parse("api", quotas).unwrap();
+        let limiter = Limiter::builder().policy(policy).build().unwrap().blocking();
+        for cost in [1, 1, 1, 100] {
+            let decision = limiter.check(Request::new("a").cost(cost)).unwrap();
+            assert_eq!(Decision::from_parts(parts(&decision, &waits_of(&decision))).unwrap(), decision);
+        }
+    }
+}
+
+#[test]
+fn slots_are_no_units_of_a_decision_from_its_parts() {
+    let policy = Policy::parse("model", "2 concurrent; 100/minute token_bucket").unwrap();
+    let limiter = Limiter::builder().policy(policy).build().unwrap().blocking();
+    for expected in [90, 0, 0] {
+        let reservation =
+            limiter.reserve(Request::new("a").cost(10), crate::ReserveOptions::default()).unwrap();
+        let decision = reservation.decision();
+        let again = Decision::from_parts(parts(decision, &waits_of(decision))).unwrap();
+        assert_eq!(waits_of(&again), waits_of(decision));
+        assert_eq!((again.remaining(), again.allowed()), (expected, decision.allowed()));
+        assert_eq!(again.quotas(), decision.quotas());
+        let _ = reservation.detach();
+    }
+}
+
+#[test]
+fn what_no_decision_is_like_is_refused() {
+    let quotas = [QuotaUsage { limit: 1, remaining: 0, reset_after_us: 5, over: 0 }];
+    let denied = DecisionParts {
+        allowed: false,
+        wait_us: None,
+        source: Source::Store,
+        degraded: None,
+        cause: Some(Cause::Quota),
+        crossed: false,
+        elastic: false,
+        shadowed: false,
+        remaining: 0,
+        quotas: &quotas,
+        quota_waits_us: &[None],
+    };
+    assert_eq!(Decision::from_parts(denied).unwrap().retry_after_us(), None);
+    for quota_waits_us in [&[] as &[_], &[None, None], &[Some(1 << 63)]] {
+        Decision::from_parts(DecisionParts { quota_waits_us, ..denied }).unwrap_err();
+    }
+    Decision::from_parts(DecisionParts { quotas: &[], ..denied }).unwrap_err();
+    Decision::from_parts(DecisionParts { allowed: true, ..denied }).unwrap_err();
+    Decision::from_parts(DecisionParts { wait_us: Some(1 << 63), ..denied }).unwrap_err();
+    let endless = [QuotaUsage { reset_after_us: 1 << 63, ..quotas[0] }];
+    Decision::from_parts(DecisionParts { quotas: &endless, ..denied }).unwrap_err();
+}

@@ -1,0 +1,228 @@
+// The views of keys and of lists.
+
+import { LASTS, button, choice, duration, element, field, foreign, isNamed, keyCell, keyFields, keyText, paragraph, table, time, whole } from "./elements.js";
+import { confirmed, fill, get, mayChange, noRight, post, refusal, say, session, view } from "./server.js";
+
+/** What can be done with a key. */
+function keyActions(listed, changed) {
+  if (!isNamed(listed)) return "the key itself is hidden or not known";
+  const reset = () =>
+    confirmed("Reset the key?", `${listed.policy}: ${keyText(listed)} begins anew, as if it had never been used.`, [], "Reset", async () => {
+      await post("v1/reset", keyFields(listed));
+      say("The key was reset.");
+      changed();
+    });
+  return element(
+    "span",
+    { class: "actions" },
+    button("Explain", () => explain(listed)),
+    button("Reset", reset, { disabled: !mayChange() }),
+    button("Block", () => block(listed, changed), { disabled: !mayChange() }),
+  );
+}
+
+function block(listed, changed) {
+  const lasts = choice(LASTS, { required: true });
+  confirmed("Block the key?", `${listed.policy}: ${keyText(listed)} is denied by every process.`, [field("how long", lasts)], "Block", async () => {
+    await post("v1/block", { ...keyFields(listed), for_us: Number(lasts.value) });
+    say("The key is blocked.");
+    changed();
+  });
+}
+
+async function explain(listed) {
+  const place = document.getElementById("explained");
+  await fill(place, async () => {
+    const told = await post("v1/explain", keyFields(listed));
+    const verdict = told.allowed ? "would be admitted now" : `would be denied now${told.cause ? ` (${told.cause})` : ""}`;
+    const facts = [];
+    if (!told.allowed) facts.push(`Again in ${duration(told.retry_after_us)}.`);
+    if (told.blocked_for_us > 0) facts.push(`Blocked for ${duration(told.blocked_for_us)}.`);
+    if (told.leased_units > 0) facts.push(`${told.leased_units} units are leased here.`);
+    if (told.reservations > 0) facts.push(`${told.reservations} reservations hold ${told.reserved_units} units.`);
+    for (const entry of [told.override_entry, told.list_entry]) {
+      if (entry) facts.push(`By ${entry.entry}${entry.why ? `, because: ${entry.why}` : ""}.`);
+    }
+    if (told.degraded) facts.push(`The answer is degraded: ${told.degraded}.`);
+    const rows = told.quotas.map((quota) => [
+      quota.quota,
+      quota.admits ? "admits" : element("span", { class: "bad" }, "denies"),
+      quota.words,
+      `${whole.format(quota.remaining)} of ${whole.format(quota.limit)}`,
+    ]);
+    return [
+      element("h2", {}, "Explanation"),
+      element("p", {}, foreign(`${told.policy}: ${keyText(told)}`, "key"), ` ${verdict}. ${facts.join(" ")}`),
+      table(["quota", "says", "because", "#left"], rows, "No quota counts for this key.", "Explanation"),
+    ];
+  });
+  place.scrollIntoView({ block: "nearest" });
+}
+
+function topTable(keys, titles, changed) {
+  const rows = keys.map((listed) => [
+    keyCell(listed),
+    listed.policy,
+    `${whole.format(listed.count)}${listed.error > 0 ? ` (at most ${whole.format(listed.error)} too high)` : ""}`,
+    keyActions(listed, changed),
+  ]);
+  return table(["key", "policy", `#${titles}`, "actions"], rows, "None lately.", titles);
+}
+
+export async function keys() {
+  const top = element("div");
+  const found = element("div");
+  const policy = element("input", { placeholder: "any", autocomplete: "off" });
+  const prefix = element("input", { placeholder: "user:", autocomplete: "off" });
+  const blocked = element("input", { type: "checkbox" });
+  const showTop = () =>
+    fill(top, async () => {
+      const told = await get("v1/top?most=20");
+      if (told.counters === 0) return paragraph("This server counts no keys: start it with --observe-keys 256.");
+      return [
+        element("h2", {}, "Denied most often"),
+        paragraph(`Estimated in this process from a sample; all counts are halved every ${duration(told.half_life_us)}.`, "quiet"),
+        topTable(told.denied, "denials", showTop),
+        element("h2", {}, "Admitted most often"),
+        topTable(told.admitted, "admissions", showTop),
+      ];
+    });
+  const search = (cursor, before = []) =>
+    fill(found, async () => {
+      // Each page is as long as all before it together, so that many keys take few pages.
+      const asked = new URLSearchParams({ entries: String(Math.min(1_000, Math.max(50, before.length))) });
+      for (const [name, value] of [["policy", policy.value.trim()], ["prefix", prefix.value], ["cursor", cursor]]) {
+        if (value) asked.set(name, value);
+      }
+      if (blocked.checked) asked.set("blocked", "true");
+      const page = await get(`v1/keys?${asked}`);
+      const all = [...before, ...page.keys];
+      const rows = all.map((listed) => [
+        keyCell(listed),
+        listed.policy,
+        listed.quotas.length > 0 ? `${listed.used_percent} %` : "–",
+        listed.quotas.map((quota) => `${whole.format(quota.used)} of ${quota.quota}`).join("; "),
+        listed.blocked_for_us > 0 ? duration(listed.blocked_for_us) : "",
+        keyActions(listed, () => search()),
+      ]);
+      const empty = page.cursor ? "None so far: the list goes on." : "No such key has anything used.";
+      return [
+        table(["key", "policy", "#used", "of", "blocked for", "actions"], rows, empty, "Keys"),
+        element(
+          "p",
+          { class: "quiet" },
+          `${whole.format(all.length)} ${all.length === 1 ? "key" : "keys"}, ${whole.format(page.examined)} examined for the last page. `,
+          page.cursor ? button("More", () => search(page.cursor, all)) : "",
+        ),
+      ];
+    });
+  const submit = (event) => {
+    event.preventDefault();
+    search();
+  };
+  view.replaceChildren(
+    element("h1", {}, "Keys"),
+    noRight() ?? "",
+    element("h2", {}, "Find"),
+    element(
+      "form",
+      { onsubmit: submit },
+      field("policy", policy),
+      field("key begins with", prefix, "wide"),
+      field("only blocked", blocked, "check"),
+      element("button", { class: "primary" }, "List"),
+    ),
+    found,
+    element("div", { id: "explained" }),
+    top,
+  );
+  await showTop();
+}
+
+export async function lists() {
+  const items = element("div");
+  const blocks = element("div");
+  const problem = element("div");
+  const list = choice([["deny", "deny"], ["allow", "allow"]]);
+  const item = element("input", { required: true, placeholder: "client 192.0.2.0/24", autocomplete: "off" });
+  const lasts = choice([["until it is removed", ""], ...LASTS]);
+  const why = element("input", { required: true, autocomplete: "off" });
+  const remove = (name, listed) => {
+    const reason = element("input", { required: true });
+    confirmed("Remove the item?", `${name} ${listed.item}`, [field("why", reason, "wide")], "Remove", async () => {
+      await post("v1/lists/remove", { list: name, item: listed.item, why: reason.value });
+      say("The item was removed.");
+      show();
+    });
+  };
+  const show = () =>
+    fill(items, async () => {
+      const told = await get("v1/lists");
+      return ["deny", "allow"].flatMap((name) => {
+        const rows = told[name].map((listed) => [
+          foreign(listed.item, "key"),
+          listed.until ? time(listed.until) : "",
+          foreign(listed.by ?? ""),
+          foreign(listed.why ?? ""),
+          listed.origin === "document"
+            ? "in the document"
+            : button("Remove", () => remove(name, listed), { disabled: !mayChange() || session.shown !== "plain" }),
+        ]);
+        const title = name === "deny" ? "Denied" : "Admitted";
+        return [element("h2", {}, title), table(["item", "until", "by", "why", ""], rows, "The list is empty.", title)];
+      });
+    });
+  const showBlocks = () =>
+    fill(blocks, async () => {
+      const page = await get("v1/keys?blocked=true");
+      const unblock = (listed) =>
+        confirmed("End the block?", `${listed.policy}: ${keyText(listed)}`, [], "Unblock", async () => {
+          await post("v1/block", { ...keyFields(listed), for_us: 0 });
+          say("The block has ended.");
+          showBlocks();
+        });
+      const rows = page.keys.map((listed) => [
+        keyCell(listed),
+        listed.policy,
+        duration(listed.blocked_for_us),
+        isNamed(listed) ? button("Unblock", () => unblock(listed), { disabled: !mayChange() }) : "the key is hidden",
+      ]);
+      return table(["key", "policy", "blocked for", ""], rows, "No key is blocked.", "Blocked keys");
+    });
+  const add = async (event) => {
+    event.preventDefault();
+    const body = { list: list.value, item: item.value.trim(), why: why.value };
+    if (lasts.value) body.for_us = Number(lasts.value);
+    problem.replaceChildren();
+    try {
+      const { entry } = await post("v1/lists/add", body);
+      say(`In force: ${entry}`);
+      item.value = "";
+      await show();
+    } catch (error) {
+      problem.replaceChildren(refusal(error));
+    }
+  };
+  const form = element(
+    "form",
+    { onsubmit: add },
+    field("list", list),
+    field("item", item, "wide"),
+    field("how long", lasts),
+    field("why", why, "wide"),
+    element("button", { class: "primary" }, "Add"),
+  );
+  view.replaceChildren(
+    element("h1", {}, "Lists"),
+    paragraph("Items decide whatever the quotas say, in every process that follows these limits.", "quiet"),
+    mayChange()
+      ? paragraph("An item is client NETWORK, ATTRIBUTE VALUE or key POLICY KEY, with %20 for a space in a value.", "quiet")
+      : "",
+    noRight() ?? form,
+    problem,
+    items,
+    element("h2", {}, "Blocked keys"),
+    blocks,
+  );
+  await Promise.all([show(), showBlocks()]);
+}
