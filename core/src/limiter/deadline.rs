@@ -16,7 +16,7 @@ const MAX_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 /// When a caller stops waiting. With the system clock this is monotonic time, so that a step of the system clock makes no
 /// caller wait longer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Deadline {
     Monotonic(Instant),
     Manual(ManualClock, u64),

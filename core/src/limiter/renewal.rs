@@ -124,13 +124,14 @@ impl Renewals {
         self.state.lock().is_running = false;
     }
 
-    /// How long until the next renewal is due, in microseconds; `None` ends the task.
-    pub(crate) fn next_us(&self) -> Option<u64> {
+    /// When the next renewal is due; `None` ends the task.
+    pub(crate) fn next(&self) -> Option<Deadline> {
         let mut state = self.state.lock();
         state.renewed.retain(|renewed| renewed.is_renewed());
-        let next_us = state.renewed.iter().map(|renewed| renewed.times.lock().due.left_us()).min();
-        state.is_running = next_us.is_some();
-        next_us
+        let due = state.renewed.iter().map(|renewed| renewed.times.lock().due.clone());
+        let next = due.min_by_key(Deadline::left_us);
+        state.is_running = next.is_some();
+        next
     }
 
     pub(crate) fn due(&self) -> Vec<Arc<Renewed>> {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::limiter::Limiter;
-use crate::limiter::deadline::Deadline;
 use crate::limiter::renewal::{Next, Renewal};
 use crate::rules::request::Request;
 use crate::rules::reservation::list::ReservationTerms;
@@ -49,11 +48,10 @@ impl Limiter {
     async fn renew_all(&self) {
         loop {
             let shared = self.shared();
-            let Some(next_us) = shared.renewals.next_us() else { return };
-            if next_us > 0 {
-                let sleep = Deadline::after(Duration::from_micros(next_us), shared.store.clock());
+            let Some(next) = shared.renewals.next() else { return };
+            if next.left_us() > 0 {
                 tokio::select! {
-                    () = sleep.reached() => {}
+                    () = next.reached() => {}
                     () = shared.renewals.added.notified() => {}
                     () = shared.closing.closed() => return,
                 }
