@@ -122,7 +122,7 @@ impl Door {
                 biased;
                 ended = poll_fn(|cx| {
                     // The answers of all handlers that are ready go out in one write.
-                    ready!(turn.poll_after_others(heads.are_answering(), cx));
+                    ready!(turn.poll_after_others(heads.has_tasks(), cx));
                     connection.as_mut().poll(cx)
                 }) => {
                     // How a client ends its connection is its own matter, but hyper answers a head that is too large by itself.
@@ -193,8 +193,9 @@ impl Heads {
         Answering(Arc::clone(self))
     }
 
-    fn are_answering(&self) -> bool {
-        self.answering.load(Ordering::Relaxed) > 0
+    /// Whether hyper has spawned tasks that have not answered yet: over HTTP/1.1 it runs a handler in the connection's own task.
+    fn has_tasks(&self) -> bool {
+        self.are_http2() && self.answering.load(Ordering::Relaxed) > 0
     }
 
     /// Waits until the connection has to end. HTTP/2 has a message for it, after which streams go on; HTTP/1.1 has none, so a
