@@ -2,8 +2,8 @@
 
 use polylimit::{Limiter, Policy};
 use polylimit_test_servers::Server;
-use redis::Script;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Script};
 
 use crate::load::{Outcome, Workload};
 
@@ -78,9 +78,11 @@ pub(crate) struct Numbers {
 impl Contender {
     /// `redis_rate`, the script, polylimit.
     pub(crate) async fn all(server: &Server, workload: &Workload) -> [Self; 3] {
+        // By default the crate gives up after half a second, which passes on a busy machine.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let connect = async || {
             let client = redis::Client::open(server.url()).unwrap();
-            client.get_multiplexed_async_connection().await.unwrap()
+            client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
         };
         let numbers = workload.numbers();
         server.command(&["FLUSHALL"]);

@@ -5401,36 +5401,6 @@ class DegradedEvent
 
 end
 
-  # Record type GuardAnswer
-class GuardAnswer
-  attr_reader :fields, :problem, :outage, :check
-
-  def initialize(fields:, problem:, outage:, check:)
-    @fields = fields
-    @problem = problem
-    @outage = outage
-    @check = check
-  end
-
-  def ==(other)
-    if @fields != other.fields
-      return false
-    end
-    if @problem != other.problem
-      return false
-    end
-    if @outage != other.outage
-      return false
-    end
-    if @check != other.check
-      return false
-    end
-
-    true
-  end
-
-end
-
   # Record type GuardFacts
 class GuardFacts
   attr_reader :key, :parts, :peer, :forwarded, :cost, :policies, :accept, :outer, :attributes
@@ -5567,6 +5537,36 @@ class GuardOptions
       return false
     end
     if @max_age != other.max_age
+      return false
+    end
+
+    true
+  end
+
+end
+
+  # Record type GuardAnswer
+class GuardAnswer
+  attr_reader :fields, :problem, :outage, :check
+
+  def initialize(fields:, problem:, outage:, check:)
+    @fields = fields
+    @problem = problem
+    @outage = outage
+    @check = check
+  end
+
+  def ==(other)
+    if @fields != other.fields
+      return false
+    end
+    if @problem != other.problem
+      return false
+    end
+    if @outage != other.outage
+      return false
+    end
+    if @check != other.check
       return false
     end
 

@@ -10840,7 +10840,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_guard_applies_to() != 7024) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_guard_decide() != 27255) {
+    if (uniffi_polylimit_uniffi_checksum_method_guard_decide() != 6811) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_guard_is_by_configuration() != 34931) {
@@ -10849,19 +10849,19 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_guard_key_parts() != 23092) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_end() != 3591) {
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_end() != 17230) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_finish() != 4414) {
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_finish() != 24854) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_holds() != 13783) {
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_holds() != 23357) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_outcomes() != 47941) {
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_outcomes() != 22360) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule() != 23276) {
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_overrule() != 39398) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_decide() != 6853) {
