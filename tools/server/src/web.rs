@@ -108,7 +108,7 @@ fn data_routes(paths: Paths) -> Paths {
         .route("/v1/forward", any(forward::by_rules))
         .route("/v1/forward/{policy}", any(forward::by_policy))
         // What is posted there does not go through the router.
-        .route(rls::PATH, any(refusal::no_such_method))
+        .route(rls::PATH, any(refusal::only_post))
         .route(crate::health::PATHS[0], post(crate::health::answer))
         .route(crate::health::PATHS[1], post(crate::health::answer))
 }

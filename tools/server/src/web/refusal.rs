@@ -1,7 +1,7 @@
 //! Responses: JSON, and refusals as problem documents (RFC 9457).
 
 use axum::body::Body;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
 use polylimit::headers::{HeaderField, Problem};
 use polylimit::{Error, ErrorKind};
@@ -110,4 +110,11 @@ pub(super) async fn no_such_method(method: Method, uri: Uri) -> Response<Body> {
         uri.path()
     );
     refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &detail)
+}
+
+/// The answer where only `POST` is allowed, and the router does not see it.
+pub(super) async fn only_post(method: Method, uri: Uri) -> Response<Body> {
+    let mut response = no_such_method(method, uri).await;
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+    response
 }

@@ -405,3 +405,13 @@ fn call_that_has_begun_is_answered_after_the_stop() {
     });
     assert!(server.stop());
 }
+
+#[test]
+fn other_methods_than_post_are_refused_with_the_one_that_is_allowed() {
+    let server = crate::support::started();
+    for path in [PATH, "/v1/check"] {
+        let refused = server.http().get(path);
+        assert_eq!((refused.status, refused.field("allow")), (405, Some("POST")), "{path}");
+        assert_eq!(refused.json()["code"], "method_not_allowed", "{path}");
+    }
+}
