@@ -17,13 +17,19 @@ pub(crate) struct NearLimits {
     more: OnceLock<Box<[NearLimit]>>,
 }
 
+/// The bounds of a policy's quotas; 0, below which nothing is, for those that it does not have.
 #[derive(Debug, Default)]
 struct NearLimit {
     /// The bound of the only quota; 0 where there are several.
     only: AtomicU64,
-    /// The bounds of all quotas where there are several, or were.
-    each: OnceLock<Box<[AtomicU64; Policy::MAX_QUOTAS]>>,
+    /// The bounds of the first quotas.
+    each: [AtomicU64; IN_LINE],
+    /// The bounds of the other quotas of a policy that has, or had, more.
+    others: OnceLock<Box<[AtomicU64; Policy::MAX_QUOTAS - IN_LINE]>>,
 }
+
+/// As many as the usages that a decision keeps without a second allocation.
+const IN_LINE: usize = 4;
 
 /// Less than this is little: a fifth of the capacity, rounded up.
 fn bound(quota: &Quota) -> u64 {
@@ -46,10 +52,11 @@ impl NearLimits {
         let (Some(limit), quotas) = (limit, policy.quotas()) else { return };
         let only = if let [only] = quotas { bound(only) } else { 0 };
         limit.only.store(only, Ordering::Relaxed);
-        if quotas.len() > 1 || limit.each.get().is_some() {
-            let bounds = quotas.iter().map(bound).chain(std::iter::repeat(0));
-            let each = limit.each.get_or_init(Box::default);
-            each.iter().zip(bounds).for_each(|(known, bound)| known.store(bound, Ordering::Relaxed));
+        let mut bounds = quotas.iter().map(bound).chain(std::iter::repeat(0));
+        let mut store = |known: &AtomicU64| known.store(bounds.next().unwrap_or(0), Ordering::Relaxed);
+        limit.each.iter().for_each(&mut store);
+        if quotas.len() > IN_LINE || limit.others.get().is_some() {
+            limit.others.get_or_init(Box::default).iter().for_each(store);
         }
     }
 
@@ -61,14 +68,19 @@ impl NearLimits {
     }
 
     /// Whether one of a policy's quotas has little left; `None` for a policy whose bounds are not here.
+    #[inline]
     pub(crate) fn is_near(&self, id: PolicyId, usages: &[QuotaUsage]) -> Option<bool> {
         let at = id.0 as usize;
         let limit = self.first.get(at).or_else(|| self.more.get()?.get(at.checked_sub(FIRST)?))?;
         if let [usage] = usages {
             return Some(usage.remaining < limit.only.load(Ordering::Relaxed));
         }
-        let mut each = limit.each.get()?.iter().zip(usages);
-        Some(each.any(|(bound, usage)| usage.remaining < bound.load(Ordering::Relaxed)))
+        let is_below =
+            |(bound, usage): (&AtomicU64, &QuotaUsage)| usage.remaining < bound.load(Ordering::Relaxed);
+        // Without a branch for each quota.
+        let is_near = limit.each.iter().zip(usages).fold(false, |is_near, pair| is_near | is_below(pair));
+        let others = usages.get(IN_LINE..).unwrap_or_default();
+        Some(is_near || !others.is_empty() && limit.others.get()?.iter().zip(others).any(is_below))
     }
 }
 
@@ -97,6 +109,11 @@ mod tests {
                 ("100/minute; 1000/hour", vec![19, 200], true),
                 ("100/minute", vec![20], false),
                 ("4 concurrent", vec![0], true),
+                ("5/s; 6/2s; 7/3s; 8/4s; 100/5s", vec![1, 2, 2, 2, 20], false),
+                ("5/s; 6/2s; 7/3s; 8/4s; 100/5s", vec![1, 2, 2, 2, 19], true),
+                ("5/s; 6/2s; 7/3s; 8/4s; 100/5s", vec![1, 2, 2, 1, 20], true),
+                ("5/s; 6/2s", vec![1, 2], false),
+                ("5/s; 6/2s", vec![1, 1], true),
             ] {
                 let policy = Policy::parse("p", quotas).unwrap();
                 limits.set(id, &policy);
