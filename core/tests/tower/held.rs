@@ -1,20 +1,28 @@
-//! What layers reserve, until the response is done: without a server, so that each end is the test's.
+//! What layers reserve, until the response is done: without a server, so that each end is the test's, but for web sockets.
 
 use std::convert::Infallible;
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::Extension;
 use axum::http::{Request as HttpRequest, Response};
+use axum::routing::get;
 use futures_util::future::{BoxFuture, FutureExt, pending};
 use futures_util::stream;
+use hyper_util::rt::TokioIo;
 use polylimit::tower::{RateLimitBuilder, RateLimitLayer, RequestHold, ResponseBody};
 use polylimit::{Limiter, Request};
+use polylimit_test_servers::until;
+use tokio::io::AsyncReadExt;
 use tokio::runtime::Builder;
 use tower_layer::Layer;
-use tower_service::Service;
+use tower_service::Service as _;
 
-use crate::service::limiter;
+use crate::service::{Service, limiter};
 
 const POLICY: (&str, &str) = ("model", "2 concurrent; 100/hour fixed_window");
 
@@ -22,7 +30,7 @@ const POLICY: (&str, &str) = ("model", "2 concurrent; 100/hour fixed_window");
 #[derive(Clone)]
 struct Answers<F>(F);
 
-impl<F, E> Service<HttpRequest<()>> for Answers<F>
+impl<F, E> tower_service::Service<HttpRequest<()>> for Answers<F>
 where
     F: Fn(HttpRequest<()>) -> BoxFuture<'static, Result<Response<Body>, E>>,
 {
@@ -131,13 +139,54 @@ fn reservations_of_all_layers_last_while_a_handler_keeps_their_hold() {
     assert_eq!((left("model"), left("other")), (93, 5));
 }
 
+#[test]
+fn slot_of_a_web_socket_is_free_when_its_connection_is_closed() {
+    let limiter = limiter(&[("sockets", "2 concurrent")]);
+    let layer = RateLimitLayer::builder(limiter.clone(), |_| "key").build().unwrap();
+    let service = Service::start(Router::new().route("/", get(converse)).layer(layer));
+    let free = || limiter.blocking().peek(Request::new("key")).unwrap().remaining();
+    let free_becomes =
+        |slots| until("free slots", Duration::from_secs(30), || (free() == slots).then_some(()));
+    let [first, second] = [(); 2].map(|()| handshake(&service));
+    assert_eq!(free(), 0);
+    assert_eq!(service.get("/").status, 429);
+    drop(first);
+    free_becomes(1);
+    drop(second);
+    free_becomes(2);
+}
+
+/// Switches to another protocol, as the handlers of web sockets do, and keeps the hold until the client closes the connection.
+async fn converse(Extension(hold): Extension<RequestHold>, request: HttpRequest<Body>) -> Response<Body> {
+    tokio::spawn(async move {
+        let mut connection = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
+        connection.read_to_end(&mut Vec::new()).await.unwrap();
+        drop(hold);
+    });
+    let response =
+        Response::builder().status(101).header("connection", "upgrade").header("upgrade", "websocket");
+    response.body(Body::empty()).unwrap()
+}
+
+/// A connection of a client whose handshake the service has answered.
+fn handshake(service: &Service) -> TcpStream {
+    let mut connection = TcpStream::connect(service.address()).unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let request = "GET / HTTP/1.1\r\nhost: service\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut status = [0; 12];
+    connection.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 101");
+    connection
+}
+
 /// Makes the body of an inner layer one that an outer layer takes.
 #[derive(Clone)]
 struct InnerBody<S>(S);
 
-impl<S> Service<HttpRequest<()>> for InnerBody<S>
+impl<S> tower_service::Service<HttpRequest<()>> for InnerBody<S>
 where
-    S: Service<HttpRequest<()>, Response = Response<ResponseBody<Body>>>,
+    S: tower_service::Service<HttpRequest<()>, Response = Response<ResponseBody<Body>>>,
     S::Future: Send + 'static,
 {
     type Response = Response<Body>;

@@ -56,6 +56,10 @@ impl Service {
         Self { address, agent: config.into(), _runtime: runtime }
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn get(&self, path: &str) -> Received {
         self.get_with(path, &[])
     }
