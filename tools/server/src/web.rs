@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::State;
 use axum::routing::{MethodRouter, any, get, post};
 use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -44,6 +45,13 @@ pub(crate) struct Routes {
     is_admin: bool,
     /// Every path that the router knows.
     pub(crate) paths: Arc<[&'static str]>,
+}
+
+/// What most requests of the data listener ask for: it needs no router.
+enum DirectPath {
+    /// A call of Envoy's rate limit service.
+    RateLimits,
+    Operation(Operation),
 }
 
 /// Paths with their handlers, while they are put together.
@@ -75,9 +83,15 @@ impl Routes {
         Self { router: router.with_state(Arc::clone(app)), is_admin, paths: known.into() }
     }
 
-    /// Whether this is a call of Envoy's rate limit service, which does without the router: docs/internals/server.md says what that saves.
-    fn has_rate_limits(&self, request: &Request<Body>) -> bool {
-        !self.is_admin && request.uri().path() == rls::PATH && request.method() == Method::POST
+    /// What a request asks for that does without the router: docs/internals/server.md says what that saves.
+    fn direct_path(&self, request: &Request<Body>) -> Option<DirectPath> {
+        if self.is_admin || request.method() != Method::POST {
+            return None;
+        }
+        match request.uri().path() {
+            rls::PATH => Some(DirectPath::RateLimits),
+            path => Operation::at(path).map(DirectPath::Operation),
+        }
     }
 
     /// The role that a request needs; `None` for the paths that everyone may see.
@@ -99,16 +113,13 @@ impl Routes {
 }
 
 fn data_routes(paths: Paths) -> Paths {
-    let operations = Operation::ALL.into_iter().fold(paths, |paths, operation| {
-        let handler = move |app: Shared, request: Request<Body>| operation::answer(app, operation, request);
-        paths.route(operation.path(), post(handler))
-    });
-    operations
+    // What is posted to these does not go through the router.
+    let direct = Operation::ALL.into_iter().map(Operation::path).chain([rls::PATH]);
+    direct
+        .fold(paths, |paths, path| paths.route(path, any(refusal::only_post)))
         .route("/v1/decide", post(decide::decide))
         .route("/v1/forward", any(forward::by_rules))
         .route("/v1/forward/{policy}", any(forward::by_policy))
-        // What is posted there does not go through the router.
-        .route(rls::PATH, any(refusal::only_post))
         .route(crate::health::PATHS[0], post(crate::health::answer))
         .route(crate::health::PATHS[1], post(crate::health::answer))
 }
@@ -142,8 +153,9 @@ fn admin_routes(paths: Paths) -> Paths {
         .route("/dashboard/{file}", get(dashboard::file))
 }
 
-async fn reset(app: Shared, request: Request<Body>) -> Response<Body> {
-    operation::answer(app, Operation::Reset, request).await
+async fn reset(State(app): Shared, request: Request<Body>) -> Response<Body> {
+    let identity = Caller::identity_of(request.extensions()).cloned();
+    operation::answer(&app, Operation::Reset, identity.as_ref(), request.into_parts()).await
 }
 
 /// Answers one request: finds the caller, checks its role, and calls the handler.
@@ -158,18 +170,21 @@ pub(crate) async fn answer(
     let admitted = admit(&app, &routes, &caller, &request, is_grpc);
     let response = match admitted {
         Err(refused) => refused.response(),
-        Ok(identity) if routes.has_rate_limits(&request) => {
-            rls::should_rate_limit(Arc::clone(&app), identity, request).await
-        }
-        Ok(identity) => {
-            request.extensions_mut().insert(Caller { identity, ..caller });
-            let mut paths = routes.router;
-            // A router is always ready.
-            match paths.call(request).await {
-                Ok(response) => response,
-                Err(never) => match never {},
+        Ok(identity) => match routes.direct_path(&request) {
+            Some(DirectPath::RateLimits) => rls::should_rate_limit(Arc::clone(&app), identity, request).await,
+            Some(DirectPath::Operation(operation)) => {
+                operation::answer(&app, operation, identity.as_ref(), request.into_parts()).await
             }
-        }
+            None => {
+                request.extensions_mut().insert(Caller { identity, ..caller });
+                let mut paths = routes.router;
+                // A router is always ready.
+                match paths.call(request).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                }
+            }
+        },
     };
     if is_grpc {
         app.counters.called(grpc::code(&response), since.elapsed());

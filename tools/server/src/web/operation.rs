@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
 use futures_util::future::join_all;
 use http::header::ACCEPT;
-use http::{HeaderMap, Request as HttpRequest, Response};
+use http::request::Parts;
+use http::{HeaderMap, Response};
 use polylimit::headers::{HeaderSettings, HeaderStyle, fields, problem};
 use polylimit::{Answer, Call, Decision, Error, Policy, Request, ReservationId, ReserveOptions};
 use serde::{Deserialize, Serialize};
@@ -16,9 +16,8 @@ use utoipa::ToSchema;
 
 use crate::access::Identity;
 use crate::app::App;
-use crate::caller::Caller;
 use crate::counters::{Interface, Rejection};
-use crate::web::query::{self, Shared, check_length, from_base64};
+use crate::web::query::{self, check_length, from_base64};
 use crate::web::refusal::{self, Refused, denied, invalid, json, of_error, too_large};
 
 /// An operation on a key.
@@ -63,6 +62,11 @@ impl Operation {
             Self::Cancel => "/v1/cancel",
             Self::Renew => "/v1/renew",
         }
+    }
+
+    /// The operation with this path.
+    pub(super) fn at(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|operation| operation.path() == path)
     }
 
     /// What it does, in one sentence.
@@ -260,13 +264,14 @@ impl Prepared {
     }
 }
 
-/// Answers `POST /v1/<operation>`.
+/// Answers `POST /v1/<operation>` of this caller.
 pub(super) async fn answer(
-    State(app): Shared,
+    app: &App,
     operation: Operation,
-    request: HttpRequest<Body>,
+    caller: Option<&Identity>,
+    request: (Parts, Body),
 ) -> Response<Body> {
-    match perform(&app, operation, request).await {
+    match perform(app, operation, caller, request).await {
         Ok(response) => response,
         Err(refused) => refused.response(),
     }
@@ -275,12 +280,11 @@ pub(super) async fn answer(
 async fn perform(
     app: &App,
     operation: Operation,
-    request: HttpRequest<Body>,
+    caller: Option<&Identity>,
+    (head, body): (Parts, Body),
 ) -> Result<Response<Body>, Refused> {
-    let (head, body) = request.into_parts();
     let tells_status = head.uri.query().is_some_and(has_status);
     let body = query::body(app, body).await?;
-    let caller = Caller::identity_of(&head.extensions);
     if is_many(&body) {
         if tells_status {
             return Err(invalid("status is for a single request: leave it out, or ask one by one"));
