@@ -32,7 +32,7 @@ NEEDED = {
         r".*THIRD_PARTY_NOTICES",
     ],
     r"-sources\.jar$": [r"polylimit/Limiter\.kt"],
-    r"-javadoc\.jar$": [r"index\.html", r"(.*/)?polylimit/-limiter/index\.html"],
+    r"-javadoc\.jar$": [r"index\.html", r"polylimit/Limiter\.html"],
     r"^polylimit-(linux|darwin)-.*\.tgz$": [r"package/polylimit\..*\.node", r"package/THIRD_PARTY_NOTICES"],
     r"\.gem$": [r"data\.tar\.gz"],
     r"^polylimit-c-.*\.tar\.gz$": [

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use polylimit::{Answer, Call, Request};
+use smallvec::SmallVec;
 
 use crate::access::Role;
 use crate::app::App;
@@ -148,7 +149,7 @@ impl<'a> Plan<'a> {
     /// Adds a command, and returns whether the connection ends with it.
     pub(crate) fn add(&mut self, app: &App, session: &mut Session, arguments: &[&'a [u8]]) -> bool {
         let [name, rest @ ..] = arguments else { return false };
-        let name = name.to_ascii_uppercase();
+        let name: SmallVec<[u8; 32]> = name.iter().map(u8::to_ascii_uppercase).collect();
         let was_resp3 = session.is_resp3();
         let mut reply = Replies::default();
         reply.set_resp3(was_resp3);
@@ -163,7 +164,7 @@ impl<'a> Plan<'a> {
             }
         }
         let asked = match (Operation::named(&name), rest) {
-            _ if name == b"CL.THROTTLE" => {
+            _ if name[..] == *b"CL.THROTTLE" => {
                 session.allows(app, Role::Check).and_then(|()| Asked::of_throttle(app, session, rest))
             }
             (Some(operation), [policy, key, cost @ ..]) if cost.len() <= 1 => session

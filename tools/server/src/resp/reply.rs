@@ -45,10 +45,9 @@ impl Replies {
     }
 
     fn line(&mut self, kind: u8, number: i64) {
-        use std::io::Write as _;
         self.bytes.push(kind);
-        // A vector takes everything.
-        let _ = write!(self.bytes, "{number}\r\n");
+        self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
     }
 
     pub(crate) fn integer(&mut self, number: i64) {
