@@ -82,7 +82,7 @@ soak-server: ## polylimit serve on Redis under load for SECONDS_EACH seconds: me
 	@tests/setup
 	@POLYLIMIT_SOAK_SECONDS=$(SECONDS_EACH) cargo test --locked -p polylimit-cli --test serve_load -- --nocapture grow
 
-deep-checks: ## loom, Miri and cargo-deny; minutes, and needs nightly Rust and cargo-deny
+deep-checks: ## loom, Miri, ThreadSanitizer and cargo-deny; minutes, and needs nightly Rust and cargo-deny
 	@tools/deep-checks
 
 fuzz: ## fuzz every target for SECONDS_EACH seconds (needs nightly Rust and cargo-fuzz)
