@@ -178,8 +178,8 @@ def test_resumed_task_can_cancel_tasks_with_a_decision(run, redis, key):
             results = await asyncio.gather(*tasks, return_exceptions=True)
             assert results.count(None) == 1
             assert sum(isinstance(result, asyncio.CancelledError) for result in results) == 19
-            # A cancelled check is charged if it was on its way to Redis; on a loaded machine the first answer may come before the
-            # others were sent.
+            # A cancelled check is charged if it was on its way to Redis; on a loaded machine the first answer may come
+            # before the others were sent.
             assert 980 <= (await limiter.peek(key)).remaining <= 999
 
     run(main())
