@@ -40,13 +40,14 @@ class Clients:
         self.unknown = 0
 
     def ask(self, _number: int) -> int | None:
-        """Send one request, again while the connection is refused; return its status."""
+        """Send one request, again while there is no connection; return its status."""
         end = time.monotonic() + PATIENCE
         while True:
             connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE)
             try:
                 connection.connect()
-            except ConnectionRefusedError:
+            except (ConnectionRefusedError, ConnectionResetError):
+                # A listener that closes resets connections that it has not accepted yet.
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.02)
