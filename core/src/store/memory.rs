@@ -182,7 +182,6 @@ impl MemoryStore {
     fn apply(&self, request: StoreRequest<'_>, operation: Operation) -> (Decision, u64) {
         let StoreRequest { id, key, .. } = request;
         let numbers = numbers_of(request.numbers);
-        let keeps_expired = numbers.is_some() && self.clock.manual().is_some();
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
@@ -190,17 +189,14 @@ impl MemoryStore {
         let mut shard = shard.lock();
         let now_us = shard.time(self.clock.now_us(), &self.clock);
         let mut overflow;
-        let (mut slot, degraded) = match shard.slot(
-            recent_denials,
-            &self.key_hash,
-            KeyRequest { id, hash, key, now_us, numbers, keeps_expired },
-        ) {
-            Ok(slot) => (slot, None),
-            Err(current) => {
-                overflow = self.overflow.lock();
-                (overflow.slot(current, now_us), Some(Degradation::StoreFull))
-            }
-        };
+        let (mut slot, degraded) =
+            match shard.slot(recent_denials, &self.key_hash, KeyRequest { id, hash, key, now_us, numbers }) {
+                Ok(slot) => (slot, None),
+                Err(current) => {
+                    overflow = self.overflow.lock();
+                    (overflow.slot(current, now_us), Some(Degradation::StoreFull))
+                }
+            };
         let (rules, states) = slot.parts();
         let (decision, applied) = rules.decide(states, request.operation(operation, now_us), degraded);
         if applied.written {

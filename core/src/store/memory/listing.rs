@@ -89,9 +89,8 @@ impl MemoryStore {
         let PaddedShard { shard, recent_denials } = self.shard(hash);
         let mut shard = shard.lock();
         let now_us = shard.time(self.clock.now_us(), &self.clock);
-        let keeps_expired = self.clock.manual().is_some();
         let mut overflow;
-        let wanted = KeyRequest { id, hash, key, now_us, numbers, keeps_expired };
+        let wanted = KeyRequest { id, hash, key, now_us, numbers };
         let (mut slot, degraded) = match shard.slot(recent_denials, &self.key_hash, wanted) {
             Ok(slot) => (slot, None),
             Err(current) => {

@@ -22,8 +22,6 @@ pub(crate) struct KeyRequest<'a> {
     pub(crate) now_us: u64,
     /// The numbers that decide in place of the policy's own.
     pub(crate) numbers: Option<&'a Arc<RegisteredPolicy>>,
-    /// Whether expired states are dropped only where there is no room: a manual clock may go back to before their end.
-    pub(crate) keeps_expired: bool,
 }
 
 /// The field order puts what a lookup reads and what each operation writes into the cache line of the lock. The rest is
@@ -100,7 +98,7 @@ impl Shard {
         key_hash: &'a KeyHash,
         request: KeyRequest<'a>,
     ) -> Result<Slot<'a>, &'a Arc<RegisteredPolicy>> {
-        let KeyRequest { id, hash, key, now_us, numbers, keeps_expired } = request;
+        let KeyRequest { id, hash, key, now_us, numbers } = request;
         let current = numbers.unwrap_or(&self.policies[id.0 as usize]);
         let sweep = &mut self.sweep;
         let entries = match self.entries.find_entry(hash, |entry| entry.is(current, key)) {
@@ -111,9 +109,7 @@ impl Shard {
         let expiry = |entry: &Entry, at_us| entry.expiry(&policies[entry.under.id.0 as usize], at_us);
         // The denial of a dropped key is withdrawn, since it would be wrong if the clock went back.
         let dropped = |entry: &Entry| recent_denials.invalidate(key_hash.of(entry.under.id, &entry.key));
-        let has_room = (keeps_expired && entries.len() < self.max_keys)
-            || sweep.make_room(entries, self.max_keys, now_us, &expiry, &dropped);
-        if !has_room {
+        if !sweep.make_room(entries, self.max_keys, now_us, &expiry, &dropped) {
             return Err(current);
         }
         let vacancy = Vacancy { entries, sweep, key, hash, key_hash };

@@ -2,9 +2,10 @@
 //!
 //! Each new key moves the hand by a few slots and drops entries that expired a while ago, so that such entries never
 //! fill more than a fraction of the table. Recently expired entries stay, because their keys are likely to be used
-//! again. A new key that finds the table full moves the hand further, until an expired entry is dropped, however
-//! recently it expired. When the hand has gone around and found nothing, the earliest time at which an entry can expire
-//! is known, and no search starts before that time.
+//! again. In a table with few entries all expired ones stay: they take next to no memory, and a clock that goes back to
+//! before their end finds their keys as much used as they were. A new key that finds the table full moves the hand
+//! further, until an expired entry is dropped, however recently it expired. When the hand has gone around and found
+//! nothing, the earliest time at which an entry can expire is known, and no search starts before that time.
 
 use hashbrown::HashTable;
 
@@ -15,6 +16,8 @@ use crate::store::memory::entry::Entry;
 const SLOTS_PER_KEY: usize = 4;
 /// How long a state is kept after it expired, while there is room: one second.
 const KEPT_US: u64 = 1_000_000;
+/// A table with fewer entries is cleaned only when it is full.
+const FEW: usize = 16;
 /// The number of slots that a new key inspects when the table is full.
 const SLOTS_WHEN_FULL: usize = 4096;
 
@@ -47,6 +50,9 @@ impl Sweep {
         expiry: &impl Fn(&Entry, u64) -> Expiry,
         dropped: &impl Fn(&Entry),
     ) -> bool {
+        if entries.len() < max_keys.min(FEW) {
+            return true;
+        }
         if entries.len() < max_keys {
             // An entry that was used since then had not expired then.
             let then_us = now_us.saturating_sub(KEPT_US);

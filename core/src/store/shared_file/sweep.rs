@@ -1,9 +1,10 @@
 //! Incremental cleaning, as in the memory store: a hand goes around the buckets and drops expired entries.
 //!
-//! Each new key moves the hand by a few buckets and drops entries that expired a while ago. A new key that finds the
-//! shard full moves the hand further, until an expired entry is dropped, however recently it expired. When the hand has
-//! gone around and found nothing, the earliest time at which an entry can expire is known, and no search starts before
-//! that time.
+//! Each new key moves the hand by a few buckets and drops entries that expired a while ago. In a shard with few keys
+//! all expired ones stay, so that a clock that goes back to before their end finds these keys as much used as they were.
+//! A new key that finds the shard full moves the hand further, until an expired entry is dropped, however recently it
+//! expired. When the hand has gone around and found nothing, the earliest time at which an entry can expire is known,
+//! and no search starts before that time.
 //!
 //! An entry stores when nothing counts as used any more, and its key is not blocked, by the numbers of the process that wrote it.
 //! The caller's numbers may give a later time, and so may its record of blocks, which a full shard forgets.
@@ -15,6 +16,8 @@ use crate::store::shared_file::shard::{Broken, Bytes, From, Lengths, Shard, head
 const BUCKETS_PER_KEY: usize = 4;
 /// How long an entry is kept after it expired, while there is room: one second.
 const KEPT_US: u64 = 1_000_000;
+/// A shard with fewer keys is cleaned only when it is full.
+const FEW: u64 = 16;
 /// The number of buckets that a new key inspects when the shard is full.
 const BUCKETS_WHEN_FULL: usize = 4096;
 
@@ -29,6 +32,9 @@ pub(crate) fn make_room(
 ) -> Result<bool, Broken> {
     let has_room = || shard.free() >= shard.spare() + blocks;
     if has_room() {
+        if shard.get(head::KEYS) < FEW {
+            return Ok(true);
+        }
         let then_us = now_us.saturating_sub(KEPT_US);
         drop_expired(shard, BUCKETS_PER_KEY, then_us, false, &expiry)?;
         return Ok(true);

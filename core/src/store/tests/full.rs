@@ -60,6 +60,26 @@ fn level_outlives_the_block_and_other_keys_while_there_is_room() {
 }
 
 #[test]
+fn expired_states_of_few_keys_are_found_by_a_clock_that_goes_back() {
+    let clock = ManualClock::new(START_US).unwrap();
+    for _ in 0..200 {
+        for mut subject in subjects(&clock) {
+            clock.set(START_US).unwrap();
+            for key in ["a", "b", "c", "d"] {
+                let _ = subject.ask(&Asked::plain(key, Operation::Check, 1));
+            }
+            clock.set(START_US + 2_000 * SECOND_US).unwrap();
+            fill(&mut subject, 0, 12);
+            clock.set(START_US).unwrap();
+            for key in ["a", "b", "c", "d"] {
+                let (decision, _) = subject.ask(&Asked::plain(key, Operation::Peek, 1));
+                assert_eq!(decision.remaining(), 0, "{key}");
+            }
+        }
+    }
+}
+
+#[test]
 fn full_store_forgets_levels_and_no_block() {
     let clock = ManualClock::new(START_US).unwrap();
     let mut subjects = subjects(&clock);
