@@ -1,6 +1,7 @@
 //! What was issued, executed and answered, and the properties that have to hold at every step.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use polylimit::{Degradation, Outage, QuotaUsage, Source, Stats};
@@ -102,6 +103,8 @@ pub struct Ledger {
     stalls: Vec<(usize, Instant, Instant)>,
     /// When these processes found that a connection had ended.
     disconnections: Vec<(usize, Instant)>,
+    /// When these processes began to connect.
+    attempts: Vec<(usize, Instant)>,
     /// The reasons that faults may have given so far.
     pub reasons: BTreeSet<&'static str>,
     /// The option `first_connect_max`.
@@ -274,6 +277,8 @@ impl Ledger {
             Source::Fallback if row.outage == Outage::Fallback => {
                 if is_admitted {
                     self.admissions.tell(policy, key, now, cost);
+                } else if action == Action::Refund {
+                    self.admissions.refund_by_fallback(policy, key, cost);
                 }
             }
             Source::Allow if row.outage == Outage::Allow && told.allowed => {}
@@ -306,6 +311,11 @@ impl Ledger {
     /// A process finds that its connection has ended, and connects anew.
     pub fn disconnect(&mut self, process: usize) {
         self.disconnections.push((process, Instant::now()));
+    }
+
+    /// A process begins to connect.
+    pub fn connect(&mut self, process: usize) {
+        self.attempts.push((process, Instant::now()));
     }
 
     /// What was executed for a process without an answer by the store, but for its leases.
@@ -359,14 +369,21 @@ impl Ledger {
     fn check_breakers(&mut self) {
         let known_after = Duration::from_millis(400);
         for (process, from, until) in std::mem::take(&mut self.stalls) {
-            // An attempt to connect that hangs fails after a second only, and then the breaker opens.
-            let was_connected = self.operations.iter().any(|operation| {
-                operation.identity.process == process
-                    && operation.answered.is_some_and(|(at, source)| at < from && source == Source::Store)
-            });
-            let is_connecting =
-                self.disconnections.iter().any(|(other, at)| *other == process && (from..until).contains(at));
-            if !was_connected || is_connecting {
+            // An attempt to connect that hangs fails after a second only, and then the breaker opens. Attempts that begin later are
+            // the breaker's own: it replaces the connection after two missed deadlines.
+            let last_answer =
+                self.operations.iter().filter(|operation| operation.identity.process == process);
+            let last_answer = last_answer
+                .filter_map(|operation| operation.answered)
+                .filter(|(at, source)| *at < from && *source == Source::Store)
+                .map(|(at, _)| at)
+                .max();
+            let Some(last_answer) = last_answer else { continue };
+            let is_in =
+                |(other, at): &(usize, Instant), span: Range<Instant>| *other == process && span.contains(at);
+            let is_connecting = self.disconnections.iter().any(|it| is_in(it, from..until))
+                || self.attempts.iter().any(|it| is_in(it, last_answer..from + DEADLINE));
+            if is_connecting {
                 continue;
             }
             let known = from + known_after + self.first_connect_max;

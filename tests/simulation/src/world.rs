@@ -397,6 +397,7 @@ impl Machine for SimulatedMachine {
         let process: usize = host.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap();
         let shared = self.shared.clone();
         Box::pin(async move {
+            shared.lock().ledger.connect(process);
             loop {
                 let stalled = shared.lock().stalled(process);
                 let Some(until) = stalled else { break };

@@ -27,6 +27,8 @@ pub(super) struct Admissions {
     /// What the server debited, whether or not its reply arrived.
     debited: Units,
     refunded: Units,
+    /// What a fallback's own limiter refunded, whatever the server did.
+    refunded_by_fallbacks: Units,
     pub(super) events: Vec<(Instant, Event)>,
 }
 
@@ -46,24 +48,25 @@ impl Admissions {
         self.refunded.entry((policy, key)).or_default().push((Instant::now(), units));
     }
 
+    /// A process's fallback refunded units.
+    pub(super) fn refund_by_fallback(&mut self, policy: usize, key: usize, units: u64) {
+        self.refunded_by_fallbacks.entry((policy, key)).or_default().push((Instant::now(), units));
+    }
+
     /// What exceeds the bound. The server's own debits have the bound without U*c and G(W), so an operation whose outcome is unknown is
     /// part of it: where an outage policy admits it once more, this adds its cost and no more.
     pub(super) fn check(&mut self, processes: u64) -> Vec<String> {
         let mut failures = Vec::new();
-        for ((policy, key), debited) in &mut self.debited {
-            check_spans(&mut failures, (*policy, *key), debited, &self.refunded, &self.events, 1, "debited");
+        let of = |units: &Units, of: &(usize, usize)| units.get(of).cloned().unwrap_or_default();
+        for (row, debited) in &mut self.debited {
+            let refunded = of(&self.refunded, row);
+            check_spans(&mut failures, *row, debited, &refunded, &self.events, 1, "debited");
         }
-        for ((policy, key), told) in &mut self.told {
-            let limiters = if ROWS[*policy].outage == Outage::Fallback { 1 + processes } else { 1 };
-            check_spans(
-                &mut failures,
-                (*policy, *key),
-                told,
-                &self.refunded,
-                &self.events,
-                limiters,
-                "admitted",
-            );
+        for (row, told) in &mut self.told {
+            let limiters = if ROWS[row.0].outage == Outage::Fallback { 1 + processes } else { 1 };
+            let mut refunded = of(&self.refunded, row);
+            refunded.extend(of(&self.refunded_by_fallbacks, row));
+            check_spans(&mut failures, *row, told, &refunded, &self.events, limiters, "admitted");
         }
         failures
     }
@@ -74,13 +77,12 @@ fn check_spans(
     failures: &mut Vec<String>,
     (policy, key): (usize, usize),
     admitted: &mut [(Instant, u64)],
-    refunded: &Units,
+    refunded: &[(Instant, u64)],
     events: &[(Instant, Event)],
     limiters: u64,
     what: &str,
 ) {
     admitted.sort_unstable();
-    let refunded = refunded.get(&(policy, key)).map_or(&[][..], Vec::as_slice);
     let (bound, is_leased) = (BOUNDS[policy], ROWS[policy].lease.is_some());
     for (place, (from, _)) in admitted.iter().enumerate() {
         let mut units = 0;
@@ -100,7 +102,7 @@ fn check_spans(
             );
             let back: u64 = refunded.iter().filter(|(at, _)| is_in(at)).map(|(_, units)| units).sum();
             let span_us = (*to - *from).as_micros() as u64;
-            let most = limiters * (bound.base(span_us) + back) + extra.sum::<u64>();
+            let most = limiters * bound.base(span_us) + back + extra.sum::<u64>();
             if units > most {
                 let (name, key) = (ROWS[policy].name, KEYS[key]);
                 failures.push(format!("{name} {key}: {units} units {what} in {span_us} us, at most {most}"));
