@@ -33,7 +33,8 @@ limiter.get_window_stats(LIMIT, KEYS[0])
 threads = [threading.Thread(target=call, args=(key,)) for key in KEYS]
 for thread in threads:
     thread.start()
-print("ready", flush=True)
+with output:
+    print("ready", flush=True)
 sys.stdin.read()
 stop.set()
 for thread in threads:

@@ -4,5 +4,6 @@
 def record(file, row, name, **measured)
   root = File.expand_path('../../../..', __dir__)
   pairs = measured.map { |what, value| "#{what}=#{value}" }
-  system(File.join(root, 'tests/faults/record'), file.delete_prefix("#{root}/"), row, name, *pairs, exception: true)
+  file = File.expand_path(file).delete_prefix("#{root}/")
+  system(File.join(root, 'tests/faults/record'), file, row, name, *pairs, exception: true)
 end
