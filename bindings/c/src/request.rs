@@ -89,7 +89,11 @@ unsafe impl Sized32 for polylimit_request {
 /// # Safety
 /// `policy` is NULL or a text that ends with a NUL; `key` is NULL or points at `key_length` bytes. Both must not change while
 /// the request is used.
-#[inline]
+#[expect(
+    clippy::inline_always,
+    reason = "the request then stays in registers: a check takes an eighth less time"
+)]
+#[inline(always)]
 pub(crate) unsafe fn request<'a>(
     policy: *const c_char,
     key: *const c_void,
@@ -236,12 +240,24 @@ unsafe impl Sized32 for polylimit_result {
 }
 
 impl polylimit_result {
-    /// Writes the result of the operation with this tag.
-    pub(crate) fn set(&mut self, tag: u64, outcome: Result<Answer, Failure>) {
+    fn begin(&mut self, tag: u64) {
         self.size = SIZE;
         self.tag = tag;
         self.reserved = [0; 4];
         self.message[0] = 0;
+    }
+
+    /// Writes the decision of the check with this tag.
+    #[inline]
+    pub(crate) fn set_decision(&mut self, tag: u64, decision: &Decision) {
+        self.begin(tag);
+        self.answer.set_decision(decision);
+        self.status = POLYLIMIT_OK;
+    }
+
+    /// Writes the result of the operation with this tag.
+    pub(crate) fn set(&mut self, tag: u64, outcome: Result<Answer, Failure>) {
+        self.begin(tag);
         let written = outcome.and_then(|answer| self.answer.set(&answer));
         self.status = match written {
             Ok(()) => POLYLIMIT_OK,
@@ -256,14 +272,17 @@ impl polylimit_result {
 }
 
 impl polylimit_answer {
+    #[inline]
+    fn set_decision(&mut self, decision: &Decision) {
+        // SAFETY: all fields are plain numbers, for which any bytes are valid.
+        let place = unsafe { &mut *self.decision };
+        place.size = DECISION_SIZE;
+        place.set(decision);
+    }
+
     fn set(&mut self, answer: &Answer) -> Result<(), Failure> {
         match answer {
-            Answer::Decision(decision) => {
-                // SAFETY: all fields are plain numbers, for which any bytes are valid.
-                let place = unsafe { &mut *self.decision };
-                place.size = DECISION_SIZE;
-                place.set(decision);
-            }
+            Answer::Decision(decision) => self.set_decision(decision),
             Answer::Usage(usage) => {
                 // SAFETY: as for the decision.
                 let place = unsafe { &mut *self.usage };

@@ -6,7 +6,7 @@ use std::ptr;
 use std::rc::Rc;
 
 use napi::sys;
-use polylimit::{Call, Limiter, Request};
+use polylimit::{Answer, Call, Limiter, Request};
 
 use crate::error::{Code, Result, closed, internal, invalid_argument, to_js_error};
 use crate::exchange::{Exchange, OperationResult};
@@ -153,12 +153,16 @@ impl LimiterHandle {
         let operation = header.operation;
         let open = self.open.borrow();
         let OpenLimiter { limiter, immediate } = open.as_ref().ok_or_else(closed)?;
-        if let (CHECK | CHECK_SYNC, Some(limiter)) = (operation, immediate) {
-            // The most frequent call: its decision is written without being wrapped in an `Answer` first.
-            let decision = limiter.check(request).map_err(to_js_error)?;
+        let is_check = matches!(operation, CHECK | CHECK_SYNC);
+        // The most frequent call: its decision is written from where it was made.
+        if is_check && let Some(decision) = limiter.try_check(request) {
             self.exchange.arrays.set_ticket(0);
             self.exchange.arrays.write_decision(&decision);
             return Ok(());
+        }
+        if let (true, Some(limiter)) = (is_check, immediate) {
+            let decision = limiter.check(request).map_err(to_js_error)?;
+            return self.write_answer(Ok(Answer::Decision(decision)));
         }
         let call = match operation {
             CHECK => Call::Check(request),

@@ -1,7 +1,9 @@
 //! The arrays that this addon shares with JavaScript.
 
 use napi::bindgen_prelude::{Float64Array, Int32Array, Uint8Array};
-use polylimit::{Cause, Decision, DecisionParts, Degradation, Policy, QuotaUsage, Source, Usage};
+use polylimit::{
+    Cause, Decision, DecisionParts, Degradation, Policy, QuotaUsage, QuotaVerdict, Source, Usage,
+};
 
 use crate::error::{Result, internal, invalid_argument, to_js_error};
 use crate::number::{microseconds, milliseconds, number, whole};
@@ -100,58 +102,45 @@ impl SharedArrays {
         self.set(Field::Quotas as usize, number(items as u64));
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a decision of the memory store then stays in registers")]
+    #[inline(always)]
     pub(crate) fn write_decision(&self, decision: &Decision) {
-        let source = (decision.source(), decision.degraded());
-        self.write_common(
-            AnswerKind::Decision,
-            decision.quotas(),
-            decision.remaining(),
-            decision.reset_after_us(),
-            decision.over(),
-            source,
-        );
+        match decision.only_quota() {
+            // The numbers of a single quota are those of the answer.
+            Some((_, verdict)) => {
+                self.write_kind(AnswerKind::Decision, 1);
+                self.set(
+                    Field::QuotaRetryAfterMs as usize,
+                    verdict.retry_after_us.map_or(NEVER, milliseconds),
+                );
+            }
+            None => self.write_quotas(AnswerKind::Decision, decision.quotas(), decision.verdicts()),
+        }
+        let totals = [decision.limit(), decision.remaining(), decision.reset_after_us(), decision.over()];
+        self.write_totals(totals, decision.source(), decision.degraded());
         self.set(Field::Allowed as usize, if decision.allowed() { 1.0 } else { 0.0 });
         self.set(Field::RetryAfterMs as usize, decision.retry_after_us().map_or(NEVER, milliseconds));
         self.set(Field::DelayMs as usize, milliseconds(decision.delay_us()));
-        self.set(Field::Limit as usize, number(decision.limit()));
         self.set(Field::Details as usize, details(decision).into());
-        let first_wait = match decision.quotas() {
-            [_] => Field::QuotaRetryAfterMs as usize,
-            _ => Field::FirstQuota as usize + WAIT,
-        };
-        for (verdict, at) in decision.verdicts().zip((first_wait..).step_by(NUMBERS_PER_QUOTA)) {
-            self.set(at, verdict.retry_after_us.map_or(NEVER, milliseconds));
-        }
     }
 
     pub(crate) fn write_usage(&self, usage: &Usage) {
-        let source = (usage.source(), usage.degraded());
-        self.write_common(
-            AnswerKind::Usage,
-            usage.quotas(),
-            usage.remaining(),
-            usage.reset_after_us(),
-            usage.over(),
-            source,
-        );
-        self.set(Field::Limit as usize, number(usage.limit()));
+        let admits = QuotaVerdict { allowed: true, retry_after_us: Some(0) };
+        self.write_quotas(AnswerKind::Usage, usage.quotas(), std::iter::repeat(admits));
+        let totals = [usage.limit(), usage.remaining(), usage.reset_after_us(), usage.over()];
+        self.write_totals(totals, usage.source(), usage.degraded());
         self.set(Field::Taken as usize, number(usage.taken()));
         self.set(Field::Found as usize, if usage.found() { 1.0 } else { 0.0 });
     }
 
-    #[expect(clippy::inline_always, reason = "a call would copy the numbers through memory once more")]
-    #[inline(always)]
-    fn write_common(
+    #[inline]
+    fn write_totals(
         &self,
-        kind: AnswerKind,
-        quotas: &[QuotaUsage],
-        remaining: u64,
-        reset_after_us: u64,
-        over: u64,
-        (source, degraded): (Source, Option<Degradation>),
+        [limit, remaining, reset_after_us, over]: [u64; 4],
+        source: Source,
+        degraded: Option<Degradation>,
     ) {
-        self.write_kind(kind, quotas.len());
+        self.set(Field::Limit as usize, number(limit));
         self.set(Field::Remaining as usize, number(remaining));
         self.set(Field::ResetAfterMs as usize, milliseconds(reset_after_us));
         self.set(Field::Over as usize, number(over));
@@ -159,15 +148,31 @@ impl SharedArrays {
         let degraded =
             degraded.and_then(|degraded| Degradation::ALL.iter().position(|known| *known == degraded));
         self.set(Field::Degraded as usize, index(degraded));
-        if quotas.len() == 1 {
-            // The numbers of a single quota are those of the answer.
-            return;
-        }
-        for (quota, at) in quotas.iter().zip((Field::FirstQuota as usize..).step_by(NUMBERS_PER_QUOTA)) {
+    }
+
+    /// Writes the kind of an answer with the number of its quotas, and their numbers where they differ from the answer's.
+    #[inline(never)]
+    fn write_quotas(
+        &self,
+        kind: AnswerKind,
+        quotas: &[QuotaUsage],
+        verdicts: impl Iterator<Item = QuotaVerdict>,
+    ) {
+        self.write_kind(kind, quotas.len());
+        let places = (Field::FirstQuota as usize..).step_by(NUMBERS_PER_QUOTA);
+        for ((quota, verdict), at) in quotas.iter().zip(verdicts).zip(places) {
+            if quotas.len() == 1 {
+                self.set(
+                    Field::QuotaRetryAfterMs as usize,
+                    verdict.retry_after_us.map_or(NEVER, milliseconds),
+                );
+                return;
+            }
             self.set(at, number(quota.limit));
             self.set(at + 1, number(quota.remaining));
             self.set(at + 2, milliseconds(quota.reset_after_us));
             self.set(at + 3, number(quota.over));
+            self.set(at + WAIT, verdict.retry_after_us.map_or(NEVER, milliseconds));
         }
     }
 

@@ -195,6 +195,20 @@ pub(crate) fn try_call(py: Python<'_>, limiter: &Limiter, call: &Call<'_>) -> Op
     }
 }
 
+/// As [`try_call`], for a check, on the core's shortest path.
+#[inline]
+pub(crate) fn try_check(
+    py: Python<'_>,
+    limiter: &Limiter,
+    request: Request<'_>,
+) -> Option<PyResult<Py<PyAny>>> {
+    let check =
+        || limiter.try_check(request).map(|decision| Py::new(py, PyDecision(decision)).map(Py::into_any));
+    let tried = catch_unwind(AssertUnwindSafe(check));
+    events::deliver_pending();
+    tried.unwrap_or_else(|panic| Some(Python::attach(|py| raise_panic(py, Err(panic)))))
+}
+
 /// As [`try_call`], for callers that pyo3 knows to be attached. Other threads run while a list goes over many keys.
 pub(crate) fn try_attached(
     py: Python<'_>,

@@ -18,7 +18,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
-use crate::call::{Operation, try_call};
+use crate::call::{Operation, try_call, try_check};
 use crate::convert::{Utf8Text, borrow_utf8};
 use crate::error::into_ptr;
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
@@ -198,7 +198,13 @@ unsafe extern "C" fn call_limiter<const NUMBER: usize>(
             let limiter = Borrowed::from_ptr(py, this).cast_unchecked::<PyLimiter>();
             let request = Request::new(key).cost(fast.cost);
             let request = policy.map_or(request, |policy| request.policy(policy));
-            let call = operation(NUMBER).call(request);
+            let operation = operation(NUMBER);
+            if matches!(operation, Operation::Check)
+                && let Some(result) = try_check(py, limiter.get().core(), request)
+            {
+                return into_ptr(py, result);
+            }
+            let call = operation.call(request);
             if let Some(result) = try_call(py, limiter.get().core(), &call) {
                 return into_ptr(py, result);
             }

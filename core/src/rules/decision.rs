@@ -217,6 +217,7 @@ impl Decision {
     /// assert_eq!(denying.expect("one of them denies").0.to_string(), "2/minute");
     /// # Ok::<(), polylimit::Error>(())
     /// ```
+    #[inline]
     pub fn verdicts(&self) -> impl ExactSizeIterator<Item = QuotaVerdict> + Clone + '_ {
         let (quotas, waits_us) = match &self.several {
             Some(several) => (several.each.len(), &*several.waits_us),
@@ -225,7 +226,20 @@ impl Decision {
         (0..quotas).map(move |at| QuotaVerdict::of(waits_us.get(at).copied().unwrap_or(0)))
     }
 
+    /// The usage and the verdict of the only quota; `None` where there are several. They are what [`quotas`](Self::quotas) and
+    /// [`verdicts`](Self::verdicts) have, by value: a language binding need not keep the decision in memory for them.
+    #[inline]
+    pub fn only_quota(&self) -> Option<(QuotaUsage, QuotaVerdict)> {
+        if self.several.is_some() {
+            return None;
+        }
+        let QuotaUsage { limit, remaining, reset_after_us, over } = self.total;
+        let usage = QuotaUsage { limit, remaining, reset_after_us, over };
+        Some((usage, QuotaVerdict::of(*self.only_wait_us())))
+    }
+
     /// How long the only quota denies the request, as far as it follows from the decision.
+    #[inline]
     fn only_wait_us(&self) -> &u64 {
         let is_admitted = self.allowed && !self.shadowed;
         // No quota was asked.
@@ -354,6 +368,7 @@ macro_rules! usage_accessors {
             }
 
             /// Each quota's usage, in the policy's order.
+            #[inline]
             pub fn quotas(&self) -> &[QuotaUsage] {
                 self.several.as_ref().map_or(std::slice::from_ref(&self.total), |several| &several.each)
             }

@@ -122,6 +122,10 @@ impl GuardCheck {
             return false;
         }
         if let Some(request) = self.only_request() {
+            if let Some(decision) = self.guard.limiter().try_check(request) {
+                self.answer_one(Ok(decision));
+                return true;
+            }
             let Some(answer) = self.guard.limiter().try_call(&Call::Check(request)) else { return false };
             self.answer_one(one(answer));
             return true;
