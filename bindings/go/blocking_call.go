@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// blockingCall runs an operation on the calling thread. It is used when no other goroutine uses the limiter: handing the answer
+// blockingCall runs an operation on the calling thread. It is used when operations come one at a time: handing the answer
 // from another thread to this one would take as long as Redis does.
 func (l *Limiter) blockingCall(ctx context.Context, operation C.uint32_t, request Request, result *C.polylimit_result) error {
 	if err := ctx.Err(); err != nil {

@@ -112,7 +112,7 @@ func (g *Guard) decide(ctx context.Context, check *GuardCheck, own *guardCall, e
 // advance has the store do what a check needs next, and waits for it.
 func (l *Limiter) advance(ctx context.Context, check *C.polylimit_guard_check) error {
 	var told message
-	if l.uses.Load() == 1 {
+	if l.isAlone() {
 		return l.advanceBlocking(ctx, check)
 	}
 	for {

@@ -22,10 +22,12 @@ type Limiter struct {
 	limiter     *C.polylimit_limiter
 	completions *completions
 	// The number of running operations, and the bit closed.
-	uses    atomic.Int64
-	closing sync.Once
-	freeing sync.Once
-	freed   chan struct{}
+	uses atomic.Int64
+	// How many more operations do not count as alone; see isAlone.
+	accompanied atomic.Int64
+	closing     sync.Once
+	freeing     sync.Once
+	freed       chan struct{}
 	// Under this number the limiter raises events.
 	number       uint64
 	subscription *C.polylimit_go_subscription
@@ -97,6 +99,23 @@ func (l *Limiter) enter() error {
 		return &Error{Kind: ErrClosed, Message: "the limiter is closed"}
 	}
 	return nil
+}
+
+// accompaniedFor is for how many operations one that meets another is remembered.
+const accompaniedFor = 128
+
+// isAlone tells whether an operation that has entered may block its thread, which is faster than handing the answer from another
+// thread to this one, as long as no other goroutine has work: Go runs none on the processor of a blocked thread until its
+// monitor notices. A service that answers 16 connections takes 3 times as long per request if operations block whenever no other
+// one is under way at that moment, so that all operations of the last time have to have been alone.
+func (l *Limiter) isAlone() bool {
+	if l.uses.Load() != 1 {
+		if l.accompanied.Load() < accompaniedFor {
+			l.accompanied.Store(accompaniedFor)
+		}
+		return false
+	}
+	return l.accompanied.Load() <= 0 || l.accompanied.Add(-1) < 0
 }
 
 // leave ends an operation. The last one after Close frees the resources in C.

@@ -89,7 +89,7 @@ func (l *Limiter) run(ctx context.Context, operation C.uint32_t, request Request
 	}
 	defer l.leave()
 	// Acquire and Ready may wait for long, and must not block a thread.
-	if operation < C.POLYLIMIT_ACQUIRE && l.uses.Load() == 1 {
+	if operation < C.POLYLIMIT_ACQUIRE && l.isAlone() {
 		return l.blockingCall(ctx, operation, request, result)
 	}
 	tag, pending, err := l.completions.submit(ctx, l.limiter, operation, request, timeoutUs, result)
