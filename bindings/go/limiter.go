@@ -23,7 +23,7 @@ type Limiter struct {
 	completions *completions
 	// The number of running operations, and the bit closed.
 	uses atomic.Int64
-	// How many more operations do not count as alone; see isAlone.
+	// How many more operations are not alone; see isAlone.
 	accompanied atomic.Int64
 	closing     sync.Once
 	freeing     sync.Once
@@ -101,13 +101,13 @@ func (l *Limiter) enter() error {
 	return nil
 }
 
-// accompaniedFor is for how many operations one that meets another is remembered.
+// accompaniedFor is how many later operations are not alone after one has met another.
 const accompaniedFor = 128
 
-// isAlone tells whether an operation that has entered may block its thread, which is faster than handing the answer from another
-// thread to this one, as long as no other goroutine has work: Go runs none on the processor of a blocked thread until its
-// monitor notices. A service that answers 16 connections takes 3 times as long per request if operations block whenever no other
-// one is under way at that moment, so that all operations of the last time have to have been alone.
+// isAlone tells whether an operation that has entered may block its thread. For operations that come one at a time this is
+// faster than passing the answer from another thread to the goroutine. But Go runs no other goroutine on the processor of a
+// blocked thread until its monitor notices: a service with 16 connections, some of whose operations are alone for a moment,
+// then answers a third of the requests. So the operations before have to have been alone as well.
 func (l *Limiter) isAlone() bool {
 	if l.uses.Load() != 1 {
 		if l.accompanied.Load() < accompaniedFor {

@@ -13,8 +13,8 @@ const SECONDS: &str = "POLYLIMIT_SOAK_SECONDS";
 const SAMPLES: u32 = 40;
 /// The first part of the samples, in which caches and pools fill up.
 const WARM_UP: usize = 16;
-/// The last part of the samples. What leaks is in every one of them; pages that the allocator has not given back yet are not,
-/// so that the least memory of this part is what counts: single samples are up to 6 MiB above it.
+/// The last part of the samples, whose least memory counts: memory that leaks is in every sample, while single samples are up to 6 MiB
+/// higher, with pages that the allocator is about to give back.
 const END: usize = 13;
 /// How much the memory may grow from the warm-up to the end.
 const MEMORY: u64 = 4 << 20;
