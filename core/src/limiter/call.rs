@@ -21,6 +21,7 @@ use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::{Hold, ReservationTerms, commit_cost};
 use crate::rules::transition::Operation;
 use crate::runtime::sleep::at_most;
+use crate::store::Store;
 use crate::store::finding::Finding;
 use crate::store::request::{Action, Answer as StoreAnswer};
 use crate::units::micros;
@@ -160,15 +161,16 @@ impl<'a> Call<'a> {
 }
 
 impl Limiter {
-    /// The decision on a check that the memory store, the denial cache or a lease answers on the shortest path; `None` for
-    /// every other check, of which nothing was done yet. What [`try_call`](Self::try_call) returns goes through memory.
+    /// The decision on a check that the memory store answers on the shortest path; `None` for every other check, of which nothing
+    /// was done yet, and on every other store, whose caches [`try_call`](Self::try_call) asks. What that returns goes through memory.
     #[expect(
         clippy::inline_always,
         reason = "its answer would go through memory, which takes longer than deciding"
     )]
     #[inline(always)]
     pub fn try_check(&self, request: Request<'_>) -> Option<Decision> {
-        self.shared().check_known(request)
+        let shared = self.shared();
+        if matches!(shared.store(), Store::Memory(_)) { shared.check_known(request) } else { None }
     }
 
     /// Answers a call that need not wait: from memory, from the store of this host, from the denial cache or from a
