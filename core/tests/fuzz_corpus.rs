@@ -11,6 +11,9 @@ mod client_address;
 #[cfg(feature = "testing")]
 #[path = "../fuzz/src/document.rs"]
 mod document;
+#[cfg(target_os = "linux")]
+#[path = "../fuzz/src/local_file.rs"]
+mod local_file;
 #[path = "../fuzz/src/operations.rs"]
 mod operations;
 #[path = "../fuzz/src/quota_text.rs"]
@@ -59,6 +62,12 @@ fn operations_corpus() {
 #[test]
 fn store_url_corpus() {
     replay("store_url", store_url::run);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn local_file_corpus() {
+    replay("local_file", local_file::run);
 }
 
 #[cfg(feature = "testing")]

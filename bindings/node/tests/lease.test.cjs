@@ -48,6 +48,20 @@ test("a quota that cannot be leased is refused", () => {
   assert.throws(() => new Limiter("redis://127.0.0.1:1", { policies }), { code: "invalid_argument" });
 });
 
+test("checkSync refuses a store that has to be asked, also for keys whose denial or lease is in this process", async () => {
+  await withRedis(async ({ url }) => {
+    const policies = { api: "1/day", leased: { quotas: "5000/day fixed_window", lease: "100" } };
+    const limiter = new Limiter(url, { policies, deadline: "10s", denialCacheMax: "1h" });
+    const refusal = { code: "invalid_argument", message: /checkSync/ };
+    assert.throws(() => limiter.checkSync("hot", REQUEST), refusal);
+    await bySource(limiter, "denial_cache");
+    assert.throws(() => limiter.checkSync("hot", REQUEST), refusal);
+    await until(async () => (await limiter.check("hot", "leased")).source === "lease", "a lease decides");
+    assert.throws(() => limiter.checkSync("hot", "leased"), refusal);
+    limiter.close();
+  });
+});
+
 test("a cached denial ends with a refund", async () => {
   await withRedis(async ({ url }) => {
     const limiter = new Limiter(url, { policies: { api: "1/day" }, deadline: "10s", denialCacheMax: "1h" });

@@ -4,6 +4,7 @@
 
 pub mod client_address;
 pub mod document;
+pub mod local_file;
 pub mod operations;
 pub mod quota_text;
 pub mod request_attributes;
