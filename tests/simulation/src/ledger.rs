@@ -305,7 +305,12 @@ impl Ledger {
 
     /// A process hears nothing until then.
     pub fn stall(&mut self, process: usize, until: Instant) {
-        self.stalls.push((process, Instant::now(), until));
+        let now = Instant::now();
+        // It takes the place of an earlier stall, also of one that would have lasted longer.
+        for (_, _, until) in self.stalls.iter_mut().filter(|(other, ..)| *other == process) {
+            *until = now.min(*until);
+        }
+        self.stalls.push((process, now, until));
     }
 
     /// A process finds that its connection has ended, and connects anew.

@@ -47,8 +47,9 @@ struct Process {
 /// Limiters with equal options share connections, also with those of a run of the same seed on another thread: so each has a number.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// By then a half-open connection that is used is replaced: two missed deadlines, and a second for the new connection.
-const HALF_OPEN_ENDS_AFTER: Duration = Duration::from_millis(2 * DEADLINE.as_millis() as u64 + 1_000);
+/// By then a half-open connection that is used is replaced: two missed deadlines, the longest pause of a circuit breaker between them,
+/// and a second for the new connection.
+const HALF_OPEN_ENDS_AFTER: Duration = Duration::from_millis(2 * DEADLINE.as_millis() as u64 + 800 + 1_000);
 
 /// Costs that were not used yet: each operation of more than one unit has a cost of its own.
 type Costs = Arc<std::sync::Mutex<BTreeSet<(usize, usize, Action, u64)>>>;
