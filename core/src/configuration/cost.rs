@@ -62,9 +62,11 @@ impl<A> Cost<A> {
 }
 
 fn parse_units(digits: &[u8]) -> Option<u64> {
-    let well_formed = (1..=MAX_DIGITS).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
-    let units = digits.iter().fold(0, |units: u64, digit| units.wrapping_mul(10) + u64::from(digit & 0xf));
-    (well_formed && units <= Request::MAX_COST).then_some(units)
+    if !(1..=MAX_DIGITS).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let units = digits.iter().fold(0, |units, digit| units * 10 + u64::from(digit - b'0'));
+    (units <= Request::MAX_COST).then_some(units)
 }
 
 #[cfg(test)]

@@ -129,10 +129,21 @@ impl PathPattern {
         }
         let normalised = normalise(text.as_bytes());
         if *normalised != *text.as_bytes() {
+            let normalised = String::from_utf8_lossy(&normalised);
+            let shown = excerpt(&normalised);
+            let correction = if shown.ends_with('"') {
+                format!("write {shown}")
+            } else {
+                // An excerpt of a long path may end before they differ.
+                let is_same = |(here, there): &(char, char)| here == there;
+                let same = text.chars().zip(normalised.chars()).take_while(is_same);
+                let same: usize = same.map(|(here, _)| here.len_utf8()).sum();
+                let (wrong, right) = (excerpt(&text[same..]), excerpt(&normalised[same..]));
+                format!("write {right} in place of {wrong} in it")
+            };
             return Err(Error::invalid_argument(format!(
-                "path is {}, which no path equals once it is normalised; allowed are normalised paths: write {}",
-                excerpt(text),
-                excerpt(&String::from_utf8_lossy(&normalised))
+                "path is {}, which no path equals once it is normalised; allowed are normalised paths: {correction}",
+                excerpt(text)
             )));
         }
         let mut pattern = Self { segments: Box::default(), rest: None };
@@ -344,6 +355,9 @@ mod tests {
             let message = PathPattern::parse(text).unwrap_err().message().to_owned();
             assert!(message.contains(about), "{text}: {message}");
         }
+        let long = format!("/{}/b%2fc", "a".repeat(50));
+        let message = PathPattern::parse(&long).unwrap_err().message().to_owned();
+        assert!(message.ends_with("write \"Fc\" in place of \"fc\" in it"), "{message}");
     }
 
     proptest! {
