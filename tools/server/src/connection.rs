@@ -1,10 +1,11 @@
 //! One connection: TLS where the listener speaks it, and then its protocol.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::task::ready;
+use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
 use http::header::{CONNECTION, HeaderValue};
@@ -13,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -111,7 +112,7 @@ impl Door {
             .max_header_list_size(u32::try_from(limits.head).unwrap_or(u32::MAX))
             .keep_alive_interval(limits.idle_time)
             .keep_alive_timeout(limits.idle_time);
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(Joined(stream)), service));
         let mut first_head = pin!(sleep(limits.head_time));
         let (mut waits_for_head, mut is_ending) = (true, false);
         let mut end = pin!(heads.end(&mut self.life));
@@ -152,6 +153,34 @@ impl Door {
                 }
             }
         }
+    }
+}
+
+/// A stream that takes one buffer at a time, so that `h2` copies answers of up to 1 KiB into one buffer. Of a stream that takes several, it
+/// writes each answer of 256 bytes or more by itself: one system call for each, which took a third of the time of an answer.
+struct Joined<S>(S);
+
+impl<S: AsyncRead + Unpin> AsyncRead for Joined<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Joined<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
 
