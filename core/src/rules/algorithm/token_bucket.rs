@@ -163,11 +163,11 @@ impl TokenBucket {
         }
         let (limit, tick_us) = (state.numbers.limit(), state.numbers.tick_us());
         let rate = limit / gcd(limit, self.period_us / tick_us);
-        // A state that was read from bytes may have any debt.
+        // A state that was read from bytes may have any debt and any time.
         let full_at_us = u128::from(state.at + state.debt.div_ceil(rate)) * u128::from(tick_us);
-        let at = self.ticks(state.at * tick_us);
+        let at = self.ticks(state.at.saturating_mul(tick_us));
         let span_us = full_at_us - u128::from(at * self.tick_us);
-        let debt = (span_us * u128::from(self.rate)).div_ceil(u128::from(self.tick_us));
+        let debt = span_us.saturating_mul(self.rate.into()).div_ceil(self.tick_us.into());
         State { debt: u64::try_from(debt).unwrap_or(u64::MAX), at, numbers: self.numbers }
     }
 
