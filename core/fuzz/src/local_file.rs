@@ -3,10 +3,10 @@
 //! The first byte says whether the limiter is open while the file is damaged, and whether the file is then shortened. Three
 //! bytes each are a change of the file: which word, and its new value.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use polylimit::{ErrorKind, Limiter, ManualClock, Policy, blocking};
 
@@ -29,41 +29,49 @@ const LIMIT: u64 = 3;
 const KEYS: std::ops::Range<u32> = 0..12;
 const KNOWN_KEYS: std::ops::Range<u32> = 0..9;
 
-/// A file in memory that is removed with this.
+/// The undamaged file, and where it is put.
 struct Store {
     path: PathBuf,
-    file: File,
-    /// The undamaged file.
     image: Vec<u8>,
     /// The words of the image that are not zero, except the size and the lock: a lock of a living process is waited for.
     used: Vec<usize>,
 }
 
+/// Removes the file when an input has run.
+struct Removal<'a>(&'a Path);
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.0);
+    }
+}
+
 /// Damages the file and works with it.
 pub fn run(bytes: &[u8]) {
-    static STORE: OnceLock<Mutex<Store>> = OnceLock::new();
-    let store = STORE.get_or_init(|| Mutex::new(Store::new()));
-    let store = store.lock().unwrap_or_else(PoisonError::into_inner);
+    static STORE: OnceLock<Store> = OnceLock::new();
     let Some((how, changes)) = bytes.split_first() else { return };
+    let store = STORE.get_or_init(Store::new);
+    let _removal = Removal(&store.path);
     let (in_use, shortened) = (how % 2 == 1, how % 4 == 2);
-    store.file.set_len(BYTES as u64).expect("there is space");
-    store.file.write_all_at(&store.image, 0).expect("there is space");
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&store.path);
+    let file = file.expect("the input before has removed its file");
+    file.write_all_at(&store.image, 0).expect("there is space");
     let open = in_use.then(|| limiter(&store.path));
     if let Some(limiter) = &open {
         let _ = limiter.peek("key:0").expect("the file is undamaged");
     }
     for change in changes.chunks_exact(3) {
         let (at, word) = store.change([change[0], change[1], change[2]]);
-        store.file.write_all_at(&word.to_ne_bytes(), 8 * at as u64).expect("there is space");
+        file.write_all_at(&word.to_ne_bytes(), 8 * at as u64).expect("there is space");
     }
     // The open limiter would fault on missing pages, as docs/local.md says.
     if shortened {
-        store.file.set_len(u64::from(*how) * 4_111 % BYTES as u64).expect("a file can be shortened");
+        file.set_len(u64::from(*how) * 4_111 % BYTES as u64).expect("a file can be shortened");
     }
     operate(&open.unwrap_or_else(|| limiter(&store.path)));
 }
 
-fn limiter(path: &std::path::Path) -> blocking::Limiter {
+fn limiter(path: &Path) -> blocking::Limiter {
     let policy = Policy::parse("p", QUOTAS).expect("the quotas are valid");
     let clock = ManualClock::new(NOW_US).expect("it is before 2255");
     let builder = Limiter::builder().store(&format!("file://{}", path.display())).policy(policy);
@@ -73,7 +81,9 @@ fn limiter(path: &std::path::Path) -> blocking::Limiter {
 impl Store {
     fn new() -> Self {
         let path = PathBuf::from(format!("/dev/shm/polylimit-fuzz-{}", std::process::id()));
+        // A process of the same number that was killed may have left its file.
         let _ = std::fs::remove_file(&path);
+        let removal = Removal(&path);
         // A limiter makes the file; the next one finds the fixed secret there.
         let policy = Policy::parse("p", QUOTAS).expect("the quotas are valid");
         let builder =
@@ -97,7 +107,8 @@ impl Store {
         file.read_exact_at(&mut image, 0).expect("the file has this length");
         let is_used = |at: &usize| *at != SHARD && *at != SIZE && image[8 * at..8 * at + 8] != [0; 8];
         let used = (0..BYTES / 8).filter(is_used).collect();
-        Self { path, file, image, used }
+        drop(removal);
+        Self { path, image, used }
     }
 
     /// The word that a change concerns, and its new value.
@@ -122,12 +133,6 @@ impl Store {
             _ => u64::MAX - what,
         };
         (at, word)
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 
