@@ -1,0 +1,196 @@
+"""What is asserted of a site: no spelling of a request runs a handler more often than its limit admits."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .variants import HANDLERS, PLAIN, Handler, Variant, request_of
+from .wire import Connection, Response, curl
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from .application import Site
+    from .variants import Request
+
+#: What the limits of all applications admit to one client.
+LIMIT = 3
+OVER = 429
+HOUR = 3600
+
+
+@dataclass
+class Findings:
+    """What the requests to a site have shown."""
+
+    #: Cases that passed: handlers of a site, and pairs of separate ones.
+    passed: int = 0
+    failures: list[str] = field(default_factory=list)
+    requests: int = 0
+    #: Names of variants for which the application has run a handler.
+    reached: set[str] = field(default_factory=set)
+
+
+class Checker:
+    """Sends the requests of one site."""
+
+    def __init__(self, site: Site, variants: list[Variant], chance: random.Random) -> None:
+        self.site = site
+        self.variants = variants
+        self.chance = chance
+        self.connection = Connection(site.port)
+        self.findings = Findings()
+        self.clients = (f"{site.name}-{number}-{chance.getrandbits(32):x}" for number in itertools.count())
+
+    def check(self) -> Findings:
+        """Check every handler, or the pairs of a site whose handlers have budgets of their own."""
+        try:
+            if any(":" in handler for handler in self.site.handlers):
+                self._case(self._separate)
+            for name in self.site.handlers:
+                if ":" in name:
+                    continue
+                if name in HANDLERS:
+                    self._case(lambda handler=HANDLERS[name]: self._handler(handler))  # type: ignore[misc]
+                else:
+                    self.findings.failures.append(f"{self.site.name}: unknown handler {name!r}")
+        finally:
+            self.connection.close()
+        return self.findings
+
+    def _case(self, check: Callable[[], list[str]]) -> None:
+        failures = check()
+        self.findings.failures += failures
+        self.findings.passed += not failures
+
+    def _ask(self, request: Request) -> Response:
+        self.findings.requests += 1
+        return self.connection.ask(request)
+
+    def _within_an_hour(self, ask: Callable[[str], list[str]]) -> list[str]:
+        """Run requests of one client; again with another one if a new window of the limit began meanwhile."""
+        while True:
+            hour = time.time() // HOUR
+            failures = ask(next(self.clients))
+            if time.time() // HOUR == hour:
+                return failures
+
+    def _handler(self, handler: Handler) -> list[str]:
+        failures = self._within_an_hour(lambda client: self._plain(handler, client))
+        # Without a limit, what the variants do says nothing.
+        if failures:
+            return failures
+        variants = [
+            variant
+            for variant in self.variants
+            if variant.fits(handler) and (variant.version != "2" or (curl() and self.connection.speaks_http2()))
+        ]
+        for variant in variants:
+            failures += self._within_an_hour(
+                lambda client, variant=variant: self._variant(handler, variant, client)  # type: ignore[misc]
+            )
+        failures += self._within_an_hour(lambda client: self._mix(handler, variants, client))
+        return failures
+
+    def _plain(self, handler: Handler, client: str) -> list[str]:
+        """The plain request alone: as many run as the limit admits, and the next one is denied."""
+        request = request_of(PLAIN, handler, self.site.port, client)
+        for number in range(1, LIMIT + 1):
+            response = self._ask(request)
+            if response.status != 200 or response.runs() != (handler.name, number):
+                return [self._failure(handler, PLAIN, request, f"request {number} of {LIMIT}: {response}")]
+        response = self._ask(request)
+        if response.status != OVER or response.runs():
+            wanted = f"request {LIMIT + 1} must be denied with {OVER}"
+            return [self._failure(handler, PLAIN, request, f"{wanted}: {response}")]
+        return []
+
+    def _variant(self, handler: Handler, variant: Variant, client: str) -> list[str]:
+        """Two plain requests and two of the variant in any order: the handler runs at most as often as the limit admits."""
+        spellings = [PLAIN, PLAIN, variant, variant]
+        self.chance.shuffle(spellings)
+        story: list[str] = []
+        runs = 0
+        for spelling in spellings:
+            request = request_of(spelling, handler, self.site.port, client)
+            response = self._ask(request)
+            story.append(f"{spelling.name}: {response}")
+            ran = response.runs()
+            runs += ran is not None
+            # A failure shows the variant's request, also when a plain one was the last.
+            request = request_of(variant, handler, self.site.port, client)
+            if self._too_often(ran) or runs > LIMIT:
+                return [self._failure(handler, variant, request, "; ".join(story))]
+            if spelling is variant:
+                if ran:
+                    self.findings.reached.add(variant.name)
+                elif runs < LIMIT and variant.runs:
+                    return [self._failure(handler, variant, request, f"must run the handler: {'; '.join(story)}")]
+                elif runs < LIMIT and response.status != OVER:
+                    # It reaches no handler, though the limit would admit it.
+                    return []
+            elif runs < LIMIT - 1 and not ran and response.status != OVER:
+                return [self._failure(handler, variant, request, f"the plain request fails: {'; '.join(story)}")]
+        return []
+
+    def _mix(self, handler: Handler, variants: list[Variant], client: str) -> list[str]:
+        """All variants of one client in any order, with plain requests."""
+        spellings = [*variants, *[PLAIN] * (LIMIT + 1)]
+        self.chance.shuffle(spellings)
+        story: list[str] = []
+        runs = 0
+        for spelling in spellings:
+            request = request_of(spelling, handler, self.site.port, client)
+            response = self._ask(request)
+            ran = response.runs()
+            # Another handler that a variant reaches, such as that of the other method, has a limit of its own.
+            runs += ran is not None and ran[0] == handler.name
+            if ran:
+                story.append(f"{spelling.name}: {response}")
+            if self._too_often(ran) or runs > LIMIT:
+                return [self._failure(handler, spelling, request, f"among all variants: {'; '.join(story)}")]
+        if runs != LIMIT:
+            return [
+                self._failure(
+                    handler,
+                    PLAIN,
+                    request_of(PLAIN, handler, self.site.port, client),
+                    f"among all variants the handler ran {runs} times, not {LIMIT}: {'; '.join(story)}",
+                )
+            ]
+        return []
+
+    def _too_often(self, ran: tuple[str, int] | None) -> bool:
+        return ran is not None and ran[1] > LIMIT
+
+    def _separate(self) -> list[str]:
+        return self._within_an_hour(self._separate_client)
+
+    def _separate_client(self, client: str) -> list[str]:
+        """Each handler is admitted once, whatever the others have spent, and denied the next time."""
+        handlers = [name for name in self.site.handlers if ":" in name]
+        failures: list[str] = []
+        for wanted in (200, OVER):
+            self.chance.shuffle(handlers)
+            for name in handlers:
+                # METHOD:/path, or METHOD:/path@Name=value with a field that chooses the handler.
+                method, _, target = name.partition(":")
+                path, _, field_text = target.partition("@")
+                headers = (field_text.replace("=", ": ", 1),) if field_text else ()
+                handler = Handler(name, method, path)
+                request = request_of(Variant(PLAIN.name, headers=headers), handler, self.site.port, client)
+                response = self._ask(request)
+                if response.status != wanted:
+                    which = "first" if wanted == 200 else "second"
+                    failures.append(
+                        self._failure(handler, PLAIN, request, f"{which} request: {response}, not {wanted}")
+                    )
+        return failures
+
+    def _failure(self, handler: Handler, variant: Variant, request: Request, what: str) -> str:
+        sent = ", ".join([request.line, *request.headers[1:]])
+        return f"{self.site.name}, {handler.name}, {variant.name}\n    sent: {sent!r}\n    {what}"

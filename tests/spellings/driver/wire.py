@@ -1,0 +1,176 @@
+"""Requests as bytes on sockets: what a client library would correct or refuse is sent as it stands."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import shutil
+import socket
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .variants import Request
+
+#: How long a response may take, in seconds.
+PATIENCE = 15
+#: The most bytes of a head that are read.
+HEAD_BYTES = 65536
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+SETTINGS = 4
+
+
+@dataclass(frozen=True)
+class Response:
+    """The head of a response; the status is 0 when the connection ended without one."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def runs(self) -> tuple[str, int] | None:
+        """Return which handler has run, and how often for this client; none when no handler ran."""
+        name, equals, number = self.headers.get("x-runs", "").partition("=")
+        return (name, int(number)) if equals else None
+
+    def __str__(self) -> str:
+        """Return the status and what the handler has said."""
+        if not self.status:
+            return "no response"
+        told = self.headers.get("x-runs")
+        return f"{self.status}, x-runs: {told}" if told else str(self.status)
+
+
+class Connection:
+    """A connection to an application that is kept as long as the application keeps it."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.socket: socket.socket | None = None
+        self.buffer = b""
+        self._speaks_http2: bool | None = None
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another one."""
+        if self.socket is not None:
+            self.socket.close()
+        self.socket = None
+        self.buffer = b""
+
+    def speaks_http2(self) -> bool:
+        """Return whether the application answers a client that begins with HTTP/2."""
+        if self._speaks_http2 is None:
+            self._speaks_http2 = False
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), PATIENCE) as probe:
+                probe.sendall(PREFACE)
+                head = b""
+                while len(head) < 9 and (some := probe.recv(9 - len(head))):
+                    head += some
+                self._speaks_http2 = len(head) == 9 and head[3] == SETTINGS and head[:2] == b"\0\0"
+        return self._speaks_http2
+
+    def ask(self, request: Request) -> Response:
+        """Send a request and read the response."""
+        if request.version == "2":
+            return ask_by_http2(self.port, request)
+        self._open()
+        try:
+            return self._exchange(request)
+        except (OSError, ValueError):
+            self.close()
+            return Response(0)
+
+    def _open(self) -> None:
+        # An application may have closed a connection that it kept.
+        if self.socket is not None and (self.buffer or select.select([self.socket], [], [], 0)[0]):
+            self.close()
+        if self.socket is None:
+            self.socket = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def _exchange(self, request: Request) -> Response:
+        assert self.socket is not None
+        self.socket.sendall(request.raw)
+        while True:
+            status, version, headers = self._head()
+            if status >= 200 or status == 101:
+                break
+        kept = version == "1.1" and request.version == "1.1" and "close" not in headers.get("connection", "").lower()
+        if request.method.upper() != "HEAD" and status not in (101, 204, 304):
+            kept = self._body(headers) and kept
+        if not kept or status == 101:
+            self.close()
+        return Response(status, headers)
+
+    def _head(self) -> tuple[int, str, dict[str, str]]:
+        while b"\r\n\r\n" not in self.buffer:
+            if len(self.buffer) > HEAD_BYTES:
+                raise ValueError("a head without an end")
+            self._more()
+        head, self.buffer = self.buffer.split(b"\r\n\r\n", 1)
+        first, *lines = head.decode("latin-1").split("\r\n")
+        protocol, status = first.split(" ")[:2]
+        if not protocol.startswith("HTTP/1."):
+            raise ValueError("no HTTP/1 response")
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            name, value = name.strip().lower(), value.strip()
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        return int(status), protocol.removeprefix("HTTP/"), headers
+
+    def _body(self, headers: dict[str, str]) -> bool:
+        """Read a body; return whether it ended before the connection."""
+        if "chunked" in headers.get("transfer-encoding", "").lower():
+            while True:
+                size = int(self._line().split(b";")[0], 16)
+                if size == 0:
+                    while self._line():
+                        pass
+                    return True
+                self._take(size + 2)
+        if "content-length" in headers:
+            self._take(int(headers["content-length"]))
+            return True
+        return False
+
+    def _line(self) -> bytes:
+        while b"\r\n" not in self.buffer:
+            self._more()
+        line, self.buffer = self.buffer.split(b"\r\n", 1)
+        return line
+
+    def _take(self, size: int) -> None:
+        while len(self.buffer) < size:
+            self._more()
+        self.buffer = self.buffer[size:]
+
+    def _more(self) -> None:
+        assert self.socket is not None
+        some = self.socket.recv(65536)
+        if not some:
+            raise ValueError("the connection has ended")
+        self.buffer += some
+
+
+def curl() -> str | None:
+    """Return the client that speaks HTTP/2, where the machine has it."""
+    return shutil.which("curl")
+
+
+def ask_by_http2(port: int, request: Request) -> Response:
+    """Send a request over HTTP/2 without TLS."""
+    command = ["curl", "--silent", "--http2-prior-knowledge", "--max-time", str(PATIENCE), "--output", "/dev/null"]
+    command += ["--dump-header", "-", "--path-as-is", "--globoff", "--header", f"Host: {request.host}"]
+    command += ["--head"] if request.method == "HEAD" else ["--request", request.method]
+    for line in request.headers:
+        command += ["--header", line]
+    if request.body is not None:
+        command += ["--data-binary", request.body.decode()]
+    command.append(f"http://127.0.0.1:{port}{request.target}")
+    told = subprocess.run(command, check=False, capture_output=True, text=True, timeout=2 * PATIENCE).stdout
+    first, *lines = told.replace("\r\n", "\n").strip().split("\n")
+    if not first.startswith("HTTP/2 "):
+        return Response(0)
+    headers = dict(line.lower().split(": ", 1) for line in lines if ": " in line)
+    return Response(int(first.split(" ")[1]), headers)
