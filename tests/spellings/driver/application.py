@@ -11,7 +11,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,49 +76,62 @@ def running(name: str, version: str, defect: str | None) -> Iterator[Application
             end(process)
 
 
-def read_lines(process: subprocess.Popen[bytes], log: tempfile._TemporaryFileWrapper[bytes]) -> Application:
+def read_lines(process: subprocess.Popen[bytes], log: IO[bytes]) -> Application:
     """Read what an application prints until it is ready."""
     application = Application()
-    assert process.stdout is not None
-    os.set_blocking(process.stdout.fileno(), False)
-    buffer = b""
-    until = time.monotonic() + START
 
     def why(reason: str) -> CannotStartError:
         log.seek(0)
         errors = log.read().decode(errors="replace").strip().splitlines()[-20:]
         return CannotStartError("\n    ".join([reason, *errors]))
 
+    try:
+        for line in lines_of(process):
+            if line == "ready":
+                return application
+            take_line(application, line)
+    except ValueError as mistake:
+        raise why(str(mistake)) from None
+    raise why("ended before it was ready")
+
+
+def lines_of(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Read the lines that a program prints, until it ends or takes too long."""
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    buffer = b""
+    until = time.monotonic() + START
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
             if not selector.select(max(0.0, until - time.monotonic())):
-                raise why(f"not ready after {START} s")
+                raise ValueError(f"not ready after {START} s")
             some = process.stdout.read(65536)
             if some == b"":
-                raise why("ended before it was ready")
-            buffer += some or b""
-            while b"\n" in buffer:
-                line, buffer = buffer.split(b"\n", 1)
-                words = line.decode().split()
-                match words:
-                    case ["listening", site, port, handlers]:
-                        application.sites.append(Site(site, int(port), tuple(handlers.split(","))))
-                    case ["version", framework, version]:
-                        application.versions.append((framework, version))
-                    case ["note", subject, *text]:
-                        application.notes[subject] = " ".join(text)
-                    case ["skipped:", *reason]:
-                        raise SkippedError(" ".join(reason))
-                    case ["ready"]:
-                        return application
-                    case _:
-                        raise why(f"unknown line: {line.decode()!r}")
+                return
+            *lines, buffer = (buffer + (some or b"")).split(b"\n")
+            yield from (line.decode() for line in lines)
+
+
+def take_line(application: Application, line: str) -> None:
+    """Take what a line says about an application."""
+    match line.split():
+        case ["listening", site, port, handlers]:
+            application.sites.append(Site(site, int(port), tuple(handlers.split(","))))
+        case ["version", framework, version]:
+            application.versions.append((framework, version))
+        case ["note", subject, *text]:
+            application.notes[subject] = " ".join(text)
+        case ["skipped:", *reason]:
+            raise SkippedError(" ".join(reason))
+        case _:
+            raise ValueError(f"unknown line: {line!r}")
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """End an application by closing its input, and the group of its processes if that does not suffice."""
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     process.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(END)

@@ -110,7 +110,7 @@ class Checker:
         return []
 
     def _variant(self, handler: Handler, variant: Variant, client: str) -> list[str]:
-        """Two plain requests and two of the variant in any order: the handler runs at most as often as the limit admits."""
+        """Two plain requests and two of the variant in any order: the handler runs at most as often as it may."""
         spellings = [PLAIN, PLAIN, variant, variant]
         self.chance.shuffle(spellings)
         story: list[str] = []
@@ -120,7 +120,8 @@ class Checker:
             response = self._ask(request)
             story.append(f"{spelling.name}: {response}")
             ran = response.runs()
-            runs += ran is not None
+            # Another handler that a variant reaches, such as that of the other method, has a limit of its own.
+            runs += ran is not None and ran[0] == handler.name
             # A failure shows the variant's request, also when a plain one was the last.
             request = request_of(variant, handler, self.site.port, client)
             if self._too_often(ran) or runs > LIMIT:
@@ -147,21 +148,11 @@ class Checker:
             request = request_of(spelling, handler, self.site.port, client)
             response = self._ask(request)
             ran = response.runs()
-            # Another handler that a variant reaches, such as that of the other method, has a limit of its own.
             runs += ran is not None and ran[0] == handler.name
             if ran:
                 story.append(f"{spelling.name}: {response}")
             if self._too_often(ran) or runs > LIMIT:
                 return [self._failure(handler, spelling, request, f"among all variants: {'; '.join(story)}")]
-        if runs != LIMIT:
-            return [
-                self._failure(
-                    handler,
-                    PLAIN,
-                    request_of(PLAIN, handler, self.site.port, client),
-                    f"among all variants the handler ran {runs} times, not {LIMIT}: {'; '.join(story)}",
-                )
-            ]
         return []
 
     def _too_often(self, ran: tuple[str, int] | None) -> bool:

@@ -36,7 +36,7 @@ def rows_of(application: Application, which: str) -> list[Row]:
 def table(rows: list[Row]) -> str:
     """Return the table."""
     lines = [
-        "| framework | oldest tested | newest tested | where a limit was attached | `route` is known | the router ignores |",
+        "| framework | oldest tested | newest tested | limits were attached | `route` is known | its router ignores |",
         "|---|---|---|---|---|---|",
     ]
     for framework in sorted({row.framework for row in rows}, key=str.lower):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 LIST = Path(__file__).resolve().parent.parent / "variants.toml"
 FIELDS = {
@@ -114,7 +115,9 @@ def read_variants(path: Path = LIST) -> list[Variant]:
         unknown = set(line) - FIELDS
         if unknown:
             raise ValueError(f"{path.name}: variant {line.get('name')!r}: unknown field {sorted(unknown)}")
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in line.items()}
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in line.items()
+        }
         variants.append(Variant(**values))
     names = [variant.name for variant in variants]
     duplicates = sorted({name for name in names if names.count(name) > 1})

@@ -48,6 +48,8 @@ class Connection:
         self.port = port
         self.socket: socket.socket | None = None
         self.buffer = b""
+        #: Whether the response to this request has begun.
+        self.received = False
         self._speaks_http2: bool | None = None
 
     def close(self) -> None:
@@ -73,12 +75,15 @@ class Connection:
         """Send a request and read the response."""
         if request.version == "2":
             return ask_by_http2(self.port, request)
-        self._open()
+        reused = self.socket is not None
         try:
+            self._open()
             return self._exchange(request)
         except (OSError, ValueError):
+            # An application may close a connection that it kept while the next request is on its way.
+            again = reused and not self.received
             self.close()
-            return Response(0)
+        return self.ask(request) if again else Response(0)
 
     def _open(self) -> None:
         # An application may have closed a connection that it kept.
@@ -90,6 +95,7 @@ class Connection:
 
     def _exchange(self, request: Request) -> Response:
         assert self.socket is not None
+        self.received = False
         self.socket.sendall(request.raw)
         while True:
             status, version, headers = self._head()
@@ -151,6 +157,7 @@ class Connection:
         if not some:
             raise ValueError("the connection has ended")
         self.buffer += some
+        self.received = True
 
 
 def curl() -> str | None:

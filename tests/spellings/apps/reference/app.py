@@ -1,7 +1,8 @@
 """An application with a small router of its own and polylimit in front of it, which shows what the driver finds.
 
-The router ignores nearly everything that a router can ignore, and the document's `[paths]` declares it. With the environment
-variable POLYLIMIT_SPELLINGS_DEFECT one of its properties is not declared, or a limit is attached as it must not be.
+The router ignores nearly everything that a router can ignore, and the document's `[paths]` declares it. With the
+environment variable POLYLIMIT_SPELLINGS_DEFECT one of its properties is not declared, or a limit is attached as it must
+not be.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import polylimit
 from polylimit import Limiter, RequestAttributes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: What the driver must find: the application's defects, with what each of them does.
 DEFECTS = {
@@ -87,7 +91,7 @@ class Request(BaseHTTPRequestHandler):
     def respond(self) -> None:
         """Route the request, decide, and run the handler."""
         self.rfile.read(int(self.headers.get("content-length", 0)))
-        self.close_connection = self.close_connection or "transfer-encoding" in self.headers
+        self.close_connection |= "transfer-encoding" in self.headers
         override = self.headers.get("x-http-method-override", "")
         self.seen = self.command
         if self.command == "POST" and override.upper() in ("GET", "HEAD", "PUT"):
@@ -122,6 +126,8 @@ class Request(BaseHTTPRequestHandler):
         if runs:
             self.send_header("x-runs", runs)
         self.send_header("content-length", "0")
+        if self.close_connection:
+            self.send_header("connection", "close")
         self.end_headers()
 
     def log_message(self, *arguments: object) -> None:
