@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from driver import page
-from driver.application import applications
+from driver.application import applications, versions_of
 from driver.examination import Report, examine, show
 from driver.wire import curl
 
@@ -57,7 +57,12 @@ def main() -> int:
     reports: list[Report] = []
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(AT_A_TIME, mp_context=context) as pool:
-        runs = [pool.submit(examine, name, version, options) for name in options.only for version in options.versions]
+        runs = [
+            pool.submit(examine, name, version, options)
+            for name in options.only
+            for version in versions_of(name)
+            if version in options.versions
+        ]
         for done in concurrent.futures.as_completed(runs):
             reports.append(done.result())
             show(reports[-1])

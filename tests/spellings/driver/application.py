@@ -55,6 +55,12 @@ def applications() -> list[str]:
     return sorted(start.parent.name for start in APPS.glob("*/start"))
 
 
+def versions_of(name: str) -> list[str]:
+    """Return the versions of an application: those in its file `versions`, or oldest and newest."""
+    file = APPS / name / "versions"
+    return file.read_text().split() if file.exists() else ["oldest", "newest"]
+
+
 @contextlib.contextmanager
 def running(name: str, version: str, defect: str | None) -> Iterator[Application]:
     """Start an application, and end it with the block."""

@@ -30,7 +30,11 @@ def rows_of(application: Application, which: str) -> list[Row]:
     sites = tuple(site.name for site in application.sites if site.name != "separate")
     route = application.notes.get("route", "yes" if "route_rules" in sites else "no")
     ignores = application.notes.get("ignores", "")
-    return [Row(framework, version, which, sites, route, ignores) for framework, version in application.versions]
+    # A name of several words for the only one, where the line `version` has one word.
+    name = application.notes.get("framework")
+    return [
+        Row(name or framework, version, which, sites, route, ignores) for framework, version in application.versions
+    ]
 
 
 def table(rows: list[Row]) -> str:
