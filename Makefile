@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak soak-server fuzz deep-checks simulate-faults mutations faults \
+.PHONY: help setup demo site test test-quick check spellings matrix suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak soak-server fuzz deep-checks simulate-faults mutations faults \
   packages packages-test release
 
 STORE ?= memory
@@ -15,6 +15,9 @@ SEEDS ?= 1000000
 FROM ?= 0
 TARGETS ?=
 ONLY ?=
+SITE ?=
+VARIANT ?=
+SEED ?=
 VERSION ?=
 DRY_RUN ?=
 
@@ -35,6 +38,15 @@ test: ## set up and run every check and test; ends in "N passed, N failed", whic
 
 test-quick: ## the core, the memory store, one Redis and Python in a few minutes; ends in the same line
 	@tests/run quick
+
+spellings: ## every spelling of a request to every framework, oldest and newest; ONLY=express,koa SITE=global VARIANT=HEAD SEED=1
+	@tests/setup
+	@tests/build polylimit-cli
+	@tests/spellings/run $(if $(ONLY),--only "$(ONLY)") $(if $(SITE),--site "$(SITE)") $(if $(VARIANT),--variant "$(VARIANT)") \
+	  $(if $(SEED),--seed $(SEED))
+
+matrix: ## every minor version of each framework, and the runtimes of each language that can be had; takes about an hour
+	@tests/matrix
 
 suites: ## download limits and Flask-Limiter and run their own tests on our storages; takes minutes
 	@tests/setup
