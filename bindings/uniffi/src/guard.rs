@@ -34,6 +34,9 @@ pub struct GuardOptions {
     /// The budget of quotas without a name, 1 to 256 bytes.
     #[uniffi(default)]
     pub scope: Option<String>,
+    /// Whether quotas without a name have a budget for each route, where there is no scope; by default they do not.
+    #[uniffi(default)]
+    pub per_route: bool,
     /// The parts of the key: `address`, `user`, `header:NAME`, `cookie:NAME` and `path:NAME`.
     #[uniffi(default)]
     pub key_parts: Vec<String>,
@@ -103,6 +106,9 @@ pub struct GuardFacts {
     /// The request's `accept` field.
     #[uniffi(default)]
     pub accept: Option<String>,
+    /// The framework's name of the route, for a guard with a budget for each route.
+    #[uniffi(default)]
+    pub route: Option<String>,
     /// The check of the guard around this one, on the same request.
     #[uniffi(default)]
     pub outer: Option<Arc<GuardCheck>>,
@@ -127,6 +133,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) cost: Option<i64>,
     pub(crate) policies: Option<Vec<&'a str>>,
     pub(crate) accept: Option<&'a str>,
+    pub(crate) route: Option<&'a str>,
     /// For a guard that decides by the configuration of its limiter.
     pub(crate) attributes: Option<polylimit::RequestAttributes<'a>>,
 }
@@ -141,6 +148,7 @@ impl GuardFacts {
             cost: self.cost,
             policies: self.policies.as_ref().map(|policies| policies.iter().map(String::as_str).collect()),
             accept: self.accept.as_deref(),
+            route: self.route.as_deref(),
             attributes: self.attributes.as_ref().map(RequestAttributes::to_core),
         }
     }
@@ -163,7 +171,8 @@ impl Guard {
         if let Some(policies) = options.policies {
             builder = builder.policies(policies);
         }
-        builder = builder.per_request(options.per_request).dry_run(options.dry_run);
+        builder =
+            builder.per_request(options.per_request).per_route(options.per_route).dry_run(options.dry_run);
         for method in options.methods {
             builder = builder.method(method);
         }
@@ -248,6 +257,9 @@ impl Guard {
         if let Some(cost) = facts.cost {
             known = known.cost(unsigned("cost", cost)?);
         }
+        if let Some(route) = facts.route {
+            known = known.route(route);
+        }
         if let Some(policies) = &facts.policies {
             known = known.policies(policies);
         }
@@ -266,6 +278,11 @@ impl Guard {
     /// Whether the configuration of the limiter decides, by the attributes of requests.
     pub fn is_by_configuration(&self) -> bool {
         self.core.is_by_configuration()
+    }
+
+    /// Whether quotas without a name have a budget for each route, so that the guard needs the route of a request.
+    pub fn is_per_route(&self) -> bool {
+        self.core.is_per_route()
     }
 
     /// Where the guard is for direct calls, as long as it exists.

@@ -17,7 +17,7 @@
 //!
 //! - **Facts:** the guard (`u64`), whether there is a cost (`u8`), cost (`i64`), key (bytes or none), the peer (text), `accept`
 //!   (text or none), the parts of the key (list of bytes or none), the lines of the header of proxies (list of bytes),
-//!   whether the request has its own policies (`u8`), these (list of texts), and for a guard that decides by the configuration of its
+//!   whether the request has its own policies (`u8`), these (list of texts), its route (text or none), and for a guard that decides by the configuration of its
 //!   limiter the attributes of the request, as in `direct/configured.rs`.
 //! - **Outer check:** `u8` 0 for none; 1 and its address (`u64`); 2, its facts and its decisions.
 //! - **Decisions:** a list.
@@ -147,10 +147,11 @@ unsafe fn facts<'a>(reader: &mut Reader<'a>) -> Result<(&'a Guard, Facts<'a>)> {
     let forwarded = reader.list(|reader| Ok(reader.bytes()?.unwrap_or_default()))?;
     let has_policies = reader.u8()? != 0;
     let policies = reader.list(|reader| Ok(reader.text()?.unwrap_or_default()))?;
+    let route = reader.text()?;
     let (cost, policies) = (has_cost.then_some(cost), has_policies.then_some(policies));
     let attributes =
         guard.core().is_by_configuration().then(|| configured::attributes(reader)).transpose()?;
-    Ok((guard, Facts { key, parts, peer, forwarded, cost, policies, accept, attributes }))
+    Ok((guard, Facts { key, parts, peer, forwarded, cost, policies, accept, route, attributes }))
 }
 
 /// A check that was decided before, from its facts and its decisions.

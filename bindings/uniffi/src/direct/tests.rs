@@ -196,6 +196,7 @@ fn facts(guard: &Guard, peer: &str) -> Vec<u8> {
     push(&mut facts, Some(peer.as_bytes()));
     push(&mut facts, None);
     facts.extend([0; 4 + 4 + 1 + 4]);
+    push(&mut facts, None);
     facts
 }
 

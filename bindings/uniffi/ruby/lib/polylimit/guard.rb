@@ -26,8 +26,8 @@ module Polylimit
   # of what else they are about; `headers`, one of "ietf", "legacy", "both" and "none"; `header_names`, other names of fields; `reset_form`,
   # "seconds" or "epoch"; `client_address`, ClientAddressRules. A mistake in them raises InvalidArgument.
   class Guard
-    # No parts of the key, no lines of proxies' headers, no policies.
-    NOTHING_ELSE = "\0" * 13
+    # No parts of the key, no lines of proxies' headers, no policies, no route.
+    NOTHING_ELSE = "#{"\0" * 13}\xFF\xFF\xFF\xFF".b.freeze
     private_constant :NOTHING_ELSE
 
     # `facts` is made with the parts of the key and the name of the proxies' header or nil, and reads from a request its
@@ -142,7 +142,7 @@ module Polylimit
     end
 
     def rest(request, policies)
-      list(@facts.parts(request)) << list(@facts.forwarded(request)) << (policies ? 1 : 0) << list(policies || [])
+      list(@facts.parts(request)) << list(@facts.forwarded(request)) << (policies ? 1 : 0) << list(policies || []) << [Direct::NONE].pack('L<')
     end
 
     def list(texts)

@@ -364,6 +364,7 @@ end
     RustBuffer.check_lower_Optionali64(v.cost)
     RustBuffer.check_lower_OptionalSequencestring(v.policies)
     RustBuffer.check_lower_Optionalstring(v.accept)
+    RustBuffer.check_lower_Optionalstring(v.route)
     RustBuffer.check_lower_OptionalTypeGuardCheck(v.outer)
     RustBuffer.check_lower_OptionalTypeRequestAttributes(v.attributes)
   end
@@ -388,6 +389,7 @@ end
     RustBuffer.check_lower_Sequencestring(v.methods)
 
     RustBuffer.check_lower_Optionalstring(v.scope)
+
     RustBuffer.check_lower_Sequencestring(v.key_parts)
     RustBuffer.check_lower_Optionalstring(v.missing_key)
     RustBuffer.check_lower_Optionali64(v.cost)
@@ -2011,6 +2013,7 @@ class RustBufferStream
       cost: read_Optionali64,
       policies: read_OptionalSequencestring,
       accept: read_Optionalstring,
+      route: read_Optionalstring,
       outer: read_OptionalTypeGuardCheck,
       attributes: read_OptionalTypeRequestAttributes
     )
@@ -2024,6 +2027,7 @@ class RustBufferStream
       methods: read_Sequencestring,
       per_request: read_bool,
       scope: read_Optionalstring,
+      per_route: read_bool,
       key_parts: read_Sequencestring,
       missing_key: read_Optionalstring,
       cost: read_Optionali64,
@@ -3242,6 +3246,7 @@ class RustBufferBuilder
     self.write_Optionali64(v.cost)
     self.write_OptionalSequencestring(v.policies)
     self.write_Optionalstring(v.accept)
+    self.write_Optionalstring(v.route)
     self.write_OptionalTypeGuardCheck(v.outer)
     self.write_OptionalTypeRequestAttributes(v.attributes)
   end
@@ -3253,6 +3258,7 @@ class RustBufferBuilder
     self.write_Sequencestring(v.methods)
     self.write_bool(v.per_request)
     self.write_Optionalstring(v.scope)
+    self.write_bool(v.per_route)
     self.write_Sequencestring(v.key_parts)
     self.write_Optionalstring(v.missing_key)
     self.write_Optionali64(v.cost)
@@ -4335,6 +4341,10 @@ module UniFFILib
     [:uint64, RustCallStatus.by_ref],
     :int8
 
+  attach_function :uniffi_polylimit_uniffi_fn_method_guard_is_per_route,
+    [:uint64, RustCallStatus.by_ref],
+    :int8
+
   attach_function :uniffi_polylimit_uniffi_fn_method_guard_key_parts,
     [:uint64, RustCallStatus.by_ref],
     RustBuffer.by_value
@@ -4879,6 +4889,10 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guard_is_per_route,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_method_guard_key_parts,
     [],
     :uint16
@@ -5403,9 +5417,9 @@ end
 
   # Record type GuardFacts
 class GuardFacts
-  attr_reader :key, :parts, :peer, :forwarded, :cost, :policies, :accept, :outer, :attributes
+  attr_reader :key, :parts, :peer, :forwarded, :cost, :policies, :accept, :route, :outer, :attributes
 
-  def initialize(key: nil, parts: [], peer:, forwarded: [], cost: nil, policies: nil, accept: nil, outer: nil, attributes: nil)
+  def initialize(key: nil, parts: [], peer:, forwarded: [], cost: nil, policies: nil, accept: nil, route: nil, outer: nil, attributes: nil)
     @key = key
     @parts = parts
     @peer = peer
@@ -5413,6 +5427,7 @@ class GuardFacts
     @cost = cost
     @policies = policies
     @accept = accept
+    @route = route
     @outer = outer
     @attributes = attributes
   end
@@ -5439,6 +5454,9 @@ class GuardFacts
     if @accept != other.accept
       return false
     end
+    if @route != other.route
+      return false
+    end
     if @outer != other.outer
       return false
     end
@@ -5461,13 +5479,14 @@ end
 
   # Record type GuardOptions
 class GuardOptions
-  attr_reader :policies, :methods, :per_request, :scope, :key_parts, :missing_key, :cost, :headers, :reset_form, :header_names, :status, :message, :dry_run, :hears_outages, :client_address, :reserved, :ttl, :max_age
+  attr_reader :policies, :methods, :per_request, :scope, :per_route, :key_parts, :missing_key, :cost, :headers, :reset_form, :header_names, :status, :message, :dry_run, :hears_outages, :client_address, :reserved, :ttl, :max_age
 
-  def initialize(policies: nil, methods: [], per_request: false, scope: nil, key_parts: [], missing_key: nil, cost: nil, headers: nil, reset_form: nil, header_names: {}, status: nil, message: nil, dry_run: false, hears_outages: false, client_address: nil, reserved: false, ttl: nil, max_age: nil)
+  def initialize(policies: nil, methods: [], per_request: false, scope: nil, per_route: false, key_parts: [], missing_key: nil, cost: nil, headers: nil, reset_form: nil, header_names: {}, status: nil, message: nil, dry_run: false, hears_outages: false, client_address: nil, reserved: false, ttl: nil, max_age: nil)
     @policies = policies
     @methods = methods
     @per_request = per_request
     @scope = scope
+    @per_route = per_route
     @key_parts = key_parts
     @missing_key = missing_key
     @cost = cost
@@ -5495,6 +5514,9 @@ class GuardOptions
       return false
     end
     if @scope != other.scope
+      return false
+    end
+    if @per_route != other.per_route
       return false
     end
     if @key_parts != other.key_parts
@@ -6336,6 +6358,10 @@ end
   end
   def is_by_configuration()
     result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guard_is_by_configuration,uniffi_clone_handle(),)
+    return 1 == result
+  end
+  def is_per_route()
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guard_is_per_route,uniffi_clone_handle(),)
     return 1 == result
   end
   def key_parts()

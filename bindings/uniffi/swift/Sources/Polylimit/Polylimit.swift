@@ -2095,6 +2095,11 @@ public protocol GuardProtocol: AnyObject, Sendable {
     func isByConfiguration()  -> Bool
 
     /**
+     * Whether quotas without a name have a budget for each route, so that the guard needs the route of a request.
+     */
+    func isPerRoute()  -> Bool
+
+    /**
      * The parts of the key as text, with the names of headers in lower case.
      */
     func keyParts()  -> [String]
@@ -2201,6 +2206,18 @@ open func isByConfiguration() -> Bool  {
     return try!  FfiConverterBool.lift(try! rustCall() {
         uniffiCallStatus in
     uniffi_polylimit_uniffi_fn_method_guard_is_by_configuration(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Whether quotas without a name have a budget for each route, so that the guard needs the route of a request.
+     */
+open func isPerRoute() -> Bool  {
+    return try!  FfiConverterBool.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guard_is_per_route(
             self.uniffiCloneHandle(),uniffiCallStatus
     )
 })
@@ -5121,6 +5138,10 @@ public struct GuardFacts: CustomDebugStringConvertible {
      */
     public var accept: String?
     /**
+     * The framework's name of the route, for a guard with a budget for each route.
+     */
+    public var route: String?
+    /**
      * The check of the guard around this one, on the same request.
      */
     public var outer: GuardCheck?
@@ -5154,6 +5175,9 @@ public struct GuardFacts: CustomDebugStringConvertible {
          * The request's `accept` field.
          */accept: String? = nil,
         /**
+         * The framework's name of the route, for a guard with a budget for each route.
+         */route: String? = nil,
+        /**
          * The check of the guard around this one, on the same request.
          */outer: GuardCheck? = nil,
         /**
@@ -5166,6 +5190,7 @@ public struct GuardFacts: CustomDebugStringConvertible {
         self.cost = cost
         self.policies = policies
         self.accept = accept
+        self.route = route
         self.outer = outer
         self.attributes = attributes
     }
@@ -5204,6 +5229,7 @@ public struct FfiConverterTypeGuardFacts: FfiConverterRustBuffer {
                 cost: FfiConverterOptionInt64.read(from: &buf),
                 policies: FfiConverterOptionSequenceString.read(from: &buf),
                 accept: FfiConverterOptionString.read(from: &buf),
+                route: FfiConverterOptionString.read(from: &buf),
                 outer: FfiConverterOptionTypeGuardCheck.read(from: &buf),
                 attributes: FfiConverterOptionTypeRequestAttributes.read(from: &buf)
         )
@@ -5217,6 +5243,7 @@ public struct FfiConverterTypeGuardFacts: FfiConverterRustBuffer {
         FfiConverterOptionInt64.write(value.cost, into: &buf)
         FfiConverterOptionSequenceString.write(value.policies, into: &buf)
         FfiConverterOptionString.write(value.accept, into: &buf)
+        FfiConverterOptionString.write(value.route, into: &buf)
         FfiConverterOptionTypeGuardCheck.write(value.outer, into: &buf)
         FfiConverterOptionTypeRequestAttributes.write(value.attributes, into: &buf)
     }
@@ -5259,6 +5286,10 @@ public struct GuardOptions {
      * The budget of quotas without a name, 1 to 256 bytes.
      */
     public var scope: String?
+    /**
+     * Whether quotas without a name have a budget for each route, where there is no scope; by default they do not.
+     */
+    public var perRoute: Bool
     /**
      * The parts of the key: `address`, `user`, `header:NAME`, `cookie:NAME` and `path:NAME`.
      */
@@ -5334,6 +5365,9 @@ public struct GuardOptions {
          * The budget of quotas without a name, 1 to 256 bytes.
          */scope: String? = nil,
         /**
+         * Whether quotas without a name have a budget for each route, where there is no scope; by default they do not.
+         */perRoute: Bool = false,
+        /**
          * The parts of the key: `address`, `user`, `header:NAME`, `cookie:NAME` and `path:NAME`.
          */keyParts: [String] = [],
         /**
@@ -5380,6 +5414,7 @@ public struct GuardOptions {
         self.methods = methods
         self.perRequest = perRequest
         self.scope = scope
+        self.perRoute = perRoute
         self.keyParts = keyParts
         self.missingKey = missingKey
         self.cost = cost
@@ -5416,6 +5451,7 @@ public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
                 methods: FfiConverterSequenceString.read(from: &buf),
                 perRequest: FfiConverterBool.read(from: &buf),
                 scope: FfiConverterOptionString.read(from: &buf),
+                perRoute: FfiConverterBool.read(from: &buf),
                 keyParts: FfiConverterSequenceString.read(from: &buf),
                 missingKey: FfiConverterOptionString.read(from: &buf),
                 cost: FfiConverterOptionInt64.read(from: &buf),
@@ -5438,6 +5474,7 @@ public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
         FfiConverterSequenceString.write(value.methods, into: &buf)
         FfiConverterBool.write(value.perRequest, into: &buf)
         FfiConverterOptionString.write(value.scope, into: &buf)
+        FfiConverterBool.write(value.perRoute, into: &buf)
         FfiConverterSequenceString.write(value.keyParts, into: &buf)
         FfiConverterOptionString.write(value.missingKey, into: &buf)
         FfiConverterOptionInt64.write(value.cost, into: &buf)
@@ -10844,6 +10881,9 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_guard_is_by_configuration() != 34931) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guard_is_per_route() != 20126) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_guard_key_parts() != 23092) {

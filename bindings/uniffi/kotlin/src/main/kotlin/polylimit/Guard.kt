@@ -13,6 +13,7 @@ import java.lang.ref.Reference
  * @property cost the units that the request spends, 0 to 10^12, where they are not the guard's.
  * @property policies the policies of this request, in place of the guard's; with none in the list it is not limited.
  * @property accept the request's `accept` field.
+ * @property route the framework's name of the route, for a guard with a budget for each route.
  * @property outer the check of the guard around this one, on the same request.
  * @property attributes the attributes of the request, for a guard that decides by the configuration of its limiter.
  */
@@ -24,6 +25,7 @@ public class GuardFacts(
     public val cost: Long? = null,
     public val policies: List<String>? = null,
     public val accept: String? = null,
+    public val route: String? = null,
     public val outer: GuardCheck? = null,
     public val attributes: RequestAttributes? = null,
 ) {
@@ -40,6 +42,7 @@ public class GuardFacts(
         for (part in parts) buffer.putBytes(part)
         buffer.putTexts(forwarded)
         buffer.put(policies != null).putTexts(policies.orEmpty())
+        buffer.putText(route)
     }
 }
 

@@ -711,6 +711,8 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_is_by_configuration(
     ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_guard_is_per_route(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_key_parts(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_limiter_candidate_counts(
@@ -822,6 +824,8 @@ internal object UniffiLib {
     external fun uniffi_polylimit_uniffi_fn_method_guard_address(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_method_guard_is_by_configuration(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Byte
+    external fun uniffi_polylimit_uniffi_fn_method_guard_is_per_route(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Byte
     external fun uniffi_polylimit_uniffi_fn_method_guard_key_parts(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
@@ -1070,6 +1074,9 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_is_by_configuration() and 0xFFFF) != 34931) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_is_per_route() and 0xFFFF) != 20126) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_key_parts() and 0xFFFF) != 23092) {
@@ -2827,6 +2834,11 @@ public interface NativeGuardInterface {
     fun `isByConfiguration`(): kotlin.Boolean
 
     /**
+     * Whether quotas without a name have a budget for each route, so that the guard needs the route of a request.
+     */
+    fun `isPerRoute`(): kotlin.Boolean
+
+    /**
      * The parts of the key as text, with the names of headers in lower case.
      */
     fun `keyParts`(): List<kotlin.String>
@@ -2962,6 +2974,22 @@ open class NativeGuard: Disposable, AutoCloseable, NativeGuardInterface
     callWithHandle {
     uniffiRustCall() { _status ->
     UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_is_by_configuration(
+        it,
+        _status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * Whether quotas without a name have a budget for each route, so that the guard needs the route of a request.
+     */override fun `isPerRoute`(): kotlin.Boolean {
+            return FfiConverterBoolean.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_is_per_route(
         it,
         _status)
 }
@@ -4375,6 +4403,11 @@ data class GuardOptions (
     val `scope`: kotlin.String? = null
     ,
     /**
+     * Whether quotas without a name have a budget for each route, where there is no scope; by default they do not.
+     */
+    val `perRoute`: kotlin.Boolean = false
+    ,
+    /**
      * The parts of the key: `address`, `user`, `header:NAME`, `cookie:NAME` and `path:NAME`.
      */
     val `keyParts`: List<kotlin.String> = listOf()
@@ -4459,6 +4492,7 @@ data class GuardOptions (
         this.`methods`,
         this.`perRequest`,
         this.`scope`,
+        this.`perRoute`,
         this.`keyParts`,
         this.`missingKey`,
         this.`cost`,
@@ -4489,6 +4523,7 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
             FfiConverterSequenceString.read(buf),
             FfiConverterBoolean.read(buf),
             FfiConverterOptionalString.read(buf),
+            FfiConverterBoolean.read(buf),
             FfiConverterSequenceString.read(buf),
             FfiConverterOptionalString.read(buf),
             FfiConverterOptionalLong.read(buf),
@@ -4511,6 +4546,7 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
             FfiConverterSequenceString.allocationSize(value.`methods`) +
             FfiConverterBoolean.allocationSize(value.`perRequest`) +
             FfiConverterOptionalString.allocationSize(value.`scope`) +
+            FfiConverterBoolean.allocationSize(value.`perRoute`) +
             FfiConverterSequenceString.allocationSize(value.`keyParts`) +
             FfiConverterOptionalString.allocationSize(value.`missingKey`) +
             FfiConverterOptionalLong.allocationSize(value.`cost`) +
@@ -4532,6 +4568,7 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
             FfiConverterSequenceString.write(value.`methods`, buf)
             FfiConverterBoolean.write(value.`perRequest`, buf)
             FfiConverterOptionalString.write(value.`scope`, buf)
+            FfiConverterBoolean.write(value.`perRoute`, buf)
             FfiConverterSequenceString.write(value.`keyParts`, buf)
             FfiConverterOptionalString.write(value.`missingKey`, buf)
             FfiConverterOptionalLong.write(value.`cost`, buf)
