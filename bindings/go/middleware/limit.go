@@ -15,8 +15,10 @@ import (
 type Framework[R any] struct {
 	// HTTP is a request as net/http has it.
 	HTTP func(R) *http.Request
-	// Route is the name of the matched route, the same in every process; empty for none.
+	// Route is the name of the matched route, the same in every process; empty for none. Nothing that a client chooses may be in it.
 	Route func(R) string
+	// RoutePath is the attribute "route" of a request whose Route is known; see RoutePattern, which stands in for nil.
+	RoutePath func(R) string
 	// PathValue is a parameter of the route; empty when the route has no such parameter.
 	PathValue func(request R, name string) string
 }
@@ -28,6 +30,7 @@ type Limit[R, D any] struct {
 	guard     *polylimit.Guard
 	// Whether the configuration of the limiter decides.
 	isConfigured bool
+	warnings     warnings
 }
 
 // New makes a limit. It fails with ErrInvalidArgument for an invalid option: a policy that the limiter does not know, quotas that
@@ -37,7 +40,16 @@ func New[R, D any](options Options[R, D], framework Framework[R]) (*Limit[R, D],
 	if err != nil {
 		return nil, err
 	}
-	return &Limit[R, D]{options, framework, guard, options.isConfigured()}, nil
+	if options.Route != nil {
+		framework.Route = options.Route
+	}
+	if options.Route != nil || framework.RoutePath == nil {
+		framework.RoutePath = func(request R) string { return RoutePattern(framework.Route(request)) }
+	}
+	if options.PathValue != nil {
+		framework.PathValue = options.PathValue
+	}
+	return &Limit[R, D]{options: options, framework: framework, guard: guard, isConfigured: options.isConfigured()}, nil
 }
 
 // Decide decides about a request and writes the header fields of its response. The decision is nil for a request that is not
@@ -47,7 +59,8 @@ func (l *Limit[R, D]) Decide(request R, header http.Header) (*Admission, error) 
 	if l.options.Skip != nil && l.options.Skip(request) || !l.guard.AppliesTo(plain.Method) {
 		return nil, nil
 	}
-	facts, err := l.factsOf(request, plain)
+	route := l.framework.Route(request)
+	facts, err := l.factsOf(request, plain, route)
 	if err != nil {
 		return nil, err
 	}
@@ -109,13 +122,13 @@ func (l *Limit[R, D]) Fail(request R, err error) int {
 func IsGone(request *http.Request) bool { return errors.Is(request.Context().Err(), context.Canceled) }
 
 // factsOf reads what the guard needs to know about a request.
-func (l *Limit[R, D]) factsOf(request R, plain *http.Request) (facts polylimit.RequestFacts, err error) {
+func (l *Limit[R, D]) factsOf(request R, plain *http.Request, route string) (facts polylimit.RequestFacts, err error) {
 	options := &l.options
 	if l.isConfigured {
-		facts.Attributes = l.attributesOf(request, plain)
+		facts.Attributes = l.attributesOf(request, plain, route)
 		return facts, nil
 	}
-	facts.Route, facts.Peer = l.framework.Route(request), plain.RemoteAddr
+	facts.Route, facts.Peer = route, plain.RemoteAddr
 	if facts.Peer == "" || facts.Peer == "@" {
 		// The other end of a Unix socket, which has no address, is on this host.
 		facts.Peer = "127.0.0.1"
@@ -129,7 +142,9 @@ func (l *Limit[R, D]) factsOf(request R, plain *http.Request) (facts polylimit.R
 		}
 	}
 	for _, part := range options.KeyParts {
-		facts.KeyValues = append(facts.KeyValues, l.valueOf(part, request, plain))
+		value := l.valueOf(part, request, plain)
+		l.warnings.keyPart(plain.Context(), part, value, route)
+		facts.KeyValues = append(facts.KeyValues, value)
 	}
 	if options.Cost != nil {
 		facts.Cost, facts.HasCost = options.Cost(request), true
@@ -139,17 +154,15 @@ func (l *Limit[R, D]) factsOf(request R, plain *http.Request) (facts polylimit.R
 			facts.Policies = []string{}
 		}
 	}
+	if route == "" && options.Scope == "" && err == nil {
+		l.warnings.shared(plain.Context(), options.Limiter, options.policies(), facts.Policies)
+	}
 	return facts, err
 }
 
 // attributesOf are the attributes of a request for the rules of a configuration.
-func (l *Limit[R, D]) attributesOf(request R, plain *http.Request) polylimit.RequestAttributes {
-	// The path as the client sent it, also where a handler has stripped a prefix; not so in the request of a proxy.
-	path := plain.RequestURI
-	if !strings.HasPrefix(path, "/") {
-		path = plain.URL.EscapedPath()
-	}
-	attributes := polylimit.RequestAttributes{Method: plain.Method, Path: path, Peer: plain.RemoteAddr}
+func (l *Limit[R, D]) attributesOf(request R, plain *http.Request, route string) polylimit.RequestAttributes {
+	attributes := polylimit.RequestAttributes{Method: plain.Method, Path: pathOf(plain), Peer: plain.RemoteAddr}
 	attributes.Headers = make([][2]string, 0, len(plain.Header)+1)
 	// net/http keeps it apart.
 	attributes.Headers = append(attributes.Headers, [2]string{"host", plain.Host})
@@ -158,19 +171,20 @@ func (l *Limit[R, D]) attributesOf(request R, plain *http.Request) polylimit.Req
 			attributes.Headers = append(attributes.Headers, [2]string{name, line})
 		}
 	}
+	var given map[string]string
 	if l.options.Attributes != nil {
-		attributes.Attributes = l.options.Attributes(request)
+		given = l.options.Attributes(request)
 	}
-	if l.options.User == nil {
-		return attributes
+	// The program's own map stays as it is.
+	attributes.Attributes = make(map[string]string, len(given)+2)
+	if route != "" {
+		attributes.Attributes["route"] = l.framework.RoutePath(request)
 	}
-	if user := l.options.User(request); user != "" {
-		// The program's own map stays as it is.
-		attributes.Attributes = maps.Clone(attributes.Attributes)
-		if attributes.Attributes == nil {
-			attributes.Attributes = map[string]string{}
+	maps.Copy(attributes.Attributes, given)
+	if l.options.User != nil {
+		if user := l.options.User(request); user != "" {
+			attributes.Attributes["user"] = user
 		}
-		attributes.Attributes["user"] = user
 	}
 	return attributes
 }

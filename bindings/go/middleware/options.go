@@ -32,6 +32,14 @@ type Options[R, D any] struct {
 	// one. If it is empty, the scope is the route, where the framework knows it; a middleware around a whole server has none. A
 	// policy with a name has one budget in all scopes.
 	Scope string
+	// Route returns the route that the router has matched, such as "/users/{id}"; empty for none. It names the budget of quotas without
+	// a name and without Scope, and is the attribute "route" for the rules of a configuration. Nil is what the framework itself
+	// knows: http.Request.Pattern. Routers that keep the route elsewhere need it; the README has a line for each. It must never
+	// return what a client chooses, such as the path of the request: each path would be a budget of its own.
+	Route func(R) string
+	// PathValue returns a parameter of the route, for the key part Path; empty for none. Nil is what the framework itself knows:
+	// http.Request.PathValue.
+	PathValue func(request R, name string) string
 	// Key finds the key to limit. Without Key and KeyParts the key is the client's address.
 	Key func(R) (string, error)
 	// KeyParts are the parts of the key in place of Key: Address, User, Header, Cookie, Path. Several are joined.
@@ -114,10 +122,6 @@ func (o *Options[R, D]) guard() (*polylimit.Guard, error) {
 	if o.Key != nil && len(o.KeyParts) > 0 {
 		return nil, invalid("Options has both Key and KeyParts: allowed is one of them")
 	}
-	policies := o.Policies
-	if o.Policy != "" {
-		policies = []string{o.Policy}
-	}
 	var parts []string
 	for _, part := range o.KeyParts {
 		if part == User() && o.User == nil {
@@ -130,10 +134,18 @@ func (o *Options[R, D]) guard() (*polylimit.Guard, error) {
 	}
 	return o.Limiter.NewGuard(polylimit.GuardOptions{
 		ByConfiguration: o.isConfigured(),
-		Policies:        policies, PerRequest: o.PolicyFunc != nil, Scope: o.Scope, PerRoute: true, KeyParts: parts,
+		Policies:        o.policies(), PerRequest: o.PolicyFunc != nil, Scope: o.Scope, PerRoute: true, KeyParts: parts,
 		MissingKey: o.MissingKey, Cost: o.FixedCost, Methods: o.Methods, Headers: o.Headers, Status: o.Status,
 		Message: o.Message, DryRun: o.DryRun, Reserved: o.Spent != nil, TTL: o.TTL, MaxAge: o.MaxAge,
 	}, o.Address)
+}
+
+// policies are Policy, or Policies.
+func (o *Options[R, D]) policies() []string {
+	if o.Policy != "" {
+		return []string{o.Policy}
+	}
+	return o.Policies
 }
 
 // isConfigured is whether the configuration of the limiter decides.

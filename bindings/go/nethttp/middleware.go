@@ -13,8 +13,9 @@ import (
 	"polylimit.dev/polylimit/middleware"
 )
 
-// Options are the options of a middleware. Only Limiter is required. Without Scope, the scope of quotas without a name is
-// http.Request.Pattern, which an http.ServeMux sets.
+// Options are the options of a middleware. Only Limiter is required. Without Scope, the scope of quotas without a name is the route:
+// http.Request.Pattern, which an http.ServeMux sets, with the prefixes that StripPrefix has stripped. For other routers Options.Route
+// returns it.
 type Options = middleware.Options[*http.Request, func(http.ResponseWriter, *http.Request, Denial)]
 
 // Denial is why a request does not proceed.
@@ -48,7 +49,8 @@ func Path(name string) KeyPart { return middleware.Path(name) }
 func New(options Options) (func(http.Handler) http.Handler, error) {
 	limit, err := middleware.New(options, middleware.Framework[*http.Request]{
 		HTTP:      func(request *http.Request) *http.Request { return request },
-		Route:     func(request *http.Request) string { return request.Pattern },
+		Route:     routeOf,
+		RoutePath: routePathOf,
 		PathValue: (*http.Request).PathValue,
 	})
 	if err != nil {
