@@ -7,9 +7,11 @@ import { invalidArgument } from "./errors";
 import { keyOfAddress, keyOfRequest, peerOf } from "./http/address";
 import { ofNode } from "./http/by_configuration";
 import { Guard } from "./http/guard";
+import { isInRouter, koaPath, koaPattern, koaRoute, routerIgnoresCase } from "./http/koa_route";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { whenDone } from "./http/response_end";
 import { beforeHead, headerLine, setFields, varyWith } from "./http/run_guard";
+import { checkVersion, loadedVersion } from "./http/versions";
 
 export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
 
@@ -20,6 +22,8 @@ export interface KoaContext {
   readonly method: string;
   /** The path and the query as the client sent them. */
   readonly originalUrl?: string;
+  /** The path as Koa has read it. */
+  readonly path?: string;
   readonly app: { readonly proxy?: boolean };
   /** `state.rateLimit` is the decision of the last rate limit that did not skip the request. */
   // biome-ignore lint/suspicious/noExplicitAny: as Koa's own types
@@ -38,6 +42,10 @@ export type KoaOptions<Context extends KoaContext> = RateLimitOptions<[context: 
  * is set already. If it sets none, the problem document or text is sent. For `count`, a handler that throws has answered with
  * the status of its error, or 500. The client's address is the socket's, or is found by `clientAddress`.
  *
+ * Quotas without a name at a route of @koa/router belong to that route, those of `router.use(path, rateLimit(...))` and of
+ * koa-mount to that path, each with all prefixes, and those of `app.use(rateLimit(...))` to the limiter. A version of Koa that is not
+ * supported fails the first request.
+ *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
 export function rateLimit<Context extends KoaContext = KoaContext>(
@@ -46,12 +54,20 @@ export function rateLimit<Context extends KoaContext = KoaContext>(
   const guard = new Guard<[context: Context], [context: Context], unknown>(checkOptions(options), {
     clientOf,
     methodOf: ({ method }) => method,
-    requestOf: ({ req, originalUrl }) => ofNode(req, originalUrl ?? req.url, peerOf(req.socket)),
+    requestOf: (context) => {
+      const { req } = context;
+      const routerPaths = routerIgnoresCase(context, limit) ? IGNORES_CASE : 0;
+      return { ...ofNode(req, koaPath(context), peerOf(req.socket)), routerPaths };
+    },
+    routeOf: (context) => koaRoute(context, limit),
+    patternOf: (context) => koaPattern(context, limit),
+    isOnHandler: (context) => isInRouter(context, limit),
     headerOf: (name, { req }) => headerLine(req, name),
     userOf: ({ state }) => (state as Limited).user,
     pathOf: (name, { params }) => (params as Record<string, string | undefined> | undefined)?.[name],
   });
-  return async (context, next) => {
+  const limit = async (context: Context, next: () => Promise<unknown>) => {
+    checkKoa(context.app);
     const state = context.state as Limited;
     const result = await guard.decide(context, state.rateLimit, [context]);
     if (result === undefined) return void (await next());
@@ -91,6 +107,20 @@ export function rateLimit<Context extends KoaContext = KoaContext>(
     beforeHead(res, () => result.state.fields);
     throw thrown;
   };
+  return limit;
+}
+
+/** The core's bit for a router that ignores case. */
+const IGNORES_CASE = 1;
+
+const supported = new WeakSet<object>();
+
+/** Refuses an application of a version that is not supported, at its first request: Koa does not tell middlewares before. */
+function checkKoa(app: object): void {
+  if (supported.has(app)) return;
+  const isOfApp = (exports: unknown) => typeof exports === "function" && app instanceof exports;
+  checkVersion("koa", loadedVersion("lib/application.js", isOfApp));
+  supported.add(app);
 }
 
 interface Limited {

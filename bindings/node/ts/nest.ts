@@ -3,9 +3,11 @@
 import type { ServerResponse } from "node:http";
 
 import { checkedOptions } from "./arguments";
-import { type ExpressRequest, expressRoute, limitExpress } from "./http/express";
+import { checkExpress, type ExpressRequest, limitExpress } from "./http/express";
+import { expressRoute, routePattern } from "./http/express_route";
 import { fastifyRoute, limitFastify } from "./http/fastify";
 import { OPTION_NAMES, type RateLimitOptions } from "./http/options";
+import { checkVersion, installedVersion, loadedVersion } from "./http/versions";
 
 export type { Denial, KeyPart, OutageEvent } from "./http/options";
 
@@ -28,13 +30,15 @@ interface Metadata {
 
 const metadata = Reflect as unknown as Metadata;
 const OPTIONS = Symbol.for("polylimit.nest.options");
-/** Where Nest keeps the guards of `@UseGuards`. */
+/** Where Nest keeps the guards of `@UseGuards`, and the paths and versions of controllers and handlers. */
 const GUARDS = "__guards__";
+const PATH = "path";
+const VERSION = "__version__";
 
 /**
  * Changes the options of every `RateLimitGuard` for a controller or a handler, or exempts it with `false`. Options that are
  * not given are those of the guard; the decorator of a handler replaces the one of its controller. Quotas without a name
- * belong to each route.
+ * belong to each route, and to each handler where versions or several paths share a route or a handler.
  *
  * @throws PolylimitError `invalid_argument` if there is no option of a name. A value that is not allowed fails the requests.
  */
@@ -54,7 +58,8 @@ type Limit = (request: unknown, response: object, next: (error?: unknown) => voi
  * request itself, so that no exception filter sees it. An `onDenied` responds as with `polylimit/express` or
  * `polylimit/fastify`. Messages of microservices and of WebSockets, and GraphQL, are not limited.
  *
- * Quotas without a name in a guard of `@UseGuards` belong to each route, those of a global guard to the limiter.
+ * Quotas without a name in a guard of `@UseGuards` belong to each route, those of a global guard to the limiter. Rules of a
+ * document may name the `route` in both. A version of Nest or of Express that is not supported fails the first request.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
@@ -71,6 +76,7 @@ export class RateLimitGuard<Req = ExpressRequest, Res = ServerResponse> {
 
   canActivate(context: NestContext): boolean | Promise<boolean> {
     if (context.getType() !== "http") return true;
+    checkNest(context);
     const targets = [context.getHandler(), context.getClass()];
     const [ofHandler, ofClass] = targets.map((target) => metadata.getMetadata(OPTIONS, target));
     const own = (ofHandler ?? ofClass) as Partial<NestOptions<Req, Res>> | false | undefined;
@@ -78,6 +84,8 @@ export class RateLimitGuard<Req = ExpressRequest, Res = ServerResponse> {
     const isOfRoute = own !== undefined || targets.some((target) => this.#isGuardOf(target));
     const limit = isOfRoute ? this.#limitOfRoute(own ?? this.#options) : this.#limit;
     const http = context.switchToHttp();
+    const handler = isOfRoute ? handlerName(context) : undefined;
+    if (handler !== undefined) handlers.set(http.getRequest() as object, handler);
     // For a denied request the promise stays pending: with `false`, Nest would have an exception filter respond.
     return new Promise((resolve, reject) => {
       limit(http.getRequest(), http.getResponse() as object, (error) =>
@@ -101,9 +109,47 @@ export class RateLimitGuard<Req = ExpressRequest, Res = ServerResponse> {
   }
 }
 
+/** The names of the handlers of requests whose route does not say which handler they reach. */
+const handlers = new WeakMap<object, string>();
+
+/**
+ * The name of a handler, where its route has several (one for each version), or where it has several routes; `undefined` for all
+ * others.
+ */
+function handlerName(context: NestContext): string | undefined {
+  const [handler, type] = [context.getHandler(), context.getClass()] as { readonly name?: string }[];
+  const isPlural = [handler, type].some((target) => {
+    const path = metadata.getMetadata(PATH, target);
+    return (Array.isArray(path) && path.length > 1) || metadata.getMetadata(VERSION, target) !== undefined;
+  });
+  return isPlural ? `${type.name}.${handler.name}` : undefined;
+}
+
 function limitOf<Req, Res>(options: NestOptions<Req, Res>, isOfRoute: boolean): Limit {
-  const onExpress = limitExpress(options as never, isOfRoute ? expressRoute : undefined) as Limit;
-  const onFastify = limitFastify(options as never, isOfRoute ? fastifyRoute : undefined) as Limit;
-  // Fastify's reply has the response of Node as a property.
-  return (request, response, next) => ("setHeader" in response ? onExpress : onFastify)(request, response, next);
+  const named = (routeOf: (request: never) => string | undefined) =>
+    isOfRoute ? (request: object) => handlers.get(request) ?? routeOf(request as never) : undefined;
+  const onExpress = limitExpress(options as never, {
+    routeOf: named(expressRoute),
+    patternOf: routePattern,
+    isOnHandler: () => true,
+  }) as Limit;
+  const onFastify = limitFastify(options as never, named(fastifyRoute)) as Limit;
+  return (request, response, next) => {
+    // Fastify's reply has the response of Node as a property.
+    if (!("setHeader" in response)) return onFastify(request, response, next);
+    checkExpress((request as ExpressRequest).app);
+    return onExpress(request, response, next);
+  };
+}
+
+let hasCheckedNest = false;
+
+/** Refuses a version of Nest that is not supported. Nest is known from the first request on. */
+function checkNest(context: NestContext): void {
+  if (hasCheckedNest) return;
+  const isOfContext = ({ ExecutionContextHost }: { readonly ExecutionContextHost?: unknown }) =>
+    ExecutionContextHost === context.constructor;
+  const version = loadedVersion("helpers/execution-context-host.js", isOfContext) ?? installedVersion("@nestjs/core");
+  checkVersion("nest", version);
+  hasCheckedNest = true;
 }

@@ -9,8 +9,10 @@ import { nativeLimiter } from "../native_limiters";
 /** What every framework knows of a request. */
 export interface HttpRequest {
   readonly method: string;
-  /** As the client sent it. */
+  /** As the client sent it, or as the router reads it. */
   readonly path: string;
+  /** How the router compares paths, as the core's bits; nothing for byte by byte. */
+  readonly routerPaths?: number;
   /** The address at the other end of the socket; `undefined` for a Unix socket, and where it is not known. */
   readonly peer: string | undefined;
   /** Names and values in turn. */
@@ -52,9 +54,14 @@ export function requestText({ method, path, peer, headers }: HttpRequest): strin
   return [method, path, peer ?? "", ...headers].join("\n");
 }
 
-/** The attributes of the application; the framework's user is one of them, unless the application tells another. */
-export function appRows(attributes: AppAttributes | null | undefined, user: string | undefined): AttributeRow[] {
-  return attributeRows(user === undefined ? (attributes ?? {}) : { user, ...attributes });
+/** The attributes of the application; the framework's user and route are among them, unless the application has its own. */
+export function appRows(
+  attributes: AppAttributes | null | undefined,
+  user: string | undefined,
+  route: string | undefined,
+): AttributeRow[] {
+  if (user === undefined && route === undefined) return attributeRows(attributes ?? {});
+  return attributeRows({ user, route, ...attributes });
 }
 
 /** The properties of Node's request that are read here. */

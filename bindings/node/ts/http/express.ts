@@ -1,4 +1,4 @@
-/** Rate limits of requests in Express, and the route of such a request. */
+/** Rate limits of requests in Express. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 
@@ -6,8 +6,10 @@ import type { ClientAddressRules } from "../client_address";
 import { invalidArgument } from "../errors";
 import { keyOfAddress, keyOfRequest, peerOf } from "./address";
 import { ofNode } from "./by_configuration";
+import { type Application, ignoresCase } from "./express_route";
 import type { RateLimit } from "./options";
-import { limitNode, type NodeOptions, varyWith } from "./run_guard";
+import { limitNode, type NodeOptions, type RouteReader, varyWith } from "./run_guard";
+import { checkVersion, loadedVersion } from "./versions";
 
 declare global {
   namespace Express {
@@ -21,11 +23,15 @@ declare global {
 /** The properties of Express's request that are read here. */
 export interface ExpressRequest extends IncomingMessage {
   readonly ip?: string | undefined;
-  readonly app?: { readonly settings: Settings };
+  readonly app?: ExpressApplication;
   readonly params?: unknown;
+  readonly originalUrl?: string;
+  readonly baseUrl?: string;
+  readonly path?: string;
 }
 
 export type Settings = { readonly [name: string]: unknown };
+export type ExpressApplication = Application & { readonly settings: Settings };
 type Next = (error?: unknown) => void;
 
 export type ExpressOptions<Req extends ExpressRequest, Res extends ServerResponse> = NodeOptions<Req, Res>;
@@ -33,21 +39,22 @@ export type ExpressOptions<Req extends ExpressRequest, Res extends ServerRespons
 export type ExpressMiddleware<Req, Res> = (req: Req, res: Res, next: Next) => void;
 
 /**
- * A middleware with these options. Quotas without a name belong to the route that `routeOf` returns.
+ * A middleware with these options. Quotas without a name belong to the route that `route.routeOf` returns.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
 export function limitExpress<Req extends ExpressRequest, Res extends ServerResponse>(
   options: ExpressOptions<Req, Res>,
-  routeOf?: (req: Req) => string | undefined,
+  route: RouteReader<Req> = {},
 ): ExpressMiddleware<Req, Res> {
   return limitNode(options, {
     clientOf,
     requestOf: (req) => {
-      const { originalUrl, url } = req as { readonly originalUrl?: string; readonly url?: string };
-      return ofNode(req, originalUrl ?? url, peerOf(req.socket));
+      // Express's router reads other things out of some targets than Node does, so that its own result counts.
+      const path = req.path === undefined ? (req.originalUrl ?? req.url) : `${req.baseUrl ?? ""}${req.path}`;
+      return { ...ofNode(req, path, peerOf(req.socket)), routerPaths: ignoresCase(req) ? IGNORES_CASE : 0 };
     },
-    routeOf,
+    ...route,
     rawOf: (res) => res,
     setField: (res, name, value) => res.setHeader(name, value),
     removeField: (res, name) => res.removeHeader(name),
@@ -64,6 +71,24 @@ export function limitExpress<Req extends ExpressRequest, Res extends ServerRespo
   });
 }
 
+/** The core's bit for a router that ignores case. */
+const IGNORES_CASE = 1;
+
+const supported = new WeakSet<object>();
+
+/**
+ * Refuses an application of another version.
+ *
+ * @throws PolylimitError `invalid_argument`
+ */
+export function checkExpress(app: object | undefined): void {
+  if (app === undefined || supported.has(app)) return;
+  const { handle } = app as { readonly handle?: unknown };
+  const isOfExpress = (exports: { readonly handle?: unknown }) => handle !== undefined && exports.handle === handle;
+  checkVersion("express", loadedVersion("lib/application.js", isOfExpress));
+  supported.add(app);
+}
+
 export function checkTrust(settings: Settings): void {
   if (settings["trust proxy"] !== true) return;
   throw invalidArgument(
@@ -77,91 +102,4 @@ function clientOf<Req extends ExpressRequest>(rules: ClientAddressRules | undefi
   const { settings = {} } = req.app ?? {};
   checkTrust(settings);
   return keyOfAddress(settings["trust proxy"] ? req.ip : undefined, req.socket);
-}
-
-// The rest finds the route of a request in Express's routers, whose types do not declare these properties.
-
-/** An entry of a router: a route, or what `use` was called with. */
-interface Layer {
-  readonly route?: Route;
-  readonly handle?: { readonly stack?: readonly Layer[] };
-  /** The path of the entry: newer routers keep the argument, older ones only a pattern. */
-  readonly rawPath?: unknown;
-  readonly regexp?: RegExp & { readonly fast_slash?: boolean };
-  readonly keys?: readonly { readonly name: string | number }[];
-}
-
-interface Route {
-  readonly path: unknown;
-  readonly stack: readonly { readonly handle: unknown }[];
-  readonly methods: { readonly [method: string]: boolean | undefined };
-}
-
-type Router = { readonly stack?: readonly Layer[] };
-
-interface RoutedRequest {
-  readonly app?: Application;
-  readonly route?: Route;
-  readonly method: string;
-}
-
-interface Application {
-  readonly path?: () => string;
-  /** The router of Express 5. In Express 4 it is `_router`, and reading `router` throws. */
-  readonly router?: Router;
-  readonly _router?: Router;
-}
-
-/** The full path of each route, including the paths at which its routers are mounted. */
-const paths = new WeakMap<Route, string>();
-
-/** Whether the matched route has this middleware. */
-export function isOnRoute(request: unknown, middleware: unknown): boolean {
-  return (request as RoutedRequest).route?.stack?.some(({ handle }) => handle === middleware) ?? false;
-}
-
-/** The method and the path of the matched route, the same text in every process; `undefined` without a route. */
-export function expressRoute(request: unknown): string | undefined {
-  const { app, route, method } = request as RoutedRequest;
-  if (route === undefined) return undefined;
-  let path = paths.get(route);
-  if (path === undefined) {
-    path = (app && mountedPath(app, route)) ?? pathText(route.path);
-    paths.set(route, path);
-  }
-  // A route for GET answers HEAD too.
-  const own = method === "HEAD" && !route.methods.head ? "GET" : method;
-  return `${route.methods._all ? "ALL" : own} ${path}`;
-}
-
-function mountedPath(app: Application, route: Route): string | undefined {
-  const { stack = [] } = app._router ?? app.router ?? {};
-  const found = pathBelow(stack, route);
-  return found === undefined ? undefined : (app.path?.() ?? "") + found;
-}
-
-/** The path of a route relative to a router, which may have the route in a nested router. */
-function pathBelow(stack: readonly Layer[], route: Route): string | undefined {
-  for (const layer of stack) {
-    if (layer.route === route) return pathText(route.path);
-    const { stack: inner } = layer.handle ?? {};
-    const found = layer.route === undefined && inner ? pathBelow(inner, route) : undefined;
-    if (found !== undefined) return mountPath(layer) + found;
-  }
-  return undefined;
-}
-
-function mountPath({ rawPath, regexp, keys = [] }: Layer): string {
-  if (rawPath !== undefined) return rawPath === "/" ? "" : pathText(rawPath);
-  if (regexp === undefined || regexp.fast_slash) return "";
-  // This restores most paths from the pattern. For any other, the result is still unique.
-  let parameter = 0;
-  return regexp.source
-    .replace(/^\^|\\\/\?\(\?=\\\/\|\$\)$/g, "")
-    .replace(/\(\?:\\\/\(\[\^\/\]\+\?\)\)/g, () => `/:${keys[parameter++]?.name}`)
-    .replace(/\\(.)/g, "$1");
-}
-
-function pathText(path: unknown): string {
-  return [path].flat().map(String).join(",");
 }

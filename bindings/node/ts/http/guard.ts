@@ -243,7 +243,8 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     policies: string[] | undefined,
     attributes: AppAttributes | null | undefined,
   ): MaybePromise<GuardResult<Denied>> {
-    const key = this.#isByConfiguration ? undefined : (given ?? this.#keyWithoutFunction(context));
+    const own = given === "" || (given instanceof Uint8Array && given.length === 0) ? undefined : given;
+    const key = this.#isByConfiguration ? undefined : (own ?? this.#keyWithoutFunction(context));
     const route = this.#isPerRoute ? this.#framework.routeOf?.(...context) : undefined;
     const isKept = policies !== undefined || this.waitsForResponse || this.#isByConfiguration;
     const run: Run<Context> = { context, earlier, key, units, route, isKept };
@@ -272,7 +273,7 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
 
   /** Gives the next decision what the rules of the configuration are about. */
   #prepareAttributes(context: Context, attributes: AppAttributes | null | undefined): void {
-    const rows = appRows(attributes, this.#readUser?.(context));
+    const rows = appRows(attributes, this.#readUser?.(context), this.#framework.patternOf?.(...context));
     this.#native.prepareAttributes(requestText(this.#framework.requestOf(...context)), rows);
   }
 

@@ -4,7 +4,7 @@ import type { GuardSettings } from "../addon";
 import { checkedOptions, type Key, notAllowed, number, optionalFunction, text } from "../arguments";
 import type { ClientAddressOptions, ClientAddressRules } from "../client_address";
 import type { Decision } from "../decision";
-import type { PolylimitError } from "../errors";
+import { invalidArgument, type PolylimitError } from "../errors";
 import { fieldSettings, type HeaderFields, type HeaderOptions, type Problem } from "../headers";
 import type { Limiter } from "../limiter";
 import { nativeLimiter } from "../native_limiters";
@@ -182,13 +182,14 @@ export function guardSettings<C extends unknown[], F extends unknown[], D>(
     byConfiguration: checkByConfiguration(options),
     perRequest: isFunction,
     scope: own("scope", "text of 1 to 256 bytes"),
-    keyParts: key === undefined || typeof key === "function" ? [] : texts("key", key, "a function, a part of the key"),
+    keyParts:
+      key === undefined || typeof key === "function" ? [] : textsOfList("key", key, "a function, a part of the key"),
     missingKey: own("missingKey", "address, share or refuse"),
     cost:
       cost === undefined || typeof cost === "function"
         ? undefined
         : number("cost", cost, "a number of units, or a function"),
-    methods: methods === undefined ? [] : texts("methods", methods, "a method"),
+    methods: methods === undefined ? [] : textsOfList("methods", methods, "a method"),
     ...fieldSettings(options),
     status: status === undefined ? undefined : number("status", status, "400 to 599"),
     message: own("message", "a sentence"),
@@ -204,6 +205,13 @@ export function guardSettings<C extends unknown[], F extends unknown[], D>(
 function texts(name: string, given: unknown, allowed: string): string[] {
   const values: readonly unknown[] = Array.isArray(given) ? given : [given];
   return values.map((value) => text(name, value, `${allowed}, or a list of them`));
+}
+
+/** The same, of which an empty list would have another meaning than its author thinks. */
+function textsOfList(name: string, given: unknown, allowed: string): string[] {
+  const found = texts(name, given, allowed);
+  if (found.length === 0) throw invalidArgument(`${name} is an empty list: leave it out, or give ${allowed}`);
+  return found;
 }
 
 /** A value, or a promise of it. Awaiting takes longer than a decision, so that an available value is never awaited. */

@@ -20,13 +20,21 @@ interface NodeRequest extends Pick<IncomingMessage, "headers"> {
 
 type Limited = { rateLimit?: RateLimit; readonly user?: unknown };
 
+/** What a framework knows of the route of a request; all of it may be absent. */
+export interface RouteReader<Req> {
+  /** The route to which quotas without a name belong. */
+  readonly routeOf?: ((req: Req) => string | undefined) | undefined;
+  /** The pattern that the router has matched, as `FrameworkAdapter` has it. */
+  readonly patternOf?: ((req: Req) => string | undefined) | undefined;
+  /** Whether the limit belongs to a handler, which then answers the preflight requests that get there. */
+  readonly isOnHandler?: ((req: Req) => boolean) | undefined;
+}
+
 /** What differs between the frameworks. */
-export interface NodeFramework<Req, Res> {
+export interface NodeFramework<Req, Res> extends RouteReader<Req> {
   /** The key of the client, found by the rules if there are any. */
   readonly clientOf: (rules: ClientAddressRules | undefined, req: Req) => Key;
   readonly requestOf: (req: Req) => HttpRequest;
-  /** The route to which quotas without a name belong. */
-  readonly routeOf: ((req: Req) => string | undefined) | undefined;
   readonly rawOf: (res: Res) => NodeResponse;
   readonly setField: (res: Res, name: string, value: string) => unknown;
   readonly removeField: (res: Res, name: string) => unknown;
@@ -49,6 +57,8 @@ export function limitNode<Req extends NodeRequest, Res>(
     methodOf: ({ method = "GET" }) => method,
     headerOf: (name, req) => headerLine(req, name),
     routeOf: framework.routeOf,
+    patternOf: framework.patternOf,
+    isOnHandler: framework.isOnHandler,
     userOf: (req) => (req as Limited).user,
     pathOf: (name, { params }) => (params as Record<string, string | undefined> | undefined)?.[name],
   });

@@ -1,0 +1,52 @@
+// The versions of the frameworks that the tests run with: the oldest and the newest of each major version. `matrix` sets
+// POLYLIMIT_FRAMEWORK to a folder with the packages of one version in between, which then is the only one.
+"use strict";
+
+const { createRequire } = require("node:module");
+const { join } = require("node:path");
+
+const node_modules = join(__dirname, "..", "..", "node_modules");
+const ownFolder = (name) => join(__dirname, "..", "..", "versions", name);
+
+const VERSIONS = {
+  express: [
+    { express: "express4-oldest" },
+    { express: "express4" },
+    { express: "express5-oldest" },
+    { express: "express" },
+  ],
+  koa: [
+    { koa: "koa2-oldest", "@koa/router": "koa-router8" },
+    { koa: "koa2", "@koa/router": "koa-router8" },
+    { koa: "koa3-oldest", "@koa/router": "@koa/router" },
+    { koa: "koa", "@koa/router": "@koa/router" },
+  ],
+  nest: [{ folder: ownFolder("nest10") }, { folder: ownFolder("nest11") }, {}],
+};
+
+/**
+ * The versions of a framework: its name with the version, what loads a package of it, and its major version.
+ *
+ * @param {"express" | "koa" | "nest"} framework
+ */
+function versionsOf(framework) {
+  const only = process.env.POLYLIMIT_FRAMEWORK;
+  const versions = only === undefined ? VERSIONS[framework] : [{ folder: only }];
+  return versions.map(({ folder, ...aliases }) => {
+    const loader = createRequire(join(folder ?? join(__dirname, "..", ".."), "package.json"));
+    const aliased = (name) => aliases[name] ?? name;
+    const main = { express: "express", koa: "koa", nest: "@nestjs/core" }[framework];
+    const { version } = require(
+      join(folder ? join(folder, "node_modules") : node_modules, aliased(main), "package.json"),
+    );
+    return {
+      name: `${framework} ${version}`,
+      version,
+      major: Number(version.split(".")[0]),
+      load: (name) => loader(aliased(name)),
+      import: (name) => import(loader.resolve(aliased(name))),
+    };
+  });
+}
+
+module.exports = { versionsOf };
