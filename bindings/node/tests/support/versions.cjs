@@ -12,7 +12,7 @@ const VERSIONS = {
   express: [
     { express: "express4-oldest" },
     { express: "express4" },
-    { express: "express5-oldest" },
+    { folder: ownFolder("express5-oldest") },
     { express: "express" },
   ],
   koa: [
