@@ -49,10 +49,8 @@ pub struct PublishSettings {
     pub why: Option<String>,
 }
 
-/// Text where the bytes are UTF-8.
-type KeyValue = Either<String, Uint8Array>;
-
-fn key_value(key: &[u8]) -> KeyValue {
+/// Text where the bytes are UTF-8. The type has no name: napi would write the name into the declarations, and not what it means.
+fn key_value(key: &[u8]) -> Either<String, Uint8Array> {
     match std::str::from_utf8(key) {
         Ok(text) => Either::A(text.to_owned()),
         Err(_) => Either::B(Uint8Array::new(key.to_vec())),
@@ -63,7 +61,7 @@ fn key_value(key: &[u8]) -> KeyValue {
 #[napi(object, object_from_js = false)]
 pub struct NativeMatch {
     pub policy: String,
-    pub key: KeyValue,
+    pub key: Either<String, Uint8Array>,
     pub cost: f64,
     pub headroom: u8,
 }
@@ -72,10 +70,10 @@ pub struct NativeMatch {
 #[napi(object, object_from_js = false)]
 pub struct NativePolicyDecision {
     pub policy: String,
-    pub key: KeyValue,
+    pub key: Either<String, Uint8Array>,
     pub cost: f64,
     pub headroom: u8,
-    pub reservation: Option<KeyValue>,
+    pub reservation: Option<Either<String, Uint8Array>>,
 }
 
 /// The decision on a request by its attributes.

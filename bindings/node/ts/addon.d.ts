@@ -480,7 +480,7 @@ export interface NativeFinding {
 
 export interface NativeMatch {
   policy: string
-  key: KeyValue
+  key: string | Uint8Array
   cost: number
   headroom: number
 }
@@ -494,10 +494,10 @@ export interface NativeOutage {
 
 export interface NativePolicyDecision {
   policy: string
-  key: KeyValue
+  key: string | Uint8Array
   cost: number
   headroom: number
-  reservation?: KeyValue
+  reservation?: string | Uint8Array
 }
 
 export interface NativeProblem {
