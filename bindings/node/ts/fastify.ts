@@ -3,11 +3,28 @@
 import type { FastifyPluginCallback } from "fastify";
 import { notAllowed } from "./arguments";
 import { checkTrust, type FastifyRateLimitOptions, fastifyRoute, type Hook, limitFastify } from "./http/fastify";
+import { configOf, FASTIFY_VERSIONS, type FastifyLike, limitsOf, onLimits, versionError } from "./http/fastify_routes";
 import { needsAddress } from "./http/key_parts";
 import type { RateLimit } from "./http/options";
 
 export type { FastifyRateLimitOptions } from "./http/fastify";
 export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
+
+/** What a route says about its limits in its `config`. */
+export interface FastifyRouteLimits {
+  /** The options of the route's rate limit where they differ from the plugin's; `false` exempts the route. */
+  polylimit?: Partial<FastifyRateLimitOptions> | false;
+  /**
+   * The same, unless there is `polylimit`. A program that imports `@fastify/rate-limit` too gives its options here, which the
+   * types then allow alone, and those of this package as `polylimit`.
+   */
+  rateLimit?: Partial<FastifyRateLimitOptions> | OtherRateLimitOptions | false;
+}
+
+/** The options of `@fastify/rate-limit` are of this type, so that both packages can declare `rateLimit`. It has none of ours. */
+type OtherRateLimitOptions = { readonly errorResponseBuilder?: unknown } & {
+  readonly [Name in keyof FastifyRateLimitOptions]?: undefined;
+};
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -15,10 +32,8 @@ declare module "fastify" {
     rateLimit?: RateLimit;
   }
 
-  interface FastifyContextConfig {
-    /** The options of the route's rate limit where they differ from the plugin's; `false` exempts the route. */
-    rateLimit?: Partial<FastifyRateLimitOptions> | false;
-  }
+  // Two packages can declare one property only with the same type. An inherited one may be declared anew with a narrower type.
+  interface FastifyContextConfig extends FastifyRouteLimits {}
 }
 
 /**
@@ -32,7 +47,17 @@ declare module "fastify" {
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
 export function rateLimitHook(options: FastifyRateLimitOptions): Hook {
-  return limitFastify(options, fastifyRoute);
+  const limit = limitFastify(options, fastifyRoute);
+  const supported = new WeakSet<object>();
+  return (request, reply, done) => {
+    // A hook knows its server from the first request on.
+    if (!supported.has(request.server)) {
+      const error = versionError(request.server);
+      if (error !== undefined) return done(error);
+      supported.add(request.server);
+    }
+    return limit(request, reply, done);
+  };
 }
 
 const HOOKS = ["onRequest", "preParsing", "preValidation", "preHandler"] as const;
@@ -50,11 +75,11 @@ const plugin: FastifyPluginCallback<FastifyPluginOptions> = (
 ) => {
   /** The hooks of routes with options of their own. */
   const onRoutes = new WeakMap<object, Hook>();
-  const hookOf = (config: Partial<FastifyRateLimitOptions>): Hook => {
-    let own = onRoutes.get(config);
+  const hookOf = (limits: object): Hook => {
+    let own = onRoutes.get(limits);
     if (own === undefined) {
-      own = limitFastify({ ...defaults, ...config }, fastifyRoute);
-      onRoutes.set(config, own);
+      own = limitFastify({ ...defaults, ...limits }, fastifyRoute);
+      onRoutes.set(limits, own);
     }
     return own;
   };
@@ -62,17 +87,15 @@ const plugin: FastifyPluginCallback<FastifyPluginOptions> = (
     if (!HOOKS.includes(name)) throw notAllowed("hook", name, `one of ${HOOKS.join(", ")}`);
     const usual = limitFastify(defaults);
     const limit: Hook = (request, reply, proceed) => {
-      const config = request.routeOptions?.config?.rateLimit;
-      if (config === undefined) usual(request, reply, proceed);
-      else if (config === false) proceed();
-      else hookOf(config)(request, reply, proceed);
+      const limits = limitsOf(configOf(request));
+      if (limits === undefined) usual(request, reply, proceed);
+      else if (limits === false) proceed();
+      else hookOf(limits)(request, reply, proceed);
     };
     if (name === "preParsing") fastify.addHook(name, (request, reply, _, proceed) => limit(request, reply, proceed));
     else fastify.addHook(name as "onRequest", limit);
     // The start fails if the options of a route are not allowed.
-    fastify.addHook("onRoute", ({ config }) => {
-      if (config?.rateLimit) hookOf(config.rateLimit);
-    });
+    onLimits(fastify as unknown as FastifyLike, hookOf);
     if (needsAddress(defaults)) checkTrust(requestOf(fastify));
   } catch (error) {
     return done(error as Error);
@@ -91,6 +114,8 @@ export const rateLimit: FastifyPluginCallback<FastifyPluginOptions> = Object.ass
   // The hook belongs to the instance that registers the plugin, and not to an encapsulated context.
   [Symbol.for("skip-override")]: true,
   [Symbol.for("fastify.display-name")]: "polylimit",
+  // Fastify refuses to register the plugin in any other version, and names both.
+  [Symbol.for("plugin-meta")]: { name: "polylimit", fastify: FASTIFY_VERSIONS },
 });
 
 /** The prototype of a server's requests, where Fastify 4 and 5 keep it. If it is not there, the first request is checked. */

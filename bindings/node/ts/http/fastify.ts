@@ -6,6 +6,7 @@ import { invalidArgument, type PolylimitError } from "../errors";
 import type { DenialResponse } from "../headers";
 import { keyOfAddress, keyOfRequest, peerOf } from "./address";
 import { ofNode } from "./by_configuration";
+import { fastifyRoute, fastifyRouteOfMethod, routerPath } from "./fastify_routes";
 import type { RateLimitOptions } from "./options";
 import { limitNode, varyWith } from "./run_guard";
 
@@ -17,6 +18,8 @@ export type FastifyRateLimitOptions = RateLimitOptions<
 
 export type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
 
+export { fastifyRoute } from "./fastify_routes";
+
 /**
  * A hook with these options. Quotas without a name belong to the route that `routeOf` returns.
  *
@@ -26,21 +29,17 @@ export function limitFastify(
   options: FastifyRateLimitOptions,
   routeOf?: (request: FastifyRequest) => string | undefined,
 ): Hook {
+  const isSeparate = (options as { readonly separateHead?: unknown }).separateHead === true;
   return limitNode(options, {
     clientOf,
-    requestOf: ({ raw, originalUrl }) => ofNode(raw, originalUrl ?? raw.url, peerOf(raw.socket)),
-    routeOf,
+    requestOf: (request) => ofNode(request.raw, routerPath(request), peerOf(request.raw.socket)),
+    routeOf: routeOf === fastifyRoute && isSeparate ? fastifyRouteOfMethod : routeOf,
     rawOf: (reply) => reply.raw,
     setField: (reply, name, value) => reply.header(name, value),
     removeField: (reply, name) => reply.removeHeader(name),
     sendDenial,
     handleDenial,
   });
-}
-
-/** The method and the path of the route; `undefined` for a request that matches none. */
-export function fastifyRoute({ routeOptions }: FastifyRequest): string | undefined {
-  return routeOptions?.url === undefined ? undefined : `${[routeOptions.method].flat().join(",")} ${routeOptions.url}`;
 }
 
 /** Sends the value that a handler returns, or the default response if it has neither returned nor sent one. */
