@@ -42,7 +42,8 @@ module Polylimit
       native = GuardOptions.native(
         limiter: limiter, policy: policy, scope: scope, key: key, missing_key: missing_key, cost: cost, methods: methods,
         dry_run: dry_run, status: status, message: message, headers: headers, header_names: header_names, reset_form: reset_form,
-        client_address: client_address, hears_outages: !on_outage.nil?, reserved: !spent.nil?, ttl: ttl, max_age: max_age
+        client_address: client_address, hears_outages: !on_outage.nil?, reserved: !spent.nil?, ttl: ttl, max_age: max_age,
+        per_route: facts.per_route?
       )
       @native = limiter.guard(native)
       @address = @native.address
@@ -51,7 +52,8 @@ module Polylimit
       @has_methods = !native.methods.empty?
       parts = @native.key_parts
       @facts = facts.new(parts, client_address&.header)
-      @has_parts = !parts.empty? || !client_address.nil?
+      @is_per_route = @native.is_per_route
+      @has_rest = !parts.empty? || !client_address.nil? || @is_per_route
     end
 
     # The names of the options.
@@ -71,6 +73,11 @@ module Polylimit
       overrule(request, check) if check.outage?
       Events.deliver
       check
+    end
+
+    # Whether the limit is for some methods only, of those that are known when it is made.
+    def by_method?
+      @has_methods
     end
 
     # The response that the program makes in place of the default one, or nil.
@@ -128,10 +135,12 @@ module Polylimit
 
     # What is known about a request: bindings/uniffi/src/direct/guard.rs has the layout.
     def facts(request, policies)
-      rest = @has_parts || policies ? rest(request, policies) : NOTHING_ELSE
+      rest = @has_rest || policies ? rest(request, policies) : NOTHING_ELSE
       rest += Attributes.bytes(@facts.attributes(request, @attributes&.call(request))) if @is_by_configuration
       key = @key&.call(request)
       key = Argument.key(key) unless key.nil?
+      # An empty key is the one of all requests for which the program knows none.
+      key = nil if key && key.empty?
       cost = Argument.units('cost', @cost.call(request)) if @cost
       peer = @facts.peer(request)
       accept = @facts.accept(request)
@@ -142,7 +151,9 @@ module Polylimit
     end
 
     def rest(request, policies)
-      list(@facts.parts(request)) << list(@facts.forwarded(request)) << (policies ? 1 : 0) << list(policies || []) << [Direct::NONE].pack('L<')
+      handler = @facts.handler(request) if @is_per_route
+      list(@facts.parts(request)) << list(@facts.forwarded(request)) << (policies ? 1 : 0) << list(policies || []) <<
+        [handler ? handler.bytesize : Direct::NONE, handler].pack('L<a*')
     end
 
     def list(texts)

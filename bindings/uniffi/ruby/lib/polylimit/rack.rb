@@ -1,10 +1,13 @@
 # frozen_string_literal: true
 
 require_relative '../polylimit'
+require_relative 'frameworks'
 require_relative 'key_part'
 require_relative 'rack_env'
 require_relative 'rack_events'
 require_relative 'rack_hold'
+require_relative 'rack_passage'
+require_relative 'rails_route'
 
 module Polylimit
   # Rack middleware that limits the requests which pass through it.
@@ -17,84 +20,56 @@ module Polylimit
   # The same policy and key are charged once a request, with the highest cost.
   #
   # The options are those of Polylimit::Guard; what they call a request is the env. And `event_key`: called with the env, it returns
-  # what the event `throttle.polylimit` of ActiveSupport has as `key`, which has none otherwise.
+  # what the event `throttle.polylimit` of ActiveSupport has as `key`, which has none otherwise. And `format_suffix`: whether the
+  # router behind takes `/login.json` for `/login`, so that a rule for `/login` counts both. By default it does where the program has
+  # a Rails application or Grape.
   class Rack
-    # The name of the decisions in the env.
-    RATE_LIMIT = 'polylimit.rate_limit'
-    # The fields that the middlewares on a request have written, so that those of an application are told apart.
-    FIELDS = 'polylimit.fields'
-    CHECK = 'polylimit.check'
-    private_constant :FIELDS, :CHECK
+    RATE_LIMIT = RackPassage::RATE_LIMIT
+    ORIGINAL_METHOD = 'rack.methodoverride.original_method'
+    private_constant :ORIGINAL_METHOD
 
-    def initialize(app, event_key: nil, **options)
+    def initialize(app, event_key: nil, format_suffix: nil, **options)
+      Frameworks.check
       @app = app
-      @guard = Guard.new(RackEnv, **options)
+      @guard = Guard.new(RackEnv::Maker.new(RackEnv, format_suffix), **options)
       @events = RackEvents.new(event_key)
     end
 
     def call(env)
-      outer = env[CHECK]
-      is_held = false
-      check = @guard.decide(env, outer)
-      return @app.call(env) unless check
+      passage = RackPassage.enter(@guard, @events, env)
+      return passage&.denial || pass(env, passage) unless @guard.by_method?
 
-      @events.decided(env, check)
-      env[RATE_LIMIT] = check.rate_limit
-      env[FIELDS] = check.fields
-      return deny(env, check) if check.problem
-
-      response = proceed(env, check, outer)
-      is_held = check.holds?
-      is_held ? held(env, check, *response) : response
+      is_overridden = env.key?(ORIGINAL_METHOD)
+      response = passage&.denial || pass(env, passage)
+      warn_of_override if !is_overridden && env.key?(ORIGINAL_METHOD)
+      response
     ensure
-      check&.close unless is_held
+      passage&.close
     end
 
     private
 
-    # The response of the application, with the fields of all middlewares.
-    def proceed(env, check, outer)
-      env[CHECK] = check
-      status, headers, body = answer(env, check, outer)
-      headers = env[FIELDS].merge(headers)
-      left = @guard.finish(env, check, outer, status, headers)
-      [status, left ? rewritten(env, headers, left) : headers, body]
-    ensure
-      # Requests that the application makes afterwards are not nested in this one.
-      env[CHECK] = outer
-    end
+    def pass(env, passage)
+      return @app.call(env) unless passage
 
-    # The response, which ends the reservations when it is done.
-    def held(env, check, status, headers, body)
-      RackHold.new { @guard.done(env, check, status, headers) }.response(env, status, headers, body)
-    end
-
-    # An application that raises counts as one that responds with 500.
-    def answer(env, check, outer)
-      @app.call(env)
-    rescue StandardError
-      @guard.finish(env, check, outer, 500, {})
-      raise
-    end
-
-    def deny(env, check)
-      status, headers, body = @guard.response(env, check)
-      return [status, check.fields.merge(headers), body] if status
-
-      problem = check.problem
-      [problem.status, check.fields.merge(problem.fields), env['REQUEST_METHOD'] == 'HEAD' ? [] : [problem.body]]
-    end
-
-    # The headers with these fields in place of those before, unless the application has written others.
-    def rewritten(env, headers, now)
-      before = env[FIELDS]
-      env[FIELDS] = now
-      (now.keys | before.keys).each do |name|
-        next unless headers[name] == before[name]
-
-        now.key?(name) ? headers[name] = now[name] : headers.delete(name)
+      begin
+        response = @app.call(env)
+      rescue StandardError
+        passage.failed(500)
+        raise
       end
-      headers
+      passage.finished(*response)
+    end
+
+    # Behind this middleware a POST became another method, which the limit has not seen.
+    def warn_of_override
+      return if @has_warned
+
+      @has_warned = true
+      Polylimit.logger&.warn(
+        'polylimit: Rack::MethodOverride stands behind Polylimit::Rack, whose limit is by methods and does not see the method that the ' \
+        'handler sees: put Polylimit::Rack behind it (Rails: config.middleware.insert_after Rack::MethodOverride, Polylimit::Rack, ...)'
+      )
     end
   end
 end

@@ -6,10 +6,34 @@ module Polylimit
     # The peer of a Unix socket.
     THIS_HOST = '127.0.0.1'
     PATH_PARAMETERS = 'action_dispatch.request.path_parameters'
-    private_constant :THIS_HOST, :PATH_PARAMETERS
+    # What stands in PATH_INFO only as itself: servers that decode the path have cut off the query before.
+    QUOTED = /[^\x21-\x7e]|[?#]/n.freeze
+    # The bit of a router that accepts a suffix such as `.json`.
+    FORMAT_SUFFIX = 4
+    SINATRA_ROUTE = 'sinatra.route'
+    private_constant :THIS_HOST, :PATH_PARAMETERS, :QUOTED, :FORMAT_SUFFIX, :SINATRA_ROUTE
 
-    # `parts` are those of the key; `header` is the one in which proxies name the client.
-    def initialize(parts, header)
+    # Makes the reader of a guard's requests, with what the guard does not know.
+    Maker = Struct.new(:reader, :format_suffix) do
+      def new(parts, header)
+        reader.new(parts, header, format_suffix)
+      end
+
+      def per_route?
+        reader.per_route?
+      end
+    end
+
+    # Whether quotas without a name have a budget for each `handler`.
+    def self.per_route?
+      false
+    end
+
+    # `parts` are those of the key; `header` is the one in which proxies name the client; `format_suffix` says whether the router takes
+    # a suffix off, or nil where the framework says it.
+    def initialize(parts, header, format_suffix)
+      GuardOptions.flag('format_suffix', format_suffix) unless format_suffix.nil?
+      @format_suffix = format_suffix
       @parts = parts.map do |part|
         kind, name = part.split(':', 2)
         [kind, kind == 'header' ? variable(name) : name]
@@ -17,9 +41,9 @@ module Polylimit
       @forwarded = header && variable(header)
     end
 
-    # The values of the parts of the key; nil where one is missing. The guard finds the address.
+    # The values of the parts of the key; nil where one is missing or empty. The guard finds the address.
     def parts(env)
-      @parts.map { |kind, name| value(env, kind, name)&.to_s }
+      @parts.map { |kind, name| value(env, kind, name)&.then { |value| value unless value.empty? } }
     end
 
     def peer(env)
@@ -37,10 +61,10 @@ module Polylimit
 
     # What a configuration may be about, with what the application knows besides.
     def attributes(env, known)
-      user = env['REMOTE_USER']
-      known = { user: user }.merge(known || {}) unless user.to_s.empty?
+      found = { user: env['REMOTE_USER'], route: route(env) }.reject { |_, value| value.nil? || value == '' }
+      known = found.merge(known || {})
       headers = env.filter_map { |name, value| [field(name), value.to_s] if field?(name) && value }
-      { method: env['REQUEST_METHOD'], path: "#{env['SCRIPT_NAME']}#{env['PATH_INFO']}", peer: peer(env), headers: headers, attributes: known }
+      { method: env['REQUEST_METHOD'], path: path(env), peer: peer(env), headers: headers, attributes: known }
     end
 
     def method(env)
@@ -48,6 +72,21 @@ module Polylimit
     end
 
     private
+
+    # The pattern of the route, where a router has found one before.
+    def route(env)
+      if env.key?(SINATRA_ROUTE)
+        RailsRoute.joined(env['SCRIPT_NAME'].to_s, RailsRoute.translated(env[SINATRA_ROUTE].split(' ', 2).last))
+      elsif env[PATH_PARAMETERS] && defined?(::Rails.application) && ::Rails.application
+        RailsRoute.pattern(env, ::Rails.application)
+      end
+    end
+
+    # The path as the router sees it, with the places where applications are mounted.
+    def path(env)
+      path = "#{env['SCRIPT_NAME']}#{env['PATH_INFO']}".b
+      path.match?(QUOTED) ? path.gsub(QUOTED) { |byte| format('%%%02X', byte.ord) } : path
+    end
 
     def field?(variable)
       variable.start_with?('HTTP_') || variable == 'CONTENT_TYPE' || variable == 'CONTENT_LENGTH'
@@ -60,10 +99,19 @@ module Polylimit
 
     def value(env, kind, name)
       case kind
-      when 'user' then env['REMOTE_USER'].then { |user| user unless user.to_s.empty? }
+      when 'user' then plain('REMOTE_USER', env['REMOTE_USER'])
       when 'header' then env[name]
       when 'cookie' then cookie(env['HTTP_COOKIE'], name)
-      when 'path' then env[PATH_PARAMETERS]&.then { |known| known[name.to_sym] || known[name] }
+      when 'path' then env[PATH_PARAMETERS]&.then { |known| plain("the path parameter #{name}", known[name.to_sym] || known[name]) }
+      end
+    end
+
+    # Objects have no text that stays the same for the same user.
+    def plain(name, value)
+      case value
+      when nil, String then value
+      when Symbol, Integer then value.to_s
+      else raise InvalidArgument, "#{name} is #{Argument.described(value)}: allowed are strings, symbols and whole numbers"
       end
     end
 
