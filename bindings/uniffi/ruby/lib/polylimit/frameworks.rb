@@ -29,7 +29,7 @@ module Polylimit
 
     # Whether the router behind takes `/login.json` for `/login`: Rails' does, and so does Grape's.
     def format_suffix?
-      (defined?(::Rails) && ::Rails.respond_to?(:application) && !::Rails.application.nil?) || !defined?(::Grape::API).nil?
+      !RackEnv.rails.nil? || !defined?(::Grape::API).nil?
     end
   end
   private_constant :Frameworks

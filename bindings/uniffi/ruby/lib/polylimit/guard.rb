@@ -42,8 +42,7 @@ module Polylimit
       native = GuardOptions.native(
         limiter: limiter, policy: policy, scope: scope, key: key, missing_key: missing_key, cost: cost, methods: methods,
         dry_run: dry_run, status: status, message: message, headers: headers, header_names: header_names, reset_form: reset_form,
-        client_address: client_address, hears_outages: !on_outage.nil?, reserved: !spent.nil?, ttl: ttl, max_age: max_age,
-        per_route: facts.per_route?
+        client_address: client_address, hears_outages: !on_outage.nil?, reserved: !spent.nil?, ttl: ttl, max_age: max_age
       )
       @native = limiter.guard(native)
       @address = @native.address
@@ -53,7 +52,7 @@ module Polylimit
       parts = @native.key_parts
       @facts = facts.new(parts, client_address&.header)
       @is_per_route = @native.is_per_route
-      @has_rest = !parts.empty? || !client_address.nil? || @is_per_route
+      @has_parts = !parts.empty? || !client_address.nil?
     end
 
     # The names of the options.
@@ -135,7 +134,8 @@ module Polylimit
 
     # What is known about a request: bindings/uniffi/src/direct/guard.rs has the layout.
     def facts(request, policies)
-      rest = @has_rest || policies ? rest(request, policies) : NOTHING_ELSE
+      handler = @facts.handler(request) if @is_per_route
+      rest = @has_parts || policies || handler ? rest(request, policies, handler) : NOTHING_ELSE
       rest += Attributes.bytes(@facts.attributes(request, @attributes&.call(request))) if @is_by_configuration
       key = @key&.call(request)
       key = Argument.key(key) unless key.nil?
@@ -150,8 +150,7 @@ module Polylimit
       ].pack('Q<Cq<L<a*L<a*L<a*a*')
     end
 
-    def rest(request, policies)
-      handler = @facts.handler(request) if @is_per_route
+    def rest(request, policies, handler)
       list(@facts.parts(request)) << list(@facts.forwarded(request)) << (policies ? 1 : 0) << list(policies || []) <<
         [handler ? handler.bytesize : Direct::NONE, handler].pack('L<a*')
     end

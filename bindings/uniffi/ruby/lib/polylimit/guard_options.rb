@@ -15,7 +15,7 @@ module Polylimit
 
     # The native options, of those that are no functions.
     def native(limiter:, policy:, key:, cost:, scope:, missing_key:, methods:, dry_run:, status:, message:, headers:,
-               header_names:, reset_form:, client_address:, hears_outages:, reserved:, ttl:, max_age:, per_route:)
+               header_names:, reset_form:, client_address:, hears_outages:, reserved:, ttl:, max_age:)
       limiter(limiter)
       PolylimitNative::GuardOptions.new(
         policies: function?(policy) ? nil : policies(policy), per_request: function?(policy),
@@ -24,7 +24,7 @@ module Polylimit
         dry_run: flag('dry_run', dry_run), status: status(status), message: Argument.text('message', message),
         headers: Argument.text('headers', headers), header_names: header_names(header_names),
         reset_form: Argument.text('reset_form', reset_form), client_address: rules(client_address), hears_outages: hears_outages,
-        reserved: reserved, ttl: ttl, max_age: max_age, per_route: per_route
+        reserved: reserved, ttl: ttl, max_age: max_age, per_route: true
       )
     end
 

@@ -8,10 +8,6 @@ module Polylimit
     # What has a budget of its own under quotas without a name.
     HANDLER = 'polylimit.handler'
 
-    def self.per_route?
-      true
-    end
-
     def requested_method(_env); end
 
     def handler(env)

@@ -18,15 +18,6 @@ module Polylimit
       def new(parts, header)
         reader.new(parts, header, format_suffix)
       end
-
-      def per_route?
-        reader.per_route?
-      end
-    end
-
-    # Whether quotas without a name have a budget for each `handler`.
-    def self.per_route?
-      false
     end
 
     # `parts` are those of the key; `header` is the one in which proxies name the client; `format_suffix` says whether the router takes
@@ -59,6 +50,21 @@ module Polylimit
       text(env['HTTP_ACCEPT'])
     end
 
+    # What has a budget of its own under quotas without a name: the place where the program is mounted. Rails' own router may have
+    # taken parameters for it, which do not make budgets.
+    def handler(env)
+      mount = env['SCRIPT_NAME']
+      return if mount.nil? || mount.empty?
+
+      rails = env[PATH_PARAMETERS] && RackEnv.rails
+      text(rails ? RailsRoute.mount(env, rails) : mount)
+    end
+
+    # The application of Rails, if there is one.
+    def self.rails
+      ::Rails.application if defined?(::Rails) && ::Rails.respond_to?(:application)
+    end
+
     # What a configuration may be about, with what the application knows besides.
     def attributes(env, known)
       found = { user: env['REMOTE_USER'], route: route(env) }.reject { |_, value| value.nil? || value == '' }
@@ -77,8 +83,8 @@ module Polylimit
     def route(env)
       if env.key?(SINATRA_ROUTE)
         RailsRoute.joined(env['SCRIPT_NAME'].to_s, RailsRoute.translated(env[SINATRA_ROUTE].split(' ', 2).last))
-      elsif env[PATH_PARAMETERS] && defined?(::Rails.application) && ::Rails.application
-        RailsRoute.pattern(env, ::Rails.application)
+      elsif env[PATH_PARAMETERS] && (rails = RackEnv.rails)
+        RailsRoute.pattern(env, rails)
       end
     end
 

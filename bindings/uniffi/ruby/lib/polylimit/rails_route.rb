@@ -11,10 +11,22 @@ module Polylimit
 
     # The pattern in the routes of an application, which have been asked or will be.
     def pattern(env, application)
+      mounts, inner = found(env, application)
+      joined(*mounts, inner) if mounts
+    end
+
+    # Where the program that has this env is mounted: with the pattern of Rails for what Rails has mounted.
+    def mount(env, application)
+      mounts, _, script_name = found(env, application)
+      joined(*mounts, env['SCRIPT_NAME'].to_s.delete_prefix(script_name)) if mounts
+    end
+
+    # The patterns of the places where engines are mounted, the pattern behind them, and the text of the places.
+    def found(env, application)
       routes = application.routes
-      mounted, path = split("#{env['SCRIPT_NAME']}#{env['PATH_INFO']}", prefix(env, routes, application))
-      found = find(routes, env, mounted, path)
-      found && joined(mounted, found)
+      prefix, path = split("#{env['SCRIPT_NAME']}#{env['PATH_INFO']}", prefix(env, routes, application))
+      mounts, inner, script_name = find(routes, env, prefix, path)
+      [[prefix, *mounts], inner, script_name] if mounts
     end
 
     # Where the application itself is mounted. It notes that when it is called.
@@ -44,14 +56,14 @@ module Polylimit
       nil
     end
 
-    # The pattern of a route, and of what the engine behind it has for the rest of the path.
+    # What `found` returns, of a route and of the engine behind it.
     def within(route, request)
       outer = translated(route.path.spec.to_s)
-      return outer if route.path.anchored
-      return joined(outer, '/{*rest}') unless route.app.engine?
+      return [[], outer, request.script_name] if route.path.anchored
+      return [[outer], '/{*rest}', request.script_name] unless route.app.engine?
 
-      inner = find(route.app.rack_app.routes, request.env, request.script_name, request.path_info)
-      inner && joined(outer, inner)
+      mounts, inner, script_name = find(route.app.rack_app.routes, request.env, request.script_name, request.path_info)
+      [[outer, *mounts], inner, script_name] if mounts
     end
 
     # The path of a route in the form of all frameworks. An optional part is written as if it were there, for all requests alike.
@@ -59,8 +71,8 @@ module Polylimit
       spec.delete_suffix(FORMAT).delete('()?').gsub(/:(\w+)/, '{\1}').gsub(/\*(\w+)/, '{*\1}').gsub(/(?<!{)\*/, '{*splat}')
     end
 
-    def joined(outer, inner)
-      path = "#{outer.chomp('/')}#{inner.chomp('/')}"
+    def joined(*parts)
+      path = parts.map { |part| part.chomp('/') }.join
       path.empty? ? '/' : path
     end
   end
