@@ -11,6 +11,7 @@ import type { HeaderFields } from "./headers";
 import { keyOfPeer, peerOf, type Socket } from "./http/address";
 import { ofFetch } from "./http/by_configuration";
 import { Guard, type GuardResult } from "./http/guard";
+import { honoPattern, honoRoute, isOnHonoHandler } from "./http/hono_route";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { bodyUntilDone, whenDone } from "./http/response_end";
 
@@ -31,20 +32,30 @@ export interface HonoOptions
 
 /**
  * Limits the requests that pass through it; `c.get("rateLimit")` is the decision. If `onDenied` returns no
- * response, the default response is sent. Quotas without a name at a route, as in `app.get(path, rateLimit(...), handler)`,
- * belong to that route; with `app.use` for several paths (`*`) they belong to the limiter.
+ * response, the default response is sent.
+ *
+ * Quotas without a name at a route, as in `app.get(path, rateLimit(...), handler)`, belong to that route, and those of
+ * `app.use(path, rateLimit(...))` to that path, each with all base paths. Those of `app.use(rateLimit(...))` belong to the limiter.
+ * `app.on` makes a route of each method and path that it gets.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
 export function rateLimit(options: HonoOptions): MiddlewareHandler {
   const { peer = options.key === undefined ? peerOnNode : peerIfKnown } = checkOptions(options, ["peer"]);
   optionalFunction("peer", peer);
+  const separatesHead = (options as { readonly separateHead?: unknown }).separateHead === true;
   const guard = new Guard(options, {
     clientOf: (rules, context: Context) => keyOfPeer(rules, peer(context), (header) => context.req.header(header)),
     methodOf: (context) => context.req.method,
-    requestOf: (context) => ofFetch(context.req.raw, (options.peer ?? peerIfKnown)(context)),
+    // The path is that of Hono's router.
+    requestOf: (context) => {
+      const request = ofFetch(context.req.raw, (options.peer ?? peerIfKnown)(context));
+      return { ...request, path: context.req.path };
+    },
     headerOf: (name, context) => context.req.header(name),
-    routeOf,
+    routeOf: (context) => honoRoute(context, separatesHead),
+    patternOf: honoPattern,
+    isOnHandler: isOnHonoHandler,
     userOf: (context) => context.get("user") ?? context.get("jwtPayload"),
     pathOf: (name, context) => context.req.param(name),
   });
@@ -105,13 +116,6 @@ function replace(context: Context, response: Response): void {
   // Without this assignment, Hono would merge the old headers into the new response.
   context.res = undefined;
   context.res = response;
-}
-
-/** The method and the path at which the middleware is registered; `undefined` for a path that is not a route's. */
-function routeOf({ req }: Context): string | undefined {
-  const { method, path } = req.matchedRoutes[req.routeIndex] ?? {};
-  if (method === undefined || (method === "ALL" && path.endsWith("*"))) return undefined;
-  return `${method} ${path}`;
 }
 
 /** The socket, where @hono/node-server keeps it. */

@@ -21,13 +21,20 @@ const VERSIONS = {
     { koa: "koa3-oldest", "@koa/router": "@koa/router" },
     { koa: "koa", "@koa/router": "@koa/router" },
   ],
+  fastify: [
+    { fastify: "fastify4-oldest" },
+    { fastify: "fastify4" },
+    { fastify: "fastify5-oldest" },
+    { fastify: "fastify" },
+  ],
+  hono: [{ hono: "hono4-oldest" }, { hono: "hono" }],
   nest: [{ folder: ownFolder("nest10") }, { folder: ownFolder("nest11") }, {}],
 };
 
 /**
- * The versions of a framework: its name with the version, what loads a package of it, and its major version.
+ * The versions of a framework: its name with the version, where it is, and what loads its packages.
  *
- * @param {"express" | "koa" | "nest"} framework
+ * @param {"express" | "fastify" | "hono" | "koa" | "nest"} framework
  */
 function versionsOf(framework) {
   const only = process.env.POLYLIMIT_FRAMEWORK;
@@ -35,7 +42,7 @@ function versionsOf(framework) {
   return versions.map(({ folder, ...aliases }) => {
     const loader = createRequire(join(folder ?? join(__dirname, "..", ".."), "package.json"));
     const aliased = (name) => aliases[name] ?? name;
-    const main = { express: "express", koa: "koa", nest: "@nestjs/core" }[framework];
+    const main = framework === "nest" ? "@nestjs/core" : framework;
     const { version } = require(
       join(folder ? join(folder, "node_modules") : node_modules, aliased(main), "package.json"),
     );
@@ -43,6 +50,7 @@ function versionsOf(framework) {
       name: `${framework} ${version}`,
       version,
       major: Number(version.split(".")[0]),
+      path: loader.resolve(aliased(main)),
       load: (name) => loader(aliased(name)),
       import: (name) => import(loader.resolve(aliased(name))),
     };

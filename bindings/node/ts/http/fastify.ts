@@ -6,7 +6,7 @@ import { invalidArgument, type PolylimitError } from "../errors";
 import type { DenialResponse } from "../headers";
 import { keyOfAddress, keyOfRequest, peerOf } from "./address";
 import { ofNode } from "./by_configuration";
-import { fastifyRoute, fastifyRouteOfMethod, routerPath } from "./fastify_routes";
+import { fastifyPattern, fastifyRoute, fastifyRouteOfMethod, routerPath, routerPaths } from "./fastify_routes";
 import type { RateLimitOptions } from "./options";
 import { limitNode, varyWith } from "./run_guard";
 
@@ -32,8 +32,14 @@ export function limitFastify(
   const isSeparate = (options as { readonly separateHead?: unknown }).separateHead === true;
   return limitNode(options, {
     clientOf,
-    requestOf: (request) => ofNode(request.raw, routerPath(request), peerOf(request.raw.socket)),
+    requestOf: (request) => {
+      const { raw } = request;
+      return { ...ofNode(raw, routerPath(request), peerOf(raw.socket)), routerPaths: routerPaths(request) };
+    },
     routeOf: routeOf === fastifyRoute && isSeparate ? fastifyRouteOfMethod : routeOf,
+    patternOf: fastifyPattern,
+    // A limit of a route is called for requests of its handler alone.
+    isOnHandler: () => routeOf !== undefined,
     rawOf: (reply) => reply.raw,
     setField: (reply, name, value) => reply.header(name, value),
     removeField: (reply, name) => reply.removeHeader(name),
