@@ -4,7 +4,6 @@ const assert = require("node:assert/strict");
 const { AsyncLocalStorage } = require("node:async_hooks");
 const { fork } = require("node:child_process");
 const { once } = require("node:events");
-const http = require("node:http");
 const { join } = require("node:path");
 const { test } = require("node:test");
 
@@ -14,33 +13,21 @@ const { rateLimit } = require("polylimit/express");
 const { localStore } = require("./support/local.cjs");
 const { withRedis } = require("./support/redis.cjs");
 const { request, requests, statuses } = require("./support/request.cjs");
+const { serving } = require("./support/serving.cjs");
 const { until } = require("./support/until.cjs");
-
-const VERSIONS = ["express4", "express"];
-
-/** Serves an application while `body` runs. */
-async function serving(app, body) {
-  const server = http.createServer(app).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  try {
-    return await body(server.address().port);
-  } finally {
-    server.closeAllConnections();
-    server.close();
-  }
-}
+const { versionsOf } = require("./support/versions.cjs");
 
 function limiterOf(quotas, options = {}) {
   const clock = new ManualClock(1_700_000_000_000_000);
   return { clock, limiter: new Limiter("memory:", { policies: { api: quotas }, clock, ...options }) };
 }
 
-for (const version of VERSIONS) {
-  const express = require(version);
+for (const { name: version, load, path } of versionsOf("express")) {
+  const express = load("express");
 
   const workers = async (url) => {
     const program = join(__dirname, "programs", "express_workers.cjs");
-    const primary = fork(program, [version, url, "4", "100"]);
+    const primary = fork(program, [path, url, "4", "100"]);
     try {
       const [{ port }] = await once(primary, "message");
       const answers = await requests(port, 400);

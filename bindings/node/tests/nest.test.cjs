@@ -2,14 +2,17 @@
 "use strict";
 
 const assert = require("node:assert/strict");
+const { spawnSync } = require("node:child_process");
 const { test } = require("node:test");
 
 const { Limiter, ManualClock } = require("polylimit");
 const { RateLimit, RateLimitGuard } = require("polylimit/nest");
 
 const { invalid } = require("./support/code.cjs");
-const { controllerOf, nestApplication } = require("./support/nest.cjs");
+const nest = require("./support/nest.cjs");
+const { rawRequest } = require("./support/raw.cjs");
 const { request } = require("./support/request.cjs");
+const { versionsOf } = require("./support/versions.cjs");
 
 const START_MICROS = 1_700_000_000_000_000;
 
@@ -42,12 +45,17 @@ function scopes(limiter) {
   return limiter.policies
     .map(({ name }) => name.split("^"))
     .filter(([, scope]) => scope !== undefined)
-    .map(([quotas, scope]) => `${quotas} in ${decodeURIComponent(scope)}`)
+    .map(([quotas, scope]) => `${quotas} in ${decodeURIComponent(scope).replace(":id", "{id}")}`)
     .sort();
 }
 
-for (const platform of ["express", "fastify"]) {
-  test(`nest on ${platform}: options of a handler replace those of its controller, and these the guard's`, async () => {
+const SERVED = versionsOf("nest").flatMap((version) => ["express", "fastify"].map((platform) => [version, platform]));
+
+for (const [version, platform] of SERVED) {
+  const controllerOf = (path, handlers, decorators) => nest.controllerOf(path, handlers, decorators, version);
+  const nestApplication = (on, controllers, providers) => nest.nestApplication(on, controllers, providers, version);
+
+  test(`${version.name} on ${platform}: options of a handler replace those of its controller, and these the guard's`, async () => {
     const limiter = limiterOf();
     const plain = await controllerOf("plain", {
       usual: { handle: left },
@@ -56,7 +64,7 @@ for (const platform of ["express", "fastify"]) {
     const marked = { usual: { handle: left }, own: { handle: left, decorators: [RateLimit({ policy: "daily" })] } };
     const controller = await controllerOf("marked", marked, [RateLimit({ policy: "strict", key: "header:x-key" })]);
     const heir = class extends controller {};
-    const { Controller } = await import("@nestjs/common");
+    const { Controller } = await version.import("@nestjs/common");
     Controller("heir")(heir);
     const app = await nestApplication(platform, [plain, controller, heir]);
     app.useGlobalGuards(new RateLimitGuard({ limiter, policy: "api" }));
@@ -72,12 +80,12 @@ for (const platform of ["express", "fastify"]) {
     });
   });
 
-  test(`nest on ${platform}: false exempts a controller or a handler`, async () => {
+  test(`${version.name} on ${platform}: false exempts a controller or a handler`, async () => {
     const limiter = limiterOf({ api: "1/minute" });
     const plain = { usual: { handle: left }, free: { handle: left, decorators: [RateLimit(false)] } };
     const exempt = { usual: { handle: left }, limited: { handle: left, decorators: [RateLimit({ policy: "api" })] } };
     const controllers = [await controllerOf("plain", plain), await controllerOf("exempt", exempt, [RateLimit(false)])];
-    const { APP_GUARD } = await import("@nestjs/core");
+    const { APP_GUARD } = await version.import("@nestjs/core");
     const provider = { provide: APP_GUARD, useFactory: () => new RateLimitGuard({ limiter }) };
     await serving(await nestApplication(platform, controllers, [provider]), async (get) => {
       assert.deepEqual(await texts(get, "/plain/usual", "/plain/free", "/exempt/usual"), ["api 0", "none", "none"]);
@@ -90,9 +98,9 @@ for (const platform of ["express", "fastify"]) {
     });
   });
 
-  test(`nest on ${platform}: several limits of a handler all decide, and share the header fields`, async () => {
+  test(`${version.name} on ${platform}: several limits of a handler all decide, and share the header fields`, async () => {
     const limiter = limiterOf();
-    const { UseGuards } = await import("@nestjs/common");
+    const { UseGuards } = await version.import("@nestjs/common");
     const all = ({ rateLimit }) =>
       rateLimit.all.map(({ policy, decision }) => `${policy} ${decision.remaining}`).join();
     const guards = ["strict", "daily"].map((policy) => new RateLimitGuard({ limiter, policy }));
@@ -113,9 +121,9 @@ for (const platform of ["express", "fastify"]) {
     });
   });
 
-  test(`nest on ${platform}: count sees the status of a handler that throws`, async () => {
+  test(`${version.name} on ${platform}: count sees the status of a handler that throws`, async () => {
     const limiter = limiterOf();
-    const { UnauthorizedException } = await import("@nestjs/common");
+    const { UnauthorizedException } = await version.import("@nestjs/common");
     const fail = ({ query }) => {
       if (query.error === "http") throw new UnauthorizedException();
       if (query.error === "other") throw new Error("the handler fails");
@@ -137,11 +145,11 @@ for (const platform of ["express", "fastify"]) {
     });
   });
 
-  test(`nest on ${platform}: exception filters see errors of options, and no denial`, async () => {
+  test(`${version.name} on ${platform}: exception filters see errors of options, and no denial`, async () => {
     const limiter = limiterOf({ api: "1/minute" });
     const failing = [RateLimit({ skip: () => Promise.reject(new Error("skip fails")) })];
     const wrong = [RateLimit({ policy: "missing" })];
-    const { Catch } = await import("@nestjs/common");
+    const { Catch } = await version.import("@nestjs/common");
     const controller = await controllerOf("", {
       usual: { handle: left },
       failing: { handle: left, decorators: failing },
@@ -170,9 +178,9 @@ for (const platform of ["express", "fastify"]) {
     });
   });
 
-  test(`nest on ${platform}: quotas without a name belong to the route, those of a global guard to the limiter`, async () => {
+  test(`${version.name} on ${platform}: quotas without a name belong to the route, those of a global guard to the limiter`, async () => {
     const limiter = limiterOf({});
-    const { UseGuards, VersioningType, Version } = await import("@nestjs/common");
+    const { UseGuards, VersioningType, Version } = await version.import("@nestjs/common");
     const own = class extends RateLimitGuard {
       constructor() {
         super({ limiter, policy: "7/minute" });
@@ -198,7 +206,7 @@ for (const platform of ["express", "fastify"]) {
       assert.deepEqual(await remaining("/api/guarded/search", "/api/guarded/find"), ["5", "5"]);
       assert.deepEqual(scopes(limiter), [
         "5|minute in GET /api/users",
-        "5|minute in GET /api/v2/users/:id",
+        "5|minute in GET /api/v2/users/{id} version=2",
         "5|minute in shared",
         "6|minute in GET /api/guarded/find",
         "6|minute in GET /api/guarded/search",
@@ -206,9 +214,9 @@ for (const platform of ["express", "fastify"]) {
     });
   });
 
-  test(`nest on ${platform}: quotas of a guard of @UseGuards belong to the route`, async () => {
+  test(`${version.name} on ${platform}: quotas of a guard of @UseGuards belong to the route`, async () => {
     const limiter = limiterOf({});
-    const { UseGuards } = await import("@nestjs/common");
+    const { UseGuards } = await version.import("@nestjs/common");
     const own = class extends RateLimitGuard {
       constructor() {
         super({ limiter, policy: "7/minute" });
@@ -229,7 +237,93 @@ for (const platform of ["express", "fastify"]) {
       ]);
     });
   });
+
+  test(`${version.name} on ${platform}: handlers of several paths have one budget, and versions their own`, async () => {
+    const limiter = limiterOf({});
+    const { UseGuards, VersioningType, Version } = await version.import("@nestjs/common");
+    const controller = await controllerOf(
+      "cats",
+      {
+        both: { path: ["a", "b"], handle: left },
+        first: { path: "c", handle: left, decorators: [Version("1")] },
+        second: { path: "c", handle: left, decorators: [Version(["2", "3"])] },
+      },
+      [UseGuards(new RateLimitGuard({ limiter, policy: "5/minute" }))],
+    );
+    const app = await nestApplication(platform, [controller]);
+    app.enableVersioning({ type: VersioningType.HEADER, header: "x-version" });
+    await serving(app, async (get) => {
+      assert.deepEqual(await texts(get, "/cats/a", "/cats/b"), ["5|minute^type.both 4", "5|minute^type.both 3"]);
+      const remaining = [];
+      for (const version of ["1", "2", "3", "1"]) {
+        remaining.push((await get("/cats/c", { headers: { "x-version": version } })).text.split(" ")[1]);
+      }
+      assert.deepEqual(remaining, ["4", "4", "3", "3"]);
+    });
+  });
+
+  test(`${version.name} on ${platform}: rules name paths and routes, in a global guard too`, async () => {
+    const document = `polylimit = 1
+[policies.login]
+quotas = "3/day fixed_window"
+[policies.user]
+quotas = "3/day fixed_window"
+[[rules]]
+match = { method = "POST", path = "/api/login" }
+apply = [{ policy = "login", key = "all" }]
+[[rules]]
+match = { method = "GET", route = "/api/v1/users/{id}" }
+apply = [{ policy = "user", key = "{route}" }]
+`;
+    const limiter = new Limiter("memory:", { document, clock: new ManualClock(START_MICROS) });
+    const { VersioningType, Version } = await version.import("@nestjs/common");
+    const runs = { login: 0, user: 0 };
+    const controller = await controllerOf("", {
+      login: { method: "Post", handle: () => `${++runs.login}` },
+      user: { path: "users/:id", handle: () => `${++runs.user}`, decorators: [Version("1")] },
+    });
+    const app = await nestApplication(platform, [controller]);
+    app.setGlobalPrefix("api");
+    app.enableVersioning({ type: VersioningType.URI, defaultVersion: undefined });
+    app.useGlobalGuards(new RateLimitGuard({ limiter }));
+    await serving(app, async (get) => {
+      const { port } = app.getHttpServer().address();
+      for (const target of [
+        "/api/login",
+        "/API/LOGIN",
+        "http://h/api/login",
+        "/api/login/",
+        "/api/login?x",
+        "/api/Login",
+        "/api/login",
+      ]) {
+        await rawRequest(port, target, { method: "POST" });
+      }
+      for (const method of ["GET", "HEAD", "GET", "HEAD", "GET"]) await get(`/api/v1/users/${method}`, { method });
+      assert.deepEqual(runs, { login: 3, user: 3 });
+    });
+  });
 }
+
+test("nest: an unsupported version fails the first request", () => {
+  // Each test file has a process of its own, and Nest is checked once.
+  const script = `
+    const { Limiter } = require("polylimit");
+    const { RateLimitGuard } = require("polylimit/nest");
+    const { createRequire } = require("node:module");
+    const guard = new RateLimitGuard({ limiter: new Limiter("memory:"), policy: "5/minute" });
+    require("node:fs").readFileSync = ((read) => (file, ...rest) =>
+      String(file).includes("@nestjs/core/package.json") ? '{ "version": "9.4.3" }' : read(file, ...rest))(require("node:fs").readFileSync);
+    try {
+      guard.canActivate({ getType: () => "http" });
+    } catch (error) {
+      console.log(error.code, error.message);
+    }`;
+  const { stdout } = spawnSync(process.execPath, ["-e", script], { cwd: __dirname, encoding: "utf8" });
+  const expected =
+    "NestJS 9.4.3 is not supported: use NestJS 10.0 or newer, and below 13.0, or another version of polylimit";
+  assert.equal(stdout.trim(), `invalid_argument ${expected}`);
+});
 
 test("nest: a guard and a decorator check their options, and a message of another kind is not limited", () => {
   assert.throws(() => new RateLimitGuard({ limiter: limiterOf(), policy: "missing" }), invalid(/missing/));

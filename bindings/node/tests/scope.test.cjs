@@ -1,8 +1,6 @@
 "use strict";
 
 const assert = require("node:assert/strict");
-const { once } = require("node:events");
-const http = require("node:http");
 const { test } = require("node:test");
 
 const fastify = require("fastify");
@@ -14,21 +12,12 @@ const { rateLimit: limitFetch } = require("polylimit/fetch");
 const { rateLimit: limitHono } = require("polylimit/hono");
 
 const { request } = require("./support/request.cjs");
+const { serving } = require("./support/serving.cjs");
 const { until } = require("./support/until.cjs");
+const { versionsOf } = require("./support/versions.cjs");
 
 function limiterOf(policies = {}) {
   return new Limiter("memory:", { policies, clock: new ManualClock(1_700_000_000_000_000) });
-}
-
-async function serving(app, body) {
-  const server = http.createServer(app).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  try {
-    return await body(server.address().port);
-  } finally {
-    server.closeAllConnections();
-    server.close();
-  }
 }
 
 /** The names of the policies that were made from quotas in a scope. */
@@ -40,8 +29,8 @@ function scopes(limiter) {
     .sort();
 }
 
-for (const version of ["express4", "express"]) {
-  const express = require(version);
+for (const { name: version, load } of versionsOf("express")) {
+  const express = load("express");
   const left = (req, res) => res.send(`${req.rateLimit.remaining}`);
 
   test(`${version}: quotas without a name belong to their route, in mounted routers too`, async () => {
@@ -77,7 +66,6 @@ for (const version of ["express4", "express"]) {
       assert.equal(await text("/mounted/x", { method: "POST" }), "8");
       assert.deepEqual([await text("/first"), await text("/second")], ["8", "7"]);
       assert.equal(await text("/late"), "8");
-      assert.equal((await limiter.peek("127.0.0.1", "9/minute")).remaining, 8);
     });
     // A route that is too long for a scope is hashed.
     const hashed = /^[0-9a-f]{16,}$/;
@@ -86,12 +74,13 @@ for (const version of ["express4", "express"]) {
         .map((scope) => scope.replace("9|minute in ", ""))
         .filter((scope) => !hashed.test(scope)),
       [
-        "ALL /tenants/:tenant/users/all/",
+        "/late",
+        "ALL /tenants/{tenant}/users/all/",
         "ALL /users/",
         "GET /login",
         "GET /search",
-        "GET /tenants/:tenant/users/all/:id",
-        "GET /users/:id",
+        "GET /tenants/{tenant}/users/all/{id}",
+        "GET /users/{id}",
         "POST /mounted/x",
         "shared",
       ],

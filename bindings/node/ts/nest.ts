@@ -84,13 +84,12 @@ export class RateLimitGuard<Req = ExpressRequest, Res = ServerResponse> {
     const isOfRoute = own !== undefined || targets.some((target) => this.#isGuardOf(target));
     const limit = isOfRoute ? this.#limitOfRoute(own ?? this.#options) : this.#limit;
     const http = context.switchToHttp();
-    const handler = isOfRoute ? handlerName(context) : undefined;
-    if (handler !== undefined) handlers.set(http.getRequest() as object, handler);
+    const request = http.getRequest() as object;
+    const handler = isOfRoute ? handlerName(context, () => routeOf(request)) : undefined;
+    if (handler !== undefined) handlers.set(request, handler);
     // For a denied request the promise stays pending: with `false`, Nest would have an exception filter respond.
     return new Promise((resolve, reject) => {
-      limit(http.getRequest(), http.getResponse() as object, (error) =>
-        error === undefined ? resolve(true) : reject(error),
-      );
+      limit(request, http.getResponse() as object, (error) => (error === undefined ? resolve(true) : reject(error)));
     });
   }
 
@@ -113,27 +112,39 @@ export class RateLimitGuard<Req = ExpressRequest, Res = ServerResponse> {
 const handlers = new WeakMap<object, string>();
 
 /**
- * The name of a handler, where its route has several (one for each version), or where it has several routes; `undefined` for all
- * others.
+ * The name of a handler that has several routes, and the version of one whose route may have several handlers; `undefined` for
+ * all others.
  */
-function handlerName(context: NestContext): string | undefined {
-  const [handler, type] = [context.getHandler(), context.getClass()] as { readonly name?: string }[];
-  const isPlural = [handler, type].some((target) => {
-    const path = metadata.getMetadata(PATH, target);
-    return (Array.isArray(path) && path.length > 1) || metadata.getMetadata(VERSION, target) !== undefined;
-  });
-  return isPlural ? `${type.name}.${handler.name}` : undefined;
+function handlerName(context: NestContext, routeOf: () => string | undefined): string | undefined {
+  const [handler, type] = [context.getHandler(), context.getClass() as { readonly name?: string; prototype?: object }];
+  const targets = [handler, type];
+  const version = targets.map((target) => metadata.getMetadata(VERSION, target)).find((found) => found !== undefined);
+  const lists = [version, ...targets.map((target) => metadata.getMetadata(PATH, target))];
+  if (lists.some((list) => Array.isArray(list) && list.length > 1))
+    return `${type.name}.${methodName(type.prototype, handler)}`;
+  return version === undefined ? undefined : `${routeOf()} version=${String(version)}`;
+}
+
+/** The name of a method of a class. That of its function may be another: decorators replace functions. */
+function methodName(prototype: object | null | undefined, method: object): string {
+  if (!prototype) return "";
+  const found = Object.entries(Object.getOwnPropertyDescriptors(prototype)).find(([, { value }]) => value === method);
+  return found?.[0] ?? methodName(Object.getPrototypeOf(prototype), method);
+}
+
+/** The route of a request of Express or of Fastify, whose requests have the one of Node as a property. */
+function routeOf(request: object): string | undefined {
+  return "raw" in request ? fastifyRoute(request as never) : expressRoute(request);
 }
 
 function limitOf<Req, Res>(options: NestOptions<Req, Res>, isOfRoute: boolean): Limit {
-  const named = (routeOf: (request: never) => string | undefined) =>
-    isOfRoute ? (request: object) => handlers.get(request) ?? routeOf(request as never) : undefined;
+  const named = isOfRoute ? (request: object) => handlers.get(request) ?? routeOf(request) : undefined;
   const onExpress = limitExpress(options as never, {
-    routeOf: named(expressRoute),
+    routeOf: named,
     patternOf: routePattern,
     isOnHandler: () => true,
   }) as Limit;
-  const onFastify = limitFastify(options as never, named(fastifyRoute)) as Limit;
+  const onFastify = limitFastify(options as never, named) as Limit;
   return (request, response, next) => {
     // Fastify's reply has the response of Node as a property.
     if (!("setHeader" in response)) return onFastify(request, response, next);

@@ -1,12 +1,17 @@
 // Nest applications in plain JavaScript, whose decorators are applied by hand.
 "use strict";
 
+const { versionsOf } = require("./versions.cjs");
+
+/** The newest version. */
+const newest = versionsOf("nest").at(-1);
+
 /**
  * A controller with handlers `(request, response) => body`, each `{ method = "Get", path, handle, decorators = [] }`, where
  * `method` is the name of Nest's decorator.
  */
-async function controllerOf(path, handlers, decorators = []) {
-  const nest = await import("@nestjs/common");
+async function controllerOf(path, handlers, decorators = [], version = newest) {
+  const nest = await version.import("@nestjs/common");
   const type = class {};
   for (const [name, { method = "Get", path = name, handle, decorators = [] }] of Object.entries(handlers)) {
     type.prototype[name] = (req, res) => handle(req, res);
@@ -20,11 +25,11 @@ async function controllerOf(path, handlers, decorators = []) {
 }
 
 /** An application, not yet initialized, on Express or Fastify. */
-async function nestApplication(platform, controllers, providers = []) {
-  const { Module } = await import("@nestjs/common");
-  const { NestFactory } = await import("@nestjs/core");
-  const { ExpressAdapter } = await import("@nestjs/platform-express");
-  const { FastifyAdapter } = await import("@nestjs/platform-fastify");
+async function nestApplication(platform, controllers, providers = [], version = newest) {
+  const { Module } = await version.import("@nestjs/common");
+  const { NestFactory } = await version.import("@nestjs/core");
+  const { ExpressAdapter } = await version.import("@nestjs/platform-express");
+  const { FastifyAdapter } = await version.import("@nestjs/platform-fastify");
   const Application = class {};
   Module({ controllers, providers })(Application);
   const adapter = platform === "express" ? new ExpressAdapter() : new FastifyAdapter();
