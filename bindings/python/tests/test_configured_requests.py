@@ -116,10 +116,12 @@ def test_rules_decide_about_requests(made, store):
 
 
 @pytest.mark.parametrize("made", FRAMEWORKS)
-def test_path_is_that_of_the_client(made):
+def test_path_is_that_of_the_router(made):
     site = made("memory:")
     assert site.ask("GET", "/a%20b/x%2Fy?z")[0] == 200
-    assert site.limiter.peek("x%2Fy", "key").remaining == 0
+    # The router of a WSGI application gets the path without escapes.
+    key = "x/y" if made is OfFlask else "x%2Fy"
+    assert site.limiter.peek(key, "key").remaining == 0
 
 
 @pytest.mark.parametrize("made", FRAMEWORKS)

@@ -130,6 +130,11 @@ class ScopeInfo:
         mounted_at = root[len(self._scope.get("app_root_path", root)) :]
         return f"{','.join(sorted(getattr(route, 'methods', None) or ()))} {mounted_at}{path}"
 
+    def pattern(self) -> str | None:
+        """Return the pattern of the route with all prefixes; ``None`` before the routing."""
+        route = self.route()
+        return None if route is None else route.partition(" ")[2]
+
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> App:
         """Return a response, which is an ASGI application."""
         content = body.encode()

@@ -67,6 +67,8 @@ def _attributes(guard: Guard, info: keys.RequestInfo) -> Steps[RequestAttributes
     given = dict((yield guard.attributes(info.request)) or {}) if guard.attributes is not None else {}
     if "user" not in given:
         given["user"] = yield info.user()
+    if "route" not in given:
+        given["route"] = info.pattern()
     # The peer of a Unix socket is on this host.
     peer = info.peer() or "127.0.0.1"
     return RequestAttributes(

@@ -5,35 +5,44 @@ The middleware reads its options from the setting ``POLYLIMIT``::
     POLYLIMIT = {"limiter": Limiter("redis://localhost", {"api": "100/minute"}), "policy": "api"}
     MIDDLEWARE = ["polylimit.django.RateLimitMiddleware", ...]
 """
+# ruff: noqa: E402 - an older Django is refused before anything is imported that it does not have
 
 from __future__ import annotations
 
 import logging
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+import re
+from collections.abc import Callable
+from functools import lru_cache, partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
-
-from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
-from django.conf import settings
-from django.core.exceptions import BadRequest, ImproperlyConfigured, PermissionDenied, SuspiciousOperation
-from django.http import Http404, HttpResponse
-from django.http.multipartparser import MultiPartParserError
-from django.urls import resolve as resolve_path
-from django.utils.functional import SimpleLazyObject
-from django.utils.module_loading import import_string
+from weakref import WeakKeyDictionary
 
 from polylimit import InvalidArgumentError, Limiter
 from polylimit._core import RequestLimits
 from polylimit.decide import decide, drive, drive_async, end, fail, finish, resolve
 from polylimit.guard import Denial, Guard, Options, Outage, Policies
-from polylimit.views import ViewLimit, limits_of, set_limits, wsgi_target
+from polylimit.views import NO_LIMITS, ClassView, ViewLimit, ViewLimits, limits_of, require_version, wsgi_target
+
+# Before an import that an older version does not have.
+require_version("Django", "4.2")
+
+from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
+from django.conf import settings
+from django.core.exceptions import BadRequest, ImproperlyConfigured, PermissionDenied, SuspiciousOperation
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.multipartparser import MultiPartParserError
+from django.urls import URLResolver, get_resolver
+from django.urls import resolve as resolve_path
+from django.urls.converters import PathConverter, get_converters
+from django.utils.functional import SimpleLazyObject
+from django.utils.module_loading import import_string
+from django.views import View as ClassBasedView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from django.http import HttpRequest
     from django.http.response import HttpResponseBase
-    from django.urls import ResolverMatch
+    from django.urls import ResolverMatch, URLPattern
     from typing_extensions import Unpack
 
     from polylimit.decide import Steps
@@ -53,18 +62,26 @@ _STATUSES: tuple[tuple[Any, int], ...] = (
     ((BadRequest, SuspiciousOperation, MultiPartParserError), 400),
     (BaseException, 500),
 )
+#: A parameter of a route, as Django reads it. A group of a regular expression, which begins with `?P`, is none.
+_PARAMETER = re.compile(r"(?<!\?P)<(?:([^>:]+):)?([^>]+)>")
 
 
-class _Info:
-    def __init__(self, request: HttpRequest, *, is_async: bool) -> None:
+class RequestInfo:
+    """Reads a request of Django, or of the REST framework."""
+
+    def __init__(self, request: Any, *, is_async: bool, method: str = "") -> None:
+        #: The request as the limited function gets it: Django's own, or that of the REST framework around it.
         self.request = request
         self.is_async = is_async
+        #: The method of a class whose limit this is.
+        self._method = method
 
     def method(self) -> str:
-        return self.request.method or ""
+        return str(self.request.method or "")
 
     def peer(self) -> str | None:
-        return self.request.META.get("REMOTE_ADDR") or None
+        peer: str = self.request.META.get("REMOTE_ADDR") or ""
+        return peer or None
 
     def header(self, name: str) -> list[bytes]:
         # WSGI joins the lines of a header with commas.
@@ -72,7 +89,8 @@ class _Info:
         return [] if value is None else [value.encode("latin-1")]
 
     def cookie(self, name: str) -> str | None:
-        return self.request.COOKIES.get(name)
+        value: str | None = self.request.COOKIES.get(name)
+        return value
 
     def path(self, name: str) -> str | None:
         match = _match(self.request)
@@ -80,7 +98,14 @@ class _Info:
         return None if value is None else str(value)
 
     def user(self) -> Any:
-        user = getattr(self.request, "user", None)
+        request = self.request
+        match = _match(request) if isinstance(request, HttpRequest) else None
+        if match is not None and _is_of_rest_framework(match.func):
+            from polylimit.drf import user_of
+
+            find = partial(user_of, request, match)
+            return sync_to_async(lambda: _identity(find()))() if self.is_async else _identity(find())
+        user = getattr(request, "user", None)
         if not self.is_async or type(user) is not SimpleLazyObject:
             return _identity(user)
         # The session and the user are in a database, which an event loop must not wait for.
@@ -94,18 +119,27 @@ class _Info:
         return found
 
     def target(self) -> str | bytes:
-        scope = getattr(self.request, "scope", None)
-        if scope is None:
-            return wsgi_target(self.request.META)
-        path: bytes | None = scope.get("raw_path")
-        return quote(self.request.path) if path is None else path
+        is_asgi = getattr(self.request, "scope", None) is not None
+        return quote(self.request.path) if is_asgi else wsgi_target(self.request.META)
 
     def lines(self) -> list[tuple[bytes, bytes]]:
         return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.request.headers.items()]
 
     def route(self) -> str | None:
         match = _match(self.request)
-        return None if match is None else match.view_name
+        if match is None:
+            return None
+        name = _name_of_view(self.request, match)
+        return f"{name}.{self._method}" if self._method else name
+
+    def pattern(self) -> str | None:
+        match = _match(self.request)
+        if match is None:
+            return None
+        request = self.request
+        # The prefix of the site, where a server has one.
+        prefix = request.path[: -len(request.path_info)].rstrip("/") if request.path_info else request.path
+        return f"{prefix}/{_PARAMETER.sub(_parameter, match.route)}"
 
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> HttpResponse:
         return HttpResponse(body, status=status, headers=dict(fields))
@@ -115,45 +149,170 @@ def _identity(user: Any) -> str | None:
     return str(user.pk) if user is not None and user.is_authenticated else None
 
 
+def _parameter(match: re.Match[str]) -> str:
+    is_catch_all = isinstance(get_converters().get(match[1] or "str"), PathConverter)
+    return f"{{*{match[2]}}}" if is_catch_all else f"{{{match[2]}}}"
+
+
+#: The names of the views of each root of URLs, by their namespaces and the identity of the view.
+_NAMES: WeakKeyDictionary[URLResolver, dict[tuple[tuple[str, ...], int], str]] = WeakKeyDictionary()
+
+
+def _name_of_view(request: Any, match: ResolverMatch) -> str:
+    """Return the name of a view: one for all its patterns in a namespace, and for no other view."""
+    urlconf = getattr(request, "urlconf", None)
+    resolver = get_resolver(urlconf)
+    names = _NAMES.get(resolver)
+    if names is None:
+        names = _NAMES[resolver] = _names_of_views(resolver)
+    name = names.get((tuple(match.namespaces), id(match.func)), match.view_name)
+    # A middleware may choose the URLs, such as by the host.
+    return f"{urlconf} {name}" if isinstance(urlconf, str) else name
+
+
+def _names_of_views(resolver: URLResolver) -> dict[tuple[tuple[str, ...], int], str]:
+    names: dict[tuple[tuple[str, ...], int], str] = {}
+    taken: set[str] = set()
+    for namespaces, pattern in _patterns(resolver, ()):
+        key = (namespaces, id(pattern.callback))
+        if key in names:
+            continue
+        first = name = ":".join([*namespaces, pattern.name or pattern.lookup_str])
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{first}~{number}"
+        taken.add(name)
+        names[key] = name
+    return names
+
+
+def _patterns(resolver: URLResolver, namespaces: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], URLPattern]]:
+    for pattern in resolver.url_patterns:
+        if isinstance(pattern, URLResolver):
+            yield from _patterns(pattern, (*namespaces, pattern.namespace) if pattern.namespace else namespaces)
+        else:
+            yield namespaces, pattern
+
+
+def _class_of(view: Any) -> Any:
+    """Return the class of a view; ``None`` for a function."""
+    # The REST framework has its own attribute, as its views are not always made by Django's `as_view`.
+    owner = getattr(view, "cls", None) or getattr(view, "view_class", None)
+    return owner if isinstance(owner, type) and issubclass(owner, ClassBasedView) else None
+
+
+def _is_of_rest_framework(view: Any) -> bool:
+    return hasattr(_class_of(view), "initialize_request")
+
+
+def _limits_of(view: Any, method: str) -> ViewLimits:
+    """Return the limits of a view for a method."""
+    try:
+        return _limits_of_method(view, method if method.lower() in ClassBasedView.http_method_names else "")
+    except TypeError:
+        # A view may be any object that can be called, also one without a hash.
+        return limits_of(view)
+
+
+@lru_cache(maxsize=4096)
+def _limits_of_method(view: Any, method: str) -> ViewLimits:
+    owner = _class_of(view)
+    if owner is None:
+        return limits_of(view)
+    # A set of views names for each method which function handles it.
+    actions = getattr(view, "actions", None) or {name: name for name in owner.http_method_names}
+    handler = getattr(owner, actions.get(method.lower(), ""), None)
+    if handler is None and method == "HEAD":
+        handler = getattr(owner, actions.get("get", ""), None)
+    return limits_of(view, ClassView(owner.dispatch, _function_of(handler)))
+
+
+def _function_of(handler: Any) -> Any:
+    """Return the function that a handler calls where the REST framework has made the class around it."""
+    if getattr(handler, "__module__", None) != "rest_framework.decorators":
+        return handler
+    cells = dict(zip(handler.__code__.co_freevars, handler.__closure__ or (), strict=False))
+    return cells["func"].cell_contents if "func" in cells else handler
+
+
 def limit(
     limiter: Limiter, policy: Policies = None, *, override: bool = False, **options: Unpack[Options]
 ) -> Callable[[View], View]:
     """Limit one view; the options are those of :class:`RateLimitMiddleware`.
 
-    A policy that several limits of a request use is charged once for a key. With ``override`` the middleware's limit
-    does not apply to the view's requests that this limit applies to.
+    The view is a function, a class-based view, or a method of one, such as ``get`` or an action of the REST framework;
+    it may be asynchronous. Functions of the request get it as the view does. A policy that several limits of a request
+    use is charged once for a key. With ``override`` the middleware's limit does not apply to the view's requests that
+    this limit applies to.
     """
     guard = Guard(limiter, policy, limiter_types=(Limiter,), per_route=True, **options)
+    view_limit = ViewLimit(guard, override)
 
     def decorate(view: View) -> View:
-        later = limits_of(view).guards
-        return _wrapped(view, ViewLimit(guard, override), partial(_handle, guard, later))
+        wrapped: View = _wrapped(view, view_limit, partial(_handle, guard, limits_of(view).guards))
+        return wrapped
 
     return decorate
 
 
+_EXEMPTION = ViewLimit(None)
+
+
 def exempt(view: View) -> View:
-    """Exempt a view from the middleware's limit."""
-    return _wrapped(view, ViewLimit(None), lambda _info, respond: respond())
+    """Exempt a view from the middleware's limit: a function, a class-based view or a method of one."""
+    wrapped: View = _wrapped(view, _EXEMPTION, lambda _info, respond: respond())
+    return wrapped
 
 
-def _wrapped(view: View, limit: ViewLimit, handle: Callable[[_Info, Callable[[], Any]], Any]) -> View:
+def _wrapped(view: Any, limit: ViewLimit, handle: Callable[[RequestInfo, Callable[[], Any]], Any]) -> Any:
     """Let a function handle the requests of a view."""
+    if isinstance(view, type) and issubclass(view, ClassBasedView):
+        view.dispatch = _wrapped(view.dispatch, limit, handle)  # type: ignore[method-assign]
+        return view
+    if isinstance(view, type) or not callable(view):
+        shown = view.__name__ if isinstance(view, type) else f"an object of type {type(view).__name__}"
+        raise TypeError(f"the decorated view is {shown}: allowed is a function, a class-based view or a method of one")
     is_async = iscoroutinefunction(view)
+    # `method_decorator` makes a function around a bound method, for each request.
+    bound_to = getattr(getattr(view, "func", view), "__self__", None)
 
     @wraps(view)
-    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        return handle(_Info(request, is_async=is_async), lambda: view(request, *args, **kwargs))
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        owner: Any = bound_to
+        request = args[0] if args else None
+        if not _is_request(request):
+            owner, request = args[:2] if len(args) > 1 else (None, None)
+        if not _is_request(request):
+            raise TypeError(
+                f"{getattr(view, '__qualname__', view)} is limited and was called without a request: limits decorate "
+                "functions whose first argument is the request, class-based views and methods of them"
+            )
+        is_of_class = isinstance(owner, ClassBasedView)
+        is_dispatch = is_of_class and getattr(view, "__name__", "") == "dispatch"
+        # The method of an asynchronous view is a plain function that returns what an asynchronous one has returned.
+        awaits = is_async or (is_dispatch and owner.view_is_async)
+        method = view.__name__ if is_of_class and not is_dispatch else ""
+        return handle(RequestInfo(request, is_async=awaits, method=method), lambda: view(*args, **kwargs))
 
     if is_async:
         markcoroutinefunction(wrapper)
-    set_limits(wrapper, view, limit)
-    return wrapper  # type: ignore[return-value]
+    limit.mark(wrapper)
+    return wrapper
 
 
-def request_limits(request: HttpRequest) -> RequestLimits | None:
+def django_request(request: Any) -> Any:
+    """Return Django's own request of a request, around which the REST framework has another one."""
+    return request if isinstance(request, HttpRequest) else getattr(request, "_request", None)
+
+
+def _is_request(value: Any) -> bool:
+    return isinstance(django_request(value), HttpRequest)
+
+
+def request_limits(request: Any) -> RequestLimits | None:
     """Return what the limits of a request have decided so far; ``None`` for a request without limits."""
-    return getattr(request, _LIMITS, None)
+    return getattr(django_request(request), _LIMITS, None)
 
 
 class RateLimitMiddleware:
@@ -196,9 +355,9 @@ class RateLimitMiddleware:
     def __call__(self, request: HttpRequest) -> Any:
         """Handle a request."""
         match = _match(request)
-        limits = limits_of(None if match is None else match.func)
+        limits = NO_LIMITS if match is None else _limits_of(match.func, request.method or "")
         guard = None if limits.override(request.method or "") else self._guard
-        info = _Info(request, is_async=self._is_async)
+        info = RequestInfo(request, is_async=self._is_async)
         return _handle(guard, limits.guards, info, lambda: self._get_response(request))
 
 
@@ -213,38 +372,76 @@ def _resolve_option(name: str, value: Any) -> Any:
     return import_string(value) if is_path else value
 
 
-def _match(request: HttpRequest) -> ResolverMatch | None:
+def _match(request: Any) -> ResolverMatch | None:
     # Django resolves the route after the middleware, so the middleware resolves it here.
-    if request.resolver_match is not None:
-        return request.resolver_match
+    known: ResolverMatch | None = request.resolver_match
+    if known is not None:
+        return known
     try:
         return resolve_path(request.path_info, getattr(request, "urlconf", None))
     except Http404:
         return None
 
 
-def _handle(guard: Guard | None, later: Sequence[Guard], info: _Info, respond: Callable[[], Any]) -> Any:
+def _handle(guard: Guard | None, later: Sequence[Guard], info: RequestInfo, respond: Callable[[], Any]) -> Any:
     """Decide about a request, and let a function respond to it; return the response, or an awaitable of it."""
-    limits = request_limits(info.request)
+    request = django_request(info.request)
+    limits = request_limits(request)
     is_outermost = limits is None
     limits = limits or RequestLimits()
     steps = _response(guard, later, info, respond, limits)
-    steps = _finished(steps, info.request, limits) if is_outermost else steps
-    return drive_async(steps) if info.is_async else drive(steps, _wait)
+    if is_outermost:
+        view = None if info.is_async or info.request is request else _rest_view(info.request)
+        if view is None:
+            steps = finished(steps, request, limits)
+        else:
+            finish_in(view, request, limits)
+    return drive_async(steps) if info.is_async else drive(steps, wait)
 
 
-def _wait(value: Any) -> Any:
+def _rest_view(request: Any) -> Any:
+    """Return the view of the REST framework that handles its request."""
+    view = (request.parser_context or {}).get("view")
+    return view if hasattr(view, "finalize_response") else None
+
+
+def finish_in(view: Any, request: HttpRequest, limits: RequestLimits) -> None:
+    """Let a view of the REST framework finish its request's limits: it makes responses of exceptions."""
+    setattr(request, _LIMITS, limits)
+    finalize, handle = view.finalize_response, view.handle_exception
+
+    def response_of(*args: Any, **kwargs: Any) -> Steps[Any]:
+        return finalize(*args, **kwargs)
+        yield
+
+    def finalize_response(*args: Any, **kwargs: Any) -> Any:
+        return drive(finished(response_of(*args, **kwargs), request, limits), wait)
+
+    def handle_exception(error: Exception) -> Any:
+        try:
+            return handle(error)
+        except BaseException:
+            drive(fail(limits, HttpResponse(status=500)), wait)
+            raise
+
+    view.finalize_response, view.handle_exception = finalize_response, handle_exception
+
+
+def wait(value: Any) -> Any:
     return async_to_sync(resolve)(value)
 
 
-def _finished(steps: Steps[HttpResponseBase], request: HttpRequest, limits: RequestLimits) -> Steps[HttpResponseBase]:
+def finished(steps: Steps[HttpResponseBase], request: HttpRequest, limits: RequestLimits) -> Steps[HttpResponseBase]:
     """Return the response with its fields: the outermost limit finishes it."""
     setattr(request, _LIMITS, limits)
     try:
         response = yield from steps
     except BaseException as error:
         # Django cancels the request when the client disconnects.
-        status = next(status for kinds, status in _STATUSES if isinstance(error, kinds))
+        # Exceptions of the REST framework have a status.
+        status = getattr(error, "status_code", None)
+        if not isinstance(status, int):
+            status = next(status for kinds, status in _STATUSES if isinstance(error, kinds))
         yield from fail(limits, HttpResponse(status=status))
         raise
     try:
@@ -265,13 +462,13 @@ def _finished(steps: Steps[HttpResponseBase], request: HttpRequest, limits: Requ
 def _end(limits: RequestLimits) -> None:
     """End the reservations of a request. Django drops what a closer raises."""
     try:
-        drive(end(limits), _wait)
+        drive(end(limits), wait)
     except Exception:
         _LOGGER.exception("polylimit: the end of a response failed")
 
 
 def _response(
-    guard: Guard | None, later: Sequence[Guard], info: _Info, respond: Callable[[], Any], limits: RequestLimits
+    guard: Guard | None, later: Sequence[Guard], info: RequestInfo, respond: Callable[[], Any], limits: RequestLimits
 ) -> Steps[HttpResponseBase]:
     denied = None if guard is None else (yield from decide(guard, info, limits, later))
     response: HttpResponseBase = (yield respond()) if denied is None else denied[1]

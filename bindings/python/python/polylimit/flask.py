@@ -9,17 +9,35 @@
 
 from __future__ import annotations
 
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
-
-import flask
-from flask.globals import request_ctx
+import re
+from collections.abc import Callable
+from functools import lru_cache, partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 from polylimit import Limiter
 from polylimit._core import RequestLimits
 from polylimit.decide import decide, drive, end, fail, finish, resolve
 from polylimit.guard import Denial, Guard, Options, Outage, Policies
-from polylimit.views import NO_LIMITS, ViewLimit, limits_of, set_limits, wsgi_target
+from polylimit.views import (
+    NO_LIMITS,
+    ClassView,
+    ViewLimit,
+    ViewLimits,
+    limited_version,
+    limits_of,
+    note_limited,
+    require_version,
+    wsgi_target,
+)
+
+# Before an import that an older version does not have.
+require_version("Flask", "2.3")
+
+import flask  # noqa: E402
+from flask.globals import request_ctx  # noqa: E402
+from flask.views import MethodView  # noqa: E402
+from flask.views import View as ClassBasedView  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,13 +53,19 @@ View = TypeVar("View", bound=Callable[..., Any])
 _LIMITS = "polylimit.limits"
 #: The attribute of the request context that holds the same until the response is finished.
 _UNFINISHED = "_polylimit_unfinished"
+#: The key in an application's ``extensions`` of the names of its routes.
+_NAMES = "polylimit.names"
+#: A parameter of a rule, as Werkzeug reads it.
+_PARAMETER = re.compile(r"<(?:([a-zA-Z_]\w*)(?:\(.*?\))?:)?([a-zA-Z_]\w*)>")
 
 _INTERNAL_SERVER_ERROR = 500
 
 
 class _Info:
-    def __init__(self, request: flask.Request) -> None:
+    def __init__(self, request: flask.Request, method: str = "") -> None:
         self.request = request
+        #: The method of a class whose limit this is.
+        self._method = method
 
     def method(self) -> str:
         return self.request.method
@@ -63,7 +87,8 @@ class _Info:
         if hasattr(flask.current_app, "login_manager"):
             from flask_login import current_user
 
-            return str(current_user.get_id()) if current_user.is_authenticated else None
+            user = current_user.get_id() if current_user.is_authenticated else None
+            return None if user is None else str(user)
         return self.request.remote_user
 
     def target(self) -> str | bytes:
@@ -73,10 +98,41 @@ class _Info:
         return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.request.headers.items()]
 
     def route(self) -> str | None:
-        return self.request.endpoint
+        endpoint = self.request.endpoint
+        if endpoint is None:
+            return None
+        names: dict[str, str] = flask.current_app.extensions.setdefault(_NAMES, {})
+        name = names.get(endpoint)
+        if name is None:
+            name = names[endpoint] = _name_of_view(endpoint)
+        return _mounted(self.request, f"{name}.{self._method}" if self._method else name)
+
+    def pattern(self) -> str | None:
+        rule = self.request.url_rule
+        if rule is None:
+            return None
+
+        def parameter(match: re.Match[str]) -> str:
+            converter = rule.map.converters.get(match[1] or "default")
+            return f"{{{match[2]}}}" if getattr(converter, "part_isolating", True) else f"{{*{match[2]}}}"
+
+        return self.request.script_root + _PARAMETER.sub(parameter, rule.rule)
 
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> flask.Response:
         return flask.Response(body, status, fields)
+
+
+def _name_of_view(endpoint: str) -> str:
+    """Return the first of the endpoints that a view has in its blueprint: it has one budget under all of them."""
+    views = flask.current_app.view_functions
+    view, part = views.get(endpoint), endpoint.rpartition(".")[0]
+    same = (other for other in views if views[other] is view and other.rpartition(".")[0] == part)
+    return min(same, default=endpoint)
+
+
+def _mounted(request: flask.Request, name: str) -> str:
+    """Return a name in an application that may be mounted in another one."""
+    return f"{request.script_root} {name}".rstrip() if request.script_root else name
 
 
 class RateLimit:
@@ -92,10 +148,14 @@ class RateLimit:
         A policy's name, quotas such as ``"100/minute"``, or a list of different policies: all admit a request, or it
         spends nothing under any. It may be left out where the limiter has one policy. A function of the request returns
         the same, or ``None`` for a request that is not limited.
+    views_only
+        Whether only requests of views are limited, and neither static files nor paths that the application does not
+        have.
     options
         See :class:`polylimit.guard.Options`. The user of ``keys.user()`` is that of Flask-Login, if the application has
         a login manager, and otherwise ``request.remote_user``. By default a view uses its endpoint as the ``scope``,
-        a blueprint its name, and an application shares one budget among all requests.
+        a blueprint the name under which it is registered, and an application shares one budget among all requests. An
+        application that is mounted in another one (``SCRIPT_NAME``) has budgets of its own.
 
     Raises
     ------
@@ -112,12 +172,16 @@ class RateLimit:
         *,
         limiter: Limiter,
         policy: Policies = None,
+        views_only: bool = False,
         **options: Unpack[Options],
     ) -> None:
         self._make_guard = partial(Guard, limiter, policy, limiter_types=(Limiter,), **options)
         # Raises for invalid options now and not at the first request.
         self._guard = self._make_guard()
-        self._has_scope = options.get("scope") is not None
+        self._has_mounts = Guard(limiter, policy, limiter_types=(Limiter,), per_route=True, **options).core.is_per_route
+        #: The guards of applications and blueprints that are mounted somewhere, by their names.
+        self._mounts: dict[str, Guard] = {}
+        self._views_only = views_only
         if self._guard.count is not None:
             flask.request_tearing_down.connect(_tear_down)
         if app is not None:
@@ -126,55 +190,163 @@ class RateLimit:
     def init_app(self, app: flask.Flask | flask.Blueprint) -> None:
         """Limit the requests of an application or a blueprint."""
         known_app = app if isinstance(app, flask.Flask) else None
-        guard = self._guard if known_app or self._has_scope else self._make_guard(scope=app.name)
+        blueprint = None if isinstance(app, flask.Flask) else app
+        flask.request_started.connect(_place_limits)
 
         # Flask recognizes a plain function as synchronous faster than any other callable.
         def before() -> Any:
             request = _request()
             rule = request.url_rule
-            views = (known_app or flask.current_app).view_functions
-            limits = NO_LIMITS if rule is None else limits_of(views.get(rule.endpoint))
-            return None if limits.override(request.method) else _decide(request, guard, limits.guards)
+            limits = NO_LIMITS
+            if rule is not None:
+                view = (known_app or flask.current_app).view_functions.get(rule.endpoint)
+                limits = _limits_of(view, request.method)
+            if limits.override(request.method) or (self._views_only and not _has_view(request)):
+                return None
+            return _decide(request, self._guard_of(request, blueprint), limits.guards)
 
         app.before_request(before)
+
+    def _guard_of(self, request: flask.Request, blueprint: flask.Blueprint | None) -> Guard:
+        """Return the guard that has the budgets of a blueprint, and of where the application is mounted."""
+        if not self._has_mounts or (blueprint is None and not request.environ.get("SCRIPT_NAME")):
+            return self._guard
+        name = _mounted(request, "" if blueprint is None else _name_of_blueprint(request, blueprint))
+        guard = self._mounts.get(name)
+        if guard is None:
+            guard = self._mounts[name] = self._make_guard(scope=name) if name else self._guard
+        return guard
+
+
+def _name_of_blueprint(request: flask.Request, blueprint: flask.Blueprint) -> str:
+    """Return the name under which the application has a blueprint, with those of the blueprints around it."""
+    registered = flask.current_app.blueprints
+    return next((name for name in request.blueprints if registered.get(name) is blueprint), blueprint.name)
+
+
+def _has_view(request: flask.Request) -> bool:
+    """Whether a request is for a view, and not for a static file or an unknown path."""
+    if request.endpoint is None:
+        return False
+    part, _, name = request.endpoint.rpartition(".")
+    owner = flask.current_app.blueprints.get(part) if part else flask.current_app
+    return not (name == "static" and owner is not None and owner.has_static_folder)
+
+
+@lru_cache(maxsize=4096)
+def _limits_of(view: Any, method: str) -> ViewLimits:
+    """Return the limits of a view for a method, which is one of its route."""
+    owner = getattr(view, "view_class", None)
+    if not isinstance(owner, type) or not issubclass(owner, ClassBasedView):
+        return limits_of(view)
+    handler, decorators = None, ()
+    if issubclass(owner, MethodView):
+        handler = getattr(owner, method.lower(), None)
+        if handler is None and method == "HEAD":
+            handler = getattr(owner, "get", None)
+        # Extensions such as Flask-RESTX decorate the methods.
+        given = getattr(owner, "method_decorators", ())
+        decorators = tuple(given.get(method.lower(), ()) if isinstance(given, dict) else given)
+    return limits_of(view, ClassView(owner.dispatch_request, handler, decorators))
 
 
 def limit(
     limiter: Limiter, policy: Policies = None, *, override: bool = False, **options: Unpack[Options]
 ) -> Callable[[View], View]:
-    """Limit one view; the options are those of :class:`RateLimit`. Place it below ``@app.route``.
+    """Limit one view; the options are those of :class:`RateLimit`.
 
-    A policy that several limits of a request use is charged once for a key. With ``override`` the limits of the
-    application and of its blueprints do not apply to the view's requests that this limit applies to.
+    The view is a function, a class of views, or a method of one, such as ``get``. A policy that several limits of a
+    request use is charged once for a key. With ``override`` the limits of the application and of its blueprints do not
+    apply to the view's requests that this limit applies to.
     """
     guard = Guard(limiter, policy, limiter_types=(Limiter,), per_route=True, **options)
     flask.request_tearing_down.connect(_tear_down)
+    flask.request_started.connect(_place_limits)
 
-    def decorate(view: View) -> View:
+    def handle(later: Sequence[Guard], method: str) -> Any:
+        return _decide(_request(), guard, later, method)
+
+    return _decorator(ViewLimit(guard, override), handle)
+
+
+def exempt(view: View) -> View:
+    """Exempt a view from the limits of the application and of its blueprints: a function, a class or a method."""
+    flask.request_started.connect(_place_limits)
+    return _EXEMPTION(view)
+
+
+def _decorator(limit: ViewLimit, handle: Callable[[Sequence[Guard], str], Any]) -> Callable[[View], View]:
+    """Return what lets a view call a function first, which returns the response to a request that is denied."""
+
+    def decorate(view: Any) -> Any:
+        if isinstance(view, type) and issubclass(view, ClassBasedView):
+            # In place, as the class may be registered already.
+            view.dispatch_request = decorate(view.dispatch_request)  # type: ignore[method-assign]
+            return view
+        if isinstance(view, (type, flask.Flask, flask.Blueprint)) or not callable(view):
+            shown = view.__name__ if isinstance(view, type) else f"an object of type {type(view).__name__}"
+            raise TypeError(
+                f"the decorated view is {shown}: allowed is a function, a class of flask.views or a method of one; "
+                "RateLimit limits applications and blueprints"
+            )
         later = limits_of(view).guards
 
         @wraps(view)
         def limited(*args: Any, **kwargs: Any) -> Any:
-            denied = _decide(_request(), guard, later)
+            denied = handle(later, _method_of_class(view, args))
             if denied is not None:
                 return denied
             return flask.current_app.ensure_sync(view)(*args, **kwargs)
 
-        set_limits(limited, view, ViewLimit(guard, override))
-        return limited  # type: ignore[return-value]
+        limit.mark(limited)
+        note_limited(view, limited)
+        return limited
 
+    limit.mark_decorator(decorate)
     return decorate
 
 
-def exempt(view: View) -> View:
-    """Exempt a view from the limits of the application and of its blueprints. Place it below ``@app.route``."""
+def _method_of_class(view: Any, args: tuple[Any, ...]) -> str:
+    """Return the name of a limited function that handles a method in a class; of any other, an empty one."""
+    owner = getattr(view, "__self__", args[0] if args else None)
+    if not isinstance(owner, ClassBasedView) or view.__name__ == "dispatch_request":
+        return ""
+    return str(view.__name__)
 
-    @wraps(view)
-    def exempted(*args: Any, **kwargs: Any) -> Any:
-        return flask.current_app.ensure_sync(view)(*args, **kwargs)
 
-    set_limits(exempted, view, ViewLimit(None))
-    return exempted  # type: ignore[return-value]
+_UNLIMITED = ViewLimit(None)
+_EXEMPTION = _decorator(_UNLIMITED, lambda _later, _method: None)
+# Classes name it in their `method_decorators`.
+_UNLIMITED.mark_decorator(exempt)
+
+#: The applications whose views have been looked through.
+_PLACED: WeakSet[flask.Flask] = WeakSet()
+
+
+def _place_limits(app: flask.Flask, **_details: Any) -> None:
+    """Register limited views in place of views that were registered before they got their limits.
+
+    ``app.route`` returns the function that it registers, so that a decorator above it makes another one, which the
+    application would never call. A view that is registered both with and without a limit stays as it is.
+    """
+    if app in _PLACED:
+        return
+    _PLACED.add(app)
+    called = set()
+    for view in app.view_functions.values():
+        within: Any = view
+        while within is not None:
+            called.add(id(within))
+            within = getattr(within, "__wrapped__", None)
+    for endpoint, view in list(app.view_functions.items()):
+        limited = limited_version(view)
+        if limited is not None and id(limited) not in called and not _is_known_by_its_name(view):
+            app.view_functions[endpoint] = limited
+
+
+def _is_known_by_its_name(view: Any) -> bool:
+    """Whether the name of a function in its module still means the function, and not a decorated one."""
+    return getattr(view, "__globals__", {}).get(view.__qualname__) is view
 
 
 def request_limits(request: flask.Request | None = None) -> RequestLimits | None:
@@ -189,7 +361,7 @@ _request: Callable[[], flask.Request] = flask.request._get_current_object  # typ
 _context: Callable[[], object] = request_ctx._get_current_object  # type: ignore[attr-defined] # noqa: SLF001
 
 
-def _decide(request: flask.Request, guard: Guard, later: Sequence[Guard]) -> Any:
+def _decide(request: flask.Request, guard: Guard, later: Sequence[Guard], method: str = "") -> Any:
     """Decide about a request; return the response if it is denied."""
     limits: RequestLimits | None = request.environ.get(_LIMITS)
     check, is_admitted = None, False
@@ -203,7 +375,7 @@ def _decide(request: flask.Request, guard: Guard, later: Sequence[Guard]) -> Any
     if guard.count is not None or later:
         # The context belongs to this request: a nested application and a copy for another thread have others.
         setattr(_context(), _UNFINISHED, limits)
-    denied = None if is_admitted else drive(decide(guard, _Info(request), limits, later, check), _wait)
+    denied = None if is_admitted else drive(decide(guard, _Info(request, method), limits, later, check), _wait)
     if limits.must_finish:
         setattr(_context(), _UNFINISHED, limits)
         # A guard that reserves knows it by the policies of a request.

@@ -40,13 +40,16 @@ class RequestInfo(Protocol):
         """Return the identity of the authenticated user, if there is one."""
 
     def target(self) -> str | bytes:
-        """Return the path as the client sent it, with its escapes."""
+        """Return the path as the framework's router sees it, with escapes, and with the prefixes of all mounts."""
 
     def lines(self) -> list[tuple[bytes, bytes]]:
         """Return all lines of the header, in the order they were received."""
 
     def route(self) -> str | None:
         """Return the framework's name of the route, which is the same in every process."""
+
+    def pattern(self) -> str | None:
+        """Return the pattern of the route with all prefixes, such as ``/users/{id}``; ``None`` before the routing."""
 
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> Any:
         """Return a response in the form of the framework."""
