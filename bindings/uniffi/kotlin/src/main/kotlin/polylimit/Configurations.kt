@@ -13,6 +13,8 @@ import java.time.temporal.ChronoUnit
  * @property peer the other end of the socket: an address, with or without a port, or any other text.
  * @property headers the lines of the headers, as names in any case and values, in their order.
  * @property attributes what the application knows of the request, such as `user` or `plan`, by names of letters, digits and `_`.
+ * @property routerPaths what the router ignores in paths, unless the document says so: the sum of 1 (case), 2 (parameters of segments such
+ *   as `;a=b`) and 4 (a suffix such as `.json`).
  */
 public data class RequestAttributes
     @JvmOverloads
@@ -22,6 +24,7 @@ public data class RequestAttributes
         val peer: String? = null,
         val headers: List<Pair<String, String>> = emptyList(),
         val attributes: Map<String, String> = emptyMap(),
+        val routerPaths: Int = 0,
     ) {
         override fun toString(): String = "RequestAttributes(headers=${headers.size}, attributes=${attributes.keys})"
     }

@@ -106,13 +106,25 @@ public class Guard internal constructor(
     /** Whether the configuration of the limiter decides, by the attributes of requests. */
     public val isByConfiguration: Boolean = native.isByConfiguration()
 
+    /** Whether quotas without a name have a budget for each route, so that the guard needs the route of a request. */
+    public val isPerRoute: Boolean = native.isPerRoute()
+
     /** The parts of the key as text, with the names of headers in lower case. */
     public fun keyParts(): List<String> = native.keyParts()
 
-    /** Whether requests of this method are limited. */
-    public fun appliesTo(method: String): Boolean =
+    /**
+     * Whether requests of this method are limited.
+     *
+     * @param requestedMethod the `access-control-request-method` of an `OPTIONS` request that has an `origin`, unless the limit is
+     *   attached to a handler: a preflight request, which is not counted by default.
+     */
+    @JvmOverloads
+    public fun appliesTo(
+        method: String,
+        requestedMethod: String? = null,
+    ): Boolean =
         CallBuffer.use { buffer ->
-            perform(buffer.begin(DirectCalls.APPLIES_TO).putText(method), address)
+            perform(buffer.begin(DirectCalls.APPLIES_TO).putText(method).putText(requestedMethod), address)
             buffer.byte() != 0
         }
 

@@ -35,8 +35,34 @@ public interface RequestReader<Q> {
     /** The path as the client has sent it, for a limiter with a configuration. */
     public fun path(request: Q): String? = null
 
+    /**
+     * The pattern of the handler that the router has found, with the prefixes of all mounts, parameters written `{name}` and a rest of any
+     * length `{*name}`; null before the router has found one.
+     */
+    public fun route(request: Q): String? = null
+
+    /** The name of the budget of quotas without a name, the same in every process: by default method and route; null outside of all. */
+    public fun budget(request: Q): String? = route(request)?.let { "${method(request)} $it" }
+
+    /** What the router ignores in a path: the sum of [IGNORES_CASE], [DROPS_PARAMETERS] and [ACCEPTS_SUFFIX]. */
+    public fun routerPaths(request: Q): Int = 0
+
+    /** Whether the limit is attached to handlers. Then it counts preflight requests too: those that get there run the handler. */
+    public val isOnHandler: Boolean get() = false
+
     /** The names and values of all lines of all headers, in the order they were received, for a limiter with a configuration. */
     public fun headers(request: Q): List<Pair<String, String>> = emptyList()
+
+    public companion object {
+        /** `/Login` reaches the handler of `/login`. */
+        public const val IGNORES_CASE: Int = 1
+
+        /** `/login;a=1` reaches the handler of `/login`. */
+        public const val DROPS_PARAMETERS: Int = 2
+
+        /** `/login.json` reaches the handler of `/login`. */
+        public const val ACCEPTS_SUFFIX: Int = 4
+    }
 }
 
 /** A limit on the requests of a web framework: an adapter asks it and writes the responses. */
@@ -70,20 +96,21 @@ public class RequestLimit<Q, R>
             request: Q,
             outer: GuardCheck?,
         ): GuardAnswer? {
-            if (options.hasMethods && !guard.appliesTo(reader.method(request))) return null
+            if (!appliesTo(request)) return null
             if (options.skip?.test(request) == true) return null
             val policies = options.policyFunction?.let { it.apply(request).orEmpty() }
             if (policies?.isEmpty() == true) return null
             val answer =
                 guard.decide(
                     GuardFacts(
-                        key = options.key?.apply(request)?.encodeToByteArray(),
-                        parts = if (parts.isEmpty()) emptyList() else parts.map { (kind, name) -> part(request, kind, name)?.encodeToByteArray() },
+                        key = options.key?.apply(request)?.ifEmpty { null }?.encodeToByteArray(),
+                        parts = if (parts.isEmpty()) emptyList() else parts.map { (kind, name) -> part(request, kind, name)?.ifEmpty { null }?.encodeToByteArray() },
                         peer = reader.peer(request).orEmpty().ifEmpty { THIS_HOST },
                         forwarded = forwarded?.let { reader.lines(request, it) }.orEmpty(),
                         cost = options.cost?.applyAsLong(request),
                         policies = policies,
                         accept = reader.lines(request, "Accept").firstOrNull(),
+                        route = if (guard.isPerRoute) reader.budget(request) else null,
                         outer = outer,
                         attributes = if (guard.isByConfiguration) attributes(request) else null,
                     ),
@@ -126,17 +153,30 @@ public class RequestLimit<Q, R>
             if (check.holds) check.end(options.spent?.apply(request, response))
         }
 
+        /** Whether the method of a request is limited; asked only where that is not plain. */
+        private fun appliesTo(request: Q): Boolean {
+            val method = reader.method(request)
+            val isOptions = method == "OPTIONS"
+            if (!options.hasMethods && !isOptions) return true
+            val isPreflight = isOptions && !reader.isOnHandler && reader.lines(request, "Origin").isNotEmpty()
+            val requested = if (isPreflight) reader.lines(request, "Access-Control-Request-Method").firstOrNull() else null
+            return guard.appliesTo(method, requested)
+        }
+
         /** What the configuration of the limiter may be about. */
         private fun attributes(request: Q): RequestAttributes {
             val given = options.attributes?.apply(request).orEmpty()
-            val known = given.mapNotNull { (name, value) -> value?.let { name to it } }.toMap()
-            val user = reader.user(request)?.ifEmpty { null }
+            val known = mutableMapOf<String, String>()
+            reader.route(request)?.let { known["route"] = it }
+            reader.user(request)?.ifEmpty { null }?.let { known["user"] = it }
+            for ((name, value) in given) if (value != null) known[name] = value
             return RequestAttributes(
                 method = reader.method(request),
                 path = reader.path(request),
                 peer = reader.peer(request).orEmpty().ifEmpty { THIS_HOST },
                 headers = reader.headers(request),
-                attributes = if (user == null || "user" in known) known else known + ("user" to user),
+                attributes = known,
+                routerPaths = reader.routerPaths(request),
             )
         }
 

@@ -1,20 +1,17 @@
 package polylimit.servlet
 
-import jakarta.servlet.AsyncEvent
-import jakarta.servlet.AsyncListener
 import jakarta.servlet.Filter
 import jakarta.servlet.FilterChain
+import jakarta.servlet.FilterConfig
 import jakarta.servlet.ServletException
 import jakarta.servlet.ServletRequest
 import jakarta.servlet.ServletResponse
 import jakarta.servlet.http.HttpServletRequest
 import jakarta.servlet.http.HttpServletResponse
-import polylimit.GuardCheck
 import polylimit.PolylimitException
-import polylimit.http.Denial
 import polylimit.http.RateLimit
-import polylimit.http.RequestLimit
-import polylimit.http.WrittenFields
+import polylimit.servlet.ServletLimit.Decided
+import java.util.TreeSet
 
 /**
  * Limits the requests that pass through it, in any servlet container and in Spring Boot.
@@ -29,7 +26,21 @@ public class RateLimitFilter
     constructor(
         options: RateLimitOptions,
     ) : Filter {
-        private val limit = RequestLimit(options, ServletReader)
+        private val reader = FilterReader()
+        private val limit = ServletLimit(options, reader)
+
+        /** Learns where the filter is mounted. */
+        @Throws(ServletException::class)
+        override fun init(config: FilterConfig) {
+            val context = config.servletContext ?: return
+            if (context.majorVersion < OLDEST_SERVLETS) {
+                throw ServletException(
+                    "the container has Jakarta Servlet ${context.majorVersion}.${context.minorVersion}: " +
+                        "supported are 6.0 and newer, such as Tomcat 10.1 and Jetty 12",
+                )
+            }
+            reader.mounted(config)
+        }
 
         override fun doFilter(
             request: ServletRequest,
@@ -37,113 +48,58 @@ public class RateLimitFilter
             chain: FilterChain,
         ) {
             if (request !is HttpServletRequest || response !is HttpServletResponse) return chain.doFilter(request, response)
-            val outer = request.getAttribute(CHECK) as? GuardCheck
-            val answer =
-                try {
-                    limit.decide(request, outer)
-                } catch (error: PolylimitException) {
-                    throw ServletException(error)
-                } ?: return chain.doFilter(request, response)
-            val rateLimit = RateLimit(answer.check)
-            request.setAttribute(ATTRIBUTE, rateLimit)
-            write(answer.fields, request, response)
-            answer.problem?.let { problem -> return answer.check.use { deny(Denial(rateLimit, problem), request, response) } }
-            request.setAttribute(CHECK, answer.check)
-            try {
-                proceed(answer.check, request, response, chain)
-            } finally {
-                // Later filters are not nested in this one, unless the request continues asynchronously.
-                if (!request.isAsyncStarted) {
-                    request.setAttribute(CHECK, outer)
-                    answer.check.close()
-                }
+            when (val decided = limit.decide(request, response)) {
+                Decided.NotLimited -> chain.doFilter(request, response)
+                Decided.Denied -> Unit
+                is Decided.Proceeds -> proceed(decided.admitted, request, response, chain)
             }
         }
 
         private fun proceed(
-            check: GuardCheck,
+            admitted: ServletLimit.Admitted,
             request: HttpServletRequest,
             response: HttpServletResponse,
             chain: FilterChain,
         ) {
-            limit.handle({ chain.doFilter(request, response) }, onFailure = { check.use { finishFailed(it, request, response) } })
-            if (!limit.changes(check)) return
-            if (request.isAsyncStarted) {
-                request.asyncContext.addListener(CompletionListener { finish(check, request, response) })
-            } else {
-                finish(check, request, response)
-            }
-        }
-
-        /** The response is done, or its client has gone. */
-        private fun finish(
-            check: GuardCheck,
-            request: HttpServletRequest,
-            response: HttpServletResponse,
-        ) = check.use {
-            val fields = limit.finish(it, request, response)
-            if (!response.isCommitted) write(fields, request, response)
-            limit.end(it, request, response)
-        }
-
-        /** The same for a request whose handler failed, before the container sets the status. */
-        private fun finishFailed(
-            check: GuardCheck,
-            request: HttpServletRequest,
-            response: HttpServletResponse,
-        ) {
-            // With a part of the response sent, its client has gone, or it ends there.
-            if (response.isCommitted) return finish(check, request, response)
-            val status = response.status
-            response.status = HttpServletResponse.SC_INTERNAL_SERVER_ERROR
             try {
-                write(limit.finish(check, request, response), request, response)
+                limit.handle(admitted, request, response) { chain.doFilter(request, response) }
+                limit.finishLater(admitted, request, response)
             } finally {
-                response.status = status
+                // A request that continues asynchronously is still within the limit.
+                if (!request.isAsyncStarted) admitted.leave(request)
             }
-        }
-
-        private fun deny(
-            denial: Denial,
-            request: HttpServletRequest,
-            response: HttpServletResponse,
-        ) {
-            val problem = denial.problem
-            response.status = problem.status
-            limit.onDenied?.let { return it.answer(denial, request, response) }
-            for ((name, value) in problem.fields) response.addHeader(name, value)
-            response.outputStream.write(problem.body.encodeToByteArray())
-        }
-
-        private fun write(
-            fields: Map<String, String>,
-            request: HttpServletRequest,
-            response: HttpServletResponse,
-        ) {
-            val written = request.getAttribute(FIELDS) as? WrittenFields ?: WrittenFields().also { request.setAttribute(FIELDS, it) }
-            // Without a value the field is removed.
-            written.replace(fields, response::getHeader, response::setHeader)
         }
 
         public companion object {
             /** The name of the request's attribute that holds its [RateLimit]. */
             public const val ATTRIBUTE: String = "polylimit.rateLimit"
-            private const val CHECK = "polylimit.check"
-
-            /** The name of the attribute with the fields that all filters of the request have written. */
-            private const val FIELDS = "polylimit.fields"
+            private const val OLDEST_SERVLETS = 6
         }
     }
 
-/** Runs a function when an asynchronous request is complete. */
-private class CompletionListener(
-    private val run: () -> Unit,
-) : AsyncListener {
-    override fun onComplete(event: AsyncEvent) = run()
+/** Reads requests in a filter, which knows its mount and finds out what the router behind it ignores. */
+private class FilterReader : ServletReader() {
+    /** The patterns under which the filter is registered, with the paths of their contexts. */
+    private val mounts = TreeSet<String>()
 
-    override fun onTimeout(event: AsyncEvent) = Unit
+    /** The name of the budget of this filter; null for one that sees all requests of the server. */
+    @Volatile
+    private var budget: String? = null
 
-    override fun onError(event: AsyncEvent) = Unit
+    @Volatile
+    private var routerPaths: Int? = null
 
-    override fun onStartAsync(event: AsyncEvent) = event.asyncContext.addListener(this)
+    @Synchronized
+    fun mounted(config: FilterConfig) {
+        val context = config.servletContext
+        val registration = context.getFilterRegistration(config.filterName) ?: return
+        registration.urlPatternMappings.mapTo(mounts) { context.contextPath + it }
+        registration.servletNameMappings.mapTo(mounts) { "${context.contextPath} servlet $it" }
+        budget = mounts.joinToString(" ").takeUnless { it == "/*" || it.isEmpty() }
+    }
+
+    override fun budget(request: HttpServletRequest): String? = budget
+
+    override fun routerPaths(request: HttpServletRequest): Int =
+        routerPaths ?: (super.routerPaths(request) or SpringRouter.paths(request.servletContext)).also { routerPaths = it }
 }

@@ -3,41 +3,29 @@ package polylimit.servlet
 import jakarta.servlet.http.HttpServletRequest
 import jakarta.servlet.http.HttpServletResponse
 import polylimit.Limiter
+import polylimit.PolylimitException
 import polylimit.http.LimitOptions
-import polylimit.http.RequestReader
 
-/** The options of the filter. */
-public class RateLimitOptions(
-    limiter: Limiter,
-) : LimitOptions<HttpServletRequest, HttpServletResponse, RateLimitOptions>(limiter)
+/** The options of [RateLimitFilter], and of the interceptor for Spring. */
+public class RateLimitOptions
+    @Throws(PolylimitException::class)
+    constructor(
+        limiter: Limiter,
+    ) : LimitOptions<HttpServletRequest, HttpServletResponse, RateLimitOptions>(limiter) {
+        init {
+            if (!hasServlets()) {
+                throw PolylimitException.InvalidArgument(
+                    "there is no jakarta.servlet.Filter: supported are containers with Jakarta Servlet 6.0 or newer, such as Tomcat 10.1, " +
+                        "Jetty 12 and Spring Boot 3, and none with javax.servlet",
+                )
+            }
+        }
 
-internal object ServletReader : RequestReader<HttpServletRequest> {
-    private const val SPRING_PARAMETERS = "org.springframework.web.servlet.HandlerMapping.uriTemplateVariables"
-
-    override fun method(request: HttpServletRequest): String = request.method
-
-    override fun peer(request: HttpServletRequest): String? = request.remoteAddr
-
-    override fun lines(
-        request: HttpServletRequest,
-        header: String,
-    ): List<String> = request.getHeaders(header).asSequence().toList()
-
-    override fun cookie(
-        request: HttpServletRequest,
-        name: String,
-    ): String? = request.cookies?.firstOrNull { it.name == name }?.value
-
-    override fun user(request: HttpServletRequest): String? = request.remoteUser
-
-    override fun path(request: HttpServletRequest): String? = request.requestURI
-
-    override fun headers(request: HttpServletRequest): List<Pair<String, String>> =
-        request.headerNames?.asSequence().orEmpty().flatMap { name -> lines(request, name).map { name to it } }.toList()
-
-    /** Servlets have none. Spring sets some for its handler, for filters that run after its dispatch. */
-    override fun pathParameters(request: HttpServletRequest): Map<String, String>? =
-        (request.getAttribute(SPRING_PARAMETERS) as? Map<*, *>)
-            ?.entries
-            ?.associate { (name, value) -> "$name" to "$value" }
-}
+        private fun hasServlets() =
+            try {
+                Class.forName("jakarta.servlet.Filter", false, RateLimitOptions::class.java.classLoader)
+                true
+            } catch (_: ClassNotFoundException) {
+                false
+            }
+    }
