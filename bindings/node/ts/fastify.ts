@@ -85,7 +85,10 @@ const plugin: FastifyPluginCallback<FastifyPluginOptions> = (
   };
   try {
     if (!HOOKS.includes(name)) throw notAllowed("hook", name, `one of ${HOOKS.join(", ")}`);
-    const usual = limitFastify(defaults);
+    // A context with a prefix has a budget of its own.
+    const { prefix } = fastify;
+    const ofPrefix = prefix === "" ? undefined : () => `ALL ${prefix}/*`;
+    const usual = limitFastify(defaults, ofPrefix, false);
     const limit: Hook = (request, reply, proceed) => {
       const limits = limitsOf(configOf(request));
       if (limits === undefined) usual(request, reply, proceed);
@@ -107,7 +110,10 @@ const plugin: FastifyPluginCallback<FastifyPluginOptions> = (
 /**
  * Limits every request of the instance that registers it: `app.register(rateLimit, { ... })`. A route may change the options
  * for itself, or be exempt: `app.get(path, { config: { rateLimit: { policy: "5/minute" } } }, handler)`, or `rateLimit: false`.
- * `request.rateLimit` is the decision. The client's address is found by `clientAddress`, or else by the server's
+ * `request.rateLimit` is the decision.
+ *
+ * Quotas without a name belong to the limiter, those of a plugin that is registered in a context with a prefix to that prefix, and
+ * those of a route's own options to the route. The client's address is found by `clientAddress`, or else by the server's
  * `trustProxy`, which must not be `true`.
  */
 export const rateLimit: FastifyPluginCallback<FastifyPluginOptions> = Object.assign(plugin, {

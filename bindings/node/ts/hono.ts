@@ -11,7 +11,7 @@ import type { HeaderFields } from "./headers";
 import { keyOfPeer, peerOf, type Socket } from "./http/address";
 import { ofFetch } from "./http/by_configuration";
 import { Guard, type GuardResult } from "./http/guard";
-import { honoPattern, honoRoute, isOnHonoHandler } from "./http/hono_route";
+import { honoPath, honoPattern, honoRoute, isOnHonoHandler } from "./http/hono_route";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { bodyUntilDone, whenDone } from "./http/response_end";
 
@@ -47,10 +47,9 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
   const guard = new Guard(options, {
     clientOf: (rules, context: Context) => keyOfPeer(rules, peer(context), (header) => context.req.header(header)),
     methodOf: (context) => context.req.method,
-    // The path is that of Hono's router.
     requestOf: (context) => {
       const request = ofFetch(context.req.raw, (options.peer ?? peerIfKnown)(context));
-      return { ...request, path: context.req.path };
+      return { ...request, path: honoPath(context) };
     },
     headerOf: (name, context) => context.req.header(name),
     routeOf: (context) => honoRoute(context, separatesHead),

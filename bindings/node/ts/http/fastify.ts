@@ -6,7 +6,7 @@ import { invalidArgument, type PolylimitError } from "../errors";
 import type { DenialResponse } from "../headers";
 import { keyOfAddress, keyOfRequest, peerOf } from "./address";
 import { ofNode } from "./by_configuration";
-import { fastifyPattern, fastifyRoute, fastifyRouteOfMethod, routerPath, routerPaths } from "./fastify_routes";
+import { fastifyPattern, routerPath, routerPaths } from "./fastify_routes";
 import type { RateLimitOptions } from "./options";
 import { limitNode, varyWith } from "./run_guard";
 
@@ -21,25 +21,25 @@ export type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?:
 export { fastifyRoute } from "./fastify_routes";
 
 /**
- * A hook with these options. Quotas without a name belong to the route that `routeOf` returns.
+ * A hook with these options. Quotas without a name belong to the route that `routeOf` returns. `isOnHandler` says whether the hook
+ * is called for requests of its own handlers alone, as that of a route is.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
 export function limitFastify(
   options: FastifyRateLimitOptions,
   routeOf?: (request: FastifyRequest) => string | undefined,
+  isOnHandler: boolean = routeOf !== undefined,
 ): Hook {
-  const isSeparate = (options as { readonly separateHead?: unknown }).separateHead === true;
   return limitNode(options, {
     clientOf,
     requestOf: (request) => {
       const { raw } = request;
       return { ...ofNode(raw, routerPath(request), peerOf(raw.socket)), routerPaths: routerPaths(request) };
     },
-    routeOf: routeOf === fastifyRoute && isSeparate ? fastifyRouteOfMethod : routeOf,
+    routeOf,
     patternOf: fastifyPattern,
-    // A limit of a route is called for requests of its handler alone.
-    isOnHandler: () => routeOf !== undefined,
+    isOnHandler: () => isOnHandler,
     rawOf: (reply) => reply.raw,
     setField: (reply, name, value) => reply.header(name, value),
     removeField: (reply, name) => reply.removeHeader(name),

@@ -46,7 +46,7 @@ interface RouteConfig {
 /** What tells a route apart from all others of its server. */
 interface Route {
   readonly methods: string;
-  /** For a route for HEAD the methods of the route for GET that has the same path: both have the same handler. */
+  /** For a route for HEAD the methods of the route that answers GET with the same handler, where these are several. */
   readonly methodsOfGet: string | undefined;
   /** The path with the prefixes of all contexts. */
   readonly url: string;
@@ -90,7 +90,8 @@ function noteRoute({ ofGet, configs }: Routes, instance: object, route: NewRoute
   const methods = [method].flat().join(",");
   const constraints = constraintsText(route);
   if ([method].flat().includes("GET")) ofGet.set(url + constraints, methods);
-  const methodsOfGet = methods === "HEAD" ? ofGet.get(url + constraints) : undefined;
+  const isOfSeveral = methods === "HEAD" && ofGet.get(url + constraints)?.includes(",");
+  const methodsOfGet = isOfSeveral ? ofGet.get(url + constraints) : undefined;
   if (config.polylimit !== undefined || config.rateLimit !== undefined) {
     configs.set(instance, [...(configs.get(instance) ?? []), config]);
   }
@@ -146,20 +147,13 @@ export function configOf(request: unknown): RouteConfig {
   return ("config" in routeOptions ? routeOptions.config : (request as RoutedRequest).routeConfig) ?? {};
 }
 
-/** The methods, the path and the constraints of a route; `undefined` for a request that matches none. */
+/**
+ * The methods, the path and the constraints of a route; `undefined` for a request that matches none. The core takes HEAD for GET,
+ * where the options do not separate them. That Fastify answers HEAD by a route of several methods, it cannot know.
+ */
 export function fastifyRoute(request: unknown): string | undefined {
   const route = routeOf(request);
-  return route && nameOf(route.methodsOfGet ?? route.methods, route);
-}
-
-/** The same, where GET and HEAD are separate. */
-export function fastifyRouteOfMethod(request: unknown): string | undefined {
-  const route = routeOf(request);
-  return route && nameOf(route.methods, route);
-}
-
-function nameOf(methods: string, { url, constraints }: Route): string {
-  return `${methods} ${url}${constraints}`;
+  return route && `${route.methodsOfGet ?? route.methods} ${route.url}${route.constraints}`;
 }
 
 /** The path of the route of a request, with the prefixes of all contexts, as documents write it: `/users/{id}`. */
@@ -182,7 +176,7 @@ function routeOf(request: unknown): Route | undefined {
   if (route !== undefined || url === undefined) return route;
   // The route is older than this module.
   const methods = [method ?? ""].flat().join(",");
-  return { methods, methodsOfGet: methods === "HEAD" ? "GET" : undefined, url, constraints: "" };
+  return { methods, methodsOfGet: undefined, url, constraints: "" };
 }
 
 /** `/:a/:b(^\\d+$)/*` as `/{a}/{b}/{*}`; a double colon is a colon. */

@@ -44,6 +44,11 @@ export function honoPattern(context: Context): string | undefined {
   return route && patternOf(route.path);
 }
 
+/** The path as Hono's router reads it. The router has decoded it, and no line of a request ends within a path. */
+export function honoPath({ req }: Context): string {
+  return req.path.replace(/[\s\p{Cc}]/gu, encodeURIComponent);
+}
+
 /** Whether the middleware is on a route whose handler answers the request, or on a path where a handler behind it may. */
 export function isOnHonoHandler({ req: { matchedRoutes, routeIndex } }: Context): boolean {
   const [own, ...behind]: readonly Entry[] = matchedRoutes.slice(routeIndex);
