@@ -24,9 +24,10 @@ function addHandlers(app, of = () => ({}), withUsers = (_) => {}) {
 
 async function listen(site, handlers, app) {
   // The driver sends forms, which Fastify refuses without a parser.
-  if (!app.hasContentTypeParser("*")) app.addContentTypeParser("*", (_request, payload, done) => {
-    payload.resume().on("end", () => done(null));
-  });
+  if (!app.hasContentTypeParser("*"))
+    app.addContentTypeParser("*", (_request, payload, done) => {
+      payload.resume().on("end", () => done(null));
+    });
   await app.listen({ port: 0, host: "127.0.0.1" });
   say("listening", site, app.server.address().port, handlers);
 }

@@ -36,7 +36,11 @@ async function main() {
   await listen("global", HANDLERS, rateLimit(application(), limited()));
   await listen("methods", HANDLERS, rateLimit(application(), { ...limited(), methods: ["get", "post"] }));
   await listen("path_rules", HANDLERS, rateLimit(application(), ruled("path")));
-  await listen("handler", HANDLERS, application((_, handler) => rateLimit(handler, limited())));
+  await listen(
+    "handler",
+    HANDLERS,
+    application((_, handler) => rateLimit(handler, limited())),
+  );
   const of = (scope) => rateLimit(() => new Response(), { ...separate(), scope });
   const handlers = { "/a": of("a"), "/b": of("b") };
   await listen("separate", "GET:/a,GET:/b", (request) => handlers[new URL(request.url).pathname](request));
