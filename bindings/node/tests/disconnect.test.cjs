@@ -20,11 +20,13 @@ const { rateLimit: fastifyRateLimit } = require("polylimit/fastify");
 const { rateLimit: honoRateLimit } = require("polylimit/hono");
 
 const { until } = require("./support/until.cjs");
+const { versionsOf } = require("./support/versions.cjs");
 
 /** For each framework a server that reports what its handler or its error handler received. */
 const SERVERS = {
-  express4: (options, tell) => onExpress("express4", options, tell),
-  express: (options, tell) => onExpress("express", options, tell),
+  ...Object.fromEntries(
+    versionsOf("express").map(({ name, load }) => [name, (options, tell) => onExpress(load("express"), options, tell)]),
+  ),
   fastify: async (options, tell) => {
     const app = fastify();
     app.register(fastifyRateLimit, options);
@@ -45,8 +47,8 @@ const SERVERS = {
   },
 };
 
-function onExpress(version, options, tell) {
-  const app = require(version)();
+function onExpress(express, options, tell) {
+  const app = express();
   app.use(expressRateLimit(options));
   app.get("/", (_, res) => {
     tell("handled");

@@ -12,8 +12,7 @@ const { rateLimit } = require("polylimit/express");
 const { withRedis } = require("./support/redis.cjs");
 const { request, requests, statuses } = require("./support/request.cjs");
 const { until } = require("./support/until.cjs");
-
-const VERSIONS = ["express4", "express"];
+const { versionsOf } = require("./support/versions.cjs");
 
 /** Serves an application while `body` runs. */
 async function serving(app, body) {
@@ -27,8 +26,8 @@ async function serving(app, body) {
   }
 }
 
-for (const version of VERSIONS) {
-  const express = require(version);
+for (const { name: version, load } of versionsOf("express")) {
+  const express = load("express");
 
   test(`${version}: requests are decided while Redis is stopped, and by Redis again after its restart`, async () => {
     await withRedis(async (server) => {

@@ -12,7 +12,6 @@ const { test } = require("node:test");
 const { getRequestListener } = require("@hono/node-server");
 const fastify = require("fastify");
 const { Hono } = require("hono");
-const Koa = require("koa");
 const { Limiter, ManualClock } = require("polylimit");
 const { rateLimit: expressRateLimit } = require("polylimit/express");
 const { rateLimit: fastifyRateLimit } = require("polylimit/fastify");
@@ -24,6 +23,7 @@ const { RateLimitGuard } = require("polylimit/nest");
 const { controllerOf, nestApplication } = require("./support/nest.cjs");
 const { open, request } = require("./support/request.cjs");
 const { until } = require("./support/until.cjs");
+const { versionsOf } = require("./support/versions.cjs");
 
 const FILES = ["guard.json", "guard_reservations.json"].map((name) => {
   const { cases } = JSON.parse(readFileSync(join(__dirname, "../../../tests/conformance", name), "utf8"));
@@ -33,8 +33,8 @@ const FILES = ["guard.json", "guard_reservations.json"].map((name) => {
 /** A body as a web stream, or the text. */
 const webBody = ({ body }) => (typeof body === "string" ? body : Readable.toWeb(body));
 
-function onExpress(version, guards, handle) {
-  const app = require(version)();
+function onExpress(express, guards, handle) {
+  const app = express();
   app.set("env", "test");
   for (const guard of guards)
     app.use(
@@ -58,7 +58,7 @@ function onExpress(version, guards, handle) {
   return app;
 }
 
-async function onNest(platform, guards, handle) {
+async function onNest(version, platform, guards, handle) {
   const reading = {
     header: (name, req) => req.headers[name],
     sent: (name, _, res) => res.getHeader(name),
@@ -66,15 +66,15 @@ async function onNest(platform, guards, handle) {
     respond: ({ status, body }, _, res) =>
       platform === "express" ? res.status(status).end(body) : res.status(status) && body,
   };
-  const { StreamableFile } = await import("@nestjs/common");
+  const { StreamableFile } = await version.import("@nestjs/common");
   const all = async (_, res) => {
     const { status, fields, body } = handle();
     res.status(status);
     for (const [name, value] of Object.entries(fields)) res.header(name, value);
     return typeof body === "string" ? body : new StreamableFile(body);
   };
-  const controller = await controllerOf("", { all: { method: "All", path: "", handle: all } });
-  const app = await nestApplication(platform, [controller]);
+  const controller = await controllerOf("", { all: { method: "All", path: "", handle: all } }, [], version);
+  const app = await nestApplication(platform, [controller], [], version);
   app.useGlobalGuards(...guards.map((guard) => new RateLimitGuard(guard(reading))));
   await app.init();
   const server = app.getHttpAdapter().getInstance();
@@ -83,10 +83,36 @@ async function onNest(platform, guards, handle) {
   return (req, res) => server.routing(req, res);
 }
 
+function onKoa(Koa, guards, handle) {
+  const app = new Koa();
+  app.silent = true;
+  for (const guard of guards) {
+    const options = guard({
+      header: (name, { req }) => req.headers[name],
+      // `response.get` returns an empty text for an absent field in Koa 2.
+      sent: (name, { res }) => res.getHeader(name),
+      status: ({ status }) => status,
+      respond: ({ status, body }, context) => Object.assign(context, { body, status }),
+    });
+    app.use(koaRateLimit(options));
+  }
+  app.use((context) => {
+    const { status, fields, body } = handle();
+    context.status = status;
+    context.set(fields);
+    context.body = body;
+  });
+  return app.callback();
+}
+
 /** For each framework its options of a guard, and a listener that passes requests through guards to a handler. */
 const FRAMEWORKS = {
-  express4: (guards, handle) => onExpress("express4", guards, handle),
-  express: (guards, handle) => onExpress("express", guards, handle),
+  ...Object.fromEntries(
+    versionsOf("express").map(({ name, load }) => [
+      name,
+      (guards, handle) => onExpress(load("express"), guards, handle),
+    ]),
+  ),
   fastify: async (guards, handle) => {
     const app = fastify();
     for (const guard of guards) {
@@ -124,28 +150,17 @@ const FRAMEWORKS = {
     app.onError((_, context) => context.text("", 500));
     return getRequestListener(app.fetch);
   },
-  koa: (guards, handle) => {
-    const app = new Koa();
-    app.silent = true;
-    for (const guard of guards) {
-      const options = guard({
-        header: (name, { req }) => req.headers[name],
-        sent: (name, { response }) => response.get(name),
-        status: ({ status }) => status,
-        respond: ({ status, body }, context) => Object.assign(context, { body, status }),
-      });
-      app.use(koaRateLimit(options));
-    }
-    app.use((context) => {
-      const { status, fields, body } = handle();
-      context.status = status;
-      context.set(fields);
-      context.body = body;
-    });
-    return app.callback();
-  },
-  "nest on express": (guards, handle) => onNest("express", guards, handle),
-  "nest on fastify": (guards, handle) => onNest("fastify", guards, handle),
+  ...Object.fromEntries(
+    versionsOf("koa").map(({ name, load }) => [name, (guards, handle) => onKoa(load("koa"), guards, handle)]),
+  ),
+  ...Object.fromEntries(
+    versionsOf("nest").flatMap((version) =>
+      ["express", "fastify"].map((platform) => [
+        `${version.name} on ${platform}`,
+        (guards, handle) => onNest(version, platform, guards, handle),
+      ]),
+    ),
+  ),
   fetch: (guards, handle) => {
     let handler = async () => {
       const answer = handle();

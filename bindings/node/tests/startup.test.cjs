@@ -13,6 +13,8 @@ const { rateLimit: limitFetch } = require("polylimit/fetch");
 const { rateLimit: limitHono } = require("polylimit/hono");
 const { rateLimit: theirs } = require("express-rate-limit");
 
+const { versionsOf } = require("./support/versions.cjs");
+
 /** For each framework a function that creates a middleware, which throws for invalid options. */
 const MAKERS = {
   express: (options) => limitExpress(options),
@@ -42,6 +44,17 @@ const MISTAKES = {
   "a promise of a limiter": [{ limiter: Promise.resolve(one) }, /^limiter is an object: allowed is a Limiter/],
   "an empty scope": [{ limiter: one, policy: "1/s", scope: "" }, /scope/],
   "a scope that is too long": [{ limiter: one, policy: "1/s", scope: "x".repeat(257) }, /scope/],
+  "an empty list of key parts": [{ limiter: one, key: [] }, /^key is an empty list: leave it out, or give a function/],
+  "an empty list of methods": [
+    { limiter: one, methods: [] },
+    /^methods is an empty list: leave it out, or give a method/,
+  ],
+  "a method that no client can send": [{ limiter: one, methods: ["G T"] }, /^methods has "G T"/],
+  "a method that is none": [{ limiter: one, methods: [""] }, /^methods has ""/],
+  "an origin that is none": [{ limiter: one, corsOrigins: "app.example" }, /"app\.example"/],
+  "an origin beside all others": [{ limiter: one, corsOrigins: ["*", "https://app.example"] }, /"\*"/],
+  "a switch as text": [{ limiter: one, separateHead: "yes" }, /^separateHead is a string: allowed is true or false/],
+  "another switch as text": [{ limiter: one, countPreflights: 1 }, /^countPreflights is 1: allowed is true or false/],
   "options in a Map": [new Map([["limiter", one]]), /^(options is an object|limiter is undefined)/],
   "keyGenerator of another library": [
     { limiter: one, keyGenerator: () => "k" },
@@ -65,8 +78,8 @@ for (const [framework, make] of Object.entries(MAKERS)) {
   });
 }
 
-for (const version of ["express4", "express"]) {
-  const express = require(version);
+for (const { name: version, load } of versionsOf("express")) {
+  const express = load("express");
 
   test(`${version}: trust in every proxy is refused by app.use`, async () => {
     const trusting = {
