@@ -117,8 +117,8 @@ function userText(user: unknown): string | undefined {
   if (found === undefined || found === null) return undefined;
   if (isScalar(found)) return scalarText(found);
   // The identifiers of some databases are objects with a text of their own.
-  const { toString } = found as { readonly toString?: unknown };
-  const isOwn = typeof toString === "function" && toString !== Object.prototype.toString;
+  const { toString: convert } = found as { readonly toString?: unknown };
+  const isOwn = typeof convert === "function" && convert !== Object.prototype.toString;
   if (typeof found === "object" && !Array.isArray(found) && isOwn) return scalarText(String(found));
   throw unusable(found);
 }
