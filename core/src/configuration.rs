@@ -21,6 +21,7 @@ pub(crate) mod network_table;
 pub(crate) mod numbers;
 pub(crate) mod path;
 pub(crate) mod request;
+pub(crate) mod router_paths;
 pub(crate) mod rule;
 mod rule_index;
 pub(crate) mod schedule;

@@ -82,6 +82,7 @@ pub use configuration::descriptor::descriptor_attributes;
 pub use configuration::document::canonical_document;
 pub use configuration::matcher::PolicyMatch;
 pub use configuration::request::{AttributeSource, Peer, RequestAttributes};
+pub use configuration::router_paths::RouterPaths;
 pub use configuration::schema::document_schema;
 #[cfg(feature = "testing")]
 #[doc(hidden)]

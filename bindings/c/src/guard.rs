@@ -133,7 +133,9 @@ pub unsafe extern "C" fn polylimit_guard_applies_to(
     guard_or(1, || {
         // SAFETY: the caller guarantees a guard and a text, or NULL.
         let (guard, method) = unsafe { (guard.as_ref(), optional_text(method, "method")) };
-        guard.is_none_or(|guard| guard.guard.applies_to(method.ok().flatten().unwrap_or_default())).into()
+        guard
+            .is_none_or(|guard| guard.guard.applies_to(method.ok().flatten().unwrap_or_default(), None))
+            .into()
     })
 }
 

@@ -77,7 +77,7 @@ impl NativeGuard {
     /// Whether requests of this method are limited.
     #[napi]
     pub fn applies_to(&self, method: String) -> Result<bool> {
-        catch_panic(|| Ok(self.handle.guard()?.applies_to(&method)))
+        catch_panic(|| Ok(self.handle.guard()?.applies_to(&method, None)))
     }
 
     /// The kind and the name of each part of the key.

@@ -120,7 +120,7 @@ impl PyGuard {
 
     /// Whether requests of this method are limited.
     fn applies_to(&self, method: &str) -> bool {
-        self.parts.guard.applies_to(method)
+        self.parts.guard.applies_to(method, None)
     }
 
     /// The parts of the key, each with its kind and its name.

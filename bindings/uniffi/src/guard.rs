@@ -292,7 +292,7 @@ impl Guard {
 
     /// Whether requests of this method are limited.
     pub fn applies_to(&self, method: String) -> bool {
-        self.core.applies_to(&method)
+        self.core.applies_to(&method, None)
     }
 
     /// Decides about a request, and refunds what outer guards have spent when this one denies it.

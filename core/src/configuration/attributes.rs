@@ -11,14 +11,18 @@ use crate::client_address::{ClientAddress, ClientAddressRules};
 use crate::configuration::Map;
 use crate::configuration::attribute::Attribute;
 use crate::configuration::key_template::Key;
-use crate::configuration::path::{PathPattern, normalise};
+use crate::configuration::path::{PathPattern, Reading, Readings, readings};
 use crate::configuration::request::{AttributeSource, Peer};
+use crate::configuration::router_paths::RouterPaths;
 
 /// How a compiled configuration refers to an attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reference {
     Method,
+    /// The path in the case in which it was sent.
     Path,
+    /// The path in lower case, of a request behind a router that ignores case.
+    FoldedPath,
     Client,
     /// What the path of the rule that matches captured under a name.
     Capture(Box<str>),
@@ -94,8 +98,9 @@ pub(crate) struct Attributes<'a> {
     source: &'a dyn AttributeSource,
     table: &'a AttributeTable,
     client_rules: &'a ClientAddressRules,
+    router: RouterPaths,
     indexed: SmallVec<[Value<'a>; 8]>,
-    path: Value<'a>,
+    readings: OnceCell<Option<Readings<'a>>>,
     client: OnceCell<Option<Client>>,
     client_key: OnceCell<Key>,
 }
@@ -106,13 +111,15 @@ impl<'a> Attributes<'a> {
         source: &'a dyn AttributeSource,
         table: &'a AttributeTable,
         client_rules: &'a ClientAddressRules,
+        router: RouterPaths,
     ) -> Self {
         Self {
             source,
             table,
             client_rules,
+            router,
             indexed: smallvec![OnceCell::new(); table.attributes.len()],
-            path: OnceCell::new(),
+            readings: OnceCell::new(),
             client: OnceCell::new(),
             client_key: OnceCell::new(),
         }
@@ -122,7 +129,8 @@ impl<'a> Attributes<'a> {
     pub(crate) fn value(&self, reference: &Reference) -> Option<&[u8]> {
         let value = match reference {
             Reference::Method => self.source.method(),
-            Reference::Path => self.path(),
+            Reference::Path => self.readings().first().map(Reading::sent),
+            Reference::FoldedPath => self.folded_path(),
             Reference::Client => self.client_key(),
             Reference::Capture(_) => None,
             Reference::Indexed(index) => self.indexed(*index),
@@ -130,17 +138,36 @@ impl<'a> Attributes<'a> {
         value.filter(|value| !value.is_empty())
     }
 
-    /// As [`value`](Self::value), with what this pattern, which matches the path, captured.
-    pub(crate) fn value_under(&self, reference: &Reference, pattern: Option<&PathPattern>) -> Option<&[u8]> {
+    /// As [`value`](Self::value), for a rule whose pattern matches this reading of the path.
+    pub(crate) fn value_under<'v>(
+        &'v self,
+        reference: &Reference,
+        matched: Option<(&PathPattern, &'v Reading<'_>)>,
+    ) -> Option<&'v [u8]> {
         match reference {
-            Reference::Capture(name) => pattern?.capture(name, self.path()?),
+            Reference::Capture(name) => {
+                let (pattern, reading) = matched?;
+                pattern.capture(name, reading.sent())
+            }
             reference => self.value(reference),
         }
     }
 
-    /// The normalised path.
-    pub(crate) fn path(&self) -> Option<&[u8]> {
-        self.path.get_or_init(|| self.source.path().map(normalise)).as_deref()
+    /// How the router reads paths.
+    pub(crate) fn router(&self) -> RouterPaths {
+        self.router
+    }
+
+    /// The ways to read the path, the normal form first; none without a path.
+    pub(crate) fn readings(&self) -> &[Reading<'a>] {
+        let readings =
+            self.readings.get_or_init(|| self.source.path().map(|path| readings(path, self.router)));
+        readings.as_deref().unwrap_or_default()
+    }
+
+    fn folded_path(&self) -> Option<&[u8]> {
+        let reading = self.readings().first().filter(|_| self.router.ignores_case())?;
+        Some(&reading.compared)
     }
 
     pub(crate) fn client(&self) -> Option<Client> {

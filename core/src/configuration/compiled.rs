@@ -2,7 +2,7 @@
 
 pub(crate) mod statements;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::configuration::Map;
 use crate::configuration::attribute::Attribute;
@@ -14,7 +14,9 @@ use crate::configuration::lists::{AttributeLists, ListVerdict};
 use crate::configuration::matcher::{AppliedPolicies, AppliedPolicy, Matcher, PolicyMatch};
 use crate::configuration::model::DocumentPolicy;
 use crate::configuration::numbers::{NumbersChoice, PolicyNumbers};
+use crate::configuration::path::lower_case;
 use crate::configuration::request::AttributeSource;
+use crate::configuration::router_paths::RouterPaths;
 use crate::error::Error;
 use crate::rules::policy::Policy;
 
@@ -26,7 +28,8 @@ pub(crate) struct Configuration {
     /// In the order of the document's policies.
     numbers: Vec<PolicyNumbers>,
     lists: AttributeLists,
-    matcher: Matcher,
+    /// The rules as compiled for each kind of router; all but the document's own are compiled when a request needs them.
+    matchers: [OnceLock<Matcher>; RouterPaths::VARIANTS],
     table: AttributeTable,
     /// The attribute `plan`, if a policy has plans.
     plan: Option<Reference>,
@@ -46,7 +49,11 @@ impl Configuration {
     /// Compiles a document with entries. Entries that are invalid under the document have no effect.
     pub(crate) fn compile(document: Arc<Document>, entries: &Entries) -> Self {
         let mut table = AttributeTable::default();
-        let matcher = Matcher::new(&document.rules, &mut table);
+        let router = document.paths.over(RouterPaths::new());
+        let matcher = Matcher::new(&document.rules, &mut table, router);
+        let matchers = [const { OnceLock::new() }; RouterPaths::VARIANTS];
+        // The cell is empty.
+        let _ = matchers[router.variant()].set(matcher);
         let has_plans = document.policies.iter().any(|policy| !policy.plans.is_empty());
         let plan = has_plans.then(|| table.refer(&Attribute::Provided("plan".into())));
         let names = document.policies.iter().map(|policy| policy.policy.name().into());
@@ -54,7 +61,7 @@ impl Configuration {
             indices: names.zip(0..).collect(),
             numbers: document.policies.iter().map(PolicyNumbers::new).collect(),
             lists: AttributeLists::default(),
-            matcher,
+            matchers,
             table,
             plan,
             entries: entries.clone(),
@@ -83,6 +90,9 @@ impl Configuration {
             ListItem::Attribute(attribute, value) => {
                 let reference = self.table.refer(attribute);
                 self.lists.value(&reference, value).add(denies, until_us);
+                if *attribute == Attribute::Path {
+                    self.lists.value(&Reference::FoldedPath, &lower_case(value)).add(denies, until_us);
+                }
             }
             ListItem::Key { policy, key } => {
                 if let Some(policy) = self.numbers_mut(policy) {
@@ -118,7 +128,8 @@ impl Configuration {
 
     /// The attributes of a request, as the steps below take them.
     pub(crate) fn attributes<'a>(&'a self, source: &'a dyn AttributeSource) -> Attributes<'a> {
-        Attributes::new(source, &self.table, &self.document.client)
+        let router = self.document.paths.over(source.router_paths());
+        Attributes::new(source, &self.table, &self.document.client, router)
     }
 
     /// Step 2: what the lists of attributes say.
@@ -135,7 +146,11 @@ impl Configuration {
         request: &Attributes<'_>,
         now_us: u64,
     ) -> Result<AppliedPolicies, Error> {
-        self.matcher.apply(request, now_us, self.document.utc_offset_us)
+        let router = request.router();
+        // The table has the attributes of all rules, whichever router they are compiled for.
+        let compile = || Matcher::new(&self.document.rules, &mut self.table.clone(), router);
+        let matcher = self.matchers[router.variant()].get_or_init(compile);
+        matcher.apply(request, now_us, self.document.utc_offset_us)
     }
 
     /// What the rules apply to a request, for users.

@@ -3,6 +3,7 @@
 use crate::client_address::address::Network;
 use crate::configuration::attribute::Attribute;
 use crate::configuration::path::PathPattern;
+use crate::configuration::router_paths::RouterPaths;
 use crate::configuration::schedule::DailySpan;
 use crate::error::{Error, excerpt};
 
@@ -86,6 +87,7 @@ impl Condition {
     /// Invalid argument: the text is no test of this condition's subject.
     pub(crate) fn add(&mut self, text: &str) -> Result<(), Error> {
         match self {
+            Self::Text(Attribute::Method, tests) => tests.push(TextTest::parse_method(text)?),
             Self::Text(_, tests) => tests.push(TextTest::parse(text)?),
             Self::Client(tests) => tests.push(ClientTest::parse(text)?),
             Self::Path(patterns) => patterns.push(PathPattern::parse(text)?),
@@ -94,12 +96,25 @@ impl Condition {
         Ok(())
     }
 
-    /// The same condition with another reference to its attribute.
-    pub(crate) fn map<B>(&self, refer: impl FnOnce(&Attribute) -> B) -> Condition<B> {
+    /// The same condition with another reference to its attribute, for paths as this router reads them.
+    pub(crate) fn compile<B>(
+        &self,
+        refer: impl FnOnce(&Attribute) -> B,
+        router: RouterPaths,
+    ) -> Condition<B> {
         match self {
-            Self::Text(attribute, tests) => Condition::Text(refer(attribute), tests.clone()),
+            Self::Text(attribute, tests) => {
+                let mut tests = tests.clone();
+                // Handlers of GET respond to HEAD, too.
+                if *attribute == Attribute::Method && tests.iter().any(|test| test.exact() == Some(b"GET")) {
+                    tests.push(TextTest::Exact(b"HEAD".as_slice().into()));
+                }
+                Condition::Text(refer(attribute), tests)
+            }
             Self::Client(tests) => Condition::Client(tests.clone()),
-            Self::Path(patterns) => Condition::Path(patterns.clone()),
+            Self::Path(patterns) => {
+                Condition::Path(patterns.iter().map(|pattern| pattern.for_router(router)).collect())
+            }
             Self::During(spans) => Condition::During(spans.clone()),
         }
     }
@@ -122,6 +137,16 @@ impl TextTest {
         }
         let bytes = prefix.as_bytes().into();
         Ok(if is_prefix { Self::Prefix(bytes) } else { Self::Exact(bytes) })
+    }
+
+    /// Reads a test of a method. Clients send methods in upper case, so one in lower case means the same.
+    fn parse_method(text: &str) -> Result<Self, Error> {
+        let upper = text.to_ascii_uppercase();
+        let name = upper.strip_suffix('*').unwrap_or(&upper);
+        if upper != "*" && upper != "!" && !is_method(name) {
+            return Err(refuse_method("a condition on method is", text));
+        }
+        Self::parse(&upper)
     }
 
     /// The one value that passes, if there is one.
@@ -162,6 +187,19 @@ impl ClientTest {
     }
 }
 
+/// Whether an HTTP client can send a method: a token of RFC 9110, section 5.6.2.
+pub(crate) fn is_method(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_token)
+}
+
+pub(crate) fn refuse_method(what: &str, text: &str) -> Error {
+    Error::invalid_argument(format!(
+        "{what} {}, which no client can send: allowed is a method such as GET or POST",
+        excerpt(text)
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,7 +226,13 @@ mod tests {
 
     #[test]
     fn subject_decides_what_a_text_means() {
-        assert!(matches!(condition("method", "POST"), Ok(Condition::Text(Attribute::Method, _))));
+        for text in ["POST", "post"] {
+            let test = TextTest::Exact(b"POST".as_slice().into());
+            assert_eq!(condition("method", text), Ok(Condition::Text(Attribute::Method, vec![test])));
+        }
+        assert!(
+            matches!(condition("method", "prop*"), Ok(Condition::Text(_, tests)) if tests[0].passes(Some(b"PROPFIND")))
+        );
         assert!(matches!(condition("header.x-api-key", "*"), Ok(Condition::Text(Attribute::Header(_), _))));
         assert!(matches!(condition("client", "192.0.2.0/24"), Ok(Condition::Client(_))));
         assert!(matches!(condition("path", "/v1/{id}"), Ok(Condition::Path(_))));
@@ -198,6 +242,10 @@ mod tests {
     #[test]
     fn other_text_is_refused() {
         for (name, text, about) in [
+            ("method", "", "no client can send"),
+            ("method", "G T", "\"G T\", which no client can send"),
+            ("method", "!GET", "\"!GET\""),
+            ("method", "G*T", "\"G*T\""),
             ("user", "", "\"\""),
             ("user", "a*b", "\"a*b\""),
             ("user", "**", "\"**\""),

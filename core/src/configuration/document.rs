@@ -13,6 +13,7 @@ use crate::client_address::ClientAddressRules;
 use crate::configuration::canonical::{canonical, digest};
 use crate::configuration::list::{ListEntry, ListItem};
 use crate::configuration::model::DocumentPolicy;
+use crate::configuration::router_paths::DocumentPaths;
 use crate::configuration::rule::Rule;
 use crate::configuration::shape::DOCUMENT;
 use crate::configuration::time::parse_utc_offset_us;
@@ -28,6 +29,7 @@ pub(crate) struct Document {
     pub(crate) enabled: bool,
     pub(crate) utc_offset_us: i64,
     pub(crate) client: ClientAddressRules,
+    pub(crate) paths: DocumentPaths,
     /// In the order in which they stand in the document.
     pub(crate) policies: Vec<DocumentPolicy>,
     pub(crate) rules: Vec<Rule>,
@@ -126,6 +128,7 @@ impl Document {
                 None => 0,
             },
             client: clients::read(root.get("client"))?,
+            paths: paths(root.get("paths")),
             policies,
             rules,
             lists: entries,
@@ -203,6 +206,17 @@ impl Names {
 
 pub(crate) fn unknown_policy(name: &str) -> String {
     format!("there is no policy {}: allowed are the names in policies", excerpt(name))
+}
+
+/// How the table `paths` says that the router reads paths.
+fn paths(node: Option<&Node<'_>>) -> DocumentPaths {
+    let field = |name| node.and_then(|node| node.get(name));
+    let drops = |name| field(name).and_then(Node::text).map(|word| word == "drop");
+    DocumentPaths {
+        ignore_case: field("ignore_case").and_then(Node::boolean),
+        drop_parameters: drops("parameters"),
+        drop_suffix: drops("suffix"),
+    }
 }
 
 fn list_entry(node: &Node<'_>, denies: bool, names: &Names) -> Result<ListEntry, Refusal> {

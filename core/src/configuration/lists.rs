@@ -122,6 +122,7 @@ mod tests {
     use crate::configuration::attributes::AttributeTable;
     use crate::configuration::list::ListItem;
     use crate::configuration::request::RequestAttributes;
+    use crate::configuration::router_paths::RouterPaths;
 
     fn lists(items: &[(&str, &str)]) -> (AttributeLists, AttributeTable) {
         let (mut lists, mut table) = (AttributeLists::default(), AttributeTable::default());
@@ -147,7 +148,8 @@ mod tests {
     ) -> Option<(bool, Option<u64>)> {
         let (lists, table) = lists(items);
         let rules = ClientAddressRules::default();
-        let verdict = lists.verdict(&Attributes::new(request, &table, &rules), T_US + t_us)?;
+        let verdict =
+            lists.verdict(&Attributes::new(request, &table, &rules, RouterPaths::new()), T_US + t_us)?;
         Some((verdict.denies, verdict.until_us.map(|until_us| until_us - T_US)))
     }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::configuration::attribute::Attribute;
 use crate::configuration::attributes::{AttributeTable, Attributes, Client, Reference};
 use crate::configuration::condition::{ClientTest, Condition, Conditions};
 use crate::configuration::cost::Cost;
 use crate::configuration::key_template::{Key, KeyTemplate};
-use crate::configuration::path::PathPattern;
+use crate::configuration::path::{PathPattern, Reading};
+use crate::configuration::router_paths::RouterPaths;
 use crate::configuration::rule::{Application, Rule};
 use crate::configuration::rule_index::RuleIndex;
 use crate::configuration::schedule::LocalMinute;
@@ -79,6 +81,8 @@ pub(crate) struct Matcher {
     index: RuleIndex,
     /// Whether a rule asks for the time of day.
     has_schedule: bool,
+    /// Whether a rule asks for the path.
+    has_paths: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -101,20 +105,24 @@ struct CompiledApplication {
 }
 
 impl Matcher {
-    /// Compiles rules; the attributes that they are about are added to the table.
-    pub(crate) fn new(rules: &[Rule], table: &mut AttributeTable) -> Self {
-        let mut rules: Vec<_> = rules.iter().map(|rule| CompiledRule::new(rule, table)).collect();
+    /// Compiles rules for paths as this router reads them; the attributes that they are about are added to the table.
+    pub(crate) fn new(rules: &[Rule], table: &mut AttributeTable, router: RouterPaths) -> Self {
+        let mut rules: Vec<_> = rules.iter().map(|rule| CompiledRule::new(rule, table, router)).collect();
         let conditions: Vec<_> = rules.iter().map(|rule| &*rule.when).collect();
         let (index, found_by) = RuleIndex::new(&conditions);
         for (rule, found_by) in rules.iter_mut().zip(found_by) {
             rule.found_by = found_by;
         }
-        let is_schedule = |condition: &Condition<_>| matches!(condition, Condition::During(_));
-        let has_schedule = rules.iter().any(|rule| rule.when.iter().chain(&rule.unless).any(is_schedule));
-        Self { rules, index, has_schedule }
+        let is_about = |is_one: fn(&Condition<Reference>) -> bool| {
+            rules.iter().any(|rule| rule.when.iter().chain(&rule.unless).any(is_one))
+        };
+        let has_schedule = is_about(|condition| matches!(condition, Condition::During(_)));
+        let has_paths = is_about(|condition| matches!(condition, Condition::Path(_)));
+        Self { rules, index, has_schedule, has_paths }
     }
 
-    /// The policies that the rules apply to a request, each by the first rule that names it.
+    /// The policies that the rules apply to a request, each by the first rule that names it. A request whose path can be read in
+    /// several ways has the policies of every reading, so that none of them is a way round a rule.
     ///
     /// # Errors
     /// Invalid argument: the attribute that gives a cost holds none.
@@ -127,65 +135,87 @@ impl Matcher {
         let now =
             if self.has_schedule { LocalMinute::at(now_us, utc_offset_us) } else { LocalMinute::default() };
         let mut applied = AppliedPolicies::new();
-        for number in self.index.candidates(request) {
+        let readings = if self.has_paths { request.readings() } else { &[] };
+        self.apply_to(request, readings.first(), now, &mut applied)?;
+        for reading in readings.iter().skip(1) {
+            self.apply_to(request, Some(reading), now, &mut applied)?;
+        }
+        Ok(applied)
+    }
+
+    /// Adds the policies that the rules apply to a request with one reading of its path.
+    fn apply_to(
+        &self,
+        request: &Attributes<'_>,
+        reading: Option<&Reading<'_>>,
+        now: LocalMinute,
+        applied: &mut AppliedPolicies,
+    ) -> Result<(), Error> {
+        let path = reading.map(|reading| &*reading.compared);
+        for number in self.index.candidates(request, path) {
             let rule = &self.rules[number as usize];
-            if !rule.matches_found(request, now) {
+            if !rule.matches_found(request, path, now) {
                 continue;
             }
-            let pattern = rule.pattern(request);
+            let matched = reading.and_then(|reading| Some((rule.pattern(&reading.compared)?, reading)));
             for application in &rule.apply {
                 if applied.iter().all(|other| other.policy != application.policy) {
-                    applied.push(application.apply(request, pattern, number + 1)?);
+                    applied.push(application.apply(request, matched, number + 1)?);
                 }
             }
             if !rule.continues {
                 break;
             }
         }
-        Ok(applied)
+        Ok(())
     }
 }
 
 impl CompiledRule {
-    fn new(rule: &Rule, table: &mut AttributeTable) -> Self {
+    fn new(rule: &Rule, table: &mut AttributeTable, router: RouterPaths) -> Self {
         let mut compile = |conditions: &Conditions| {
-            conditions.iter().map(|condition| condition.map(|attribute| table.refer(attribute))).collect()
+            let conditions = conditions.iter();
+            conditions
+                .map(|condition| condition.compile(|attribute| table.refer(attribute), router))
+                .collect()
         };
         let (when, unless) = (compile(&rule.when), compile(&rule.unless));
-        let apply = rule.apply.iter().map(|from| CompiledApplication::new(from, table)).collect();
+        let apply = rule.apply.iter().map(|from| CompiledApplication::new(from, table, router)).collect();
         Self { when, found_by: None, unless, apply, continues: rule.continues }
     }
 
     /// Whether it matches a request for which the index has found it.
-    fn matches_found(&self, request: &Attributes<'_>, now: LocalMinute) -> bool {
+    fn matches_found(&self, request: &Attributes<'_>, path: Option<&[u8]>, now: LocalMinute) -> bool {
         self.when
             .iter()
             .enumerate()
-            .all(|(at, condition)| self.found_by == Some(at) || holds(condition, request, now))
-            && !self.is_excepted(request, now)
+            .all(|(at, condition)| self.found_by == Some(at) || holds(condition, request, path, now))
+            && !self.is_excepted(request, path, now)
     }
 
-    fn is_excepted(&self, request: &Attributes<'_>, now: LocalMinute) -> bool {
-        !self.unless.is_empty() && self.unless.iter().all(|condition| holds(condition, request, now))
+    fn is_excepted(&self, request: &Attributes<'_>, path: Option<&[u8]>, now: LocalMinute) -> bool {
+        !self.unless.is_empty() && self.unless.iter().all(|condition| holds(condition, request, path, now))
     }
 
     /// The pattern that matches the path of a request that the rule matches.
-    fn pattern(&self, request: &Attributes<'_>) -> Option<&PathPattern> {
+    fn pattern(&self, path: &[u8]) -> Option<&PathPattern> {
         let patterns = self.when.iter().find_map(|condition| match condition {
             Condition::Path(patterns) => Some(patterns),
             _ => None,
         })?;
         match &patterns[..] {
             [pattern] => Some(pattern),
-            patterns => {
-                let path = request.path()?;
-                patterns.iter().find(|pattern| pattern.matches(path))
-            }
+            patterns => patterns.iter().find(|pattern| pattern.matches(path)),
         }
     }
 }
 
-fn holds(condition: &Condition<Reference>, request: &Attributes<'_>, now: LocalMinute) -> bool {
+fn holds(
+    condition: &Condition<Reference>,
+    request: &Attributes<'_>,
+    path: Option<&[u8]>,
+    now: LocalMinute,
+) -> bool {
     match condition {
         Condition::Text(reference, tests) => {
             let value = request.value(reference);
@@ -201,18 +231,23 @@ fn holds(condition: &Condition<Reference>, request: &Attributes<'_>, now: LocalM
             })
         }
         Condition::Path(patterns) => {
-            request.path().is_some_and(|path| patterns.iter().any(|pattern| pattern.matches(path)))
+            path.is_some_and(|path| patterns.iter().any(|pattern| pattern.matches(path)))
         }
         Condition::During(spans) => spans.iter().any(|span| span.contains(now)),
     }
 }
 
 impl CompiledApplication {
-    fn new(from: &Application, table: &mut AttributeTable) -> Self {
+    fn new(from: &Application, table: &mut AttributeTable, router: RouterPaths) -> Self {
+        // All spellings of a path that reach one handler have one key.
+        let mut refer = |attribute: &Attribute| match attribute {
+            Attribute::Path if router.ignores_case() => Reference::FoldedPath,
+            attribute => table.refer(attribute),
+        };
         Self {
             policy: from.policy,
-            key: from.key.map(|attribute| table.refer(attribute)),
-            cost: from.cost.map(|attribute| table.refer(attribute)),
+            key: from.key.map(&mut refer),
+            cost: from.cost.map(&mut refer),
             headroom: from.headroom,
             denies_missing: from.denies_missing,
         }
@@ -221,11 +256,11 @@ impl CompiledApplication {
     fn apply(
         &self,
         request: &Attributes<'_>,
-        pattern: Option<&PathPattern>,
+        matched: Option<(&PathPattern, &Reading<'_>)>,
         rule: u32,
     ) -> Result<AppliedPolicy, Error> {
-        let cost = self.cost.units(|reference| request.value_under(reference, pattern))?;
-        let (key, lacks_attribute) = self.key.write(|reference| request.value_under(reference, pattern));
+        let cost = self.cost.units(|reference| request.value_under(reference, matched))?;
+        let (key, lacks_attribute) = self.key.write(|reference| request.value_under(reference, matched));
         Ok(AppliedPolicy {
             policy: self.policy,
             key,

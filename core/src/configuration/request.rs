@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::configuration::router_paths::RouterPaths;
+
 /// The attributes of a request: what the rules, lists and plans of a configuration are about. What is not set is absent.
 ///
 /// ```
@@ -24,6 +26,7 @@ pub struct RequestAttributes<'a> {
     // A `SmallVec` would be invariant, so that no `Call` could borrow attributes that live as long as it does.
     headers: Vec<(&'a [u8], &'a [u8])>,
     attributes: Vec<(&'a str, &'a [u8])>,
+    router_paths: RouterPaths,
 }
 
 impl<'a> RequestAttributes<'a> {
@@ -33,7 +36,7 @@ impl<'a> RequestAttributes<'a> {
         Self::default()
     }
 
-    /// The method, such as `GET`. Methods are compared as they are written.
+    /// The method, such as `GET`, as it was sent. A condition on `GET` holds for `HEAD`, too.
     #[inline]
     #[must_use]
     pub fn method(mut self, method: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
@@ -41,11 +44,20 @@ impl<'a> RequestAttributes<'a> {
         self
     }
 
-    /// The path as the client sent it, with its escapes; a query or fragment after it is ignored.
+    /// The path as the client sent it, with its escapes. A scheme and an authority before it, and a query or fragment after it,
+    /// are ignored.
     #[inline]
     #[must_use]
     pub fn path(mut self, path: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         self.path = Some(path.as_ref());
+        self
+    }
+
+    /// How the router behind the limit reads paths; byte by byte by default.
+    #[inline]
+    #[must_use]
+    pub fn router_paths(mut self, router: RouterPaths) -> Self {
+        self.router_paths = router;
         self
     }
 
@@ -147,6 +159,11 @@ pub trait AttributeSource {
 
     /// What the application knows of the request under a name.
     fn attribute(&self, name: &str) -> Option<&[u8]>;
+
+    /// How the router behind the limit reads paths; byte by byte by default.
+    fn router_paths(&self) -> RouterPaths {
+        RouterPaths::new()
+    }
 }
 
 impl AttributeSource for RequestAttributes<'_> {
@@ -173,6 +190,10 @@ impl AttributeSource for RequestAttributes<'_> {
     fn attribute(&self, name: &str) -> Option<&[u8]> {
         self.attributes.iter().rev().find(|(attribute, _)| *attribute == name).map(|(_, value)| *value)
     }
+
+    fn router_paths(&self) -> RouterPaths {
+        self.router_paths
+    }
 }
 
 /// The attributes of a request for a caller that goes on before the decision is there.
@@ -182,6 +203,7 @@ pub(crate) struct OwnedAttributes {
     peer: Option<OwnedPeer>,
     headers: Vec<OwnedPair<Box<[u8]>>>,
     attributes: Vec<OwnedPair<Box<str>>>,
+    router_paths: RouterPaths,
 }
 
 /// A name and a value.
@@ -194,7 +216,7 @@ enum OwnedPeer {
 
 impl OwnedAttributes {
     pub(crate) fn of(request: &RequestAttributes<'_>) -> Self {
-        let RequestAttributes { method, path, peer, headers, attributes } = request;
+        let RequestAttributes { method, path, peer, headers, attributes, router_paths } = request;
         Self {
             method: method.map(Into::into),
             path: path.map(Into::into),
@@ -204,6 +226,7 @@ impl OwnedAttributes {
             }),
             headers: headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             attributes: attributes.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            router_paths: *router_paths,
         }
     }
 }
@@ -216,6 +239,7 @@ impl OwnedAttributes {
             peer: self.peer(),
             headers: self.headers.iter().map(|(name, value)| (&**name, &**value)).collect(),
             attributes: self.attributes.iter().map(|(name, value)| (&**name, &**value)).collect(),
+            router_paths: self.router_paths,
         }
     }
 }
@@ -246,5 +270,9 @@ impl AttributeSource for OwnedAttributes {
 
     fn attribute(&self, name: &str) -> Option<&[u8]> {
         self.attributes.iter().rev().find(|(attribute, _)| **attribute == *name).map(|(_, value)| &**value)
+    }
+
+    fn router_paths(&self) -> RouterPaths {
+        self.router_paths
     }
 }

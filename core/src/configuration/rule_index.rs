@@ -99,12 +99,12 @@ impl RuleIndex {
         }
     }
 
-    /// The numbers of the rules that may match a request, in their order.
-    pub(crate) fn candidates<'i>(&'i self, request: &Attributes<'_>) -> Candidates<'i> {
+    /// The numbers of the rules that may match a request with this path, in their order.
+    pub(crate) fn candidates<'i>(&'i self, request: &Attributes<'_>, path: Option<&[u8]>) -> Candidates<'i> {
         let mut lists = SmallVec::new();
         add(&mut lists, &self.always);
         if self.has_paths
-            && let Some(path) = request.path()
+            && let Some(path) = path
         {
             self.paths.find(path, &mut lists);
         }

@@ -9,6 +9,7 @@ use crate::configuration::entry::{Entries, Entry};
 use crate::configuration::matcher::PolicyMatch;
 use crate::configuration::path;
 use crate::configuration::request::AttributeSource;
+use crate::configuration::router_paths::RouterPaths;
 use crate::error::Error;
 
 /// Line, column and message of a document that is refused.
@@ -84,5 +85,5 @@ impl CompiledConfiguration {
 
 /// A path in the form in which rules compare it.
 pub fn normalise_path(path: &[u8]) -> Cow<'_, [u8]> {
-    path::normalise(path)
+    path::normalise(path, RouterPaths::new())
 }

@@ -31,9 +31,11 @@ mod builder;
 mod by_configuration;
 mod check;
 mod configured_request;
+mod cors;
 mod ending;
 mod key;
 mod ledger;
+mod methods;
 mod settlement;
 mod store_steps;
 
@@ -99,7 +101,7 @@ impl<'a> RequestFacts<'a> {
         Self::default()
     }
 
-    /// The key that the request counts by.
+    /// The key that the request counts by. An empty one is no key.
     #[must_use]
     pub fn key(mut self, key: &'a [u8]) -> Self {
         self.key = Some(key);
@@ -113,8 +115,9 @@ impl<'a> RequestFacts<'a> {
         self
     }
 
-    /// The framework's name of the route, which is the same in every process. A name above 256 bytes is replaced by its
-    /// SHA-256.
+    /// The framework's name of the route, which is the same in every process, such as `GET /users/{id}`. A name above 256 bytes is
+    /// replaced by its SHA-256. `HEAD` at its beginning is read as `GET`, unless
+    /// [`separate_head`](GuardBuilder::separate_head) says otherwise.
     #[must_use]
     pub fn route(mut self, route: &'a str) -> Self {
         self.route = Some(route);
@@ -151,10 +154,21 @@ impl Guard {
         &self.shared.limiter
     }
 
-    /// Whether requests of this method are limited.
-    pub fn applies_to(&self, method: &str) -> bool {
-        let methods = &self.shared.options.methods;
-        methods.is_empty() || methods.iter().any(|one| one.eq_ignore_ascii_case(method))
+    /// Whether a request with this method is limited. Handlers of `GET` respond to `HEAD` too, so a limit on `GET` has both,
+    /// unless [`separate_head`](GuardBuilder::separate_head) says otherwise.
+    ///
+    /// `requested_method` is the value of `access-control-request-method` in a request that has an `origin` too: with the
+    /// method `OPTIONS` it is a preflight, by which a browser asks whether a page may send a request. No limit has preflights,
+    /// unless [`count_preflights`](GuardBuilder::count_preflights) says otherwise or `OPTIONS` is one of its methods. A limit
+    /// that is attached to a handler passes `None`, because an `OPTIONS` request that gets there runs the handler.
+    pub fn applies_to(&self, method: &str, requested_method: Option<&str>) -> bool {
+        self.shared.options.methods.apply_to(method, requested_method)
+    }
+
+    /// The fields by which a page of this origin may read a denial, for a denial without `access-control-allow-origin`; none
+    /// without [`cors_origins`](GuardBuilder::cors_origins), and for other origins.
+    pub fn cors_fields(&self, origin: Option<&str>) -> Vec<HeaderField> {
+        self.shared.options.cors_origins.fields(origin, self.headers())
     }
 
     /// The parts of the key, in order; none where a function of the program finds the key.
@@ -220,7 +234,9 @@ impl Guard {
             );
         }
         let cost = facts.cost.unwrap_or(shared.options.cost);
-        let is_refused = facts.key.is_none() && shared.options.missing_key == MissingKey::Refuse;
+        // An empty key identifies nothing.
+        let is_refused =
+            facts.key.is_none_or(<[u8]>::is_empty) && shared.options.missing_key == MissingKey::Refuse;
         let key = facts.key.unwrap_or_default();
         Request::new(key).cost(cost).checked()?;
         let own;
@@ -260,7 +276,8 @@ impl Guard {
         if let Some(known) = shared.resolved.read().get(&name) {
             return Ok(Arc::clone(known));
         }
-        let scope = shared.options.scope.clone().or_else(|| route.map(scope_of));
+        let scope = || route.map(|route| scope_of(&shared.options.methods.route_with_get(route)));
+        let scope = shared.options.scope.clone().or_else(scope);
         let resolved = match facts.policies {
             Some(policies) => resolve(&shared.limiter, policies, &shared.options, scope.as_deref())?,
             None => resolve(&shared.limiter, &shared.given, &shared.options, scope.as_deref())?,

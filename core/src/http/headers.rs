@@ -315,7 +315,7 @@ impl QuotaReport<'_> {
     /// quotes it needs no escapes: neither in a String of a structured field (RFC 9651, section 3.3.3) nor in one of
     /// JSON.
     fn push_name(&self, text: &mut String) {
-        text.push_str(self.policy.name());
+        text.push_str(self.policy.public_name());
         if self.policy.quotas().len() > 1 {
             text.push(':');
             push_digits(text, self.at as u64 + 1);

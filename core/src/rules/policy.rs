@@ -29,6 +29,8 @@ pub struct Policy {
     name: Arc<str>,
     quotas: Arc<[Quota]>,
     penalty: Option<Penalty>,
+    /// The name for clients, where that is another one.
+    public_name: Option<Arc<str>>,
 }
 
 impl Policy {
@@ -70,7 +72,7 @@ impl Policy {
                  reserved; use a token_bucket"
             )));
         }
-        Ok(Self { name: name.into(), quotas, penalty: None })
+        Ok(Self { name: name.into(), quotas, penalty: None, public_name: None })
     }
 
     /// Makes a policy from quotas as text, separated by `;`.
@@ -89,8 +91,10 @@ impl Policy {
         // The text of a quota contains none of the three replacement characters and no `&` or `^`, and a scope contains
         // no `^`: different pairs of quotas and scope get different names.
         let mut name = text.replace('/', "|").replace(' ', "+").replace('=', ".");
+        let mut public_name = None;
         if let Some(scope) = scope {
             check_scope(scope)?;
+            public_name = Some(public(&name, scope).into());
             name.push('^');
             for byte in scope.bytes() {
                 if is_token_byte(byte) && !b"%^".contains(&byte) {
@@ -101,11 +105,10 @@ impl Policy {
             }
         }
         if name.len() <= Self::MAX_NAME_LENGTH {
-            return Ok(Self { name: name.into(), ..policy });
+            return Ok(Self { name: name.into(), public_name, ..policy });
         }
-        let hash = Sha256::digest(name.as_bytes());
-        let name = hash[..20].iter().fold(String::from("#"), |name, byte| format!("{name}{byte:02x}"));
-        Ok(Self { name: name.into(), ..policy })
+        let name = format!("#{}", hash(&name, 20));
+        Ok(Self { name: name.into(), public_name, ..policy })
     }
 
     /// The policy with a name that was made of its quotas, and of a scope where it has one; `None` for every other name, and for one
@@ -133,6 +136,13 @@ impl Policy {
     /// The name: a token of RFC 9110, 1 to 64 bytes.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The name that clients see in the fields of responses and in problem documents. It is the [name](Self::name), but for quotas
+    /// with a scope: a scope may be the pattern of a route or the name of a function, so clients see four hexadecimal digits of
+    /// its SHA-256 in its place, as in `100|minute~9f3a`.
+    pub fn public_name(&self) -> &str {
+        self.public_name.as_ref().unwrap_or(&self.name)
     }
 
     /// The quotas, in the order in which they were given.
@@ -164,6 +174,23 @@ impl fmt::Display for Policy {
         }
         Ok(())
     }
+}
+
+/// The name for clients of quotas with this name and a scope.
+fn public(quotas: &str, scope: &str) -> String {
+    let scope = hash(scope, 2);
+    if quotas.len() + 1 + scope.len() <= Policy::MAX_NAME_LENGTH {
+        return format!("{quotas}~{scope}");
+    }
+    format!("#{}~{scope}", hash(quotas, 4))
+}
+
+/// The first bytes of a text's SHA-256, as hexadecimal digits.
+fn hash(text: &str, bytes: usize) -> String {
+    Sha256::digest(text.as_bytes()).iter().take(bytes).fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 fn is_token_byte(byte: u8) -> bool {
@@ -235,6 +262,23 @@ mod tests {
         let hashed = Policy::one_off("100/60s", Some(&"x".repeat(256))).unwrap();
         for name in ["api", "", "100|month", "100|60s", "1_00|minute", hashed.name(), "100|minute^%ff"] {
             assert_eq!(Policy::of_one_off_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn clients_see_no_scope() {
+        let policy = |quotas: &str, scope| Policy::one_off(quotas, scope).unwrap();
+        let named = Policy::parse("api^x", "1/s").unwrap();
+        assert_eq!(named.public_name(), "api^x");
+        assert_eq!(policy("100/60s", None).public_name(), "100|minute");
+        let scoped = policy("100/60s", Some("GET /users/{id}"));
+        assert_eq!(scoped.name(), "100|minute^GET%20%2Fusers%2F{id}".replace('{', "%7B").replace('}', "%7D"));
+        assert_eq!(scoped.public_name(), "100|minute~e870");
+        assert_ne!(policy("100/60s", Some("GET /")).public_name(), scoped.public_name());
+        let long = "x".repeat(256);
+        for quotas in ["1/s", "1/s; 2/m; 3/h; 4/d; 5/7d; 6/30d; 7/60d; 8/90d"] {
+            let scoped = policy(quotas, Some(&long));
+            assert!(check_name(scoped.public_name()).is_ok() && !scoped.public_name().contains('x'));
         }
     }
 

@@ -121,7 +121,7 @@ pub(super) unsafe fn perform(target: u64, header: &Header, reader: &mut Reader<'
             }
             _ => {
                 let method = reader.text()?.ok_or_else(|| malformed("its method is missing"))?;
-                Ok(Outcome::Flag(object::<Guard>(target)?.core().applies_to(method)))
+                Ok(Outcome::Flag(object::<Guard>(target)?.core().applies_to(method, None)))
             }
         }
     }

@@ -1,11 +1,13 @@
 //! Which line of the document or which entry says something about a request: for people, so it looks through all of them.
 
-use crate::configuration::attributes::{Attributes, Client};
+use crate::configuration::attribute::Attribute;
+use crate::configuration::attributes::{Attributes, Client, Reference};
 use crate::configuration::compiled::Configuration;
 use crate::configuration::entry::{Entry, Subject};
 use crate::configuration::list::{ListItem, encode_word};
 use crate::configuration::model::Numbers;
 use crate::configuration::numbers::NumbersOrigin;
+use crate::configuration::path::lower_case;
 
 /// An item of a list that has an effect.
 #[derive(Clone, Copy)]
@@ -82,10 +84,12 @@ impl Configuration {
         let smallest = self.items(now_us).filter_map(|of| prefix(of.item)).max();
         let is_about = |item: &ListItem| match item {
             ListItem::Client(_) => prefix(item).is_some_and(|prefix| Some(prefix) == smallest),
-            ListItem::Attribute(attribute, value) => self
-                .table
-                .known(attribute)
-                .is_some_and(|reference| request.value(&reference) == Some(&**value)),
+            ListItem::Attribute(attribute, value) => {
+                let is_value = |reference| request.value(&reference) == Some(&**value);
+                let is_folded = |value| request.value(&Reference::FoldedPath) == Some(&*lower_case(value));
+                self.table.known(attribute).is_some_and(is_value)
+                    || *attribute == Attribute::Path && is_folded(value)
+            }
             ListItem::Key { .. } => false,
         };
         longest(self.items(now_us).filter(|of| of.denies == denies && is_about(of.item)))

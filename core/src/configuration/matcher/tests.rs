@@ -14,17 +14,23 @@ fn apply_one_by_one(
 ) -> Result<AppliedPolicies, Error> {
     let mut applied = AppliedPolicies::new();
     let now = LocalMinute::at(now_us, 0);
-    for (rule, number) in matcher.rules.iter().zip(1..) {
-        if rule.when.iter().all(|condition| holds(condition, request, now)) && !rule.is_excepted(request, now)
-        {
-            let pattern = rule.pattern(request);
-            for application in &rule.apply {
-                if applied.iter().all(|other| other.policy != application.policy) {
-                    applied.push(application.apply(request, pattern, number)?);
+    let readings = request.readings();
+    let count = readings.len().max(1);
+    for reading in readings.iter().map(Some).chain([None]).take(count) {
+        let path = reading.map(|reading| &*reading.compared);
+        for (rule, number) in matcher.rules.iter().zip(1..) {
+            if rule.when.iter().all(|condition| holds(condition, request, path, now))
+                && !rule.is_excepted(request, path, now)
+            {
+                let read = reading.and_then(|reading| Some((rule.pattern(&reading.compared)?, reading)));
+                for application in &rule.apply {
+                    if applied.iter().all(|other| other.policy != application.policy) {
+                        applied.push(application.apply(request, read, number)?);
+                    }
                 }
-            }
-            if !rule.continues {
-                break;
+                if !rule.continues {
+                    break;
+                }
             }
         }
     }
@@ -32,7 +38,7 @@ fn apply_one_by_one(
 }
 
 const PATHS: [&str; 10] =
-    ["/", "/a", "/a/b", "/a/{x}", "/{x}", "/{x}/b", "/{x}/{y}", "/a/{*x}", "/{*x}", "/{x}/b/{*y}"];
+    ["/", "/A", "/a/b", "/a.c/{x}", "/{x}", "/{x}/b", "/{x}/{y}", "/a/{*x}", "/{*x}", "/{x}/b/{*y}"];
 const NETWORKS: [&str; 7] =
     ["192.0.2.1", "192.0.2.0/24", "192.0.0.0/16", "0.0.0.0/0", "2001:db8::/32", "*", "!"];
 const TEXTS: [&str; 6] = ["u", "v", "uv", "u*", "*", "!"];
@@ -94,15 +100,16 @@ proptest! {
         rules in prop::collection::vec(rule(), 0..40),
         requests in prop::collection::vec((
             prop::option::of(prop::sample::select(&["u", "v", "w"][..])),
-            prop::option::of("(/[abc]){0,4}"),
+            prop::option::of("(/([aAbc](\\.c|;b)?|\\.\\.)){0,4}"),
             prop::option::of(prop::sample::select(&["192.0.2.1", "192.0.2.9", "192.0.9.9", "9.9.9.9", "2001:db8::1", "::1", "x"][..])),
             prop::option::of(prop::sample::select(&["", "u", "v", "uv", "uw", "7"][..])),
             prop::collection::vec(prop::sample::select(&["", "u", "v"][..]), 0..2),
             0..604_800_000_000_u64,
         ), 1..8),
+        router in (0..16_u32).prop_map(RouterPaths::from_bits),
     ) {
         let mut table = AttributeTable::default();
-        let matcher = Matcher::new(&rules, &mut table);
+        let matcher = Matcher::new(&rules, &mut table, router);
         let client_rules = ClientAddressRules::default();
         for (method, path, peer, user, lines, now_us) in &requests {
             let mut source = RequestAttributes::new();
@@ -121,7 +128,7 @@ proptest! {
             for line in lines {
                 source = source.header("X-U", *line);
             }
-            let request = Attributes::new(&source, &table, &client_rules);
+            let request = Attributes::new(&source, &table, &client_rules, router);
             let expected = apply_one_by_one(&matcher, &request, *now_us);
             prop_assert_eq!(matcher.apply(&request, *now_us, 0), expected);
         }
@@ -137,9 +144,10 @@ proptest! {
         user in prop::collection::vec(any::<u8>(), 0..8),
         now_us in any::<u64>(),
         utc_offset_us in any::<i64>(),
+        router in (0..16_u32).prop_map(RouterPaths::from_bits),
     ) {
         let mut table = AttributeTable::default();
-        let matcher = Matcher::new(&rules, &mut table);
+        let matcher = Matcher::new(&rules, &mut table, router);
         let client_rules = ClientAddressRules::default();
         let source = RequestAttributes::new()
             .method(&method)
@@ -147,7 +155,7 @@ proptest! {
             .peer(&*peer)
             .header("x-u", &header)
             .attribute("user", &user);
-        let request = Attributes::new(&source, &table, &client_rules);
+        let request = Attributes::new(&source, &table, &client_rules, router);
         let _ = matcher.apply(&request, now_us, utc_offset_us);
     }
 }

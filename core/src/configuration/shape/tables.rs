@@ -16,6 +16,7 @@ pub(crate) static DOCUMENT: Table = Table {
             UTC_OFFSET,
         ),
         optional("client", "Which proxies are trusted to tell the client's address.", Shape::Table(&CLIENT)),
+        optional("paths", "How the router behind the limits reads paths.", Shape::Table(&PATHS)),
         optional("policies", "The policies by their names.", Shape::Map(&Shape::Table(&POLICY))),
         optional(
             "rules",
@@ -43,6 +44,28 @@ static CLIENT: Table = Table {
             "header",
             "The header that the proxies write; needed with `trust`.",
             Shape::Word(&["x-forwarded-for", "forwarded"]),
+        ),
+    ],
+    others: None,
+};
+
+static PATHS: Table = Table {
+    name: "paths",
+    fields: &[
+        optional(
+            "ignore_case",
+            "Whether the router ignores the case of letters; default as the middleware says, else false.",
+            Shape::Boolean,
+        ),
+        optional(
+            "parameters",
+            "Whether the router drops `;...` of each segment; default as the middleware says, else \"keep\".",
+            Shape::Word(&["keep", "drop"]),
+        ),
+        optional(
+            "suffix",
+            "Whether the router drops a last `.json` or the like; default as the middleware says, else \"keep\".",
+            Shape::Word(&["keep", "drop"]),
         ),
     ],
     others: None,

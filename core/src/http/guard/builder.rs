@@ -7,7 +7,9 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use crate::error::{Error, excerpt};
+use crate::http::guard::cors::CorsOrigins;
 use crate::http::guard::key::{KeyPart, MissingKey};
+use crate::http::guard::methods::Methods;
 use crate::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
 use crate::limiter::Limiter;
 use crate::limiter::reservation::ReserveOptions;
@@ -23,6 +25,7 @@ pub struct GuardBuilder {
     is_per_route: bool,
     is_by_configuration: bool,
     header_names: Vec<(String, String)>,
+    cors_origins: Vec<String>,
     options: GuardOptions,
 }
 
@@ -48,7 +51,8 @@ pub(super) struct GuardOptions {
     pub(super) key_parts: Vec<KeyPart>,
     pub(super) missing_key: MissingKey,
     pub(super) cost: u64,
-    pub(super) methods: Vec<String>,
+    pub(super) methods: Methods,
+    pub(super) cors_origins: CorsOrigins,
     pub(super) headers: HeaderSettings,
     pub(super) status: Option<u16>,
     pub(super) message: Option<String>,
@@ -69,7 +73,8 @@ impl GuardBuilder {
             key_parts: Vec::new(),
             missing_key: MissingKey::Address,
             cost: GuardOptions::DEFAULT_COST,
-            methods: Vec::new(),
+            methods: Methods::default(),
+            cors_origins: CorsOrigins::default(),
             headers: HeaderSettings::default(),
             status: None,
             message: None,
@@ -85,6 +90,7 @@ impl GuardBuilder {
             is_per_route,
             is_by_configuration: false,
             header_names: Vec::new(),
+            cors_origins: Vec::new(),
             options,
         }
     }
@@ -149,9 +155,32 @@ impl GuardBuilder {
         self
     }
 
-    /// Limits only requests of this method; may be called several times. By default all methods are limited.
+    /// Limits only requests of this method, in any case; may be called several times. By default all methods are limited.
+    /// `GET` includes `HEAD`: see [`separate_head`](Self::separate_head).
     pub fn method(mut self, method: impl Into<String>) -> Self {
-        self.options.methods.push(method.into());
+        self.options.methods.add(method.into());
+        self
+    }
+
+    /// Whether `HEAD` is separate from `GET`: a limit on `GET` does not have it, and on each route it has a budget of its own. By
+    /// default it is not, because handlers of `GET` respond to `HEAD`.
+    pub fn separate_head(mut self, is_separate: bool) -> Self {
+        self.options.methods.is_head_separate = is_separate;
+        self
+    }
+
+    /// Whether preflights count, by which browsers ask whether a page may send a request: see
+    /// [`Guard::applies_to`](crate::guard::Guard::applies_to). By default they do not.
+    pub fn count_preflights(mut self, counts: bool) -> Self {
+        self.options.methods.counts_preflights = counts;
+        self
+    }
+
+    /// The origins whose pages may read denials, such as `https://app.example`, or only `*` for all: see
+    /// [`Guard::cors_fields`](crate::guard::Guard::cors_fields). None by default: a service that sends these fields by itself, outside of
+    /// the limit, needs none here.
+    pub fn cors_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.cors_origins = origins.into_iter().map(Into::into).collect();
         self
     }
 
@@ -234,6 +263,8 @@ impl GuardBuilder {
             return Err(Error::invalid_argument(format!("status is {status}: allowed is 400 to 599")));
         }
         let mut options = self.options;
+        options.cors_origins = CorsOrigins::parse(&self.cors_origins)?;
+        options.methods = options.methods.checked()?;
         options.reserve.checked()?;
         options.headers = options.headers.names(self.header_names)?;
         if self.is_by_configuration {

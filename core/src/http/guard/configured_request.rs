@@ -20,7 +20,9 @@ pub(super) struct ConfiguredRequest {
 
 impl ConfiguredRequest {
     pub(super) fn new(attributes: &RequestAttributes<'_>, terms: ReservationTerms) -> Self {
-        let attributes = OwnedAttributes::of(attributes);
+        // No middleware knows how its router reads all paths.
+        let router = attributes.router_paths().every_reading();
+        let attributes = OwnedAttributes::of(&attributes.clone().router_paths(router));
         let plan =
             attributes.attribute("plan").and_then(|plan| std::str::from_utf8(plan).ok()).map(Arc::from);
         Self { attributes, terms, plan, decided: None, reservations: Vec::new() }

@@ -97,7 +97,7 @@ named_enum! {
     }
 }
 
-/// The key of parts with these values; `None` when one is missing.
+/// The key of parts with these values; `None` when one is missing or empty.
 ///
 /// A part is its prefix and its value. Several parts are joined by `|`; then `%` and `|` in values are written as
 /// `%25` and
@@ -106,6 +106,9 @@ pub(super) fn join<V: AsRef<[u8]>>(parts: &[KeyPart], values: &[Option<V>]) -> O
     let mut key = Vec::new();
     for (at, part) in parts.iter().enumerate() {
         let value = values.get(at)?.as_ref()?.as_ref();
+        if value.is_empty() {
+            return None;
+        }
         if at > 0 {
             key.push(b'|');
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::{Error, excerpt};
-use crate::http::headers::HeaderSettings;
+use crate::http::headers::{HeaderSettings, HeaderStyle};
 
 /// A field whose name a program may change.
 #[derive(Clone, Copy)]
@@ -88,6 +88,22 @@ impl HeaderSettings {
         let is_default = all.iter().eq(&DEFAULT_NAMES);
         self.names = (!is_default).then(|| FieldNames(all.into()));
         Ok(self)
+    }
+
+    /// The names of the fields that responses may have by these settings.
+    pub(crate) fn sent_names(&self) -> Vec<Cow<'static, str>> {
+        let of_style: &[Field] = match self.style {
+            HeaderStyle::Ietf => &[Field::Limit, Field::Policy],
+            HeaderStyle::Legacy => &[Field::LegacyLimit, Field::LegacyRemaining, Field::LegacyReset],
+            HeaderStyle::Both => {
+                &[Field::Limit, Field::Policy, Field::LegacyLimit, Field::LegacyRemaining, Field::LegacyReset]
+            }
+            HeaderStyle::None => &[],
+        };
+        let always: &[Field] =
+            if self.style == HeaderStyle::None { &[] } else { &[Field::Outage, Field::Over] };
+        let names = of_style.iter().chain(always).filter_map(|field| self.name_of(*field));
+        names.chain([Cow::Borrowed("retry-after")]).collect()
     }
 
     /// The name of a field; `None` when it is turned off.

@@ -79,7 +79,7 @@ impl<B> Limit<B> {
         limits: &RequestLimits,
     ) -> Result<Option<GuardCheck>, Response<ResponseBody<B>>> {
         let of = &self.functions;
-        if !self.guard.applies_to(request.method.as_str())
+        if !self.guard.applies_to(request.method.as_str(), None)
             || of.skip.as_ref().is_some_and(|skip| skip(request))
         {
             return Ok(None);

@@ -183,7 +183,7 @@ impl<'a> Facts<'a> {
     fn read(guard: &Guard, options: &'a Value, request: &Value) -> Option<Self> {
         let is_skipped = options.get("skip").is_some_and(|skip| header(request, &skip["header"]).is_some());
         let method = request.get("method").map_or("GET", |method| method.as_str().unwrap());
-        if is_skipped || !guard.applies_to(method) {
+        if is_skipped || !guard.applies_to(method, None) {
             return None;
         }
         let mut key = match guard.key_parts() {
