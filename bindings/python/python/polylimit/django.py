@@ -137,9 +137,9 @@ class RequestInfo:
         if match is None:
             return None
         request = self.request
-        # The prefix of the site, where a server has one.
+        # The prefix of the site, where a server has one. Django drops the `^` of regular expressions in an include.
         prefix = request.path[: -len(request.path_info)].rstrip("/") if request.path_info else request.path
-        return f"{prefix}/{_PARAMETER.sub(_parameter, match.route)}"
+        return f"{prefix}/{_PARAMETER.sub(_parameter, match.route.removeprefix('^'))}"
 
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> HttpResponse:
         return HttpResponse(body, status=status, headers=dict(fields))
