@@ -3,7 +3,7 @@
 mod cases;
 
 use crate::guard::{Guard, GuardCheck, KeyPart, RequestFacts, RequestLimits, Verdict};
-use crate::{Limiter, Policy, Request, RequestAttributes};
+use crate::{Limiter, Policy, Request, RequestAttributes, RouterPaths};
 
 #[test]
 fn guard_without_policies_limits_only_requests_that_give_some() {
@@ -323,4 +323,114 @@ fn fields_tell_the_numbers_that_decided() {
     let fields = check.fields();
     let policy = fields.iter().find(|field| field.name == "ratelimit-policy").unwrap();
     assert!(policy.value.contains("q=9"), "{}", policy.value);
+}
+
+/// The status of as many requests with this path as are admitted, and one more, behind a router.
+fn admitted_of(guard: &Guard, method: &str, path: &str, router: RouterPaths) -> usize {
+    let attributes = RequestAttributes::new().method(method).path(path).peer("203.0.113.7");
+    let attributes = attributes.router_paths(router);
+    (0..10).take_while(|_| matches!(check_of(guard, &attributes).1, Verdict::Admit)).count()
+}
+
+#[test]
+fn every_spelling_of_a_path_counts_behind_a_guard() {
+    let document = |paths: &str| {
+        format!(
+            r#"{{"polylimit": 1, "paths": {{{paths}}},
+                "policies": {{"login": {{"quotas": "3/hour fixed_window"}}, "report": {{"quotas": "3/hour fixed_window"}}}},
+                "rules": [{{"match": {{"path": "/static/{{*rest}}"}}, "apply": []}},
+                          {{"match": {{"method": "post", "path": "/v1/Login"}}, "apply": [{{"policy": "login", "key": "k"}}]}},
+                          {{"match": {{"method": "GET", "path": "/report/{{*rest}}"}}, "apply": [{{"policy": "report", "key": "{{method}}"}}]}}]}}"#
+        )
+    };
+    let guard = |paths: &str| {
+        let limiter = Limiter::builder().document(&document(paths)).build().unwrap();
+        Guard::builder(limiter).by_configuration().build().unwrap()
+    };
+    let plain = RouterPaths::new();
+    for path in [
+        "/v1/Login",
+        "http://h/v1/Login?x",
+        "/v1//./Login/",
+        "/x/../v1/%4cogin",
+        "/v1%2fLogin",
+        "/%2e/v1/Login#x",
+    ] {
+        let guard = guard("");
+        assert_eq!(admitted_of(&guard, "POST", path, plain), 3, "{path}");
+        assert_eq!(admitted_of(&guard, "POST", "/v1/Login", plain), 0, "{path}");
+    }
+    // A router may take dot segments literally: another rule's exemption is no way round.
+    assert_eq!(admitted_of(&guard(""), "GET", "/report/../static/x", plain), 3);
+    assert_eq!(admitted_of(&guard(""), "GET", "/static/x", plain), 10);
+    assert_eq!(admitted_of(&guard(""), "HEAD", "/report/x", plain), 3);
+    let ignoring = RouterPaths::from_bits(7);
+    for path in ["/V1/LOGIN", "/v1;x/login;a=1", "/V1/login.JSON", "/x;y/../V1/Login.json;z"] {
+        assert_eq!(admitted_of(&guard(""), "POST", path, ignoring), 3, "{path}");
+        assert_eq!(admitted_of(&guard(""), "POST", path, plain), 10, "{path}");
+        // The document says it of a service behind a proxy.
+        let by_document = guard(r#""ignore_case": true, "parameters": "drop", "suffix": "drop""#);
+        assert_eq!(admitted_of(&by_document, "POST", path, plain), 3, "{path}");
+        let kept = guard(r#""ignore_case": false, "parameters": "keep", "suffix": "keep""#);
+        assert_eq!(admitted_of(&kept, "POST", path, ignoring), 10, "{path}");
+    }
+}
+
+#[test]
+fn spellings_of_a_path_share_a_key_and_captures_keep_their_case() {
+    let document = r#"
+        polylimit = 1
+        [policies.api]
+        quotas = "1/hour"
+        [[rules]]
+        match = { path = "/Users/{id}" }
+        apply = [{ policy = "api", key = "{path.id}" }]
+        [[rules]]
+        apply = [{ policy = "api", key = "{path}" }]
+        [lists]
+        deny = ["path /Private"]
+    "#;
+    let limiter = Limiter::builder().document(document).build().unwrap().blocking();
+    let key = |path: &str, router: RouterPaths| {
+        let request = RequestAttributes::new().path(path).router_paths(router);
+        let matched = limiter.matching(&request).unwrap();
+        String::from_utf8(matched[0].key.clone()).unwrap()
+    };
+    let (plain, ignoring) = (RouterPaths::new(), RouterPaths::new().ignore_case());
+    assert_eq!(key("/users/AbC", ignoring), "AbC");
+    assert_eq!(key("/users/AbC", plain), "/users/AbC");
+    assert_eq!(
+        (key("/Other", ignoring), key("/OTHER", ignoring)),
+        ("/other".to_owned(), "/other".to_owned())
+    );
+    assert_eq!(key("/Other", plain), "/Other");
+    let denied = |path: &str, router: RouterPaths| {
+        let request = RequestAttributes::new().path(path).router_paths(router);
+        let terms = crate::ReserveOptions::default().terms().unwrap();
+        !limiter.decide(&request, &terms).unwrap().allowed
+    };
+    assert!(denied("/PRIVATE", ignoring) && denied("/Private", ignoring) && denied("/Private", plain));
+    assert!(!denied("/private", plain));
+}
+
+#[test]
+fn head_shares_the_budget_of_a_route_unless_it_is_separate() {
+    let admitted = |guard: &Guard, route: &str, key: &[u8]| {
+        let facts = RequestFacts::new().key(key).route(route);
+        let mut check = guard.start(&RequestLimits::default(), &facts).unwrap();
+        check.ask_blocking();
+        matches!(check.conclude(), Verdict::Admit)
+    };
+    let guard = |is_separate| {
+        let limiter = Limiter::builder().build().unwrap();
+        let guard = Guard::builder(limiter).policy("1/hour").per_route(true).separate_head(is_separate);
+        guard.missing_key(crate::guard::MissingKey::Refuse).build().unwrap()
+    };
+    let shared = guard(false);
+    assert!(admitted(&shared, "GET /a", b"k") && !admitted(&shared, "HEAD /a", b"k"));
+    assert!(admitted(&shared, "HEAD /b", b"k") && !admitted(&shared, "GET /b", b"k"));
+    let separate = guard(true);
+    assert!(admitted(&separate, "GET /a", b"k") && admitted(&separate, "HEAD /a", b"k"));
+    // An empty key identifies nothing.
+    assert!(!admitted(&shared, "GET /c", b""));
 }
