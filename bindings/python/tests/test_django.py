@@ -26,7 +26,11 @@ SITE = """
     from django.utils.decorators import method_decorator
     from django.views import View
     from polylimit.django import exempt, limit
-    client = Client(raise_request_exception=False)
+    class Clients:
+        def __getattr__(self, name):
+            # A client keeps its middlewares.
+            return getattr(Client(raise_request_exception=False), name)
+    client = Clients()
     def counted(path, method="GET", times=6, **arguments):
         found = [client.generic(method, path, **arguments).status_code for _ in range(times)]
         return [found.count(status) for status in (200, 429)]

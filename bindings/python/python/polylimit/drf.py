@@ -16,7 +16,7 @@ The limits of :mod:`polylimit.django` work in the views of the framework as in a
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from polylimit import Limiter, keys
 from polylimit._core import RequestLimits
@@ -47,6 +47,9 @@ __all__ = ["AnonRateThrottle", "RateThrottle", "ScopedRateThrottle", "UserRateTh
 _AUTHENTICATED = "_polylimit_authenticated"
 #: The attribute of a class of views, or of its method, that uses such a request.
 _SHARES = "_polylimit_shares"
+
+#: The attribute of the view of a request that a throttle has denied.
+_DENIED = "_polylimit_denied"
 
 _TOO_MANY_REQUESTS = 429
 
@@ -124,8 +127,7 @@ class RateThrottle(BaseThrottle):
         rates = api_settings.DEFAULT_THROTTLE_RATES
         if self.scope not in rates:
             raise ImproperlyConfigured(f'DEFAULT_THROTTLE_RATES has no rate of the scope "{self.scope}"')
-        found: str | None = rates[self.scope]
-        return found
+        return cast("str | None", rates[self.scope])
 
     def is_limited(self, request: Request) -> bool:  # noqa: ARG002 - subclasses look at it
         """Whether a request is limited."""
@@ -135,7 +137,8 @@ class RateThrottle(BaseThrottle):
         """Decide about a request."""
         rate = self.get_rate()
         is_limited = rate is not None or self.scope is None
-        if not is_limited or not self.is_limited(request):
+        # The framework asks all throttles, also after one has denied: a denied request spends nothing under any.
+        if not is_limited or hasattr(view, _DENIED) or not self.is_limited(request):
             return True
         info = of_django.RequestInfo(request, is_async=False)
         limits = of_django.request_limits(request)
@@ -146,6 +149,7 @@ class RateThrottle(BaseThrottle):
         if denied is None:
             return True
         denial = denied[0]
+        setattr(view, _DENIED, True)
         if denial.problem.status != _TOO_MANY_REQUESTS:
             error = APIException(denial.problem.detail)
             error.status_code = denial.problem.status
