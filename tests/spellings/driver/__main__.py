@@ -69,7 +69,7 @@ def main() -> int:
     passed = sum(report.passed for report in reports)
     failed = sum(len(report.failures) for report in reports)
     if options.write or options.check:
-        rows = [row for report in reports for row in report.seen]
+        rows = [report.seen for report in reports if report.seen]
         if options.write:
             page.write(rows)
         mistake = page.check(rows)

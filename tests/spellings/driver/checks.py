@@ -67,9 +67,9 @@ class Checker:
         self.findings.failures += failures
         self.findings.passed += not failures
 
-    def _ask(self, request: Request) -> Response:
+    def _ask(self, request: Request, client: str) -> Response:
         self.findings.requests += 1
-        return self.connection.ask(request)
+        return self.connection.ask(request, client)
 
     def _within_an_hour(self, ask: Callable[[str], list[str]]) -> list[str]:
         """Run requests of one client; again with another one if a new window of the limit began meanwhile."""
@@ -98,12 +98,12 @@ class Checker:
 
     def _plain(self, handler: Handler, client: str) -> list[str]:
         """The plain request alone: as many run as the limit admits, and the next one is denied."""
-        request = request_of(PLAIN, handler, self.site.port, client)
+        request = request_of(PLAIN, handler, self.site.port)
         for number in range(1, LIMIT + 1):
-            response = self._ask(request)
+            response = self._ask(request, client)
             if response.status != 200 or response.runs() != (handler.name, number):
                 return [self._failure(handler, PLAIN, request, f"request {number} of {LIMIT}: {response}")]
-        response = self._ask(request)
+        response = self._ask(request, client)
         if response.status != OVER or response.runs():
             wanted = f"request {LIMIT + 1} must be denied with {OVER}"
             return [self._failure(handler, PLAIN, request, f"{wanted}: {response}")]
@@ -116,14 +116,14 @@ class Checker:
         story: list[str] = []
         runs = 0
         for spelling in spellings:
-            request = request_of(spelling, handler, self.site.port, client)
-            response = self._ask(request)
+            request = request_of(spelling, handler, self.site.port)
+            response = self._ask(request, client)
             story.append(f"{spelling.name}: {response}")
             ran = response.runs()
             # Another handler that a variant reaches, such as that of the other method, has a limit of its own.
             runs += ran is not None and ran[0] == handler.name
             # A failure shows the variant's request, also when a plain one was the last.
-            request = request_of(variant, handler, self.site.port, client)
+            request = request_of(variant, handler, self.site.port)
             if self._too_often(ran) or runs > LIMIT:
                 return [self._failure(handler, variant, request, "; ".join(story))]
             if spelling is variant:
@@ -145,8 +145,8 @@ class Checker:
         story: list[str] = []
         runs = 0
         for spelling in spellings:
-            request = request_of(spelling, handler, self.site.port, client)
-            response = self._ask(request)
+            request = request_of(spelling, handler, self.site.port)
+            response = self._ask(request, client)
             ran = response.runs()
             runs += ran is not None and ran[0] == handler.name
             if ran:
@@ -173,8 +173,8 @@ class Checker:
                 path, _, field_text = target.partition("@")
                 headers = (field_text.replace("=", ": ", 1),) if field_text else ()
                 handler = Handler(name, method, path)
-                request = request_of(Variant(PLAIN.name, headers=headers), handler, self.site.port, client)
-                response = self._ask(request)
+                request = request_of(Variant(PLAIN.name, headers=headers), handler, self.site.port)
+                response = self._ask(request, client)
                 if response.status != wanted:
                     which = "first" if wanted == 200 else "second"
                     failures.append(

@@ -28,7 +28,7 @@ class Report:
     seconds: float = 0
     requests: int = 0
     reached: int = 0
-    seen: list[page.Row] = field(default_factory=list)
+    seen: page.Row | None = None
 
 
 def examine(name: str, version: str, options: argparse.Namespace) -> Report:
@@ -39,6 +39,7 @@ def examine(name: str, version: str, options: argparse.Namespace) -> Report:
     chance = random.Random(f"{options.seed} {name} {version}")
     try:
         with running(name, version, options.defect) as application:
+            report.seen = page.row_of(application, version)
             reached: set[str] = set()
             for site in application.sites:
                 if options.site and options.site != site.name:
@@ -49,11 +50,10 @@ def examine(name: str, version: str, options: argparse.Namespace) -> Report:
                 report.requests += findings.requests
                 reached |= findings.reached
             report.reached = len(reached)
-            if not application.versions:
+            if report.seen is None:
                 report.failures.append("the application has not printed its version")
             if not report.passed and not report.failures and not options.site:
                 report.failures.append("the application has no site")
-            report.seen = page.rows_of(application, version)
     except SkippedError as why:
         report.skipped = str(why)
     except (CannotStartError, OSError) as why:
@@ -65,14 +65,14 @@ def examine(name: str, version: str, options: argparse.Namespace) -> Report:
 def show(report: Report) -> None:
     """Print what a run has shown."""
     title = f"{report.name} {report.version}"
-    versions = ", ".join(f"{row.framework} {row.version}" for row in report.seen)
+    framework = f"{report.seen.framework} {report.seen.version}" if report.seen else "no version"
     if report.skipped:
         print(f"skipped: spellings of {title}: {report.skipped}")
         return
     for failure in report.failures:
         print(f"FAILED {title}: {failure}")
     print(
-        f"{title} ({versions or 'no version'}): {report.passed} passed, {len(report.failures)} failures, "
+        f"{title} ({framework}): {report.passed} passed, {len(report.failures)} failures, "
         f"{report.reached} variants reach a handler, {report.requests} requests, {report.seconds:.1f} s",
         flush=True,
     )

@@ -25,16 +25,19 @@ class Row:
     ignores: str
 
 
-def rows_of(application: Application, which: str) -> list[Row]:
-    """Return what the page says of an application."""
+def row_of(application: Application, which: str) -> Row | None:
+    """Return what the page says of an application; none while it has not named its version."""
+    if not application.versions:
+        return None
+    # The first version is the framework's, the others are those of its server and the like.
+    (framework, version), *others = application.versions
+    if others:
+        version += f" ({', '.join(' '.join(other) for other in others)})"
     sites = tuple(site.name for site in application.sites if site.name != "separate")
     route = application.notes.get("route", "yes" if "route_rules" in sites else "no")
-    ignores = application.notes.get("ignores", "")
-    # A name of several words for the only one, where the line `version` has one word.
-    name = application.notes.get("framework")
-    return [
-        Row(name or framework, version, which, sites, route, ignores) for framework, version in application.versions
-    ]
+    # A name of several words, where the line `version` has one.
+    framework = application.notes.get("framework", framework)
+    return Row(framework, version, which, sites, route, application.notes.get("ignores", ""))
 
 
 def table(rows: list[Row]) -> str:
@@ -51,7 +54,8 @@ def table(rows: list[Row]) -> str:
             sites += [site for site in row.sites if site not in sites]
         last = of_it[-1]
         names = ", ".join(f"`{site}`" for site in sites)
-        cells = [framework, versions.get("oldest", ""), versions.get("newest", ""), names, last.route, last.ignores]
+        newest = versions.get("newest", "")
+        cells = [framework, versions.get("oldest", newest), newest, names, last.route, last.ignores]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

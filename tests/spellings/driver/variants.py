@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+#: Stands in requests for the client, which is another one each time.
+CLIENT = "@client@"
 LIST = Path(__file__).resolve().parent.parent / "variants.toml"
 FIELDS = {
     "name",
@@ -83,7 +86,8 @@ class Request:
     target: str
     host: str
     version: str
-    headers: list[str] = field(default_factory=list)
+    #: The first names the client.
+    headers: tuple[str, ...]
     body: bytes | None = None
     chunked: bool = False
 
@@ -92,13 +96,13 @@ class Request:
         """The request line."""
         return f"{self.method} {self.target} HTTP/{self.version}"
 
-    @property
+    @functools.cached_property
     def raw(self) -> bytes:
-        """All bytes, for versions before HTTP/2."""
+        """All bytes, for versions before HTTP/2; the client is written as `CLIENT`."""
         lines = [self.line]
         if self.host:
             lines.append(f"Host: {self.host}")
-        lines += self.headers
+        lines.extend(self.headers)
         body = self.body or b""
         if self.body is not None and self.chunked:
             lines.append("Transfer-Encoding: chunked")
@@ -181,8 +185,9 @@ def escape(text: str) -> str:
     return "".join(f"%{byte:02X}" for byte in text.encode())
 
 
-def request_of(variant: Variant, handler: Handler, port: int, client: str) -> Request:
-    """Make the request of a variant for a client."""
+@functools.cache
+def request_of(variant: Variant, handler: Handler, port: int) -> Request:
+    """Make the request of a variant, with `CLIENT` in place of its client."""
     names = spellings(handler.path) | {
         "method": handler.method,
         "method_lower": handler.method.lower(),
@@ -199,7 +204,7 @@ def request_of(variant: Variant, handler: Handler, port: int, client: str) -> Re
     # A request that has a body by its method says that it is empty.
     if body is None and method.upper() not in ("GET", "HEAD", "OPTIONS", "QUERY") and not variant.chunked:
         body = b""
-    headers = [f"{variant.client_field}: {client}", *map(fill, variant.headers)]
+    headers = [f"{variant.client_field}: {CLIENT}", *map(fill, variant.headers)]
     if variant.type:
         headers.append(f"Content-Type: {variant.type}")
     return Request(
@@ -207,7 +212,7 @@ def request_of(variant: Variant, handler: Handler, port: int, client: str) -> Re
         target=fill(variant.target),
         host=fill(variant.host),
         version=variant.version,
-        headers=headers,
+        headers=tuple(headers),
         body=body,
         chunked=variant.chunked,
     )

@@ -10,6 +10,8 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .variants import CLIENT
+
 if TYPE_CHECKING:
     from .variants import Request
 
@@ -71,19 +73,19 @@ class Connection:
                 self._speaks_http2 = len(head) == 9 and head[3] == SETTINGS and head[:2] == b"\0\0"
         return self._speaks_http2
 
-    def ask(self, request: Request) -> Response:
-        """Send a request and read the response."""
+    def ask(self, request: Request, client: str) -> Response:
+        """Send a request of a client and read the response."""
         if request.version == "2":
-            return ask_by_http2(self.port, request)
+            return ask_by_http2(self.port, request, client)
         reused = self.socket is not None
         try:
             self._open()
-            return self._exchange(request)
+            return self._exchange(request, request.raw.replace(CLIENT.encode(), client.encode()))
         except (OSError, ValueError):
             # An application may close a connection that it kept while the next request is on its way.
             again = reused and not self.received
             self.close()
-        return self.ask(request) if again else Response(0)
+        return self.ask(request, client) if again else Response(0)
 
     def _open(self) -> None:
         # An application may have closed a connection that it kept.
@@ -93,10 +95,10 @@ class Connection:
             self.socket = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def _exchange(self, request: Request) -> Response:
+    def _exchange(self, request: Request, raw: bytes) -> Response:
         assert self.socket is not None
         self.received = False
-        self.socket.sendall(request.raw)
+        self.socket.sendall(raw)
         while True:
             status, version, headers = self._head()
             if status >= 200 or status == 101:
@@ -165,13 +167,13 @@ def curl() -> str | None:
     return shutil.which("curl")
 
 
-def ask_by_http2(port: int, request: Request) -> Response:
+def ask_by_http2(port: int, request: Request, client: str) -> Response:
     """Send a request over HTTP/2 without TLS."""
     command = ["curl", "--silent", "--http2-prior-knowledge", "--max-time", str(PATIENCE), "--output", "/dev/null"]
     command += ["--dump-header", "-", "--path-as-is", "--globoff", "--header", f"Host: {request.host}"]
     command += ["--head"] if request.method == "HEAD" else ["--request", request.method]
     for line in request.headers:
-        command += ["--header", line]
+        command += ["--header", line.replace(CLIENT, client)]
     if request.body is not None:
         command += ["--data-binary", request.body.decode()]
     command.append(f"http://127.0.0.1:{port}{request.target}")
