@@ -74,10 +74,20 @@ impl NativeGuard {
         catch_panic(|| function::create(env, DecideFunction(Rc::clone(&self.handle))))
     }
 
-    /// Whether requests of this method are limited.
+    /// Whether a request with this method is limited. `requested_method` is that of a preflight, where the guard belongs to no
+    /// handler.
     #[napi]
-    pub fn applies_to(&self, method: String) -> Result<bool> {
-        catch_panic(|| Ok(self.handle.guard()?.applies_to(&method, None)))
+    pub fn applies_to(&self, method: String, requested_method: Option<String>) -> Result<bool> {
+        catch_panic(|| Ok(self.handle.guard()?.applies_to(&method, requested_method.as_deref())))
+    }
+
+    /// The names and values of the fields by which a page of this origin may read a denial.
+    #[napi]
+    pub fn cors_fields(&self, origin: Option<String>) -> Result<Vec<Vec<String>>> {
+        catch_panic(|| {
+            let fields = self.handle.guard()?.cors_fields(origin.as_deref());
+            Ok(fields.into_iter().map(|field| vec![field.name.into_owned(), field.value]).collect())
+        })
     }
 
     /// The kind and the name of each part of the key.

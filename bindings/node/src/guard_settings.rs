@@ -22,6 +22,9 @@ pub struct GuardSettings {
     pub missing_key: Option<String>,
     pub cost: Option<f64>,
     pub methods: Vec<String>,
+    pub separate_head: bool,
+    pub count_preflights: bool,
+    pub cors_origins: Vec<String>,
     pub headers: Option<String>,
     pub reset_form: Option<String>,
     /// Other names of fields, each beside the usual name; an empty one turns the field off.
@@ -42,6 +45,9 @@ pub(crate) fn build(limiter: polylimit::Limiter, settings: GuardSettings) -> Res
     let mut builder = Guard::builder(limiter)
         .per_request(settings.per_request)
         .per_route(true)
+        .separate_head(settings.separate_head)
+        .count_preflights(settings.count_preflights)
+        .cors_origins(settings.cors_origins)
         .dry_run(settings.dry_run)
         .reserved(settings.spends);
     if settings.by_configuration {

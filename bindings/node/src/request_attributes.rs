@@ -3,7 +3,7 @@
 use napi::Env;
 use napi::bindgen_prelude::Unknown;
 use napi_derive::napi;
-use polylimit::RequestAttributes;
+use polylimit::{RequestAttributes, RouterPaths};
 
 use crate::error::Result;
 use crate::text::owned_bytes;
@@ -32,6 +32,7 @@ pub(crate) struct ReadAttributes {
     method: Option<String>,
     path: Option<String>,
     peer: Option<String>,
+    router_paths: RouterPaths,
     headers: Vec<String>,
     attributes: Vec<(String, Vec<u8>)>,
 }
@@ -39,7 +40,8 @@ pub(crate) struct ReadAttributes {
 impl AttributesRow<'_> {
     pub(crate) fn read(self, env: Env) -> Result<ReadAttributes> {
         let Self { method, path, peer, headers, attributes } = self;
-        Ok(ReadAttributes { method, path, peer, headers, attributes: read_rows(env, attributes)? })
+        let attributes = read_rows(env, attributes)?;
+        Ok(ReadAttributes { method, path, peer, router_paths: RouterPaths::new(), headers, attributes })
     }
 }
 
@@ -53,17 +55,20 @@ fn read_rows(env: Env, rows: Vec<AttributeRow<'_>>) -> Result<Vec<(String, Vec<u
 }
 
 impl ReadAttributes {
-    /// The attributes of a request whose method, path, peer, and names and values of headers each have a line. An empty line is
-    /// an absent value.
+    /// The attributes of a request whose method, path, peer, router properties as bits, and names and values of headers each have
+    /// a line. An empty line is an absent value.
     pub(crate) fn of_lines(env: Env, request: &str, rows: Vec<AttributeRow<'_>>) -> Result<Self> {
         let mut lines = request.split('\n').map(ToOwned::to_owned);
         let mut next = || lines.next().filter(|line| !line.is_empty());
         let (method, path, peer) = (next(), next(), next());
-        Ok(Self { method, path, peer, headers: lines.collect(), attributes: read_rows(env, rows)? })
+        let bits = next().and_then(|bits| bits.parse().ok()).unwrap_or_default();
+        let attributes = read_rows(env, rows)?;
+        let router_paths = RouterPaths::from_bits(bits);
+        Ok(Self { method, path, peer, router_paths, headers: lines.collect(), attributes })
     }
 
     pub(crate) fn attributes(&self) -> RequestAttributes<'_> {
-        let mut request = RequestAttributes::new();
+        let mut request = RequestAttributes::new().router_paths(self.router_paths);
         if let Some(method) = &self.method {
             request = request.method(method);
         }

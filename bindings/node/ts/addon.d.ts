@@ -109,8 +109,13 @@ export declare class NativeGuard {
   constructor(limiter: NativeLimiter, settings: GuardSettings)
   /** Creates the function that decides a request. Its key and its cost stand in the arrays, as for an operation. */
   decideFunction(): (key?: string | Uint8Array, route?: string) => string | undefined
-  /** Whether requests of this method are limited. */
-  appliesTo(method: string): boolean
+  /**
+   * Whether a request with this method is limited. `requested_method` is that of a preflight, where the guard belongs to no
+   * handler.
+   */
+  appliesTo(method: string, requestedMethod?: string | undefined | null): boolean
+  /** The names and values of the fields by which a page of this origin may read a denial. */
+  corsFields(origin?: string | undefined | null): Array<Array<string>>
   /** The kind and the name of each part of the key. */
   keyParts(): Array<Array<string>>
   /** The key of parts with these values; `None` when one is missing. */
@@ -390,6 +395,9 @@ export interface GuardSettings {
   missingKey?: string
   cost?: number
   methods: Array<string>
+  separateHead: boolean
+  countPreflights: boolean
+  corsOrigins: Array<string>
   headers?: string
   resetForm?: string
   /** Other names of fields, each beside the usual name; an empty one turns the field off. */

@@ -10,7 +10,7 @@ import { Guard } from "./http/guard";
 import { isInRouter, koaPath, koaPattern, koaRoute, routerIgnoresCase } from "./http/koa_route";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { whenDone } from "./http/response_end";
-import { beforeHead, headerLine, setFields, varyWith } from "./http/run_guard";
+import { addCors, beforeHead, headerLine, setFields, varyWith } from "./http/run_guard";
 import { checkVersion, loadedVersion } from "./http/versions";
 
 export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
@@ -77,6 +77,11 @@ export function rateLimit<Context extends KoaContext = KoaContext>(
     const { denial, handleDenial } = result;
     if (denial !== undefined) {
       context.status = denial.status;
+      addCors(
+        result,
+        (name) => res.getHeader(name),
+        (name, value) => res.setHeader(name, value),
+      );
       await handleDenial?.();
       if (context.body !== undefined && context.body !== null) return;
       if (res.headersSent || context.respond === false) return;

@@ -49,9 +49,9 @@ export function checkByConfiguration(options: Options): boolean {
   );
 }
 
-/** The request as text: method, path and peer, then names and values of the headers, each on a line. */
-export function requestText({ method, path, peer, headers }: HttpRequest): string {
-  return [method, path, peer ?? "", ...headers].join("\n");
+/** The request as text: method, path, peer and properties of the router, then names and values of the headers, each on a line. */
+export function requestText({ method, path, peer, routerPaths = 0, headers }: HttpRequest): string {
+  return [method, path, peer ?? "", routerPaths, ...headers].join("\n");
 }
 
 /** The attributes of the application; the framework's user and route are among them, unless the application has its own. */

@@ -41,6 +41,8 @@ export interface GuardResult<Denied> {
   readonly denial: DenialResponse | undefined;
   /** Calls the handler of the options that responds in place of `denial`, if there is one. */
   readonly handleDenial: (() => Denied) | undefined;
+  /** The fields by which a page of another origin may read the denial, for `addCors`. */
+  readonly cors: HeaderFields;
   readonly state: RequestState;
   /** The check that `finish` ends, where the response decides whether the request counts, and `end`, where it holds. */
   readonly check: NativeCheck | undefined;
@@ -62,6 +64,8 @@ interface Run<Context extends unknown[]> extends DecidedRequest {
 
 /** In `RequestField.KeyLength`: the request has no key. In `RequestField.Policy`: it has no route, or one as an argument. */
 const NO_KEY = -2;
+/** More methods than servers know. */
+const MOST_METHODS = 64;
 const NO_ROUTE = -1;
 const ROUTE = -2;
 
@@ -114,7 +118,8 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
    * `previous` is the `rateLimit` that an earlier guard has set on the request.
    */
   decide(target: object, previous: unknown, context: Context): MaybePromise<GuardResult<Denied> | undefined> {
-    if (this.#methods !== undefined && !this.#appliesTo(this.#framework.methodOf(...context))) return undefined;
+    const method = this.#framework.methodOf(...context);
+    if ((this.#methods !== undefined || method === "OPTIONS") && !this.#appliesTo(method, context)) return undefined;
     const earlier = stateOf(target, previous);
     if (!this.#hasFunctions) return this.#submit(target, earlier, context, undefined, undefined, undefined, undefined);
     const { skip } = this.#options;
@@ -216,14 +221,22 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     else state.finishing.then(run);
   }
 
-  #appliesTo(method: string): boolean {
-    const methods = this.#methods as Map<string, boolean>;
-    let applies = methods.get(method);
+  #appliesTo(method: string, context: Context): boolean {
+    if (method === "OPTIONS") return this.#native.appliesTo(method, this.#requestedMethod(context));
+    let applies = this.#methods?.get(method);
     if (applies === undefined) {
       applies = this.#native.appliesTo(method);
-      methods.set(method, applies);
+      // A client may send any method.
+      if (this.#methods !== undefined && this.#methods.size < MOST_METHODS) this.#methods.set(method, applies);
     }
     return applies;
+  }
+
+  /** The method that a preflight is about, unless its handler answers it. */
+  #requestedMethod(context: Context): string | undefined {
+    const { isOnHandler, headerOf } = this.#framework;
+    if (isOnHandler?.(...context) || headerOf("origin", ...context) === undefined) return undefined;
+    return headerOf("access-control-request-method", ...context);
   }
 
   #keyWithoutFunction(context: Context): Key | undefined {
@@ -342,6 +355,7 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
       state,
       denial: undefined,
       handleDenial: undefined,
+      cors: [],
       check,
       holds,
       isReserved,
@@ -366,10 +380,16 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
       state,
       denial,
       handleDenial,
+      cors: this.#corsFields(context),
       check: undefined,
       holds: false,
       isReserved: false,
     };
+  }
+
+  #corsFields(context: Context): HeaderFields {
+    if (this.#options.corsOrigins === undefined) return [];
+    return this.#native.corsFields(this.#framework.headerOf("origin", ...context)) as [string, string][];
   }
 
   #outcomes({ route }: Run<Context>, count: number, check: NativeCheck | undefined): readonly Outcome[] {

@@ -103,8 +103,21 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
   readonly attributes?: (...context: Context) => MaybePromise<AppAttributes | null | undefined>;
   /** Which requests proceed without a decision. */
   readonly skip?: (...context: Context) => MaybePromise<boolean>;
-  /** The methods that are limited; by default all. */
+  /** The methods that are limited, in any case; by default all. `GET` includes `HEAD`, to which handlers of `GET` respond. */
   readonly methods?: string | readonly string[];
+  /** Whether `HEAD` is separate from `GET`, with a budget of its own on each route; off by default. */
+  readonly separateHead?: boolean;
+  /**
+   * Whether preflights count: the `OPTIONS` requests by which a browser asks whether a page may send a request. Off by default,
+   * unless `OPTIONS` is one of the `methods`. A limit on a handler counts each request that reaches the handler.
+   */
+  readonly countPreflights?: boolean;
+  /**
+   * The origins whose pages may read denials, such as `https://app.example`, or `*`: a denial to a page of one of them has the
+   * fields `access-control-allow-origin` and `access-control-expose-headers`, unless the response has the former already. It is for
+   * programs whose CORS middleware comes after the limit.
+   */
+  readonly corsOrigins?: string | readonly string[];
   /** Decides, spends and sends the fields without ever denying; off by default. */
   readonly dryRun?: boolean;
   /** The status of a request over its limit, 400 to 599; 429 by default. An outage keeps 503. */
@@ -141,6 +154,9 @@ export const OPTION_NAMES: readonly string[] = [
   "attributes",
   "skip",
   "methods",
+  "separateHead",
+  "countPreflights",
+  "corsOrigins",
   "dryRun",
   "status",
   "message",
@@ -170,12 +186,16 @@ export function checkOptions<O extends object>(options: O, more: readonly string
 export function guardSettings<C extends unknown[], F extends unknown[], D>(
   options: RateLimitOptions<C, F, D>,
 ): GuardSettings {
-  const { policy, key, cost, methods, status, spent, ttlMs, maxAgeMs, dryRun = false } = options;
+  const { policy, key, cost, methods, corsOrigins, status, spent, ttlMs, maxAgeMs } = options;
   const own = (name: keyof typeof options, allowed: string) => {
     const value = options[name];
     return value === undefined ? undefined : text(name, value, allowed);
   };
-  if (typeof dryRun !== "boolean") throw notAllowed("dryRun", dryRun, "true or false");
+  const isOn = (name: "dryRun" | "separateHead" | "countPreflights") => {
+    const { [name]: value = false as unknown } = options;
+    if (typeof value !== "boolean") throw notAllowed(name, value, "true or false");
+    return value;
+  };
   const isFunction = typeof policy === "function";
   return {
     policies: isFunction || policy === undefined ? undefined : texts("policy", policy, "a policy's name or quotas"),
@@ -190,10 +210,14 @@ export function guardSettings<C extends unknown[], F extends unknown[], D>(
         ? undefined
         : number("cost", cost, "a number of units, or a function"),
     methods: methods === undefined ? [] : textsOfList("methods", methods, "a method"),
+    separateHead: isOn("separateHead"),
+    countPreflights: isOn("countPreflights"),
+    corsOrigins:
+      corsOrigins === undefined ? [] : texts("corsOrigins", corsOrigins, "an origin such as https://app.example"),
     ...fieldSettings(options),
     status: status === undefined ? undefined : number("status", status, "400 to 599"),
     message: own("message", "a sentence"),
-    dryRun,
+    dryRun: isOn("dryRun"),
     spends: spent !== undefined,
     ttlMs: ttlMs === undefined ? undefined : number("ttlMs", ttlMs, "a number of milliseconds"),
     maxAgeMs: maxAgeMs === undefined ? undefined : number("maxAgeMs", maxAgeMs, "a number of milliseconds"),

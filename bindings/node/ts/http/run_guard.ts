@@ -70,6 +70,11 @@ export function limitNode<Req extends NodeRequest, Res>(
     for (const name of result.outdated) framework.removeField(res, name);
     for (const field of result.fields) framework.setField(res, field[0], field[1]);
     const { denial, handleDenial } = result;
+    addCors(
+      result,
+      (name) => (res as FieldReader).getHeader(name),
+      (name, value) => framework.setField(res, name, value),
+    );
     if (denial === undefined) {
       if (result.holds) {
         whenDone(req, framework.rawOf(res), (hasResponse) => guard.end(result, hasResponse ? [req, res] : undefined));
@@ -164,6 +169,21 @@ export function beforeHead(response: NodeResponse, finish: () => MaybePromise<He
     }
     return (writeHead as (...args: unknown[]) => ServerResponse).apply(response, args);
   };
+}
+
+/** The responses of Node and Fastify have this function. */
+interface FieldReader {
+  getHeader(name: string): string | number | string[] | undefined;
+}
+
+/** Adds what a browser needs to show a denial to a page of another origin, unless the program has already done so. */
+export function addCors(
+  { cors }: Pick<GuardResult<unknown>, "cors">,
+  get: (name: string) => string | number | readonly string[] | null | undefined,
+  set: (name: string, value: string) => unknown,
+): void {
+  if (cors.length === 0 || (get("access-control-allow-origin") ?? undefined) !== undefined) return;
+  for (const [name, value] of cors) set(name, name === "vary" ? varyWith(get(name) ?? undefined, value) : value);
 }
 
 /** Sets the fields of a limit, and removes those that do not hold any more. */
