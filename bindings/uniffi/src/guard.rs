@@ -14,6 +14,7 @@ use crate::error::{Result, guarded};
 use crate::guard::check::blocking;
 pub(crate) use crate::guard::check::{Ask, Conclusion, Settled};
 pub use crate::guard::check::{GuardAnswer, GuardCheck, GuardOutage};
+use crate::headers::by_name;
 use crate::number::{Span, address, unsigned};
 use crate::request_attributes::RequestAttributes;
 
@@ -28,6 +29,17 @@ pub struct GuardOptions {
     /// Only requests of these methods are limited, however they are written; by default those of all.
     #[uniffi(default)]
     pub methods: Vec<String>,
+    /// Whether `GET` in `methods` covers only itself, and `GET` and `HEAD` of a route have budgets of their own; by default a `HEAD` counts
+    /// as a `GET`.
+    #[uniffi(default)]
+    pub separate_head: bool,
+    /// Whether preflights count, by which browsers ask whether a page may send a request; by default they do not, unless `OPTIONS` is
+    /// among `methods`.
+    #[uniffi(default)]
+    pub count_preflights: bool,
+    /// The origins whose pages may read denials, such as `https://app.example`, or only `*` for all; by default none.
+    #[uniffi(default)]
+    pub cors_origins: Vec<String>,
     /// Whether each request brings its policies.
     #[uniffi(default)]
     pub per_request: bool,
@@ -176,6 +188,10 @@ impl Guard {
         for method in options.methods {
             builder = builder.method(method);
         }
+        builder = builder
+            .separate_head(options.separate_head)
+            .count_preflights(options.count_preflights)
+            .cors_origins(options.cors_origins);
         if let Some(scope) = options.scope {
             builder = builder.scope(scope);
         }
@@ -290,9 +306,16 @@ impl Guard {
         address(self)
     }
 
-    /// Whether requests of this method are limited.
-    pub fn applies_to(&self, method: String) -> bool {
-        self.core.applies_to(&method, None)
+    /// Whether requests of this method are limited. `requested_method` is the `access-control-request-method` of an `OPTIONS` request that
+    /// has an `origin`, unless the limit is attached to a handler: a preflight, which does not count by default.
+    #[uniffi::method(default(requested_method = None))]
+    pub fn applies_to(&self, method: String, requested_method: Option<String>) -> bool {
+        self.core.applies_to(&method, requested_method.as_deref())
+    }
+
+    /// The fields by which a page of this origin may read a denial, for a denial that has no `access-control-allow-origin` yet.
+    pub fn cors_fields(&self, origin: Option<String>) -> HashMap<String, String> {
+        by_name(self.core.cors_fields(origin.as_deref()))
     }
 
     /// Decides about a request, and refunds what outer guards have spent when this one denies it.

@@ -30,6 +30,10 @@ pub struct RequestAttributes {
     /// What the application knows of the request, such as `user` or `plan`, by names.
     #[uniffi(default)]
     pub attributes: HashMap<String, Vec<u8>>,
+    /// What the router ignores in paths, unless the document says it: the sum of 1 (case), 2 (parameters of segments such as `;a=b`) and 4
+    /// (a suffix such as `.json`).
+    #[uniffi(default = 0)]
+    pub router_paths: u32,
 }
 
 /// Shows no value: they identify clients.
@@ -57,6 +61,6 @@ impl RequestAttributes {
         for (name, value) in &self.attributes {
             attributes = attributes.attribute(name, value);
         }
-        attributes
+        attributes.router_paths(polylimit::RouterPaths::from_bits(self.router_paths))
     }
 }

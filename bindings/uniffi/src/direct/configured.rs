@@ -12,7 +12,7 @@
 //! | set document | 27 | limiter | document (text) | [`CONFIGURATION`] |
 //!
 //! **Attributes:** method, path (bytes or none), peer (text or none), the headers (list of names and values, both bytes), and further
-//! attributes (list of names (texts) and values (bytes)).
+//! attributes (list of names (texts) and values (bytes)), and what the router ignores in paths (`u32`, the bits of `RouterPaths`).
 //!
 //! **Answer:** its kind (`u8`), and
 //!
@@ -26,7 +26,7 @@
 
 use polylimit::{
     Call, ConfigurationStatus, PolicyMatch, PublishOptions, RequestAttributes, RequestDecision,
-    ReservationId, ReserveOptions,
+    ReservationId, ReserveOptions, RouterPaths,
 };
 
 use crate::direct::layout::{Header, Reader, Writer, cause_number, malformed};
@@ -105,7 +105,7 @@ pub(super) fn attributes<'a>(reader: &mut Reader<'a>) -> Result<RequestAttribute
     for _ in 0..reader.u32()? {
         attributes = attributes.attribute(text(reader)?, bytes(reader)?);
     }
-    Ok(attributes)
+    Ok(attributes.router_paths(RouterPaths::from_bits(reader.u32()?)))
 }
 
 fn bytes<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8]> {

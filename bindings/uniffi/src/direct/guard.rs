@@ -12,7 +12,7 @@
 //! | finish | 35 | check, or 0 | whether the response counts (`u8`); without a check facts and decisions | fields, outcomes |
 //! | outcomes | 36 | check, or 0 | without a check facts and decisions | outcomes |
 //! | release | 37 | check | | |
-//! | applies to | 38 | guard | the method of a request (text) | `u8` |
+//! | applies to | 38 | guard | the method of a request (text), the method that a preflight asks about (text or none) | `u8` |
 //! | end | 39 | check that holds | whether the units are told that were spent (`u8`), units (`i64`) | |
 //!
 //! - **Facts:** the guard (`u64`), whether there is a cost (`u8`), cost (`i64`), key (bytes or none), the peer (text), `accept`
@@ -121,7 +121,8 @@ pub(super) unsafe fn perform(target: u64, header: &Header, reader: &mut Reader<'
             }
             _ => {
                 let method = reader.text()?.ok_or_else(|| malformed("its method is missing"))?;
-                Ok(Outcome::Flag(object::<Guard>(target)?.core().applies_to(method, None)))
+                let requested_method = reader.text()?;
+                Ok(Outcome::Flag(object::<Guard>(target)?.core().applies_to(method, requested_method)))
             }
         }
     }

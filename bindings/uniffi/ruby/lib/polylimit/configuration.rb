@@ -129,7 +129,7 @@ module Polylimit
 
   # The attributes of requests as arguments of direct calls: bindings/uniffi/src/direct/configured.rs has the layout.
   module Attributes
-    NAMES = %i[method path peer headers attributes].freeze
+    NAMES = %i[method path peer headers attributes router_paths].freeze
     NONE = [Direct::NONE].pack('L<').freeze
 
     module_function
@@ -137,7 +137,7 @@ module Polylimit
     def bytes(request)
       unless request.is_a?(Hash) && (request.keys - NAMES).empty?
         raise InvalidArgument, "a request has #{request.is_a?(Hash) ? request.keys.inspect : Argument.described(request)}: allowed is a " \
-                               'hash of :method, :path, :peer, :headers and :attributes'
+                               'hash of :method, :path, :peer, :headers, :attributes and :router_paths'
       end
       written = String.new(capacity: 256, encoding: Encoding::BINARY)
       optional(written, request[:method])
@@ -145,6 +145,7 @@ module Polylimit
       optional(written, request[:peer])
       pairs(written, request[:headers])
       pairs(written, request[:attributes])
+      written << [request[:router_paths] || 0].pack('L<')
     end
 
     # A text as an argument.

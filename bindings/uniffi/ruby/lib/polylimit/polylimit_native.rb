@@ -388,6 +388,9 @@ end
     RustBuffer.check_lower_OptionalSequencestring(v.policies)
     RustBuffer.check_lower_Sequencestring(v.methods)
 
+    
+    RustBuffer.check_lower_Sequencestring(v.cors_origins)
+
     RustBuffer.check_lower_Optionalstring(v.scope)
 
     RustBuffer.check_lower_Sequencestring(v.key_parts)
@@ -1805,6 +1808,10 @@ class RustBufferStream
     data
   end
 
+  def read_u32
+    unpack_from 4, 'L>'
+  end
+
   def read_i32
     unpack_from 4, 'l>'
   end
@@ -2025,6 +2032,9 @@ class RustBufferStream
     GuardOptions.new(
       policies: read_OptionalSequencestring,
       methods: read_Sequencestring,
+      separate_head: read_bool,
+      count_preflights: read_bool,
+      cors_origins: read_Sequencestring,
       per_request: read_bool,
       scope: read_Optionalstring,
       per_route: read_bool,
@@ -3062,6 +3072,11 @@ class RustBufferBuilder
     end
   end
 
+  def write_u32(v)
+    v = ::PolylimitNative::uniffi_in_range(v, "u32", 0, 2**32)
+    pack_into(4, 'L>', v)
+  end
+
   def write_i32(v)
     v = ::PolylimitNative::uniffi_in_range(v, "i32", -2**31, 2**31)
     pack_into(4, 'l>', v)
@@ -3256,6 +3271,9 @@ class RustBufferBuilder
   def write_TypeGuardOptions(v)
     self.write_OptionalSequencestring(v.policies)
     self.write_Sequencestring(v.methods)
+    self.write_bool(v.separate_head)
+    self.write_bool(v.count_preflights)
+    self.write_Sequencestring(v.cors_origins)
     self.write_bool(v.per_request)
     self.write_Optionalstring(v.scope)
     self.write_bool(v.per_route)
@@ -4330,8 +4348,12 @@ module UniFFILib
     :int64
 
   attach_function :uniffi_polylimit_uniffi_fn_method_guard_applies_to,
-    [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
+    [:uint64, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
     :int8
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_guard_cors_fields,
+    [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
+    RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_method_guard_decide,
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
@@ -4878,6 +4900,10 @@ module UniFFILib
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_method_guard_applies_to,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guard_cors_fields,
     [],
     :uint16
 
@@ -5479,11 +5505,14 @@ end
 
   # Record type GuardOptions
 class GuardOptions
-  attr_reader :policies, :methods, :per_request, :scope, :per_route, :key_parts, :missing_key, :cost, :headers, :reset_form, :header_names, :status, :message, :dry_run, :hears_outages, :client_address, :reserved, :ttl, :max_age
+  attr_reader :policies, :methods, :separate_head, :count_preflights, :cors_origins, :per_request, :scope, :per_route, :key_parts, :missing_key, :cost, :headers, :reset_form, :header_names, :status, :message, :dry_run, :hears_outages, :client_address, :reserved, :ttl, :max_age
 
-  def initialize(policies: nil, methods: [], per_request: false, scope: nil, per_route: false, key_parts: [], missing_key: nil, cost: nil, headers: nil, reset_form: nil, header_names: {}, status: nil, message: nil, dry_run: false, hears_outages: false, client_address: nil, reserved: false, ttl: nil, max_age: nil)
+  def initialize(policies: nil, methods: [], separate_head: false, count_preflights: false, cors_origins: [], per_request: false, scope: nil, per_route: false, key_parts: [], missing_key: nil, cost: nil, headers: nil, reset_form: nil, header_names: {}, status: nil, message: nil, dry_run: false, hears_outages: false, client_address: nil, reserved: false, ttl: nil, max_age: nil)
     @policies = policies
     @methods = methods
+    @separate_head = separate_head
+    @count_preflights = count_preflights
+    @cors_origins = cors_origins
     @per_request = per_request
     @scope = scope
     @per_route = per_route
@@ -5508,6 +5537,15 @@ class GuardOptions
       return false
     end
     if @methods != other.methods
+      return false
+    end
+    if @separate_head != other.separate_head
+      return false
+    end
+    if @count_preflights != other.count_preflights
+      return false
+    end
+    if @cors_origins != other.cors_origins
       return false
     end
     if @per_request != other.per_request
@@ -6344,11 +6382,19 @@ end
     result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guard_address,uniffi_clone_handle(),)
     return result.to_i
   end
-  def applies_to(method)
+  def applies_to(method, requested_method = nil)
         method = ::PolylimitNative::uniffi_utf8(method)
 
-    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guard_applies_to,uniffi_clone_handle(),RustBuffer.alloc_from_string(method))
+        requested_method = (requested_method ? ::PolylimitNative::uniffi_utf8(requested_method) : nil)
+        RustBuffer.check_lower_Optionalstring(requested_method)
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guard_applies_to,uniffi_clone_handle(),RustBuffer.alloc_from_string(method),RustBuffer.alloc_from_Optionalstring(requested_method))
     return 1 == result
+  end
+  def cors_fields(origin)
+        origin = (origin ? ::PolylimitNative::uniffi_utf8(origin) : nil)
+        RustBuffer.check_lower_Optionalstring(origin)
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_guard_cors_fields,uniffi_clone_handle(),RustBuffer.alloc_from_Optionalstring(origin))
+    return result.consume_into_MapStringString
   end
   def decide(facts)
         facts = facts

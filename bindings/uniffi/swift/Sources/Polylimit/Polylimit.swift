@@ -465,6 +465,22 @@ fileprivate final class UniffiHandleMap<T>: @unchecked Sendable {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterUInt32: FfiConverterPrimitive {
+    typealias FfiType = UInt32
+    typealias SwiftType = UInt32
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> UInt32 {
+        return try lift(readInt(&buf))
+    }
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        writeInt(&buf, lower(value))
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterInt32: FfiConverterPrimitive {
     typealias FfiType = Int32
     typealias SwiftType = Int32
@@ -2080,9 +2096,15 @@ public protocol GuardProtocol: AnyObject, Sendable {
     func address()  -> Int64
 
     /**
-     * Whether requests of this method are limited.
+     * Whether requests of this method are limited. `requested_method` is the `access-control-request-method` of an `OPTIONS` request that
+     * has an `origin`, unless the limit is attached to a handler: a preflight, which does not count by default.
      */
-    func appliesTo(method: String)  -> Bool
+    func appliesTo(method: String, requestedMethod: String?)  -> Bool
+
+    /**
+     * The fields by which a page of this origin may read a denial, for a denial that has no `access-control-allow-origin` yet.
+     */
+    func corsFields(origin: String?)  -> [String: String]
 
     /**
      * Decides about a request, and refunds what outer guards have spent when this one denies it.
@@ -2174,14 +2196,29 @@ open func address() -> Int64  {
 }
 
     /**
-     * Whether requests of this method are limited.
+     * Whether requests of this method are limited. `requested_method` is the `access-control-request-method` of an `OPTIONS` request that
+     * has an `origin`, unless the limit is attached to a handler: a preflight, which does not count by default.
      */
-open func appliesTo(method: String) -> Bool  {
+open func appliesTo(method: String, requestedMethod: String? = nil) -> Bool  {
     return try!  FfiConverterBool.lift(try! rustCall() {
         uniffiCallStatus in
     uniffi_polylimit_uniffi_fn_method_guard_applies_to(
             self.uniffiCloneHandle(),
-        FfiConverterString.lower(method),uniffiCallStatus
+        FfiConverterString.lower(method),
+        FfiConverterOptionString.lower(requestedMethod),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * The fields by which a page of this origin may read a denial, for a denial that has no `access-control-allow-origin` yet.
+     */
+open func corsFields(origin: String?) -> [String: String]  {
+    return try!  FfiConverterDictionaryStringString.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guard_cors_fields(
+            self.uniffiCloneHandle(),
+        FfiConverterOptionString.lower(origin),uniffiCallStatus
     )
 })
 }
@@ -5279,6 +5316,20 @@ public struct GuardOptions {
      */
     public var methods: [String]
     /**
+     * Whether `GET` in `methods` covers only itself, and `GET` and `HEAD` of a route have budgets of their own; by default a `HEAD` counts
+     * as a `GET`.
+     */
+    public var separateHead: Bool
+    /**
+     * Whether preflights count, by which browsers ask whether a page may send a request; by default they do not, unless `OPTIONS` is
+     * among `methods`.
+     */
+    public var countPreflights: Bool
+    /**
+     * The origins whose pages may read denials, such as `https://app.example`, or only `*` for all; by default none.
+     */
+    public var corsOrigins: [String]
+    /**
      * Whether each request brings its policies.
      */
     public var perRequest: Bool
@@ -5359,6 +5410,17 @@ public struct GuardOptions {
          * Only requests of these methods are limited, however they are written; by default those of all.
          */methods: [String] = [],
         /**
+         * Whether `GET` in `methods` covers only itself, and `GET` and `HEAD` of a route have budgets of their own; by default a `HEAD` counts
+         * as a `GET`.
+         */separateHead: Bool = false,
+        /**
+         * Whether preflights count, by which browsers ask whether a page may send a request; by default they do not, unless `OPTIONS` is
+         * among `methods`.
+         */countPreflights: Bool = false,
+        /**
+         * The origins whose pages may read denials, such as `https://app.example`, or only `*` for all; by default none.
+         */corsOrigins: [String] = [],
+        /**
          * Whether each request brings its policies.
          */perRequest: Bool = false,
         /**
@@ -5412,6 +5474,9 @@ public struct GuardOptions {
          */maxAge: Span? = nil) {
         self.policies = policies
         self.methods = methods
+        self.separateHead = separateHead
+        self.countPreflights = countPreflights
+        self.corsOrigins = corsOrigins
         self.perRequest = perRequest
         self.scope = scope
         self.perRoute = perRoute
@@ -5449,6 +5514,9 @@ public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
             try GuardOptions(
                 policies: FfiConverterOptionSequenceString.read(from: &buf),
                 methods: FfiConverterSequenceString.read(from: &buf),
+                separateHead: FfiConverterBool.read(from: &buf),
+                countPreflights: FfiConverterBool.read(from: &buf),
+                corsOrigins: FfiConverterSequenceString.read(from: &buf),
                 perRequest: FfiConverterBool.read(from: &buf),
                 scope: FfiConverterOptionString.read(from: &buf),
                 perRoute: FfiConverterBool.read(from: &buf),
@@ -5472,6 +5540,9 @@ public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
     public static func write(_ value: GuardOptions, into buf: inout [UInt8]) {
         FfiConverterOptionSequenceString.write(value.policies, into: &buf)
         FfiConverterSequenceString.write(value.methods, into: &buf)
+        FfiConverterBool.write(value.separateHead, into: &buf)
+        FfiConverterBool.write(value.countPreflights, into: &buf)
+        FfiConverterSequenceString.write(value.corsOrigins, into: &buf)
         FfiConverterBool.write(value.perRequest, into: &buf)
         FfiConverterOptionString.write(value.scope, into: &buf)
         FfiConverterBool.write(value.perRoute, into: &buf)
@@ -8038,6 +8109,11 @@ public struct RequestAttributes: Equatable, Hashable {
      * What the application knows of the request, such as `user` or `plan`, by names.
      */
     public var attributes: [String: Data]
+    /**
+     * What the router ignores in paths, unless the document says it: the sum of 1 (case), 2 (parameters of segments such as `;a=b`) and 4
+     * (a suffix such as `.json`).
+     */
+    public var routerPaths: UInt32
 
     // Default memberwise initializers are never public by default, so we
     // declare one manually.
@@ -8056,12 +8132,17 @@ public struct RequestAttributes: Equatable, Hashable {
          */headers: [HeaderLine] = [],
         /**
          * What the application knows of the request, such as `user` or `plan`, by names.
-         */attributes: [String: Data] = [:]) {
+         */attributes: [String: Data] = [:],
+        /**
+         * What the router ignores in paths, unless the document says it: the sum of 1 (case), 2 (parameters of segments such as `;a=b`) and 4
+         * (a suffix such as `.json`).
+         */routerPaths: UInt32 = UInt32(0)) {
         self.method = method
         self.path = path
         self.peer = peer
         self.headers = headers
         self.attributes = attributes
+        self.routerPaths = routerPaths
     }
 
     
@@ -8084,7 +8165,8 @@ public struct FfiConverterTypeRequestAttributes: FfiConverterRustBuffer {
                 path: FfiConverterOptionString.read(from: &buf),
                 peer: FfiConverterOptionString.read(from: &buf),
                 headers: FfiConverterSequenceTypeHeaderLine.read(from: &buf),
-                attributes: FfiConverterDictionaryStringData.read(from: &buf)
+                attributes: FfiConverterDictionaryStringData.read(from: &buf),
+                routerPaths: FfiConverterUInt32.read(from: &buf)
         )
     }
 
@@ -8094,6 +8176,7 @@ public struct FfiConverterTypeRequestAttributes: FfiConverterRustBuffer {
         FfiConverterOptionString.write(value.peer, into: &buf)
         FfiConverterSequenceTypeHeaderLine.write(value.headers, into: &buf)
         FfiConverterDictionaryStringData.write(value.attributes, into: &buf)
+        FfiConverterUInt32.write(value.routerPaths, into: &buf)
     }
 }
 
@@ -10874,7 +10957,10 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_guard_address() != 28559) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_guard_applies_to() != 7024) {
+    if (uniffi_polylimit_uniffi_checksum_method_guard_applies_to() != 34378) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guard_cors_fields() != 57826) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_guard_decide() != 6811) {

@@ -350,7 +350,12 @@ int64_t uniffi_polylimit_uniffi_fn_method_guard_address(uint64_t ptr, RustCallSt
 #endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARD_APPLIES_TO
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARD_APPLIES_TO
-int8_t uniffi_polylimit_uniffi_fn_method_guard_applies_to(uint64_t ptr, RustBuffer method, RustCallStatus *_Nonnull out_status
+int8_t uniffi_polylimit_uniffi_fn_method_guard_applies_to(uint64_t ptr, RustBuffer method, RustBuffer requested_method, RustCallStatus *_Nonnull out_status
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARD_CORS_FIELDS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARD_CORS_FIELDS
+RustBuffer uniffi_polylimit_uniffi_fn_method_guard_cors_fields(uint64_t ptr, RustBuffer origin, RustCallStatus *_Nonnull out_status
 );
 #endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARD_DECIDE
@@ -1398,6 +1403,12 @@ uint16_t uniffi_polylimit_uniffi_checksum_method_guard_address(void
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARD_APPLIES_TO
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARD_APPLIES_TO
 uint16_t uniffi_polylimit_uniffi_checksum_method_guard_applies_to(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARD_CORS_FIELDS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARD_CORS_FIELDS
+uint16_t uniffi_polylimit_uniffi_checksum_method_guard_cors_fields(void
 
 );
 #endif

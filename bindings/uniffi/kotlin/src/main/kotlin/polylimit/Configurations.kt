@@ -124,7 +124,7 @@ internal fun CallBuffer.putAttributes(attributes: RequestAttributes): CallBuffer
     for ((name, value) in attributes.headers) putText(name).putText(value)
     putInt(attributes.attributes.size)
     for ((name, value) in attributes.attributes) putText(name).putText(value)
-    return this
+    return putInt(attributes.routerPaths)
 }
 
 internal fun CallBuffer.policyMatch() = PolicyMatch(text(), bytes(int()), long(), byte())

@@ -128,6 +128,10 @@ public class Guard internal constructor(
             buffer.byte() != 0
         }
 
+    /** The fields by which a page of this origin may read a denial, for a denial that has no `access-control-allow-origin` yet. */
+    @JvmOverloads
+    public fun corsFields(origin: String? = null): Map<String, String> = native.corsFields(origin)
+
     /**
      * Decides about a request, and refunds what outer guards have spent when this one denies it.
      *

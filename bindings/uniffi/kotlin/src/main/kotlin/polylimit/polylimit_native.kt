@@ -709,6 +709,8 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_address(
     ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_guard_cors_fields(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_is_by_configuration(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_is_per_route(
@@ -823,6 +825,8 @@ internal object UniffiLib {
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_method_guard_address(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
+    external fun uniffi_polylimit_uniffi_fn_method_guard_cors_fields(`ptr`: Long,`origin`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_guard_is_by_configuration(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Byte
     external fun uniffi_polylimit_uniffi_fn_method_guard_is_per_route(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
@@ -1073,6 +1077,9 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_address() and 0xFFFF) != 28559) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_cors_fields() and 0xFFFF) != 57826) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_is_by_configuration() and 0xFFFF) != 34931) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
@@ -1306,6 +1313,29 @@ private class JavaLangRefCleanable(
     val cleanable: java.lang.ref.Cleaner.Cleanable
 ) : UniffiCleaner.Cleanable {
     override fun clean() = cleanable.clean()
+}
+
+/**
+ * @suppress
+ */
+public object FfiConverterUInt: FfiConverter<UInt, Int> {
+    override fun lift(value: Int): UInt {
+        return value.toUInt()
+    }
+
+    override fun read(buf: ByteBuffer): UInt {
+        return lift(buf.getInt())
+    }
+
+    override fun lower(value: UInt): Int {
+        return value.toInt()
+    }
+
+    override fun allocationSize(value: UInt) = 4UL
+
+    override fun write(value: UInt, buf: ByteBuffer) {
+        buf.putInt(value.toInt())
+    }
 }
 
 /**
@@ -2829,6 +2859,11 @@ public interface NativeGuardInterface {
     fun `address`(): kotlin.Long
 
     /**
+     * The fields by which a page of this origin may read a denial, for a denial that has no `access-control-allow-origin` yet.
+     */
+    fun `corsFields`(`origin`: kotlin.String?): Map<kotlin.String, kotlin.String>
+
+    /**
      * Whether the configuration of the limiter decides, by the attributes of requests.
      */
     fun `isByConfiguration`(): kotlin.Boolean
@@ -2960,6 +2995,23 @@ open class NativeGuard: Disposable, AutoCloseable, NativeGuardInterface
     UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_address(
         it,
         _status)
+}
+    }
+    )
+    }
+
+
+    
+    /**
+     * The fields by which a page of this origin may read a denial, for a denial that has no `access-control-allow-origin` yet.
+     */override fun `corsFields`(`origin`: kotlin.String?): Map<kotlin.String, kotlin.String> {
+            return FfiConverterMapStringString.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_guard_cors_fields(
+        it,
+
+        FfiConverterOptionalString.lower(`origin`),_status)
 }
     }
     )
@@ -4393,6 +4445,23 @@ data class GuardOptions (
     val `methods`: List<kotlin.String> = listOf()
     ,
     /**
+     * Whether `GET` in `methods` covers only itself, and `GET` and `HEAD` of a route have budgets of their own; by default a `HEAD` counts
+     * as a `GET`.
+     */
+    val `separateHead`: kotlin.Boolean = false
+    ,
+    /**
+     * Whether preflights count, by which browsers ask whether a page may send a request; by default they do not, unless `OPTIONS` is
+     * among `methods`.
+     */
+    val `countPreflights`: kotlin.Boolean = false
+    ,
+    /**
+     * The origins whose pages may read denials, such as `https://app.example`, or only `*` for all; by default none.
+     */
+    val `corsOrigins`: List<kotlin.String> = listOf()
+    ,
+    /**
      * Whether each request brings its policies.
      */
     val `perRequest`: kotlin.Boolean = false
@@ -4490,6 +4559,9 @@ data class GuardOptions (
     Disposable.destroy(
         this.`policies`,
         this.`methods`,
+        this.`separateHead`,
+        this.`countPreflights`,
+        this.`corsOrigins`,
         this.`perRequest`,
         this.`scope`,
         this.`perRoute`,
@@ -4522,6 +4594,9 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
             FfiConverterOptionalSequenceString.read(buf),
             FfiConverterSequenceString.read(buf),
             FfiConverterBoolean.read(buf),
+            FfiConverterBoolean.read(buf),
+            FfiConverterSequenceString.read(buf),
+            FfiConverterBoolean.read(buf),
             FfiConverterOptionalString.read(buf),
             FfiConverterBoolean.read(buf),
             FfiConverterSequenceString.read(buf),
@@ -4544,6 +4619,9 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
     override fun allocationSize(value: GuardOptions) = (
             FfiConverterOptionalSequenceString.allocationSize(value.`policies`) +
             FfiConverterSequenceString.allocationSize(value.`methods`) +
+            FfiConverterBoolean.allocationSize(value.`separateHead`) +
+            FfiConverterBoolean.allocationSize(value.`countPreflights`) +
+            FfiConverterSequenceString.allocationSize(value.`corsOrigins`) +
             FfiConverterBoolean.allocationSize(value.`perRequest`) +
             FfiConverterOptionalString.allocationSize(value.`scope`) +
             FfiConverterBoolean.allocationSize(value.`perRoute`) +
@@ -4566,6 +4644,9 @@ public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions>
     override fun write(value: GuardOptions, buf: ByteBuffer) {
             FfiConverterOptionalSequenceString.write(value.`policies`, buf)
             FfiConverterSequenceString.write(value.`methods`, buf)
+            FfiConverterBoolean.write(value.`separateHead`, buf)
+            FfiConverterBoolean.write(value.`countPreflights`, buf)
+            FfiConverterSequenceString.write(value.`corsOrigins`, buf)
             FfiConverterBoolean.write(value.`perRequest`, buf)
             FfiConverterOptionalString.write(value.`scope`, buf)
             FfiConverterBoolean.write(value.`perRoute`, buf)

@@ -85,8 +85,12 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
     internal val clientAddress: ClientAddressRules? get() = native.clientAddress
     internal val hasMethods: Boolean get() = native.methods.isNotEmpty()
 
+    internal val hasOrigins: Boolean get() = native.corsOrigins.isNotEmpty()
+
     internal fun guard() =
-        limiter.guard(native.copy(perRequest = policyFunction != null, hearsOutages = onOutage != null, reserved = spent != null))
+        limiter.guard(
+            native.copy(perRequest = policyFunction != null, perRoute = true, hearsOutages = onOutage != null, reserved = spent != null),
+        )
 
     /** Refuses what the configuration of the limiter says, and attributes where there is none. */
     internal fun checkBeside(guard: Guard) {
@@ -130,8 +134,8 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
         }
 
     /**
-     * Gives quotas without a name states of their own, shared by all filters of this scope: 1 to 256 bytes of text. Without
-     * one, all filters with the same quotas share theirs. A policy that has a name is shared in any case.
+     * The budget of quotas without a name, shared by all limits of this scope: 1 to 256 bytes of text. Without a scope there is one for
+     * each route where routes are known, and for each mount of a filter otherwise. A policy that has a name is shared in any case.
      */
     public fun scope(scope: String): S = change { native = native.copy(scope = scope) }
 
@@ -203,8 +207,20 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
     /** Requests that are let through without a decision. */
     public fun skip(skip: Predicate<Q>): S = change { this.skip = skip }
 
-    /** Limits only requests of these methods; by default those of all. */
+    /** Limits only requests of these methods; by default those of all. `GET` covers `HEAD`. */
     public fun methods(vararg methods: String): S = change { native = native.copy(methods = methods.toList()) }
+
+    /** Whether `GET` among [methods] does not cover `HEAD`, and both have budgets of their own on a route; false by default. */
+    public fun separateHead(separate: Boolean): S = change { native = native.copy(separateHead = separate) }
+
+    /** Whether preflights count, by which browsers ask whether a page may send a request; false by default. */
+    public fun countPreflights(count: Boolean): S = change { native = native.copy(countPreflights = count) }
+
+    /**
+     * The origins whose pages may read denials, such as `https://app.example`, or only `*` for all: a denial gets the fields for that,
+     * unless it has `access-control-allow-origin` already. None by default.
+     */
+    public fun corsOrigins(vararg origins: String): S = change { native = native.copy(corsOrigins = origins.toList()) }
 
     /** Decides, spends and reports without ever denying. */
     public fun dryRun(dryRun: Boolean): S = change { native = native.copy(dryRun = dryRun) }

@@ -120,6 +120,10 @@ public class RequestLimit<Q, R>
             return answer.check.overrule(options.onOutage?.apply(OutageEvent(request, rateLimit, outage.error)))
         }
 
+        /** The fields that a denial needs so that a page of the request's origin may read it, unless it has `access-control-allow-origin`. */
+        public fun corsFields(request: Q): Map<String, String> =
+            if (options.hasOrigins) guard.corsFields(reader.lines(request, "Origin").firstOrNull()) else emptyMap()
+
         /** Runs the handler of a request. If it fails, runs `onFailure`, whose own failure is told with the handler's. */
         public inline fun handle(
             handler: () -> Unit,

@@ -125,6 +125,10 @@ internal class ServletLimit(
     ) {
         val problem = denial.problem
         response.status = problem.status
+        if (response.getHeader(ALLOWED_ORIGIN) == null) {
+            // Of `vary` and the names that pages may read there may be more.
+            for ((name, value) in limit.corsFields(request)) response.addHeader(name, value)
+        }
         limit.onDenied?.let { return it.answer(denial, request, response) }
         for ((name, value) in problem.fields) response.addHeader(name, value)
         response.outputStream.write(problem.body.encodeToByteArray())
@@ -141,6 +145,8 @@ internal class ServletLimit(
     }
 
     private companion object {
+        const val ALLOWED_ORIGIN = "Access-Control-Allow-Origin"
+
         /** The name of the attribute with the check of the innermost limit. */
         const val CHECK = "polylimit.check"
 
