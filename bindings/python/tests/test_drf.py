@@ -338,4 +338,7 @@ def test_old_version_is_refused():
             print(error)
         """
     )
-    assert printed == "djangorestframework 3.13.1 is installed: polylimit needs djangorestframework 3.15 or newer\n"
+    assert printed == (
+        "djangorestframework 3.13.1 is installed, allowed is 3.15 or newer: upgrade it, such as by "
+        'pip install --upgrade "polylimit[drf]"\n'
+    )

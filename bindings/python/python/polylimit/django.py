@@ -19,12 +19,13 @@ from weakref import WeakKeyDictionary
 
 from polylimit import InvalidArgumentError, Limiter
 from polylimit._core import RequestLimits
+from polylimit._versions import require
 from polylimit.decide import decide, drive, drive_async, end, fail, finish, resolve
 from polylimit.guard import Denial, Guard, Options, Outage, Policies
-from polylimit.views import NO_LIMITS, ClassView, ViewLimit, ViewLimits, limits_of, require_version, wsgi_target
+from polylimit.views import NO_LIMITS, ClassView, ViewLimit, ViewLimits, limits_of, wsgi_target
 
 # Before an import that an older version does not have.
-require_version("Django", "4.2")
+require("Django", "4.2", "django")
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.conf import settings

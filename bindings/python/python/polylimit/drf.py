@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from polylimit import Limiter, keys
 from polylimit._core import RequestLimits
+from polylimit._versions import require
 from polylimit.decide import decide, drive
 from polylimit.guard import Denial, Guard
-from polylimit.views import require_version
 
-require_version("djangorestframework", "3.15")
+require("djangorestframework", "3.15", "drf")
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured

@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from polylimit import Limiter
 from polylimit._core import RequestLimits
+from polylimit._versions import require
 from polylimit.decide import decide, drive, end, fail, finish, resolve
 from polylimit.guard import Denial, Guard, Options, Outage, Policies
 from polylimit.views import (
@@ -27,12 +28,11 @@ from polylimit.views import (
     limited_version,
     limits_of,
     note_limited,
-    require_version,
     wsgi_target,
 )
 
 # Before an import that an older version does not have.
-require_version("Flask", "2.3")
+require("Flask", "2.3", "flask")
 
 import flask  # noqa: E402
 from flask.globals import request_ctx  # noqa: E402

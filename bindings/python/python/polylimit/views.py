@@ -7,9 +7,7 @@ function to the one around it, so that the outermost function has the marks of a
 from __future__ import annotations
 
 import itertools
-import re
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -34,18 +32,6 @@ def wsgi_target(environ: Mapping[str, Any]) -> str:
     # WSGI has the bytes of the path as characters.
     path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
     return quote(path.encode("latin-1"))
-
-
-def require_version(package: str, oldest: str) -> None:
-    """Raise ``ImportError`` if the version of a framework is older than the oldest one that is supported."""
-    try:
-        found = version(package)
-    except PackageNotFoundError:
-        # Its files are there, such as in a bundle that leaves out the metadata.
-        return
-    numbers = [tuple(int(number) for number in re.findall(r"\d+", text)[:2]) for text in (found, oldest)]
-    if numbers[0] < numbers[1]:
-        raise ImportError(f"{package} {found} is installed: polylimit needs {package} {oldest} or newer")
 
 
 @dataclass(eq=False)
