@@ -79,7 +79,6 @@ for (const { name: version, load } of versionsOf("express")) {
         "ALL /users/",
         "GET /login",
         "GET /search",
-        "GET /tenants/{tenant}/users/all/{id}",
         "GET /users/{id}",
         "POST /mounted/x",
         "shared",

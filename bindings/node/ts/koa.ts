@@ -7,7 +7,7 @@ import { invalidArgument } from "./errors";
 import { keyOfAddress, keyOfRequest, peerOf } from "./http/address";
 import { ofNode } from "./http/by_configuration";
 import { Guard } from "./http/guard";
-import { isInRouter, koaPath, koaPattern, koaRoute, routerIgnoresCase } from "./http/koa_route";
+import { checkPlace, isInRouter, koaPath, koaPattern, koaRoute, routerIgnoresCase } from "./http/koa_route";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { whenDone } from "./http/response_end";
 import { addCors, beforeHead, headerLine, setFields, varyWith } from "./http/run_guard";
@@ -68,6 +68,7 @@ export function rateLimit<Context extends KoaContext = KoaContext>(
   });
   const limit = async (context: Context, next: () => Promise<unknown>) => {
     checkKoa(context.app);
+    checkPlace(context, limit);
     const state = context.state as Limited;
     const result = await guard.decide(context, state.rateLimit, [context]);
     if (result === undefined) return void (await next());

@@ -1,5 +1,6 @@
 /** How a request reached a middleware in Koa: the patterns of @koa/router, and the prefixes of koa-mount. */
 
+import { invalidArgument } from "../errors";
 import { patternText } from "./pattern";
 
 /** The properties of Koa's context that are read here; the last ones are set by @koa/router and by koa-mount. */
@@ -19,6 +20,7 @@ interface Layer {
   readonly methods: readonly string[];
   readonly stack: readonly unknown[];
   readonly opts?: { readonly sensitive?: boolean };
+  readonly regexp?: RegExp;
 }
 
 /** The method and the pattern of the route that has a middleware, or the pattern of the place where it is used. */
@@ -49,6 +51,30 @@ export function isInRouter(context: RoutedContext, middleware: unknown): boolean
 /** Whether paths are compared without regard to case; true where the router is not known. */
 export function routerIgnoresCase(context: RoutedContext, middleware: unknown): boolean {
   return layerOf(context, middleware)?.opts?.sensitive !== true;
+}
+
+const checked = new WeakSet<Layer>();
+
+/**
+ * Refuses the place of a middleware that its router compares with regard to case, while it finds its routes without: a client that
+ * changes the case of the prefix would go round the limit. @koa/router 14 and 15 do so for `router.use` without a path.
+ *
+ * @throws PolylimitError `invalid_argument`
+ */
+export function checkPlace(context: RoutedContext, middleware: unknown): void {
+  if (context.matched === undefined) return;
+  const layer = layerOf(context, middleware);
+  if (layer === undefined || checked.has(layer)) return;
+  const { methods, regexp, opts } = layer;
+  const hasLetters = /[a-z]/i.test((regexp?.source ?? "").replace(/\\./g, ""));
+  if (methods.length === 0 && hasLetters && regexp?.ignoreCase === false && opts?.sensitive !== true) {
+    throw invalidArgument(
+      "router.use(rateLimit(...)) is without a path, where @koa/router compares the prefix with regard to case, but finds its routes " +
+        "without: give it a path, as in router.use('{/*rest}', rateLimit(...)), or give the limit to the routes, or the router " +
+        "sensitive: true",
+    );
+  }
+  checked.add(layer);
 }
 
 function layerOf({ matched = [] }: RoutedContext, middleware: unknown): Layer | undefined {

@@ -15,6 +15,12 @@ const Router = loaded.Router ?? loaded;
 
 const pass = (_, next) => next();
 
+/** Has a router use a middleware as the page of Koa says. */
+function useForAll(router, middleware) {
+  if (process.argv[2] === "oldest") router.use(middleware);
+  else router.use("{/*rest}", middleware);
+}
+
 /** The handlers; `of` returns the middleware of a route by the name of its handler. */
 function addHandlers(app, { of = () => pass, before, settings = {} } = {}) {
   const run = counter();
@@ -26,7 +32,7 @@ function addHandlers(app, { of = () => pass, before, settings = {} } = {}) {
   router.post("/login", of("login"), handler("login"));
   router.get("/report", of("report"), handler("report"));
   const users = new Router(settings);
-  if (before !== undefined) users.use(before);
+  if (before !== undefined) useForAll(users, before);
   users.get("/users/:id", of("user"), handler("user"));
   router.use("/v1", users.routes());
   app.use(router.routes());
@@ -59,7 +65,7 @@ async function separateHandlers() {
     outer.use(`/route-${name}`, new Router().get("/:id", limit, text).routes());
     app.use(outer.routes());
     const used = new Router({ prefix: `/use-${name}` });
-    used.use(limit);
+    useForAll(used, limit);
     used.get("/:id", text);
     app.use(used.routes());
     app.use(mount(`/mount-${name}`, rateLimit(options)));
