@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative 'lib/polylimit/version'
+require_relative 'lib/polylimit/frameworks'
 
 Gem::Specification.new do |spec|
   spec.name = 'polylimit'
@@ -16,5 +17,9 @@ Gem::Specification.new do |spec|
   spec.add_dependency 'ffi', '~> 1.15'
   spec.add_dependency 'logger', '~> 1.4'
   spec.homepage = 'https://polylimit.dev'
-  spec.metadata = { 'homepage_uri' => spec.homepage, 'source_code_uri' => spec.homepage, 'rubygems_mfa_required' => 'true' }
+  # The frameworks are the program's, and none of them is needed: the library refuses other versions where it meets them.
+  frameworks = Polylimit::FRAMEWORKS.to_h { |name, (oldest, too_new)| ["#{name.downcase}_versions", ">= #{oldest}, < #{too_new}"] }
+  spec.metadata = {
+    'homepage_uri' => spec.homepage, 'source_code_uri' => spec.homepage, 'rubygems_mfa_required' => 'true', **frameworks
+  }
 end

@@ -3,8 +3,8 @@
 require 'json'
 require 'minitest/autorun'
 require 'net/http'
-require 'puma'
 require 'polylimit/rack'
+require_relative 'own_puma'
 
 # The cases of tests/conformance/guard.json and guard_reservations.json, through the middleware in Puma.
 class GuardTest < Minitest::Test
@@ -143,9 +143,7 @@ class GuardTest < Minitest::Test
   end
 
   def serve(app)
-    server = Puma::Server.new(app, Puma::Events.strings, min_threads: 4, max_threads: 4)
-    port = server.add_tcp_listener('127.0.0.1', 0).addr[1]
-    server.run
+    server, port = own_puma(app)
     yield port
   ensure
     server&.stop(true)

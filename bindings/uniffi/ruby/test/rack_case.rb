@@ -2,8 +2,8 @@
 
 require 'minitest/autorun'
 require 'net/http'
-require 'puma'
 require 'polylimit/rack'
+require_relative 'own_puma'
 
 # Serves an application behind the middleware, for the tests of it.
 class RackCase < Minitest::Test
@@ -15,9 +15,7 @@ class RackCase < Minitest::Test
   # Serves the application behind the middlewares with puma, and hands over how to send a request.
   def serve(*all)
     app = all.reverse.reduce(LEFT) { |inner, options| Polylimit::Rack.new(inner, **options) }
-    server = Puma::Server.new(app, Puma::Events.strings, min_threads: 4, max_threads: 4)
-    port = server.add_tcp_listener('127.0.0.1', 0).addr[1]
-    server.run
+    server, port = own_puma(app)
     yield(->(path, fields = {}) { Net::HTTP.get_response(URI("http://127.0.0.1:#{port}#{path}"), fields) })
   ensure
     server&.stop(true)

@@ -42,9 +42,7 @@ class RackHoldTest < RackCase
 
   # Serves the application in Puma, and hands over a socket that has sent a request.
   def request_to(app)
-    server = Puma::Server.new(app, Puma::Events.strings, min_threads: 1, max_threads: 1)
-    port = server.add_tcp_listener('127.0.0.1', 0).addr[1]
-    server.run
+    server, port = own_puma(app, threads: 1)
     socket = TCPSocket.new('127.0.0.1', port)
     socket.write("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     yield socket

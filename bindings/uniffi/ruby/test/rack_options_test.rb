@@ -43,7 +43,7 @@ class RackOptionsTest < RackCase
       { within: 60 } => /\Aunknown keyword: within: use policy/, { by: 1 } => /\Aunknown keyword: by: use key\z/,
       { colour: 'red' } => /\Aunknown keyword: colour: allowed are limiter, policy, scope/
     }.each do |options, message|
-      error = assert_raises(Polylimit::InvalidArgument, options) do
+      error = assert_raises(Polylimit::InvalidArgument, options.inspect) do
         Polylimit::Rack.new(LEFT, **{ limiter: two, policy: 'a' }.merge(options))
       end
       assert_match message, error.message

@@ -1,16 +1,17 @@
 # frozen_string_literal: true
 
 module Polylimit
-  # The versions of frameworks that the middleware and the limits of handlers are made for: the oldest, and the first one that is too new.
-  module Frameworks
-    SUPPORTED = { 'Rack' => %w[2.2 4], 'Rails' => %w[6.1 9], 'Sinatra' => %w[3 5] }.freeze
+  # The frameworks that the middleware and the limits of handlers are made for: the oldest version, and the first one that is too new.
+  FRAMEWORKS = { 'Rack' => %w[2.2 4], 'Rails' => %w[6.1 9], 'Sinatra' => %w[3 5] }.freeze
 
+  # Which frameworks the program has.
+  module Frameworks
     module_function
 
     # Refuses versions among those that are loaded that the library was not made for, before a request finds out.
     def check(loaded = Frameworks.loaded)
       loaded.each do |name, version|
-        oldest, too_new = SUPPORTED.fetch(name)
+        oldest, too_new = FRAMEWORKS.fetch(name)
         next if Gem::Version.new(version).between?(Gem::Version.new(oldest), Gem::Version.new("#{too_new}.a"))
 
         raise InvalidArgument, "#{name} is #{version}: allowed is #{oldest} or newer, below #{too_new}: use a version between them, or " \

@@ -19,7 +19,9 @@ module Polylimit
   # units that the request has spent, 0 to 10^12, or nil for its cost: then the cost is reserved until that time and not checked, as
   # it is under policies with a quota of concurrency in any case; `ttl`, seconds that a reservation lasts after its last renewal (30);
   # `max_age`, seconds for which it is renewed (3,600); `skip`, called with the request, lets requests through undecided; `methods`, the only ones that are
-  # limited; `dry_run`, whether it never denies; `status` and `message` of a request over its limit; `on_denied`, called with
+  # limited, where GET covers HEAD unless `separate_head` separates them, also under quotas without a name;
+  # `count_preflights`, whether preflights of CORS are limited; `cors_origins`, one or a list of the origins whose pages may read a denial,
+  # such as "https://app.example", or "*"; `dry_run`, whether it never denies; `status` and `message` of a request over its limit; `on_denied`, called with
   # request and Denial, answers in place of the problem document unless it returns nil; `on_outage`, called with request and
   # Outage, returns :admit or :deny, or else leaves the decision to the outage policy; it cannot admit what the store has
   # denied; without a `policy`, a limiter with a configuration decides by its rules, and `attributes`, called with the request, returns a hash
@@ -31,10 +33,12 @@ module Polylimit
     private_constant :NOTHING_ELSE
 
     # `facts` is made with the parts of the key and the name of the proxies' header or nil, and reads from a request its
-    # `peer`, `method`, `accept`, the `parts` of its key and the `forwarded` lines.
+    # `peer`, `method`, `accept`, `origin`, the `requested_method` of a preflight, the `parts` of its key, the `forwarded` lines, and the
+    # `handler`, which has a budget of its own under quotas without a name.
     def initialize(facts, limiter:, policy: nil, scope: nil, key: nil, missing_key: nil, cost: nil, count: nil, skip: nil,
                    methods: nil, dry_run: false, spent: nil, ttl: nil, max_age: nil, status: nil, message: nil, on_denied: nil, on_outage: nil, headers: nil,
-                   header_names: nil, reset_form: nil, client_address: nil, attributes: nil, **unknown)
+                   header_names: nil, reset_form: nil, client_address: nil, attributes: nil, separate_head: false, count_preflights: false,
+                   cors_origins: nil, **unknown)
       GuardOptions.refuse(unknown, Guard.options)
       @policies, @key, @cost = [policy, key, cost].map { |given| given if GuardOptions.function?(given) }
       @count, @spent, @skip, @on_denied, @on_outage, @attributes =
@@ -42,13 +46,15 @@ module Polylimit
       native = GuardOptions.native(
         limiter: limiter, policy: policy, scope: scope, key: key, missing_key: missing_key, cost: cost, methods: methods,
         dry_run: dry_run, status: status, message: message, headers: headers, header_names: header_names, reset_form: reset_form,
-        client_address: client_address, hears_outages: !on_outage.nil?, reserved: !spent.nil?, ttl: ttl, max_age: max_age
+        client_address: client_address, hears_outages: !on_outage.nil?, reserved: !spent.nil?, ttl: ttl, max_age: max_age,
+        separate_head: separate_head, count_preflights: count_preflights, cors_origins: cors_origins
       )
       @native = limiter.guard(native)
       @address = @native.address
       @is_by_configuration = @native.is_by_configuration
       GuardOptions.refuse_beside_configuration(@is_by_configuration, attributes, key: key, cost: cost, scope: scope)
       @has_methods = !native.methods.empty?
+      @has_origins = !native.cors_origins.empty?
       parts = @native.key_parts
       @facts = facts.new(parts, client_address&.header)
       @is_per_route = @native.is_per_route
@@ -77,6 +83,11 @@ module Polylimit
     # Whether the limit is for some methods only, of those that are known when it is made.
     def by_method?
       @has_methods
+    end
+
+    # The fields by which a page of another origin may read a denial.
+    def cors_fields(request)
+      @has_origins ? @native.cors_fields(@facts.origin(request)) : {}
     end
 
     # The response that the program makes in place of the default one, or nil.
@@ -119,12 +130,15 @@ module Polylimit
 
     private
 
+    # A limit on all methods has every request but preflights.
     def skips?(request)
-      (@has_methods && !applies_to?(@facts.method(request))) || @skip&.call(request)
+      method = @facts.method(request)
+      ((@has_methods || method == 'OPTIONS') && !applies_to?(method, @facts.requested_method(request))) || @skip&.call(request)
     end
 
-    def applies_to?(method)
-      Direct.call_now(@address, :applies_to, [method.bytesize, method].pack('L<a*')).getbyte(0) == 1
+    def applies_to?(method, requested)
+      arguments = [method.bytesize, method, requested ? requested.bytesize : Direct::NONE, requested].pack('L<a*L<a*')
+      Direct.call_now(@address, :applies_to, arguments).getbyte(0) == 1
     end
 
     def overrule(request, check)

@@ -15,16 +15,19 @@ module Polylimit
 
     # The native options, of those that are no functions.
     def native(limiter:, policy:, key:, cost:, scope:, missing_key:, methods:, dry_run:, status:, message:, headers:,
-               header_names:, reset_form:, client_address:, hears_outages:, reserved:, ttl:, max_age:)
+               header_names:, reset_form:, client_address:, hears_outages:, reserved:, ttl:, max_age:,
+               separate_head:, count_preflights:, cors_origins:)
       limiter(limiter)
       PolylimitNative::GuardOptions.new(
         policies: function?(policy) ? nil : policies(policy), per_request: function?(policy),
         key_parts: function?(key) ? [] : key_parts(key), cost: function?(cost) ? nil : Argument.units('cost', cost),
-        scope: Argument.text('scope', scope), missing_key: Argument.text('missing_key', missing_key), methods: methods(methods),
+        scope: Argument.text('scope', scope), missing_key: Argument.text('missing_key', missing_key), methods: texts('methods', methods),
         dry_run: flag('dry_run', dry_run), status: status(status), message: Argument.text('message', message),
         headers: Argument.text('headers', headers), header_names: header_names(header_names),
         reset_form: Argument.text('reset_form', reset_form), client_address: rules(client_address), hears_outages: hears_outages,
-        reserved: reserved, ttl: ttl, max_age: max_age, per_route: true
+        reserved: reserved, ttl: ttl, max_age: max_age, per_route: true,
+        separate_head: flag('separate_head', separate_head), count_preflights: flag('count_preflights', count_preflights),
+        cors_origins: texts('cors_origins', cors_origins)
       )
     end
 
@@ -84,8 +87,8 @@ module Polylimit
                              'key parts such as Polylimit::KeyPart.user, one or a list'
     end
 
-    def methods(given)
-      Array(given).map { |name| Argument.text('methods', name).to_s }
+    def texts(name, given)
+      Array(given).map { |text| Argument.text(name, text).to_s }
     end
 
     def status(given)

@@ -70,11 +70,23 @@ module Polylimit
       found = { user: env['REMOTE_USER'], route: route(env) }.reject { |_, value| value.nil? || value == '' }
       known = found.merge(known || {})
       headers = env.filter_map { |name, value| [field(name), value.to_s] if field?(name) && value }
-      { method: env['REQUEST_METHOD'], path: path(env), peer: peer(env), headers: headers, attributes: known }
+      {
+        method: env['REQUEST_METHOD'], path: path(env), peer: peer(env), headers: headers, attributes: known,
+        router_paths: takes_suffix? ? FORMAT_SUFFIX : 0
+      }
     end
 
     def method(env)
       text(env['REQUEST_METHOD']).to_s
+    end
+
+    def origin(env)
+      text(env['HTTP_ORIGIN'])
+    end
+
+    # What a browser asks in a preflight.
+    def requested_method(env)
+      text(env['HTTP_ACCESS_CONTROL_REQUEST_METHOD']) if env['HTTP_ORIGIN']
     end
 
     private
@@ -86,6 +98,11 @@ module Polylimit
       elsif env[PATH_PARAMETERS] && (rails = RackEnv.rails)
         RailsRoute.pattern(env, rails)
       end
+    end
+
+    # The program may load its framework after it has made the middleware.
+    def takes_suffix?
+      @format_suffix.nil? ? Frameworks.format_suffix? : @format_suffix
     end
 
     # The path as the router sees it, with the places where applications are mounted.

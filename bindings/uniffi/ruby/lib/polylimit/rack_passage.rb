@@ -8,6 +8,10 @@ module Polylimit
     # The fields that the limits on a request have written, so that those of an application are told apart.
     FIELDS = 'polylimit.fields'
     CHECK = 'polylimit.check'
+    # What Rack::Cors leaves in the env: whether it knows the origin.
+    CORS = 'rack.cors'
+    ALLOWED_ORIGIN = 'access-control-allow-origin'
+    private_constant :CHECK, :CORS, :ALLOWED_ORIGIN
 
     # The passage of a request through the limit of a guard, or nil for a request that is not limited.
     def self.enter(guard, events, env)
@@ -70,10 +74,22 @@ module Polylimit
 
     def deny
       status, headers, body = @guard.response(@env, @check)
-      return [status, @check.fields.merge(headers), body] if status
+      return readable(status, @check.fields.merge(headers), body) if status
 
       problem = @check.problem
-      [problem.status, @check.fields.merge(problem.fields), @env['REQUEST_METHOD'] == 'HEAD' ? [] : [problem.body]]
+      readable(problem.status, @check.fields.merge(problem.fields), @env['REQUEST_METHOD'] == 'HEAD' ? [] : [problem.body])
+    end
+
+    # A denial with the fields by which a page of another origin may read it, unless Rack::Cors around this limit or the program adds them.
+    def readable(status, headers, body)
+      names = headers.keys.to_h { |name| [name.to_s.downcase, name] }
+      unless names.key?(ALLOWED_ORIGIN) || (@env[CORS].respond_to?(:hit?) && @env[CORS].hit?)
+        @guard.cors_fields(@env).each do |name, value|
+          known = names[name]
+          headers[known || name] = name == 'vary' && known ? "#{headers[known]}, #{value}" : value
+        end
+      end
+      [status, headers, body]
     end
 
     # The headers with these fields in place of those before, unless the application has written others.
