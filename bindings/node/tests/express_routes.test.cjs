@@ -181,6 +181,7 @@ apply = [{ policy = "login", key = "{route}" }]
     await serving(app, async (port) => {
       const text = async (path) => (await request(port, path)).text;
       assert.deepEqual([await text("/auth/a"), await text("/AUTH"), await text("/reset")], ["2", "1", "2"]);
+      assert.match((await rawRequest(port, "x://h/auth")).text, /0$/);
       // Two limits at one mount share a budget, and charge it once.
       assert.deepEqual([await text("/t/a/y"), await text("/t/b/y"), await text("/T/b/y")], ["2", "1", "0"]);
       assert.equal((await request(port, "/t/c/y")).status, 429);

@@ -27,7 +27,7 @@ export interface ExpressRequest extends IncomingMessage {
   readonly params?: unknown;
   readonly originalUrl?: string;
   readonly baseUrl?: string;
-  readonly path?: string;
+  readonly path?: string | null;
 }
 
 export type Settings = { readonly [name: string]: unknown };
@@ -51,7 +51,7 @@ export function limitExpress<Req extends ExpressRequest, Res extends ServerRespo
     clientOf,
     requestOf: (req) => {
       // Express's router reads other things out of some targets than Node does, so that its own result counts.
-      const path = req.path === undefined ? (req.originalUrl ?? req.url) : `${req.baseUrl ?? ""}${req.path}`;
+      const path = req.path === undefined ? (req.originalUrl ?? req.url) : `${req.baseUrl ?? ""}${req.path ?? "/"}`;
       return { ...ofNode(req, path, peerOf(req.socket)), routerPaths: ignoresCase(req) ? IGNORES_CASE : 0 };
     },
     ...route,

@@ -32,7 +32,8 @@ interface RoutedRequest {
   readonly route?: Route;
   readonly method: string;
   readonly baseUrl?: string;
-  readonly path?: string;
+  /** `null` for a target such as `x://host`, where nothing is left after the mounts. */
+  readonly path?: string | null;
 }
 
 /** The properties of an application that are read here. */
@@ -168,9 +169,9 @@ function waysBelow(router: Router, isTarget: (layer: Layer) => boolean, above: S
 }
 
 /** The pattern of the first of these ways that the request can have come by. */
-function takenOf({ baseUrl = "", path = "/" }: RoutedRequest, ways: readonly Way[]): string | undefined {
+function takenOf({ baseUrl = "", path }: RoutedRequest, ways: readonly Way[]): string | undefined {
   for (const way of ways) {
-    const text = follow(way, baseUrl, baseUrl + path);
+    const text = follow(way, baseUrl, baseUrl + (path ?? "/"));
     if (text !== undefined) return text;
   }
   return undefined;

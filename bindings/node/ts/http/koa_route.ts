@@ -99,11 +99,13 @@ function prefixOf(context: RoutedContext): string {
 export function koaPath(context: RoutedContext): string {
   const { path, mountPath, originalUrl, req } = context;
   if (path === undefined) return originalUrl ?? req.url ?? "/";
-  return mountPath === undefined ? path : originalPath(context);
+  return mountPath === undefined ? (path ?? "/") : originalPath(context);
 }
 
 /** The path of the original target, read by Koa itself: it reads other things out of some targets than Node does. */
 function originalPath({ request, originalUrl, path = "/" }: RoutedContext): string {
   if (request === undefined || originalUrl === undefined) return path;
-  return (Object.create(request, { req: { value: { url: originalUrl } } }) as { readonly path: string }).path;
+  return (
+    (Object.create(request, { req: { value: { url: originalUrl } } }) as { readonly path: string | null }).path ?? "/"
+  );
 }
