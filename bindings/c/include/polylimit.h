@@ -15,6 +15,27 @@
 #include <stdint.h>
 
 /**
+ * The router ignores the case of letters, so that `/LOGIN` is `/login`.
+ */
+#define POLYLIMIT_PATHS_IGNORE_CASE 1
+
+/**
+ * The router drops what follows a `;` in each segment, as in `/login;jsessionid=1`.
+ */
+#define POLYLIMIT_PATHS_DROP_PARAMETERS 2
+
+/**
+ * The router accepts a format after the path, as in `/login.json`.
+ */
+#define POLYLIMIT_PATHS_DROP_SUFFIX 4
+
+/**
+ * How the router treats dot segments and escaped slashes is not known: a request counts under the rules for each way to read its path.
+ * A guard that decides by the configuration always does so.
+ */
+#define POLYLIMIT_PATHS_EVERY_READING 8
+
+/**
  * Sets an entry.
  */
 #define POLYLIMIT_SET_ENTRY 1
@@ -850,15 +871,17 @@ typedef struct polylimit_attributes {
      */
     uint32_t size;
     /**
-     * Always 0.
+     * How the router reads paths, where it does not compare them byte by byte: a sum of POLYLIMIT_PATHS_IGNORE_CASE and the constants
+     * after it, or 0. The table `paths` of a document wins over it.
      */
-    uint32_t reserved;
+    uint32_t router_paths;
     /**
      * The method, such as GET, as the client sent it.
      */
     struct polylimit_line method;
     /**
-     * The path as the client sent it, with its escapes; a query after it is ignored.
+     * The path as the router sees it, with its escapes and every prefix that was stripped. Scheme and authority before it and a query
+     * after it are ignored.
      */
     struct polylimit_line path;
     /**
@@ -874,7 +897,8 @@ typedef struct polylimit_attributes {
      */
     size_t header_count;
     /**
-     * What the program knows of the request, such as `user` or `plan`. A name is a letter and then letters, digits and `_`, all in
+     * What the program knows of the request, such as `user`, `plan` or `route`: the pattern that the router has matched, with every
+     * prefix, such as `/v1/users/{id}`. A name is a letter and then letters, digits and `_`, all in
      * lower case. Of two values of one name the later one counts.
      */
     const struct polylimit_pair *attributes;
@@ -901,7 +925,7 @@ typedef struct polylimit_request_facts {
      */
     uint64_t cost;
     /**
-     * The key: any bytes. NULL when the request has none, and when the guard has key parts.
+     * The key: any bytes. NULL when the request has none, and when the guard has key parts. An empty key is none.
      */
     const void *key;
     /**
@@ -909,8 +933,8 @@ typedef struct polylimit_request_facts {
      */
     size_t key_length;
     /**
-     * The values of the guard's key parts, in their order. The `start` of a missing value is NULL; that of an address is
-     * not read.
+     * The values of the guard's key parts, in their order. The `start` of a missing value is NULL, and an empty one is missing, too;
+     * that of an address is not read.
      */
     const struct polylimit_line *key_values;
     /**
@@ -923,7 +947,7 @@ typedef struct polylimit_request_facts {
      */
     const char *address;
     /**
-     * The framework's name of the route, the same in every process; NULL for none.
+     * The framework's name of the route, the same in every process, such as "GET /users/{id}"; NULL for none.
      */
     const char *route;
     /**
@@ -1619,7 +1643,12 @@ polylimit_status polylimit_limiter_set_on_degraded(const struct polylimit_limite
  * - `missing_key`: how a request without a key is counted: by its "address" (the default), "share" (together with all
  *   others), or "refuse" (it is answered by 400).
  * - `cost`: the units that each request spends, 0 to 10^12; 1 by default.
- * - `method`, any number of times: only requests of these methods are limited; see polylimit_guard_applies_to.
+ * - `method`, any number of times, in any case: only requests of these methods are limited; see polylimit_guard_applies_to.
+ * - `separate_head` ("true", "false"): `HEAD` is separate from `GET`: a limit on `GET` does not have it, and a route whose name begins
+ *   with it has a budget of its own.
+ * - `count_preflights` ("true", "false"): preflights count; see polylimit_guard_applies_to.
+ * - `cors_origin`, any number of times: an origin whose pages may read denials, such as "https://app.example", or only "*" for all; see
+ *   polylimit_guard_cors_fields.
  * - `headers` and `reset_form`: as `style` and `reset_form` of polylimit_headers_render.
  * - `header_name.<field>`: another name for a field, such as "x-limit" for `header_name.x-ratelimit-limit`; an empty one turns it off.
  * - `status` (400 to 599; 429 by default) and `message`: the response to a request over its limit.
@@ -1640,9 +1669,30 @@ polylimit_status polylimit_guard_new(const struct polylimit_limiter *limiter,
                                      size_t error_capacity);
 
 /**
- * Whether requests of this method are limited: 1 or 0.
+ * Whether a request with this method is limited: 1 or 0. A limit on `GET` has `HEAD` too, unless `separate_head` says otherwise.
+ *
+ * `requested_method` is the field `access-control-request-method` of a request that has an `origin` too, otherwise NULL. With the
+ * method `OPTIONS` it is a preflight, by which a browser asks whether a page may send a request: it is not limited, unless
+ * `count_preflights` says otherwise or `OPTIONS` is one of the methods. A limit that is attached to a handler passes NULL, because an
+ * `OPTIONS` request that gets there runs the handler.
  */
-uint32_t polylimit_guard_applies_to(const struct polylimit_guard *guard, const char *method);
+uint32_t polylimit_guard_applies_to(const struct polylimit_guard *guard,
+                                    const char *method,
+                                    const char *requested_method);
+
+/**
+ * Writes the fields by which a page of this origin may read a denial, each as "name: value\r\n" with the name in lower case: an empty
+ * text for an origin that is not one of the guard's. `origin` is the field `origin` of the request, or NULL. A middleware adds them to a
+ * denial that does not have the field `access-control-allow-origin`. The length without the NUL is written to `length_out`, which may be
+ * NULL, even if the buffer is too small.
+ */
+polylimit_status polylimit_guard_cors_fields(const struct polylimit_guard *guard,
+                                             const char *origin,
+                                             char *buffer,
+                                             size_t capacity,
+                                             size_t *length_out,
+                                             char *error_buffer,
+                                             size_t error_capacity);
 
 /**
  * Frees a guard; its checks stay usable. NULL is allowed.

@@ -31,8 +31,10 @@ struct RequestAttributes {
     std::string_view peer = {};
     /** Each line of each header, in the order in which they came. */
     std::vector<Pair> headers = {};
-    /** What the program knows of the request, such as the user. */
+    /** What the program knows of the request, such as the user or the route. */
     std::vector<Pair> attributes = {};
+    /** How the router reads paths: a sum of POLYLIMIT_PATHS_IGNORE_CASE and the constants after it. */
+    std::uint32_t router_paths = 0;
 };
 
 /** A policy that a configuration's rules apply to a request. */
@@ -106,6 +108,7 @@ public:
     explicit PlainAttributes(const RequestAttributes &request)
         : headers_(to_pairs(request.headers)), attributes_(to_pairs(request.attributes)) {
         plain_.size = sizeof plain_;
+        plain_.router_paths = request.router_paths;
         plain_.method = to_line(request.method);
         plain_.path = to_line(request.path);
         plain_.peer = to_line(request.peer);

@@ -239,9 +239,19 @@ public:
         handle_.reset(guard);
     }
 
-    /** Whether requests of this method are limited. */
-    [[nodiscard]] bool applies_to(const std::string &method) const noexcept {
-        return polylimit_guard_applies_to(handle_.get(), method.c_str()) != 0;
+    /** Whether a request with this method is limited; a preflight has a `requested_method`. See polylimit_guard_applies_to. */
+    [[nodiscard]] bool applies_to(const std::string &method,
+                                  const std::optional<std::string> &requested_method = std::nullopt) const noexcept {
+        return polylimit_guard_applies_to(handle_.get(), method.c_str(),
+                                          requested_method ? requested_method->c_str() : nullptr) != 0;
+    }
+
+    /** The fields by which a page of this origin may read a denial, as GuardCheck::fields; see polylimit_guard_cors_fields. */
+    [[nodiscard]] std::string cors_fields(const std::optional<std::string> &origin) const {
+        const char *from = detail::optional_text_of(origin, "origin");
+        return detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
+            return polylimit_guard_cors_fields(get(), from, buffer, capacity, length, message.start(), message.capacity());
+        });
     }
 
     [[nodiscard]] const polylimit_guard *get() const noexcept { return handle_.get(); }
@@ -268,7 +278,6 @@ public:
         auto plain = detail::sized<polylimit_request_facts>();
         plain.has_cost = facts.cost ? 1 : 0;
         plain.cost = facts.cost ? facts.cost->units() : 0;
-        // An empty key is a key.
         plain.key = facts.key ? detail::line_of(*facts.key).start : nullptr;
         plain.key_length = facts.key ? facts.key->size() : 0;
         std::vector<polylimit_line> values;

@@ -1,10 +1,20 @@
 //! The attributes of a request: what a configuration finds its limits by.
 
-use polylimit::RequestAttributes;
+use polylimit::{RequestAttributes, RouterPaths};
 
 use crate::arguments::{Sized32, array, bytes, sized};
 use crate::client_address::polylimit_line;
 use crate::error::Failure;
+
+/// The router ignores the case of letters, so that `/LOGIN` is `/login`.
+pub const POLYLIMIT_PATHS_IGNORE_CASE: u32 = 1;
+/// The router drops what follows a `;` in each segment, as in `/login;jsessionid=1`.
+pub const POLYLIMIT_PATHS_DROP_PARAMETERS: u32 = 2;
+/// The router accepts a format after the path, as in `/login.json`.
+pub const POLYLIMIT_PATHS_DROP_SUFFIX: u32 = 4;
+/// How the router treats dot segments and escaped slashes is not known: a request counts under the rules for each way to read its path.
+/// A guard that decides by the configuration always does so.
+pub const POLYLIMIT_PATHS_EVERY_READING: u32 = 8;
 
 /// A name with its value, such as a line of a header: any bytes.
 #[repr(C)]
@@ -20,11 +30,13 @@ pub struct polylimit_pair {
 pub struct polylimit_attributes {
     /// sizeof(polylimit_attributes), set by the caller.
     pub size: u32,
-    /// Always 0.
-    pub reserved: u32,
+    /// How the router reads paths, where it does not compare them byte by byte: a sum of POLYLIMIT_PATHS_IGNORE_CASE and the constants
+    /// after it, or 0. The table `paths` of a document wins over it.
+    pub router_paths: u32,
     /// The method, such as GET, as the client sent it.
     pub method: polylimit_line,
-    /// The path as the client sent it, with its escapes; a query after it is ignored.
+    /// The path as the router sees it, with its escapes and every prefix that was stripped. Scheme and authority before it and a query
+    /// after it are ignored.
     pub path: polylimit_line,
     /// The other end of the socket: an address, with or without a port, or any other text, in UTF-8.
     pub peer: polylimit_line,
@@ -32,7 +44,8 @@ pub struct polylimit_attributes {
     pub headers: *const polylimit_pair,
     /// The number of elements of `headers`.
     pub header_count: usize,
-    /// What the program knows of the request, such as `user` or `plan`. A name is a letter and then letters, digits and `_`, all in
+    /// What the program knows of the request, such as `user`, `plan` or `route`: the pattern that the router has matched, with every
+    /// prefix, such as `/v1/users/{id}`. A name is a letter and then letters, digits and `_`, all in
     /// lower case. Of two values of one name the later one counts.
     pub attributes: *const polylimit_pair,
     /// The number of elements of `attributes`.
@@ -58,6 +71,7 @@ pub(crate) unsafe fn request_attributes<'a>(
         let given = sized(given)?;
         let mut request =
             RequestAttributes::new().method(line(&given.method, "method")?).path(line(&given.path, "path")?);
+        request = request.router_paths(RouterPaths::from_bits(given.router_paths));
         let peer = line(&given.peer, "peer")?;
         if !peer.is_empty() {
             request = request.peer(utf8(peer, "peer")?);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use polylimit::guard::Guard;
 use polylimit::guard::GuardBuilder;
 
+use crate::arguments::TextBuffer;
 use crate::arguments::array;
 use crate::arguments::handle;
 use crate::arguments::optional_text;
@@ -16,6 +17,7 @@ use crate::error::MessageBuffer;
 use crate::error::guard_or;
 use crate::error::guard_unit;
 use crate::error::polylimit_status;
+use crate::guard_response::lines;
 use crate::limiter::polylimit_limiter;
 use crate::options::polylimit_option;
 
@@ -36,7 +38,12 @@ pub struct polylimit_guard {
 /// - `missing_key`: how a request without a key is counted: by its "address" (the default), "share" (together with all
 ///   others), or "refuse" (it is answered by 400).
 /// - `cost`: the units that each request spends, 0 to 10^12; 1 by default.
-/// - `method`, any number of times: only requests of these methods are limited; see polylimit_guard_applies_to.
+/// - `method`, any number of times, in any case: only requests of these methods are limited; see polylimit_guard_applies_to.
+/// - `separate_head` ("true", "false"): `HEAD` is separate from `GET`: a limit on `GET` does not have it, and a route whose name begins
+///   with it has a budget of its own.
+/// - `count_preflights` ("true", "false"): preflights count; see polylimit_guard_applies_to.
+/// - `cors_origin`, any number of times: an origin whose pages may read denials, such as "https://app.example", or only "*" for all; see
+///   polylimit_guard_cors_fields.
 /// - `headers` and `reset_form`: as `style` and `reset_form` of polylimit_headers_render.
 /// - `header_name.<field>`: another name for a field, such as "x-limit" for `header_name.x-ratelimit-limit`; an empty one turns it off.
 /// - `status` (400 to 599; 429 by default) and `message`: the response to a request over its limit.
@@ -68,13 +75,19 @@ pub unsafe extern "C" fn polylimit_guard_new(
             )
         };
         let mut builder = Guard::builder(limiter.limiter.asynchronous().clone());
+        let mut origins = Vec::new();
         for option in options {
             // SAFETY: the caller guarantees texts.
             let (name, value) = unsafe {
                 (text(option.name, "the name of an option")?, text(option.value, "the value of an option")?)
             };
-            builder = set(builder, name, value)?;
+            if name == "cors_origin" {
+                origins.push(value);
+            } else {
+                builder = set(builder, name, value)?;
+            }
         }
+        builder = builder.cors_origins(origins);
         *guard_out = Box::into_raw(Box::new(polylimit_guard { guard: builder.build()? }));
         Ok(())
     })
@@ -90,6 +103,8 @@ fn set(builder: GuardBuilder, name: &str, value: &str) -> Result<GuardBuilder, F
         "missing_key" => builder.missing_key(value.parse()?),
         "cost" => builder.cost(parsed(name, value, "a number of units")?),
         "method" => builder.method(value),
+        "separate_head" => builder.separate_head(parsed(name, value, "true or false")?),
+        "count_preflights" => builder.count_preflights(parsed(name, value, "true or false")?),
         "headers" => builder.header_style(value.parse()?),
         _ if name.starts_with("header_name.") => {
             builder.header_name(name.replacen("header_name.", "", 1), value)
@@ -106,8 +121,8 @@ fn set(builder: GuardBuilder, name: &str, value: &str) -> Result<GuardBuilder, F
         _ => {
             return Err(Failure::invalid(format!(
                 "option {} is not known: allowed are policy, per_request, scope, per_route, key_part, missing_key, cost, \
-                 method, headers, reset_form, header_name.<field>, status, message, dry_run, reserved, by_configuration, ttl_us, \
-                 max_age_us",
+                 method, separate_head, count_preflights, cors_origin, headers, reset_form, header_name.<field>, status, message, \
+                 dry_run, reserved, by_configuration, ttl_us, max_age_us",
                 name.escape_debug()
             )));
         }
@@ -124,18 +139,53 @@ fn parsed<T: std::str::FromStr>(name: &str, value: &str, allowed: &str) -> Resul
         .map_err(|_| Failure::invalid(format!("{name} is {}: allowed is {allowed}", value.escape_debug())))
 }
 
-/// Whether requests of this method are limited: 1 or 0.
+/// Whether a request with this method is limited: 1 or 0. A limit on `GET` has `HEAD` too, unless `separate_head` says otherwise.
+///
+/// `requested_method` is the field `access-control-request-method` of a request that has an `origin` too, otherwise NULL. With the
+/// method `OPTIONS` it is a preflight, by which a browser asks whether a page may send a request: it is not limited, unless
+/// `count_preflights` says otherwise or `OPTIONS` is one of the methods. A limit that is attached to a handler passes NULL, because an
+/// `OPTIONS` request that gets there runs the handler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_guard_applies_to(
     guard: *const polylimit_guard,
     method: *const c_char,
+    requested_method: *const c_char,
 ) -> u32 {
     guard_or(1, || {
+        // SAFETY: the caller guarantees a guard and texts, or NULL.
+        let (guard, method, requested) = unsafe {
+            (
+                guard.as_ref(),
+                optional_text(method, "method"),
+                optional_text(requested_method, "requested_method"),
+            )
+        };
+        let (method, requested) = (method.ok().flatten().unwrap_or_default(), requested.ok().flatten());
+        guard.is_none_or(|guard| guard.guard.applies_to(method, requested)).into()
+    })
+}
+
+/// Writes the fields by which a page of this origin may read a denial, each as "name: value\r\n" with the name in lower case: an empty
+/// text for an origin that is not one of the guard's. `origin` is the field `origin` of the request, or NULL. A middleware adds them to a
+/// denial that does not have the field `access-control-allow-origin`. The length without the NUL is written to `length_out`, which may be
+/// NULL, even if the buffer is too small.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_guard_cors_fields(
+    guard: *const polylimit_guard,
+    origin: *const c_char,
+    buffer: *mut c_char,
+    capacity: usize,
+    length_out: *mut usize,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
         // SAFETY: the caller guarantees a guard and a text, or NULL.
-        let (guard, method) = unsafe { (guard.as_ref(), optional_text(method, "method")) };
-        guard
-            .is_none_or(|guard| guard.guard.applies_to(method.ok().flatten().unwrap_or_default(), None))
-            .into()
+        let (guard, origin) = unsafe { (handle(guard, "guard")?, optional_text(origin, "origin")?) };
+        let fields = guard.guard.cors_fields(origin);
+        // SAFETY: the caller guarantees the buffer.
+        unsafe { TextBuffer { start: buffer, capacity, length_out }.write(&lines(&fields, "")) }
     })
 }
 

@@ -116,7 +116,7 @@ pub unsafe extern "C" fn polylimit_guard_check_outcome(
     })
 }
 
-fn lines(fields: &[HeaderField], end: &str) -> String {
+pub(crate) fn lines(fields: &[HeaderField], end: &str) -> String {
     let mut text = String::with_capacity(160);
     for field in fields {
         for part in [&field.name, ": ", &field.value, "\r\n"] {

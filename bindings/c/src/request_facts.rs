@@ -30,19 +30,19 @@ pub struct polylimit_request_facts {
     pub has_cost: u32,
     /// The units that the request spends: 0 to 10^12.
     pub cost: u64,
-    /// The key: any bytes. NULL when the request has none, and when the guard has key parts.
+    /// The key: any bytes. NULL when the request has none, and when the guard has key parts. An empty key is none.
     pub key: *const c_void,
     /// The length of the key in bytes: 0 to 1 MiB.
     pub key_length: usize,
-    /// The values of the guard's key parts, in their order. The `start` of a missing value is NULL; that of an address is
-    /// not read.
+    /// The values of the guard's key parts, in their order. The `start` of a missing value is NULL, and an empty one is missing, too;
+    /// that of an address is not read.
     pub key_values: *const polylimit_line,
     /// The number of key values.
     pub key_value_count: usize,
     /// The client's address, as polylimit_address_rules_key writes it: for the key part "address", and for a request
     /// without a key. It may be NULL where neither is needed.
     pub address: *const c_char,
-    /// The framework's name of the route, the same in every process; NULL for none.
+    /// The framework's name of the route, the same in every process, such as "GET /users/{id}"; NULL for none.
     pub route: *const c_char,
     /// Policies of this request in place of the guard's: names, or quotas as text, which must come from the program and
     /// never from its users. NULL for the guard's; otherwise the request is not limited when `policy_count` is 0.
@@ -112,7 +112,7 @@ impl polylimit_request_facts {
         let key = if parts.is_empty() {
             // SAFETY: the caller guarantees the bytes.
             let key = || unsafe { bytes(self.key.cast(), self.key_length, "key") };
-            (!self.key.is_null()).then(key).transpose()?.map(Into::into)
+            (!self.key.is_null()).then(key).transpose()?.filter(|key| !key.is_empty()).map(Into::into)
         } else {
             // SAFETY: the caller guarantees an array.
             let values = unsafe { array(self.key_values, self.key_value_count, "key_values") }?;

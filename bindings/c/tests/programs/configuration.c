@@ -113,6 +113,21 @@ static void rules_find_the_policies_of_a_request(void) {
     polylimit_matches_free(matches);
     polylimit_matches_free(NULL);
     CHECK(polylimit_matches_count(NULL) == 0);
+    /* The router reads paths in its own way, and the target has an authority. */
+    static const struct {
+        const char *path;
+        uint32_t router;
+        size_t matches;
+    } readings[] = {{"http://h/v1/a", 0, 1}, {"/V1/a", 0, 0}, {"/V1/a", POLYLIMIT_PATHS_IGNORE_CASE, 1},
+                    {"/v1;x=1/a", POLYLIMIT_PATHS_DROP_PARAMETERS, 1}, {"/v1;x=1/a", POLYLIMIT_PATHS_IGNORE_CASE, 0},
+                    {"/x/..%2fv1/a", 0, 0}, {"/x/..%2fv1/a", POLYLIMIT_PATHS_EVERY_READING, 1}};
+    for (size_t at = 0; at < sizeof readings / sizeof *readings; at++) {
+        request = request_of(readings[at].path);
+        request.router_paths = readings[at].router;
+        OK(polylimit_limiter_matching(limiter, &request, &matches, MESSAGE));
+        CHECK(polylimit_matches_count(matches) == readings[at].matches);
+        polylimit_matches_free(matches);
+    }
     polylimit_pair pair = {LINE("user"), LINE("\xff")};
     request = request_of("/slow");
     request.attributes = &pair;

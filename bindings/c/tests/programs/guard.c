@@ -163,11 +163,11 @@ static void key_is_made_of_parts_or_is_the_address(void) {
 
 static void policies_route_and_methods_are_those_of_the_request(void) {
     polylimit_limiter *limiter = limited("5/hour fixed_window");
-    polylimit_option options[] = {{"policy", "1/hour fixed_window"}, {"per_route", "true"}, {"method", "POST"}};
+    polylimit_option options[] = {{"policy", "1/hour fixed_window"}, {"per_route", "true"}, {"method", "post"}};
     polylimit_guard *guard = guard_of(limiter, options, 3);
-    CHECK(polylimit_guard_applies_to(guard, "post") == 1 && polylimit_guard_applies_to(guard, "GET") == 0);
-    static const char *const routes[] = {"/a", "/b", "/a"};
-    for (size_t at = 0; at < 3; at++) {
+    CHECK(polylimit_guard_applies_to(guard, "POST", NULL) == 1 && polylimit_guard_applies_to(guard, "GET", NULL) == 0);
+    static const char *const routes[] = {"/a", "GET /b", "/a", "HEAD /b"};
+    for (size_t at = 0; at < 4; at++) {
         polylimit_request_facts facts = keyed("k");
         facts.route = routes[at];
         polylimit_guard_check *check = started(guard, NULL, &facts);
@@ -189,6 +189,86 @@ static void policies_route_and_methods_are_those_of_the_request(void) {
 }
 
 /* No server listens at this address, and the outage policy denies. */
+/* The same limit with one more option. */
+static polylimit_guard *limit_with(polylimit_limiter *limiter, const char *name, const char *value) {
+    polylimit_option options[] = {{"method", "get"}, {name, value}};
+    return guard_of(limiter, options, name == NULL ? 1 : 2);
+}
+
+static void methods_of_a_limit_have_head_and_no_preflights(void) {
+    polylimit_limiter *limiter = limited("5/hour fixed_window");
+    static const struct {
+        const char *name, *value;
+        uint32_t head, options, preflight;
+    } limits[] = {{NULL, NULL, 1, 0, 0},
+                  {"separate_head", "true", 0, 0, 0},
+                  {"method", "options", 1, 1, 1},
+                  {"count_preflights", "true", 1, 0, 0}};
+    for (size_t at = 0; at < sizeof limits / sizeof *limits; at++) {
+        polylimit_guard *guard = limit_with(limiter, limits[at].name, limits[at].value);
+        CHECK(polylimit_guard_applies_to(guard, "GET", NULL) == 1 && polylimit_guard_applies_to(guard, "POST", NULL) == 0);
+        CHECK(polylimit_guard_applies_to(guard, "HEAD", NULL) == limits[at].head);
+        CHECK(polylimit_guard_applies_to(guard, "OPTIONS", NULL) == limits[at].options);
+        CHECK(polylimit_guard_applies_to(guard, "OPTIONS", "GET") == limits[at].preflight);
+        polylimit_guard_free(guard);
+    }
+    polylimit_guard *all = guard_of(limiter, NULL, 0);
+    CHECK(polylimit_guard_applies_to(all, "OPTIONS", "GET") == 0 && polylimit_guard_applies_to(all, "OPTIONS", "") == 1);
+    polylimit_guard_free(all);
+    polylimit_option counting = {"count_preflights", "true"};
+    all = guard_of(limiter, &counting, 1);
+    CHECK(polylimit_guard_applies_to(all, "OPTIONS", "GET") == 1);
+    polylimit_guard_free(all);
+    freed(limiter);
+}
+
+static void pages_of_allowed_origins_may_read_a_denial(void) {
+    polylimit_limiter *limiter = limited("5/hour fixed_window");
+    polylimit_option origins[] = {{"cors_origin", "https://app.example"}, {"cors_origin", "http://localhost:3000"}};
+    polylimit_guard *guard = guard_of(limiter, origins, 2);
+    char text[512] = "";
+    size_t length = 0;
+    OK(polylimit_guard_cors_fields(guard, "http://localhost:3000", text, sizeof text, &length, MESSAGE));
+    CHECK(strstr(text, "access-control-allow-origin: http://localhost:3000\r\n") == text && strstr(text, "vary: origin\r\n") != NULL);
+    CHECK(strstr(text, "access-control-expose-headers: ratelimit, ratelimit-policy") != NULL && length == strlen(text));
+    static const char *const others[] = {"https://other.example", "", NULL};
+    for (size_t at = 0; at < 3; at++) {
+        OK(polylimit_guard_cors_fields(guard, others[at], text, sizeof text, &length, MESSAGE));
+        CHECK(length == 0 && text[0] == 0);
+    }
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_cors_fields(guard, "http://localhost:3000", text, 10, &length, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_cors_fields(NULL, NULL, text, sizeof text, NULL, MESSAGE));
+    polylimit_guard_free(guard);
+    freed(limiter);
+}
+
+static void empty_key_is_a_missing_key(void) {
+    polylimit_limiter *limiter = limited("5/hour fixed_window");
+    polylimit_option options[] = {{"missing_key", "refuse"}, {"key_part", "user"}};
+    polylimit_line empty = {"", 0};
+    for (size_t count = 1; count <= 2; count++) {
+        polylimit_guard *guard = guard_of(limiter, options, count);
+        polylimit_request_facts facts = {.size = sizeof facts, .key = "", .key_length = 0};
+        facts.key_values = &empty;
+        facts.key_value_count = 1;
+        polylimit_guard_check *check = started(guard, NULL, &facts);
+        CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 0);
+        polylimit_guard_check_free(check);
+        polylimit_guard_free(guard);
+    }
+    /* By its address, as a request without a key. */
+    polylimit_guard *guard = guard_of(limiter, NULL, 0);
+    polylimit_request_facts facts = {.size = sizeof facts, .key = "", .key_length = 0, .address = "192.0.2.1"};
+    polylimit_guard_check *check = started(guard, NULL, &facts);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1);
+    polylimit_guard_check_free(check);
+    polylimit_guard_free(guard);
+    polylimit_decision left = {.size = sizeof left};
+    OK(polylimit_limiter_peek(limiter, NULL, "192.0.2.1", 9, 1, &left, MESSAGE));
+    CHECK(left.remaining == 4);
+    freed(limiter);
+}
+
 static void program_decides_in_an_outage(void) {
     polylimit_option options[] = {{"policy.api", "5/minute"}, {"outage.api", "deny"}};
     polylimit_limiter *limiter = NULL;
@@ -351,7 +431,8 @@ static void bad_input_is_refused(void) {
                                 {"cost", "1000000000001"}, {"headers", "loud"},   {"reset_form", "never"}, {"per_route", "1"},
                                 {"dry_run", ""},           {NULL, "x"},           {"policy", NULL},        {"policy", "\xff"},
                                 {"scope", NULL},           {"header_name.x", "y"}, {"reserved", "1"},       {"ttl_us", "0"},
-                                {"ttl_us", "30s"},         {"max_age_us", "-1"}};
+                                {"ttl_us", "30s"},         {"max_age_us", "-1"},   {"method", "G T"},       {"method", ""},
+                                {"separate_head", "1"},    {"count_preflights", ""}, {"cors_origin", "app.example"}};
     for (size_t at = 0; at < sizeof wrong / sizeof *wrong; at++) {
         IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, &wrong[at], 1, &guard, MESSAGE));
         CHECK(guard == NULL && message[0] != 0);
@@ -409,7 +490,7 @@ static void bad_input_is_refused(void) {
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_submit(NULL, NULL, 0, MESSAGE));
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_finish(NULL, 0, MESSAGE));
     CHECK(polylimit_guard_check_outage(NULL, NULL, NULL, 0) == 0 && polylimit_guard_check_outcomes(NULL, 1) == 0);
-    CHECK(polylimit_guard_applies_to(NULL, NULL) == 1);
+    CHECK(polylimit_guard_applies_to(NULL, NULL, NULL) == 1);
     polylimit_guard_check_give_up(NULL);
     polylimit_guard_check_free(NULL);
     polylimit_guard_free(NULL);
@@ -433,6 +514,9 @@ int main(void) {
         {"response that does not count is refunded", response_that_does_not_count_is_refunded},
         {"key is made of parts or is the address", key_is_made_of_parts_or_is_the_address},
         {"policies, route and methods are those of the request", policies_route_and_methods_are_those_of_the_request},
+        {"methods of a limit have head and no preflights", methods_of_a_limit_have_head_and_no_preflights},
+        {"pages of allowed origins may read a denial", pages_of_allowed_origins_may_read_a_denial},
+        {"empty key is a missing key", empty_key_is_a_missing_key},
         {"program decides in an outage", program_decides_in_an_outage},
         {"check on Redis waits by completions", check_on_redis_waits_by_completions},
         {"request holds its reservations until it ends", request_holds_its_reservations_until_it_ends},

@@ -37,6 +37,10 @@ static void guard_admits_denies_and_refunds() {
     polylimit::Limiter limiter("memory:", {{"policy.api", "1/hour fixed_window"}}, &clock);
     polylimit::Guard guard(limiter, {{"method", "POST"}});
     CHECK(guard.applies_to("POST") && !guard.applies_to("GET"));
+    CHECK(polylimit::Guard(limiter).applies_to("OPTIONS") && !polylimit::Guard(limiter).applies_to("OPTIONS", "POST"));
+    polylimit::Guard readable(limiter, {{"cors_origin", "*"}});
+    CHECK(readable.cors_fields("https://app.example").find("access-control-allow-origin: *\r\n") == 0);
+    CHECK(readable.cors_fields(std::nullopt).empty() && guard.cors_fields("https://app.example").empty());
     polylimit::GuardCheck first(guard, keyed("k")), second(guard, keyed("k"));
     CHECK(admits(first) && !first.outage() && !admits(second));
     CHECK(first.fields() == "ratelimit-policy: \"api\";q=1;w=3600\r\nratelimit: \"api\";r=0;t=3600\r\n");
@@ -116,10 +120,10 @@ static void facts_reach_the_guard() {
     polylimit::Limiter limiter("memory:", {{"policy.api", "5/hour fixed_window"}}, &clock);
     polylimit::Guard outer(limiter, {{"policy", "api"}});
     polylimit::Guard inner(limiter, {{"per_request", "true"}, {"key_part", "user"}, {"key_part", "address"}, {"scope", "s"}});
-    auto facts = keyed("");
+    auto facts = keyed("outer");
     facts.cost = 2;
     polylimit::GuardCheck first(outer, facts);
-    CHECK(admits(first) && limiter.peek("").remaining() == 3);
+    CHECK(admits(first) && limiter.peek("outer").remaining() == 3);
     polylimit::RequestFacts parts;
     parts.key_values = {"ann", std::nullopt};
     parts.address = "192.0.2.1";
@@ -128,10 +132,12 @@ static void facts_reach_the_guard() {
     polylimit::GuardCheck second(inner, parts, &first);
     CHECK(!admits(second) && second.outcomes(true).size() == 2);
     // The denial gives back what the outer guard has spent.
-    CHECK(limiter.peek("").remaining() == 5);
+    CHECK(limiter.peek("outer").remaining() == 5);
     parts.policies = std::vector<std::string>();
     polylimit::GuardCheck unlimited(inner, parts);
     CHECK(admits(unlimited) && unlimited.outcomes().empty());
+    // An empty key is none, and then the address is needed.
+    CHECK(status_of([&] { polylimit::GuardCheck(outer, keyed("")); }) == POLYLIMIT_INVALID_ARGUMENT);
     parts.route = std::string("a\0b", 3);
     CHECK(status_of([&] { polylimit::GuardCheck(inner, parts); }) == POLYLIMIT_INVALID_ARGUMENT);
     CHECK(status_of([&] { polylimit::Guard(limiter, {{"nonsense", "1"}}); }) == POLYLIMIT_INVALID_ARGUMENT);
