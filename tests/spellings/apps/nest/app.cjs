@@ -10,13 +10,14 @@ const version = versions.at({ oldest: 0, newest: -1 }[process.argv[2]]);
 
 /** A controller for each prefix; `of` returns the decorators of a handler by its name. */
 async function controllers(of = () => [], decorators = []) {
+  const { HttpCode } = await version.import("@nestjs/common");
   const run = counter();
   const handler = (name, more) => ({
     handle: (request, response) => {
       response.header("x-runs", run(name, request.headers["x-client"]));
       return name;
     },
-    decorators: of(name),
+    decorators: [HttpCode(200), ...of(name)],
     ...more,
   });
   const top = { login: handler("login", { method: "Post" }), report: handler("report") };
