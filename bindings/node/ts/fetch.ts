@@ -5,9 +5,10 @@ import { invalidArgument } from "./errors";
 import type { DenialResponse, HeaderFields } from "./headers";
 import { keyOfPeer } from "./http/address";
 import { isByConfiguration, ofFetch } from "./http/by_configuration";
-import { Guard } from "./http/guard";
+import { Guard, type GuardResult } from "./http/guard";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { bodyUntilDone } from "./http/response_end";
+import { addCors } from "./http/run_guard";
 
 export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
 
@@ -36,7 +37,8 @@ export function rateLimitOf(request: Request): RateLimit | undefined {
 
 /**
  * Wraps a handler, so that it is called only for admitted requests. For `count`, a handler that throws has answered with
- * 500. If `onDenied` returns no response, the default response is sent.
+ * 500. If `onDenied` returns no response, the default response is sent. Preflights that get to the handler count as all other
+ * requests: what answers them by itself wraps the limit.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
@@ -56,6 +58,7 @@ export function rateLimit<More extends unknown[] = []>(
     methodOf: (request, ..._more) => request.method,
     requestOf: (request, ...more) => ofFetch(request, peer?.(request, ...more)),
     headerOf: (name, request, ..._more) => request.headers.get(name) ?? undefined,
+    isOnHandler: () => true,
   });
   return async (request, ...more) => {
     const result = await guard.decide(request, decided.get(request), [request, ...more]);
@@ -64,7 +67,7 @@ export function rateLimit<More extends unknown[] = []>(
     if (rateLimit !== undefined) decided.set(request, rateLimit);
     if (denial !== undefined) {
       const own: Response | undefined = await handleDenial?.();
-      return own === undefined ? denialToResponse(denial, fields) : withFields(own, fields);
+      return withCors(own === undefined ? denialToResponse(denial, fields) : withFields(own, fields), result);
     }
     let answer: Response;
     try {
@@ -86,6 +89,21 @@ export function rateLimit<More extends unknown[] = []>(
 /** @internal */
 export function denialToResponse({ status, contentType, vary, body }: DenialResponse, fields: HeaderFields): Response {
   return withFields(new Response(body, { status, headers: { "content-type": contentType, vary } }), fields);
+}
+
+/**
+ * Adds what a page of another origin needs to read a denial, unless it is there, or is among the headers that the framework adds.
+ *
+ * @internal
+ */
+export function withCors(response: Response, result: Pick<GuardResult<unknown>, "cors">, later?: Headers): Response {
+  const added: [string, string][] = [];
+  addCors(
+    result,
+    (name) => response.headers.get(name) ?? later?.get(name),
+    (name, value) => added.push([name, value]),
+  );
+  return withFields(response, added);
 }
 
 /**

@@ -6,7 +6,7 @@ import type { Context, MiddlewareHandler } from "hono";
 
 import { optionalFunction } from "./arguments";
 import { invalidArgument } from "./errors";
-import { denialToResponse, withFields } from "./fetch";
+import { denialToResponse, withCors, withFields } from "./fetch";
 import type { HeaderFields } from "./headers";
 import { keyOfPeer, peerOf, type Socket } from "./http/address";
 import { ofFetch } from "./http/by_configuration";
@@ -43,7 +43,7 @@ export interface HonoOptions
 export function rateLimit(options: HonoOptions): MiddlewareHandler {
   const { peer = options.key === undefined ? peerOnNode : peerIfKnown } = checkOptions(options, ["peer"]);
   optionalFunction("peer", peer);
-  const separatesHead = (options as { readonly separateHead?: unknown }).separateHead === true;
+  const separatesHead = options.separateHead === true;
   const guard = new Guard(options, {
     clientOf: (rules, context: Context) => keyOfPeer(rules, peer(context), (header) => context.req.header(header)),
     methodOf: (context) => context.req.method,
@@ -66,13 +66,13 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
     if (handleDenial !== undefined) {
       for (const [name, value] of fields) context.header(name, value);
       const own: Response | undefined = await handleDenial();
-      if (own !== undefined) return withFields(own, fields);
+      if (own !== undefined) return readable(withFields(own, fields), result, context);
       if (context.finalized) {
-        setFields(context, fields);
+        replace(context, readable(withFields(context.res, fields), result, context));
         return undefined;
       }
     }
-    if (denial !== undefined) return denialToResponse(denial, fields);
+    if (denial !== undefined) return readable(denialToResponse(denial, fields), result, context);
     const endsLater = result.holds && endWithNode(context, (hasResponse) => end(guard, result, context, hasResponse));
     await next();
     if (guard.waitsForResponse) await guard.finish(result, context);
@@ -87,6 +87,11 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
     }
     return undefined;
   };
+}
+
+/** A denial that pages of other origins can read. Hono adds what middlewares have set before, such as that for CORS. */
+function readable(response: Response, result: Pick<HonoResult, "cors">, context: Context): Response {
+  return result.cors.length === 0 ? response : withCors(response, result, context.res.headers);
 }
 
 type HonoGuard = Guard<[context: Context], [context: Context], Response | Promise<Response>>;
