@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use polylimit::guard::KeyPart;
 use polylimit::tower::{RateLimitBuilder, RateLimitLayer, client_address};
 use serde::Deserialize;
@@ -100,20 +100,35 @@ fn finish(builder: RateLimitBuilder<Body>, denied: Option<u16>) -> Result<RateLi
 /// Puts the client's method and path in place of those of the proxy's question, as Traefik and Caddy write them, and nginx by its
 /// settings.
 fn describe(request: &mut Request<Body>) -> Result<(), Refused> {
-    let text = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
     let unreadable = |name: &str| invalid(&format!("{name} cannot be read: send the client's as it came"));
-    let method = text("x-forwarded-method").map(|method| Method::from_bytes(method.as_bytes()));
-    let path = text("x-forwarded-uri").map(str::parse::<Uri>);
-    if let Some(method) = method.transpose().map_err(|_| unreadable("x-forwarded-method"))? {
-        *request.method_mut() = method;
+    let (method, path) =
+        (described(request, "x-forwarded-method")?.cloned(), described(request, "x-forwarded-uri")?.cloned());
+    if let Some(method) = method {
+        *request.method_mut() =
+            Method::from_bytes(method.as_bytes()).map_err(|_| unreadable("x-forwarded-method"))?;
     }
-    let path = path.transpose().map_err(|_| unreadable("x-forwarded-uri"))?;
-    *request.uri_mut() = path.ok_or_else(|| {
+    let path = path.ok_or_else(|| {
         invalid(
             "x-forwarded-uri is missing: the proxy has to send the client's path, as Traefik and Caddy do",
         )
     })?;
+    *request.uri_mut() = Uri::try_from(path.as_bytes()).map_err(|_| unreadable("x-forwarded-uri"))?;
     Ok(())
+}
+
+/// The line in which the proxy describes the request. Of two lines one can be the client's own, which would choose its rules.
+fn described<'request>(
+    request: &'request Request<Body>,
+    name: &str,
+) -> Result<Option<&'request HeaderValue>, Refused> {
+    let mut lines = request.headers().get_all(name).iter();
+    let first = lines.next();
+    if lines.next().is_some() {
+        return Err(invalid(&format!(
+            "{name} occurs more than once: the proxy has to replace what the client has sent"
+        )));
+    }
+    Ok(first)
 }
 
 fn key_part(text: &str) -> Result<KeyPart, Refused> {
@@ -130,7 +145,7 @@ fn lengths_of(part: &KeyPart, headers: &HeaderMap) -> Vec<usize> {
         KeyPart::Cookie(_) => "cookie",
         _ => return Vec::new(),
     };
-    headers.get_all(name).iter().map(http::HeaderValue::len).collect()
+    headers.get_all(name).iter().map(HeaderValue::len).collect()
 }
 
 /// The other end of the proxy's socket.

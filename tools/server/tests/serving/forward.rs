@@ -92,6 +92,58 @@ fn rules_decide_by_the_request_that_the_proxy_describes() {
     assert_eq!((ask("192.0.2.1", "no method", "/"), server.http().get("/v1/forward").status), (400, 400));
 }
 
+/// Behind a proxy, the service's router is not known: a path counts under each way to read it.
+#[test]
+fn every_spelling_of_a_path_and_head_count_as_one_budget() {
+    let document = r#"
+        polylimit = 1
+        [paths]
+        ignore_case = true
+        parameters = "drop"
+        [policies.page]
+        quotas = "3/hour"
+        [[rules]]
+        match = { method = "GET", path = "/v1/page" }
+        apply = [{ policy = "page", key = "{header.x-client}" }]
+    "#;
+    let limiter = Limiter::builder().document(document).build().unwrap();
+    let server = Running::start(limiter, ServerOptions::default());
+    let ask = |client: &str, method: &str, uri: &str| {
+        let fields = [("x-client", client), ("x-forwarded-method", method), ("x-forwarded-uri", uri)];
+        server.http().send("GET", "/v1/forward", &fields, b"").status
+    };
+    let spellings = [
+        ("HEAD", "/v1/page"),
+        ("GET", "/V1/page;a=1"),
+        ("GET", "http://h/v1/page"),
+        ("GET", "/v1%2Fpage"),
+        ("GET", "/x%2F../v1/page"),
+        ("GET", "/v1/./page//?a#b"),
+    ];
+    for (method, uri) in spellings {
+        let asked = [("GET", "/v1/page"), (method, uri), ("GET", "/v1/page"), (method, uri)];
+        let statuses = asked.map(|(method, asked)| ask(uri, method, asked));
+        assert_eq!(statuses, [200, 200, 200, 429], "{method} {uri}");
+    }
+}
+
+/// Of two lines one can be the client's own.
+#[test]
+fn lines_that_the_proxy_has_not_replaced_are_refused() {
+    let limiter = Limiter::builder().document("polylimit = 1").build().unwrap();
+    let server = Running::start(limiter, ServerOptions::default());
+    let ask = |fields: &[(&str, &str)]| server.http().send("GET", "/v1/forward", fields, b"");
+    let paths = ask(&[("x-forwarded-uri", "/a"), ("x-forwarded-uri", "/b")]);
+    assert_eq!(paths.status, 400);
+    assert!(paths.body.contains("x-forwarded-uri occurs more than once"), "{paths:?}");
+    let methods =
+        ask(&[("x-forwarded-method", "GET"), ("x-forwarded-method", "PUT"), ("x-forwarded-uri", "/")]);
+    assert_eq!(methods.status, 400);
+    assert!(methods.body.contains("x-forwarded-method occurs more than once"), "{methods:?}");
+    assert_eq!(ask(&[("x-forwarded-method", "G\u{e9}T"), ("x-forwarded-uri", "/")]).status, 400);
+    assert_eq!(ask(&[("x-forwarded-method", "GET"), ("x-forwarded-uri", "/caf\u{e9}")]).status, 200);
+}
+
 /// What Traefik 3 sends for a client's request, by the source of its middleware `forwardAuth`: a GET without a body, with the fields of
 /// the client and five of its own in place of those that the client has sent.
 fn as_traefik(server: &Running, client: &str, method: &str, uri: &str) -> Reply {

@@ -149,6 +149,29 @@ fn rules_of_the_document_decide_about_attributes() {
     assert_eq!((&other["allowed"], &other["decisions"]), (&json!(true), &json!([])));
 }
 
+/// The caller's router is not known: a path counts under each way to read it, whatever form its target has.
+#[test]
+fn every_reading_of_a_path_counts_under_its_rule() {
+    let document = r#"
+        polylimit = 1
+        [policies.page]
+        quotas = "1/hour"
+        [[rules]]
+        match = { path = "/v1/page" }
+        apply = [{ policy = "page", key = "{user}" }]
+    "#;
+    let limiter = Limiter::builder().document(document).build().unwrap();
+    let server = Running::start(limiter, ServerOptions::default());
+    let allows = |user: &str, path: &str| {
+        let body = json!({ "method": "GET", "path": path, "attributes": { "user": user } });
+        server.http().post("/v1/decide", &body).json()["allowed"].clone()
+    };
+    for path in ["/v1%2fpage", "http://h/v1/page", "/x%2F../v1/page", "/v1/page/", "/v1/%70age#a"] {
+        assert_eq!((allows(path, path), allows(path, "/v1/page")), (json!(true), json!(false)), "{path}");
+    }
+    assert_eq!((allows("bob", "/v1/other"), allows("bob", "/v1/page")), (json!(true), json!(true)));
+}
+
 #[test]
 fn mistakes_are_told_as_problems() {
     let server = started();
