@@ -10,7 +10,7 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 import polylimit._core
 from polylimit import options
@@ -27,7 +27,7 @@ TYPES = {
     "text": "str | None",
     "outage": "_Outage | Mapping[str, _Outage] | None",
 }
-Documented = Union[ast.ClassDef, ast.FunctionDef]
+Documented = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def readme() -> str:
@@ -97,7 +97,7 @@ def parents(tree: ast.Module) -> list[tuple[Any, list[Documented]]]:
 
 def members(node: ast.Module | ast.ClassDef) -> list[Documented]:
     """Return the classes and functions of a module or a class."""
-    return [child for child in node.body if isinstance(child, (ast.ClassDef, ast.FunctionDef))]
+    return [child for child in node.body if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))]
 
 
 def doc_of(parent: Any, node: Documented) -> str | None:

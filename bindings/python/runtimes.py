@@ -24,7 +24,10 @@ SUPPORTED = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 def base(version: str) -> Path | None:
     """Return the interpreter of a CPython on this machine, if there is one."""
-    candidates = [shutil.which(f"python{version}"), *sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))]
+    candidates = [
+        shutil.which(f"python{version}"),
+        *sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python")),
+    ]
     for candidate in filter(None, candidates):
         code = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
         found = subprocess.run([candidate, "-c", code], capture_output=True, text=True, check=False)

@@ -9,7 +9,8 @@ versions.py install oldest|newest|between [FRAMEWORK...]
 versions.py table
     Print the table of versions for the documentation.
 
-The versions are in target/python-versions; target/python-venv has to exist (`setup`), and the module to be built (`build`).
+The versions are in target/python-versions; target/python-venv has to exist (`setup`), and the module has to be built
+(`build`).
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tomllib
 
 import runtimes
 
@@ -58,7 +60,8 @@ class Version(NamedTuple):
 
 def configuration() -> dict[str, dict[str, Any]]:
     """Return what versions.toml says."""
-    return tomllib.loads((HERE / "versions.toml").read_text())
+    frameworks: dict[str, dict[str, Any]] = tomllib.loads((HERE / "versions.toml").read_text())
+    return frameworks
 
 
 def version(framework: str, which: str) -> Version:
@@ -133,8 +136,8 @@ def installed(one: Version) -> tuple[Path | None, Path] | str:
         shutil.rmtree(folder, ignore_errors=True)
         constraints = folder.with_name(folder.name + ".txt")
         constraints.write_text("\n".join(pins) + "\n")
-        command = [venv_python, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
-        options = ["--no-compile", "--target", folder, "--constraint", constraints, *one.install]
+        command: list[str | Path] = [venv_python, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
+        options: list[str | Path] = ["--no-compile", "--target", folder, "--constraint", constraints, *one.install]
         done = subprocess.run([*command, *options], stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f"pip could not install {one.name}:\n{done.stderr}")

@@ -1,5 +1,6 @@
 //! Calls to the core: the arguments of each operation, and the conversion of its result.
 
+use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,20 @@ impl Operation {
             Self::Charge => Call::Charge(request),
             Self::Refund => Call::Refund(request),
             Self::Reset => Call::Reset(request),
+        }
+    }
+}
+
+impl Operation {
+    /// The method of `AsyncLimiter` that returns this operation.
+    pub(crate) const fn method(self) -> &'static CStr {
+        match self {
+            Self::Check => c"AsyncLimiter.check",
+            Self::Peek => c"AsyncLimiter.peek",
+            Self::Take => c"AsyncLimiter.take",
+            Self::Charge => c"AsyncLimiter.charge",
+            Self::Refund => c"AsyncLimiter.refund",
+            Self::Reset => c"AsyncLimiter.reset",
         }
     }
 }
@@ -164,6 +179,38 @@ impl OwnedCall {
             Self::End(reservation, ending) => reservation.end(*ending, use_call),
             Self::Ready(timeout) => use_call(&Call::Ready(*timeout)),
             Self::Doctor => use_call(&Call::Doctor),
+        }
+    }
+
+    /// The method that returns the operation of this call.
+    pub(crate) fn method(&self) -> &'static CStr {
+        match self {
+            Self::For(call, _) => call.method(),
+            Self::OneKey(operation, _) => operation.method(),
+            Self::CheckMany { .. } => c"AsyncLimiter.check_many",
+            Self::CheckTogether(_) => c"AsyncLimiter.check_together",
+            Self::Acquire(..) => c"AsyncLimiter.acquire",
+            Self::Reserve(..) => c"AsyncLimiter.reserve",
+            Self::Commit(..) => c"AsyncLimiter.commit",
+            Self::Cancel(..) => c"AsyncLimiter.cancel",
+            Self::Renew(..) => c"AsyncLimiter.renew",
+            Self::Block(_, Duration::ZERO) => c"AsyncLimiter.unblock",
+            Self::Block(..) => c"AsyncLimiter.block",
+            Self::Decide(..) => c"AsyncLimiter.decide",
+            Self::SetEntry(..) => c"AsyncLimiter.set_entry",
+            Self::DeleteEntry(_) => c"AsyncLimiter.delete_entry",
+            Self::Publish { .. } => c"AsyncLimiter.publish",
+            Self::WaitForVersion(..) => c"AsyncLimiter.wait_for_version",
+            Self::List(_) => c"AsyncLimiter.list",
+            Self::ScanTop(..) => c"AsyncLimiter.scan_top",
+            Self::ResetListed(_) => c"AsyncLimiter.reset_listed",
+            Self::Explain(_) => c"AsyncLimiter.explain",
+            Self::ExplainRequest(_) => c"AsyncLimiter.explain_request",
+            Self::End(_, Ending::Commit(_)) => c"AsyncReservation.commit",
+            Self::End(_, Ending::Cancel) => c"AsyncReservation.cancel",
+            Self::End(_, Ending::AsOptions) => c"AsyncReservation.__aexit__",
+            Self::Ready(_) => c"AsyncLimiter.ready",
+            Self::Doctor => c"AsyncLimiter.doctor",
         }
     }
 

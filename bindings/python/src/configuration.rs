@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use polylimit::{CandidateCounts, ConfigurationStatus, PolicyMatch, RequestAttributes};
+use polylimit::{CandidateCounts, ConfigurationStatus, PolicyMatch, RequestAttributes, RouterPaths};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDateTime, PyDict, PyMapping, PyString};
@@ -20,7 +20,7 @@ use crate::convert::{Key, Utf8Text, seconds};
 /// method
 ///     The method, such as ``"GET"``. Methods are compared as they are written.
 /// path
-///     The path as the client sent it, with its escapes; a query after it is ignored.
+///     The path as the client sent it, with its escapes; scheme and authority before it and a query after it are ignored.
 /// peer
 ///     The other end of the socket: an address, with or without a port.
 /// headers
@@ -28,6 +28,9 @@ use crate::convert::{Key, Utf8Text, seconds};
 /// attributes
 ///     What the application knows, such as ``{"user": "alice"}``. A name is a letter and then letters, digits and ``_``, in lower
 ///     case.
+/// router_paths
+///     How the router behind the limit reads paths, as a sum: 1 where it ignores case, 2 where it drops the parameters of segments such
+///     as ``;x=1``, and 4 where it accepts a format at the end, such as ``.json``. The table ``paths`` of a document overrides it.
 #[pyclass(name = "RequestAttributes", module = "polylimit", frozen)]
 pub(crate) struct PyRequestAttributes(Arc<OwnedAttributes>);
 
@@ -44,11 +47,12 @@ pub(crate) struct OwnedAttributes {
     peer: Option<Utf8Text>,
     headers: Vec<(Key, Key)>,
     attributes: Vec<(Utf8Text, Key)>,
+    router_paths: u32,
 }
 
 impl OwnedAttributes {
     pub(crate) fn as_core(&self) -> RequestAttributes<'_> {
-        let mut request = RequestAttributes::new();
+        let mut request = RequestAttributes::new().router_paths(RouterPaths::from_bits(self.router_paths));
         if let Some(method) = &self.method {
             request = request.method(method.as_bytes());
         }
@@ -72,8 +76,8 @@ impl OwnedAttributes {
 impl PyRequestAttributes {
     #[new]
     #[pyo3(
-        signature = (*, method = None, path = None, peer = None, headers = None, attributes = None),
-        text_signature = "(*, method=None, path=None, peer=None, headers=(), attributes=None)"
+        signature = (*, method = None, path = None, peer = None, headers = None, attributes = None, router_paths = 0),
+        text_signature = "(*, method=None, path=None, peer=None, headers=(), attributes=None, router_paths=0)"
     )]
     fn new(
         method: Option<&Bound<'_, PyAny>>,
@@ -81,6 +85,7 @@ impl PyRequestAttributes {
         peer: Option<&Bound<'_, PyAny>>,
         headers: Option<&Bound<'_, PyAny>>,
         attributes: Option<&Bound<'_, PyAny>>,
+        router_paths: u32,
     ) -> PyResult<Self> {
         let bytes =
             |name, value: Option<&Bound<'_, PyAny>>| value.map(|value| Key::read(name, value)).transpose();
@@ -90,6 +95,7 @@ impl PyRequestAttributes {
             peer: peer.map(|peer| Utf8Text::read(peer, "peer")).transpose()?,
             headers: Vec::new(),
             attributes: Vec::new(),
+            router_paths,
         };
         if let Some(headers) = headers {
             owned.headers = read_headers(headers)?;
@@ -102,7 +108,7 @@ impl PyRequestAttributes {
 
     /// Shows which attributes there are, and no value: they identify clients.
     fn __repr__(&self) -> String {
-        let OwnedAttributes { method, path, peer, headers, attributes } = &*self.0;
+        let OwnedAttributes { method, path, peer, headers, attributes, .. } = &*self.0;
         let mut text = "RequestAttributes(".to_owned();
         let given = [("method", method.is_some()), ("path", path.is_some()), ("peer", peer.is_some())];
         for (name, _) in given.into_iter().filter(|(_, is_given)| *is_given) {

@@ -4,6 +4,7 @@
 //! store admits at once needs no other call before its response; any other gets a [`PyGuardCheck`], which the Python
 //! code takes through the remaining steps (`guard_check.rs`). `request_limits.rs` has what a request's guards share.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use polylimit::guard::{Guard, GuardBuilder, RequestFacts, Verdict};
@@ -37,7 +38,8 @@ impl PyGuard {
     #[new]
     #[pyo3(signature = (
         limiter, policies, *, by_configuration, per_request, scope, per_route, key_parts, missing_key, cost, methods, headers, reset_form,
-        header_names, status, message, dry_run, address_rules, count, spent, ttl, max_age
+        header_names, status, message, dry_run, address_rules, count, spent, ttl, max_age, separate_head, count_preflights,
+        cors_origins
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -67,6 +69,9 @@ impl PyGuard {
         spent: Option<Py<PyAny>>,
         ttl: Option<&Bound<'_, PyAny>>,
         max_age: Option<&Bound<'_, PyAny>>,
+        separate_head: bool,
+        count_preflights: bool,
+        cors_origins: Vec<String>,
     ) -> PyResult<Self> {
         let limiter = core_limiter(limiter)?;
         let cost = read_cost(cost)?;
@@ -83,6 +88,9 @@ impl PyGuard {
                 .header_style(headers.parse()?)
                 .reset_form(reset_form.parse()?)
                 .dry_run(dry_run)
+                .separate_head(separate_head)
+                .count_preflights(count_preflights)
+                .cors_origins(cors_origins)
                 // A configuration says itself what is reserved.
                 .reserved(spent.is_some() && !by_configuration);
             if by_configuration {
@@ -118,9 +126,16 @@ impl PyGuard {
         Ok(Self { parts: Arc::new(GuardParts::new(guard, count, spent)), address_rules })
     }
 
-    /// Whether requests of this method are limited.
-    fn applies_to(&self, method: &str) -> bool {
-        self.parts.guard.applies_to(method, None)
+    /// Whether a request with this method is limited. ``requested_method`` is the header ``access-control-request-method`` of a
+    /// request with an ``origin``, where the limit is not attached to a handler.
+    #[pyo3(signature = (method, requested_method = None))]
+    fn applies_to(&self, method: &str, requested_method: Option<&str>) -> bool {
+        self.parts.guard.applies_to(method, requested_method)
+    }
+
+    /// The fields by which a page of this origin may read a denial.
+    fn cors_fields(&self, origin: Option<&str>) -> Vec<(Cow<'static, str>, String)> {
+        self.parts.guard.cors_fields(origin).into_iter().map(|field| (field.name, field.value)).collect()
     }
 
     /// The parts of the key, each with its kind and its name.

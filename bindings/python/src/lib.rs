@@ -10,6 +10,7 @@
 )]
 
 mod async_limiter;
+mod async_method;
 mod call;
 mod client;
 mod command_line;
@@ -95,6 +96,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(options::options, module)?)?;
     module.add_function(wrap_pyfunction!(options::suggestion, module)?)?;
     module.add("Operation", operation_type::create_type(module.py())?)?;
+    async_method::create_type(module.py())?;
     fastcall::install(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use polylimit::{Call, Completions, Limiter};
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -62,7 +62,15 @@ static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let get = RUNNING_LOOP
         .get_or_try_init(py, || py.import("asyncio")?.getattr("get_running_loop").map(Bound::unbind))?;
-    get.bind(py).call0()
+    get.bind(py).call0().map_err(|error| {
+        if !error.is_instance_of::<PyRuntimeError>(py) {
+            return error;
+        }
+        PyRuntimeError::new_err(
+            "an AsyncLimiter waits in an event loop of asyncio, and none runs here: under trio, call the methods of \
+             limiter.blocking in a thread, as by trio.to_thread.run_sync",
+        )
+    })
 }
 
 impl LoopQueue {

@@ -4,6 +4,7 @@
 //! [`OperationFuture`], which the loop's [`LoopQueue`] finishes.
 
 use std::cell::Cell;
+use std::ffi::CStr;
 
 use polylimit::{Call, Limiter, Request};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
@@ -27,6 +28,17 @@ pub(crate) enum State {
     Ready(Py<PyAny>),
     Waiting(Py<OperationFuture>),
     Finished,
+}
+
+impl State {
+    /// The method that returns an operation in this state, which is not started.
+    pub(crate) fn method(&self) -> &'static CStr {
+        match self {
+            Self::Fast(fast) => fast.operation.method(),
+            Self::NotStarted(_, call) | Self::Tried(_, call) => call.method(),
+            Self::Ready(_) | Self::Waiting(_) | Self::Finished => c"Operation",
+        }
+    }
 }
 
 /// An operation on one key, given as text, with an optional policy, given as text.

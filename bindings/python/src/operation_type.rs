@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyString, PyTuple};
 
 use crate::error::{into_ptr, raise_panic};
 use crate::operation::{self, State, Step};
@@ -24,6 +25,8 @@ struct Object {
     head: ffi::PyObject,
     weak_references: *mut ffi::PyObject,
     state: Cell<State>,
+    /// The method that made the operation.
+    method: &'static CStr,
 }
 
 /// The type, which is created with the module and never freed.
@@ -31,7 +34,7 @@ static TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
 
 const DOC: &str = "An operation that has to be awaited.\0";
 
-/// The slot `am_send` and its results, from Python 3.10 on.
+/// The slot `am_send` and its results, in the stable ABI from Python 3.10 on.
 const AM_SEND: c_int = 81;
 const RETURNED: c_int = 0;
 const FAILED: c_int = -1;
@@ -57,7 +60,13 @@ pub(crate) fn create_type(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         method(c"close", close, ffi::METH_NOARGS, c"close($self, /)\n--\n\nEnds the operation without a result."),
         ffi::PyMethodDef::zeroed(),
     ]));
-    let mut slots = vec![
+    // As the methods.
+    let attributes = Box::leak(Box::new([
+        attribute(c"__name__", name),
+        attribute(c"__qualname__", qualified_name),
+        ffi::PyGetSetDef::default(),
+    ]));
+    let mut slots = [
         slot(ffi::Py_tp_doc, DOC.as_ptr().cast_mut().cast()),
         slot(ffi::Py_tp_new, refuse_new as *mut c_void),
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
@@ -68,12 +77,12 @@ pub(crate) fn create_type(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         slot(ffi::Py_tp_iter, return_self as *mut c_void),
         slot(ffi::Py_tp_iternext, next as *mut c_void),
         slot(ffi::Py_am_await, return_self as *mut c_void),
-        slot(ffi::Py_nb_bool, refuse_bool as *mut c_void),
+        slot(ffi::Py_nb_bool, truth as *mut c_void),
+        slot(ffi::Py_tp_getset, attributes.as_mut_ptr().cast()),
+        slot(ffi::Py_tp_repr, repr as *mut c_void),
+        slot(AM_SEND, am_send as *mut c_void),
+        slot(0, null_mut()),
     ];
-    if py.version_info() >= (3, 10) {
-        slots.push(slot(AM_SEND, am_send as *mut c_void));
-    }
-    slots.push(slot(0, null_mut()));
     let mut spec = ffi::PyType_Spec {
         name: c"polylimit.Operation".as_ptr(),
         basicsize: c_int::try_from(size_of::<Object>())?,
@@ -98,6 +107,10 @@ const fn method(name: &'static CStr, function: Method, flags: c_int, doc: &'stat
     }
 }
 
+const fn attribute(name: &'static CStr, get: ffi::getter) -> ffi::PyGetSetDef {
+    ffi::PyGetSetDef { name: name.as_ptr(), get: Some(get), set: None, doc: ptr::null(), closure: null_mut() }
+}
+
 /// A new operation.
 pub(crate) fn create(py: Python<'_>, state: State) -> PyResult<Py<PyAny>> {
     // SAFETY: the type exists before any limiter does. All fields are written before the object is returned.
@@ -107,6 +120,7 @@ pub(crate) fn create(py: Python<'_>, state: State) -> PyResult<Py<PyAny>> {
             return Err(PyErr::fetch(py));
         }
         (&raw mut (*object).weak_references).write(null_mut());
+        (&raw mut (*object).method).write(state.method());
         (&raw mut (*object).state).write(Cell::new(state));
         Ok(Bound::from_owned_ptr(py, object.cast()).unbind())
     }
@@ -221,13 +235,60 @@ unsafe extern "C" fn close(this: *mut ffi::PyObject, _unused: *mut ffi::PyObject
     })
 }
 
-/// Refuses the truth value of an operation, so that `if limiter.check(...)` without `await` fails.
-unsafe extern "C" fn refuse_bool(_this: *mut ffi::PyObject) -> c_int {
-    Python::attach(|py| {
-        let message = "an operation of an AsyncLimiter has to be awaited: its answer is not here yet";
-        PyTypeError::new_err(message).restore(py);
+/// Refuses the truth value of an operation, so that `if limiter.check(...)` without `await` fails. asyncio asks for it where it shows
+/// a task, which must not fail.
+unsafe extern "C" fn truth(_this: *mut ffi::PyObject) -> c_int {
+    Python::attach(|py| match refuse_truth(py) {
+        Ok(()) => 1,
+        Err(error) => {
+            error.restore(py);
+            -1
+        }
+    })
+}
+
+pub(crate) fn refuse_truth(py: Python<'_>) -> PyResult<()> {
+    if asyncio_asks(py) {
+        return Ok(());
+    }
+    Err(PyTypeError::new_err("an operation of an AsyncLimiter has to be awaited: its answer is not here yet"))
+}
+
+/// Whether the function that runs is one of asyncio.
+fn asyncio_asks(py: Python<'_>) -> bool {
+    // SAFETY: the frame is borrowed from the interpreter; it is null where no function runs.
+    let frame = unsafe { Borrowed::from_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) };
+    let module = frame.and_then(|frame| {
+        let globals = frame.getattr(intern!(py, "f_globals")).ok()?;
+        globals.get_item(intern!(py, "__name__")).ok()?.extract::<String>().ok()
     });
-    -1
+    module.is_some_and(|module| module.split('.').next() == Some("asyncio"))
+}
+
+/// The name of the method that made the operation, as a coroutine has that of its function.
+unsafe extern "C" fn name(this: *mut ffi::PyObject, _closure: *mut c_void) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter calls this function.
+    let method = unsafe { (*this.cast::<Object>()).method }.to_bytes();
+    let start = method.iter().rposition(|byte| *byte == b'.').map_or(0, |dot| dot + 1);
+    text(&method[start..])
+}
+
+unsafe extern "C" fn qualified_name(this: *mut ffi::PyObject, _closure: *mut c_void) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter calls this function.
+    text(unsafe { (*this.cast::<Object>()).method }.to_bytes())
+}
+
+unsafe extern "C" fn repr(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter calls this function.
+    let method = unsafe { (*this.cast::<Object>()).method }.to_string_lossy();
+    text(format!("<operation of {method} at {this:p}>").as_bytes())
+}
+
+/// A text, which is one of this file.
+fn text(bytes: &[u8]) -> *mut ffi::PyObject {
+    Python::attach(|py| {
+        into_ptr(py, Ok(PyString::new(py, &String::from_utf8_lossy(bytes)).into_any().unbind()))
+    })
 }
 
 unsafe extern "C" fn refuse_new(

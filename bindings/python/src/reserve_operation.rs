@@ -76,7 +76,21 @@ impl PyReserveOperation {
 
     /// Refuses a truth value, as every operation does that has to be awaited.
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
-        self.operation.bind(py).is_truthy()
+        operation_type::refuse_truth(py).map(|()| true)
+    }
+
+    #[getter]
+    fn __name__(&self) -> &'static str {
+        "reserve"
+    }
+
+    #[getter]
+    fn __qualname__(&self) -> &'static str {
+        "AsyncLimiter.reserve"
+    }
+
+    fn __repr__(this: &Bound<'_, Self>) -> String {
+        format!("<operation of AsyncLimiter.reserve at {:p}>", this.as_ptr())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -957,7 +957,7 @@ class AsyncLimiter:
         on_degraded: Callable[[DegradedEvent], object] | None = None,
         **options: Unpack[_Options],
     ) -> Self: ...
-    def check(
+    async def check(
         self,
         key: str | bytes | int,
         policy: str | Quota | None = None,
@@ -965,7 +965,7 @@ class AsyncLimiter:
         cost: int | None = None,
         headroom: int | None = None,
         plan: str | None = None,
-    ) -> Coroutine[Any, Any, Decision]:
+    ) -> Decision:
         """Decides, and spends the cost from every quota of the policy when all admit it.
 
         Parameters
@@ -989,7 +989,7 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
-    def peek(
+    async def peek(
         self,
         key: str | bytes | int,
         policy: str | Quota | None = None,
@@ -997,7 +997,7 @@ class AsyncLimiter:
         cost: int | None = None,
         headroom: int | None = None,
         plan: str | None = None,
-    ) -> Coroutine[Any, Any, Decision]:
+    ) -> Decision:
         """The decision that a check would make now; changes nothing.
 
         Parameters
@@ -1021,14 +1021,14 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
-    def take(
+    async def take(
         self,
         key: str | bytes | int,
         policy: str | Quota | None = None,
         *,
         cost: int | None = None,
         plan: str | None = None,
-    ) -> Coroutine[Any, Any, Usage]:
+    ) -> Usage:
         """Spends as much of the cost as every quota admits, from 0 to the cost; ``taken`` says how much.
 
         Parameters
@@ -1049,14 +1049,14 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
-    def charge(
+    async def charge(
         self,
         key: str | bytes | int,
         policy: str | Quota | None = None,
         *,
         cost: int | None = None,
         plan: str | None = None,
-    ) -> Coroutine[Any, Any, Usage]:
+    ) -> Usage:
         """Spends the cost even where it does not fit, for a cost that is known only afterwards.
 
         Usage is capped at 8 times the capacity of each quota.
@@ -1079,14 +1079,14 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
-    def refund(
+    async def refund(
         self,
         key: str | bytes | int,
         policy: str | Quota | None = None,
         *,
         cost: int | None = None,
         plan: str | None = None,
-    ) -> Coroutine[Any, Any, Usage]:
+    ) -> Usage:
         """Gives back the cost, at most what is used, the most recent units first.
 
         Parameters
@@ -1107,18 +1107,18 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
-    def reset(
+    async def reset(
         self, key: str | bytes | int, policy: str | Quota | None = None, *, plan: str | None = None
-    ) -> Coroutine[Any, Any, Usage]:
+    ) -> Usage:
         """Forgets the usage of the key under the policy."""
-    def block(
+    async def block(
         self,
         key: str | bytes | int,
         policy: str | Quota | None = None,
         *,
         time: float | timedelta,
         plan: str | None = None,
-    ) -> Coroutine[Any, Any, Usage]:
+    ) -> Usage:
         """Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
         nothing meanwhile; all other operations go on.
 
@@ -1141,11 +1141,11 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
-    def unblock(
+    async def unblock(
         self, key: str | bytes | int, policy: str | Quota | None = None, *, plan: str | None = None
-    ) -> Coroutine[Any, Any, Usage]:
+    ) -> Usage:
         """Ends the key's block at once, and forgets the denials and blocks that a penalty has counted."""
-    def acquire(
+    async def acquire(
         self,
         key: str | bytes | int,
         policy: str | Quota | None = None,
@@ -1154,7 +1154,7 @@ class AsyncLimiter:
         timeout: float | timedelta,
         headroom: int | None = None,
         plan: str | None = None,
-    ) -> Coroutine[Any, Any, Decision]:
+    ) -> Decision:
         """Waits until the request is admitted and, in a leaky bucket, until its turn has come.
 
         If the request cannot be admitted within the timeout, it is denied at once and nothing is spent. Callers that wait for
@@ -1218,7 +1218,7 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
-    def commit(
+    async def commit(
         self,
         key: str | bytes | int,
         id: str,
@@ -1226,7 +1226,7 @@ class AsyncLimiter:
         spent: int | None = None,
         policy: str | Quota | None = None,
         plan: str | None = None,
-    ) -> Coroutine[Any, Any, Usage]:
+    ) -> Usage:
         """Ends the reservation with this id and charges what was spent, as ``charge`` does. The usage's ``found`` is false, and
         nothing is charged, when it has ended before: a repeated commit never charges twice.
 
@@ -1235,11 +1235,11 @@ class AsyncLimiter:
         spent
             Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
         """
-    def cancel(
+    async def cancel(
         self, key: str | bytes | int, id: str, *, policy: str | Quota | None = None, plan: str | None = None
-    ) -> Coroutine[Any, Any, Usage]:
+    ) -> Usage:
         """Ends the reservation with this id and spends nothing. The usage's ``found`` is false when it has ended before."""
-    def renew(
+    async def renew(
         self,
         key: str | bytes | int,
         id: str,
@@ -1247,7 +1247,7 @@ class AsyncLimiter:
         *,
         policy: str | Quota | None = None,
         plan: str | None = None,
-    ) -> Coroutine[Any, Any, Usage]:
+    ) -> Usage:
         """Makes the reservation with this id end ``ttl`` from now. The usage's ``found`` is false when it has ended before.
 
         Parameters
@@ -1256,9 +1256,9 @@ class AsyncLimiter:
             Seconds or a ``timedelta``, from 1 ms to 48 h.
         """
     @overload
-    def check_many(
+    async def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: Literal[False] = False
-    ) -> Coroutine[Any, Any, builtins.list[Decision]]:
+    ) -> builtins.list[Decision]:
         """Checks several requests under one or more policies in one call. Each is decided on its own, in order.
 
         Parameters
@@ -1269,12 +1269,12 @@ class AsyncLimiter:
             Whether errors are returned in the list, in the places of their decisions. Otherwise the first one is raised.
         """
     @overload
-    def check_many(
+    async def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: bool
-    ) -> Coroutine[Any, Any, builtins.list[Decision | PolylimitError]]: ...
-    def check_together(
+    ) -> builtins.list[Decision | PolylimitError]: ...
+    async def check_together(
         self, requests: Iterable[str | bytes | int | Request]
-    ) -> Coroutine[Any, Any, builtins.list[Decision]]:
+    ) -> builtins.list[Decision]:
         """Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
         spent. When one is denied or fails, the units of the others are refunded, and their decisions show what is left.
 
@@ -1295,7 +1295,7 @@ class AsyncLimiter:
         PolylimitError
             The first error of any request.
         """
-    def ready(self, timeout: float | timedelta) -> Coroutine[Any, Any, None]:
+    async def ready(self, timeout: float | timedelta) -> None:
         """Waits until the store answers, at most ``timeout``: seconds or a ``timedelta``. A service may call it when it starts; no
         operation needs it.
 
@@ -1304,11 +1304,11 @@ class AsyncLimiter:
         StoreUnavailableError
             When the store does not answer in time.
         """
-    def doctor(self) -> Coroutine[Any, Any, builtins.list[Finding]]:
+    async def doctor(self) -> builtins.list[Finding]:
         """Examines the store for problems of operation: version, memory policy, rights, latency and clock."""
-    def decide(
+    async def decide(
         self, attributes: RequestAttributes, *, id: str | None = None, ttl: float | timedelta | None = None
-    ) -> Coroutine[Any, Any, RequestDecision]:
+    ) -> RequestDecision:
         """Decides about a request by the configuration: its lists, its rules, and the policies that these apply.
 
         All policies admit the request, or nothing is spent. Policies with a quota such as ``"20 concurrent"`` are reserved: the caller
@@ -1354,9 +1354,9 @@ class AsyncLimiter:
             When the document cannot be used: ``line L, column C: ...``; the one before stays in force. Also for a limiter whose
             configuration comes from elsewhere.
         """
-    def set_entry(
+    async def set_entry(
         self, item: str, value: str | Mapping[str, Any] | None = None
-    ) -> Coroutine[Any, Any, ConfigurationStatus]:
+    ) -> ConfigurationStatus:
         """Sets an entry of the configuration, which takes the place of one with the same text.
 
         Parameters
@@ -1374,7 +1374,7 @@ class AsyncLimiter:
         StoreUnavailableError
             When Redis does not answer: the entry may have been set.
         """
-    def delete_entry(self, item: str) -> Coroutine[Any, Any, ConfigurationStatus]:
+    async def delete_entry(self, item: str) -> ConfigurationStatus:
         """Deletes an entry of the configuration; one that is not there is no error.
 
         Parameters
@@ -1382,14 +1382,14 @@ class AsyncLimiter:
         item
             The text of the entry, such as ``"deny client 203.0.113.0/24"``.
         """
-    def publish(
+    async def publish(
         self,
         document: str | Mapping[str, Any],
         *,
         expected_version: int | None = None,
         by: str | None = None,
         why: str | None = None,
-    ) -> Coroutine[Any, Any, ConfigurationStatus]:
+    ) -> ConfigurationStatus:
         """Publishes a document to the Redis store that the configuration comes from, and waits until it is in force here. Every
         process that follows the store takes it within a second.
 
@@ -1413,7 +1413,7 @@ class AsyncLimiter:
         StoreUnavailableError
             When Redis does not answer: the document may have been published.
         """
-    def wait_for_version(self, version: int, timeout: float | timedelta) -> Coroutine[Any, Any, ConfigurationStatus]:
+    async def wait_for_version(self, version: int, timeout: float | timedelta) -> ConfigurationStatus:
         """Waits until this version of the configuration or a later one is in force.
 
         Parameters
@@ -1432,7 +1432,7 @@ class AsyncLimiter:
         """
     def candidate_counts(self, policy: str) -> CandidateCounts | None:
         """What the candidate of a policy would have decided; ``None`` for a policy without a candidate."""
-    def list(
+    async def list(
         self,
         *,
         policy: str | Quota | None = None,
@@ -1442,7 +1442,7 @@ class AsyncLimiter:
         examined: int | None = None,
         pace_percent: int | None = None,
         cursor: str | None = None,
-    ) -> Coroutine[Any, Any, KeyPage]:
+    ) -> KeyPage:
         """A page of the keys that the store has, with what is used of their quotas; keys of which nothing counts any more are left
         out. A key that is there from the first page to the last is listed; docs/listing.md says more.
 
@@ -1480,7 +1480,7 @@ class AsyncLimiter:
         StoreFailedError
             When the user may not list keys.
         """
-    def scan_top(
+    async def scan_top(
         self,
         most: int,
         *,
@@ -1489,7 +1489,7 @@ class AsyncLimiter:
         at_least_used: int | None = None,
         examined: int | None = None,
         pace_percent: int | None = None,
-    ) -> Coroutine[Any, Any, KeyPage]:
+    ) -> KeyPage:
         """The keys of which the most is used, first the one of which most is: exact for all keys that are examined. With a
         ``cursor`` in the answer, the budget has ended before all were.
 
@@ -1512,7 +1512,7 @@ class AsyncLimiter:
         PolylimitError
             As for ``list``.
         """
-    def reset_listed(
+    async def reset_listed(
         self,
         *,
         policy: str | Quota | None = None,
@@ -1522,7 +1522,7 @@ class AsyncLimiter:
         examined: int | None = None,
         pace_percent: int | None = None,
         cursor: str | None = None,
-    ) -> Coroutine[Any, Any, ResetPage]:
+    ) -> ResetPage:
         """Lists a page of keys as ``list`` does, and resets them: the store forgets them, and what they have used. Keys of policies
         that this limiter does not know stay. To count the keys first, list them.
 
@@ -1541,7 +1541,7 @@ class AsyncLimiter:
         PolylimitError
             As for ``list``. Keys may have been reset before an error, or before an interrupt.
         """
-    def explain(
+    async def explain(
         self,
         key: str | bytes | int,
         policy: str | Quota | None = None,
@@ -1549,7 +1549,7 @@ class AsyncLimiter:
         cost: int | None = None,
         headroom: int | None = None,
         plan: str | None = None,
-    ) -> Coroutine[Any, Any, KeyExplanation]:
+    ) -> KeyExplanation:
         """Why a request would be admitted or denied now: what each quota says, in the words of its algorithm; blocks and
         reservations; and what the configuration says about the key. It spends nothing.
 
@@ -1578,7 +1578,7 @@ class AsyncLimiter:
         StoreUnavailableError
             When the store does not answer: no outage policy answers in its place.
         """
-    def explain_request(self, attributes: RequestAttributes) -> Coroutine[Any, Any, RequestExplanation]:
+    async def explain_request(self, attributes: RequestAttributes) -> RequestExplanation:
         """Why a request, by its attributes, would be admitted or denied by the configuration: the item of a list that decides, or
         the rules that match, with what each of their policies says. It spends nothing.
 
@@ -1669,7 +1669,7 @@ class AsyncLimiter:
     @property
     def blocking(self) -> Limiter:
         """The same limiter as a ``Limiter``."""
-    def close(self) -> Coroutine[Any, Any, None]:
+    async def close(self) -> None:
         """Closes the limiter and its connections at once; later operations raise ``ClosedError``. Closing it again does nothing. The
         result may be awaited and need not be.
         """
@@ -1776,7 +1776,7 @@ class AsyncReservation:
     @property
     def is_lost(self) -> bool:
         """Whether the reservation is known to have ended without its holder, so that its units may be admitted to others meanwhile."""
-    def commit(self, spent: int | None = None) -> Coroutine[Any, Any, Usage]:
+    async def commit(self, spent: int | None = None) -> Usage:
         """Ends the reservation and charges what was spent. The usage's ``found`` is false, and nothing is charged, when the
         reservation has ended before or was denied.
 
@@ -1785,7 +1785,7 @@ class AsyncReservation:
         spent
             Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
         """
-    def cancel(self) -> Coroutine[Any, Any, Usage]:
+    async def cancel(self) -> Usage:
         """Ends the reservation and spends nothing. The usage's ``found`` is false when it has ended before or was denied."""
     def __aenter__(self) -> Coroutine[Any, Any, Self]: ...
     def __aexit__(
@@ -2079,6 +2079,7 @@ class RequestAttributes:
         peer: str | None = None,
         headers: Mapping[str, _Value] | Iterable[tuple[str | bytes, _Value]] = (),
         attributes: Mapping[str, _Value | None] | None = None,
+        router_paths: int = 0,
     ) -> Self: ...
 
 @final
@@ -2628,9 +2629,14 @@ class CoreGuard:
         spent: Callable[[Any], Any] | None,
         ttl: float | timedelta | None,
         max_age: float | timedelta | None,
+        separate_head: bool,
+        count_preflights: bool,
+        cors_origins: Sequence[str],
     ) -> Self: ...
-    def applies_to(self, method: str) -> bool:
-        """Whether requests of this method are limited."""
+    def applies_to(self, method: str, requested_method: str | None = None) -> bool:
+        """Whether a request with this method is limited."""
+    def cors_fields(self, origin: str | None) -> list[tuple[str, str]]:
+        """The fields by which a page of this origin may read a denial."""
     @property
     def key_parts(self) -> list[tuple[str, str]]:
         """The parts of the key, each with its kind and its name."""

@@ -15,12 +15,17 @@ def require(package: str, oldest: str, extra: str) -> None:
         found = metadata.version(package)
     except metadata.PackageNotFoundError:
         return
-    if _numbers(found) < _numbers(oldest):
+    if is_older(found, oldest):
         raise ImportError(
             f"{package} {found} is installed, allowed is {oldest} or newer: upgrade it, such as by "
             f'pip install --upgrade "polylimit[{extra}]"',
             name=package.lower(),
         )
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a version comes before another one."""
+    return _numbers(version) < _numbers(than)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, cast
 from urllib.parse import quote
 
 from polylimit._core import RequestLimits, ResponseSender
+from polylimit._routes import full_path, host_pattern, matched_route, mount_pattern, path_pattern
 from polylimit.decide import Denied, decide, drive_async, end, fail, finish, refuse
 from polylimit.guard import Denial, Guard, Options, Outage, Policies, refuse_unknown_options
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from polylimit import AsyncLimiter, Limiter
     from polylimit._core import GuardCheck
 
-__all__ = ["Denial", "Outage", "RateLimitMiddleware", "ResponseStart", "request_limits"]
+__all__ = ["Denial", "Limit", "Outage", "RateLimitMiddleware", "ResponseStart", "request_limits"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -62,6 +64,9 @@ def request_limits(scope: Scope) -> RequestLimits | None:
 
 class ScopeInfo:
     """Reads a request from its ASGI scope."""
+
+    #: Whether the router leaves out the prefix of a proxy from the path, as the ASGI of today says.
+    _strips_root = True
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self._scope = scope
@@ -111,29 +116,32 @@ class ScopeInfo:
             return str(user.display_name)
 
     def target(self) -> str | bytes:
-        """Return the path as the client sent it, with its escapes."""
-        path: bytes | None = self._scope.get("raw_path")
-        return quote(self._scope["path"]) if path is None else path
+        """Return the path as the router sees it, quoted, with the prefixes of all mounts."""
+        return quote(full_path(self._scope, strips_root=self._strips_root))
 
     def lines(self) -> list[tuple[bytes, bytes]]:
         """Return all lines of the header, in the order they were received."""
         return [(name, value) for name, value in self._scope["headers"]]
 
-    def route(self) -> str | None:
-        """Return the methods and the path of the route, as the application declares them."""
-        route = self._scope.get("route")
-        path = getattr(route, "path_format", None) or getattr(route, "path", None)
-        if path is None:
-            return None
-        # Add where the application is mounted in another one, but not the prefix that a proxy removes from the path.
-        root = self._scope.get("root_path", "")
-        mounted_at = root[len(self._scope.get("app_root_path", root)) :]
-        return f"{','.join(sorted(getattr(route, 'methods', None) or ()))} {mounted_at}{path}"
-
     def pattern(self) -> str | None:
-        """Return the pattern of the route with all prefixes; ``None`` before the routing."""
-        route = self.route()
-        return None if route is None else route.partition(" ")[2]
+        """Return the pattern of the route, with those of all mounts; ``None`` before the routing."""
+        route = matched_route(self._scope)
+        return None if route is None else mount_pattern(self._scope) + path_pattern(route.path)
+
+    def route(self) -> str | None:
+        """Return the methods and the pattern of the route, or the pattern of the mount that the request has reached."""
+        route = matched_route(self._scope)
+        mount = mount_pattern(self._scope)
+        if route is None:
+            return mount or None
+        methods = set(getattr(route, "methods", None) or ())
+        if "GET" in methods:
+            # They run the same handler.
+            methods.discard("HEAD")
+        names = ",".join(sorted(methods)) or "GET"
+        if names == "GET" and self.method() == "HEAD":
+            names = "HEAD"
+        return f"{names} {host_pattern(self._scope, route)}{mount}{path_pattern(route.path)}"
 
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> App:
         """Return a response, which is an ASGI application."""
@@ -146,14 +154,61 @@ class ScopeInfo:
 
         return respond
 
+    def with_cors(self, response: App, fields: list[tuple[str, str]]) -> App:
+        """Return a response with these fields, unless it has ``access-control-allow-origin`` already."""
+        return _with_fields(response, fields)
+
+
+def _with_fields(app: App, fields: list[tuple[str, str]]) -> App:
+    """Return an application whose response has these fields, unless it allows an origin by itself."""
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        async def sender(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                if all(name.lower() != b"access-control-allow-origin" for name, _ in headers):
+                    message = {**message, "headers": headers + encoded(fields)}
+            await send(message)
+
+        await app(scope, receive, sender)
+
+    return respond
+
+
+class Limit:
+    """The options of a :class:`RateLimitMiddleware`, which are validated when this object is made.
+
+    ``add_middleware`` of Starlette and FastAPI keeps options without looking at them, and makes the middleware when the
+    application starts or with its first request. With this object it raises for a mistake at once:
+    ``app.add_middleware(RateLimitMiddleware, limit=Limit(limiter, "api"))``.
+    """
+
+    #: Whether the limit belongs to a route.
+    _is_of_route = False
+
+    def __init__(self, limiter: AsyncLimiter | Limiter, policy: Policies = None, **options: Unpack[Options]) -> None:
+        self._make_guard = partial(Guard, limiter, policy, **options)
+        self._guard = self._make_guard(per_route=self._is_of_route, is_attached=self._is_of_route)
+
+    def guards(self) -> tuple[Guard, Guard, Guard]:
+        """Return the guards of a middleware: that of an application, of a mount, and of a route."""
+        make = self._make_guard
+        return make(), make(per_route=True), make(per_route=True, is_attached=True)
+
 
 class RateLimitMiddleware:
     """Limits every request of an ASGI application.
+
+    Quotas without a name have one budget for all requests of the application. A middleware inside of a ``Mount`` of
+    Starlette, or of an application that is mounted in another one, has one for each mount, and one of a ``Route`` for
+    the route, unless a ``scope`` is given.
 
     Parameters
     ----------
     app
         The application.
+    limit
+        All options but ``websockets``, as a :class:`Limit`.
     limiter
         The :class:`polylimit.AsyncLimiter`. Without one the middleware limits nothing, but lets the dependencies of
         routes use ``count`` and add their header fields to every kind of response.
@@ -163,7 +218,7 @@ class RateLimitMiddleware:
         the same, or ``None`` for a request that is not limited.
     websockets
         Whether the handshakes of web sockets are limited as well. A reservation then lasts until the socket is closed.
-        By default they pass through.
+        By default they pass through, unless a dependency of FastAPI limits their route.
     options
         See :class:`polylimit.guard.Options`. Functions of the request get the ASGI scope. All functions but ``count``
         and ``spent``, which get a :class:`ResponseStart`, may be asynchronous. ``on_denied`` returns an ASGI
@@ -185,6 +240,7 @@ class RateLimitMiddleware:
         self,
         app: App,
         *,
+        limit: Limit | None = None,
         limiter: AsyncLimiter | Limiter | None = None,
         policy: Policies = None,
         websockets: bool = False,
@@ -192,30 +248,46 @@ class RateLimitMiddleware:
     ) -> None:
         self.app = app
         self._limits_websockets = websockets
-        self._guard = None if limiter is None else Guard(limiter, policy, **options)
+        if limit is None:
+            if limiter is not None:
+                limit = Limit(limiter, policy, **options)
+            else:
+                if policy is not None:
+                    raise TypeError("policy needs a limiter: without one nothing would be limited")
+                refuse_unknown_options({name: None for name in options if name not in Options.__annotations__})
+        elif not isinstance(limit, Limit):
+            raise TypeError(f"limit is of type {type(limit).__name__}: allowed is a Limit or a RateLimit of polylimit")
+        elif limiter is not None or policy is not None or options:
+            names = [
+                *(["limiter"] if limiter is not None else []),
+                *(["policy"] if policy is not None else []),
+                *options,
+            ]
+            raise TypeError(f"limit and {', '.join(names)} are given: allowed is to give them to the limit alone")
+        self._guard: Guard | None = None
+        self._guard_of_mount: Guard | None = None
+        self._guard_of_route: Guard | None = None
+        if limit is not None:
+            self._guard, self._guard_of_mount, self._guard_of_route = limit.guards()
         # The decision about a request by nothing but the peer of its socket, if that is enough.
         self._enter = self._guard.core.enter_asgi if self._guard is not None and self._guard.needs_only_peer else None
-        if limiter is None:
-            if policy is not None:
-                raise TypeError("policy needs a limiter: without one nothing would be limited")
-            refuse_unknown_options({name: None for name in options if name not in Options.__annotations__})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request; other protocols than HTTP pass through, and web sockets unless they are limited."""
-        if scope["type"] != "http":
-            if scope["type"] == "websocket" and self._limits_websockets:
-                await self._handle_websocket(scope, receive, send)
-            else:
-                await self.app(scope, receive, send)
-            return
+        """Handle a request; other protocols than HTTP and web sockets pass through."""
         app = self.app
+        if scope["type"] != "http":
+            handle = self._handle_websocket if scope["type"] == "websocket" else app
+            await handle(scope, receive, send)
+            return
         guard = self._guard
+        if "endpoint" in scope:
+            guard = self._guard_after_routing(scope)
         check = sender = None
         limits: RequestLimits | None = scope.get(LIMITS)
         if limits is None:
             # The outermost middleware adds the fields of all guards.
             enter = self._enter
-            if enter is None:
+            if enter is None or guard is not self._guard or scope["method"] == "OPTIONS":
                 limits = RequestLimits()
                 sender = ResponseSender(limits, scope, send, start_response, end_response)
             else:
@@ -241,6 +313,10 @@ class RateLimitMiddleware:
                 # The response has no last message: its client has gone, or the application has failed.
                 await drive_async(end(limits))
 
+    def _guard_after_routing(self, scope: Scope) -> Guard | None:
+        """Return the guard for a request for which a router has chosen a mount or a route already."""
+        return self._guard_of_mount if matched_route(scope) is None else self._guard_of_route
+
     async def _handle_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a web socket: its handshake is a request, which is done when the socket is closed."""
         limits: RequestLimits | None = scope.get(LIMITS)
@@ -249,12 +325,15 @@ class RateLimitMiddleware:
             scope[LIMITS] = limits = RequestLimits()
         sender = _HandshakeSender(limits, scope, send)
         try:
-            guard = self._guard
+            guard = self._guard_after_routing(scope) if "endpoint" in scope else self._guard
+            if not self._limits_websockets:
+                # Dependencies of the route may limit it.
+                guard = None
             denied = None if guard is None else await drive_async(decide(guard, self._info(scope, receive), limits))
             if denied is None:
                 await self.app(scope, receive, sender if is_outermost else send)
             else:
-                await _refuse_handshake(denied[1], scope, receive, sender if is_outermost else send)
+                await refuse_handshake(denied[1], scope, receive, sender if is_outermost else send)
         finally:
             if is_outermost and not sender.has_started:
                 await drive_async(fail(limits, ResponseStart(_INTERNAL_SERVER_ERROR, [], scope)))
@@ -292,6 +371,11 @@ async def end_response(limits: RequestLimits, send: Send, message: Message) -> N
     await drive_async(end(limits))
 
 
+async def receive_nothing() -> Message:
+    """Stand for the messages of a web socket, which has none before it is accepted."""
+    raise RuntimeError("a web socket has no body")
+
+
 class _HandshakeSender:
     """The ``send`` of a web socket, which adds the header fields to the response to its handshake."""
 
@@ -315,7 +399,7 @@ class _HandshakeSender:
         await self._send(message)
 
 
-async def _refuse_handshake(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+async def refuse_handshake(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     """Let an application of HTTP respond to the handshake of a web socket."""
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         # The server responds with 403.

@@ -41,7 +41,8 @@ def decide(
     if check is not None:
         return (yield from _conclude(guard, info, limits, check, later))
     core = guard.core
-    if guard.has_methods and not core.applies_to(info.method()):
+    method = info.method()
+    if (guard.has_methods or method == "OPTIONS") and not core.applies_to(method, _requested_method(guard, info)):
         return None
     if guard.skip is not None and (yield guard.skip(info.request)):
         return None
@@ -54,12 +55,20 @@ def decide(
         key: Any = guard.key_of_parts(info, (yield info.user()) if guard.has_user else None)
     else:
         key = yield guard.key(info.request)
-        if key is None:
+        if key is None or key in ("", b""):
             key = guard.key_without(info)
     cost = None if guard.cost is None else (yield guard.cost(info.request))
     route = info.route() if core.is_per_route else None
     check = core.start(limits, key, cost=cost, route=route, policies=policies)
     return None if check is None else (yield from _conclude(guard, info, limits, check, later))
+
+
+def _requested_method(guard: Guard, info: keys.RequestInfo) -> str | None:
+    """Return the method that a preflight asks for, where it does not run the handler that the limit is attached to."""
+    if guard.is_attached or not info.header("origin"):
+        return None
+    requested = info.header("access-control-request-method")
+    return requested[0].decode("latin-1") if requested else None
 
 
 def _attributes(guard: Guard, info: keys.RequestInfo) -> Steps[RequestAttributes]:
@@ -94,14 +103,19 @@ def refuse(
     """Give back what the guards have spent on a request that is denied; return the denial and the response to it."""
     yield from _make_all(settling or ())
     denial = Denial(limits.outcomes, problem)
+    cors: list[tuple[str, str]] = []
+    if guard.has_cors_origins:
+        origin = info.header("origin")
+        cors = guard.core.cors_fields(origin[0].decode("latin-1") if origin else None)
     if guard.on_denied is None:
         accept = b", ".join(info.header("accept")).decode("latin-1")
-        return denial, info.response(*problem.response(accept or None))
+        status, fields, body = problem.response(accept or None)
+        return denial, info.response(status, [*fields, *cors], body)
     response = yield guard.on_denied(info.request, denial)
     if response is None:
         # A framework may take it for a request that proceeds.
         raise TypeError("on_denied makes the response to a denial: None is no response")
-    return denial, response
+    return denial, info.with_cors(response, cors) if cors else response
 
 
 def _ask(guard: Guard, info: keys.RequestInfo, check: GuardCheck, later: Sequence[Guard]) -> Steps[None]:

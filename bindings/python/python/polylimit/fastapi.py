@@ -15,6 +15,8 @@
 
 The middleware with a limiter limits every request of an application, also for unknown paths. It runs before the
 routing, so no route overrides it. The limits that routes override are dependencies of the application or of a router.
+
+FastAPI 0.100 and newer, and Starlette 0.27 and newer.
 """
 
 from __future__ import annotations
@@ -22,15 +24,19 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+import starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.websockets import WebSocket
 
 from polylimit import asgi
 from polylimit._core import RequestLimits
-from polylimit.asgi import Receive, ResponseStart, Scope, ScopeInfo
+from polylimit._routes import matched_route
+from polylimit._versions import is_older, require
+from polylimit.asgi import Limit, Receive, ResponseStart, Scope, ScopeInfo
 from polylimit.decide import decide, drive_async, fail
-from polylimit.guard import Denial, Guard, Options, Outage, Policies
+from polylimit.guard import Denial, Options, Outage, Policies
 from polylimit.views import NO_LIMITS, ViewLimit, ViewLimits
 
 if TYPE_CHECKING:
@@ -39,6 +45,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from polylimit import AsyncLimiter, Limiter
+
+require("fastapi", "0.100", "fastapi")
+require("starlette", "0.27", "starlette")
 
 __all__ = [
     "Denial",
@@ -61,6 +70,8 @@ def request_limits(request: HTTPConnection) -> RequestLimits | None:
 
 
 class _Info(ScopeInfo):
+    _strips_root = not is_older(starlette.__version__, "0.33")
+
     @cached_property
     def request(self) -> Any:
         if self._scope["type"] == "websocket":
@@ -72,7 +83,10 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
     """Limits every request of an application; see :class:`polylimit.asgi.RateLimitMiddleware` for the options.
 
     Functions of the request get a Starlette ``Request``, and an ``HTTPConnection`` for the handshake of a web socket;
-    ``on_denied`` returns a ``Response``.
+    ``on_denied`` returns a ``Response``. ``limit`` may be a :class:`RateLimit`:
+    ``app.add_middleware(RateLimitMiddleware, limit=RateLimit(limiter, "api"))`` raises for a mistake in an option where
+    it stands; ``app.add_middleware(RateLimitMiddleware, limiter=limiter, policy="api")`` does so when the application
+    starts.
     """
 
     _info = _Info
@@ -87,17 +101,22 @@ class DeniedError(HTTPException):
         self.response = response
 
 
-class RateLimit:
+class RateLimit(Limit):
     """Limits the routes that depend on it: ``Depends(RateLimit(limiter, "login"))``.
 
     The options are those of :class:`RateLimitMiddleware` and are validated when the object is created. Quotas without a
-    name have a budget for each route, such as ``"GET /users/{id}"``, unless a scope is given. ``count``, ``spent`` and
-    policies with a concurrent quota need that middleware on the application, with or without a limiter; so do the
-    header fields of responses that a route creates itself.
+    name have a budget for each route, such as ``"GET /users/{id}"`` with the prefixes of all routers and mounts, unless
+    a scope is given. ``count``, ``spent`` and policies with a concurrent quota need that middleware on the application,
+    with or without a limiter; so do the header fields of responses that a route creates itself.
+
+    A route of a web socket is limited by its handshakes: one that is denied is refused with the status of the denial,
+    or 403 where the server has no other. A reservation lasts until the socket is closed.
 
     With ``override`` it takes the place of the limits before it, for the requests that it applies to: those of the
     application and of its routers, and those before it in the route's own list. :func:`exempt` does so without a limit.
     """
+
+    _is_of_route = True
 
     def __init__(
         self,
@@ -107,19 +126,17 @@ class RateLimit:
         override: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        self._guard = Guard(limiter, policy, per_route=True, **options)
-        self.limit = ViewLimit(self._guard, override)
+        super().__init__(limiter, policy, **options)
+        self.limit = ViewLimit(self._guard, is_override=override)
 
     async def __call__(self, request: HTTPConnection, response: Response) -> None:
-        """Decide about a request; websockets pass through."""
+        """Decide about a request or the handshake of a web socket."""
         scope, guard = request.scope, self._guard
-        if scope["type"] != "http":
-            return
-        after = _limits_after(self, scope.get("route"))
-        if after.override(scope["method"]):
-            return
-        info = _Info(scope, cast("Request", request).receive)
+        info = _Info(scope, getattr(request, "receive", asgi.receive_nothing))
         info.request = request
+        after = _limits_after(self, matched_route(scope))
+        if after.override(info.method()):
+            return
         limits = asgi.request_limits(scope)
         if limits is not None:
             # The middleware refunds what the store admits ahead for limits that the request never meets.
@@ -142,14 +159,29 @@ class RateLimit:
         if denied is None:
             response.headers.update(fields)
             return
-        handlers = scope.get("starlette.exception_handlers")
-        if handlers is not None:
-            handlers[0].setdefault(DeniedError, _respond)
+        _exception_handlers(scope).setdefault(DeniedError, _respond)
         raise DeniedError(*denied, fields)
+
+
+# FastAPI looks the names of annotations up in the globals of a function, which the object has not: before 0.124 it took
+# both arguments for query parameters.
+RateLimit.__call__.__annotations__.update(request=HTTPConnection, response=Response)
 
 
 async def exempt() -> None:
     """Exempt a route from the limits before it: ``dependencies=[Depends(exempt)]``."""
+
+
+def _exception_handlers(scope: Scope) -> dict[Any, Any]:
+    """Return the handlers of exceptions around a route, by their classes."""
+    handlers: tuple[dict[Any, Any], Any] | None = scope.get("starlette.exception_handlers")
+    if handlers is not None:
+        return handlers[0]
+    # Starlette before 0.28 has them in a layer of its application alone.
+    layer = scope["app"].middleware_stack
+    while layer is not None and not hasattr(layer, "_exception_handlers"):
+        layer = getattr(layer, "app", None)
+    return {} if layer is None else cast("dict[Any, Any]", layer._exception_handlers)  # noqa: SLF001
 
 
 def _limits_after(limit: RateLimit, route: Any) -> ViewLimits:
@@ -173,8 +205,13 @@ def _calls(dependant: Any) -> Iterator[Any]:
         yield one.call
 
 
-async def _respond(_request: Request, error: Exception) -> Response:
-    return _Denied(error) if isinstance(error, DeniedError) else Response(status_code=500)
+async def _respond(connection: HTTPConnection, error: Exception) -> Response | None:
+    response = _Denied(error) if isinstance(error, DeniedError) else Response(status_code=500)
+    if not isinstance(connection, WebSocket):
+        return response
+    # Starlette before 0.37 has no responses to the handshake of a web socket.
+    await asgi.refuse_handshake(response, connection.scope, connection._receive, connection._send)  # noqa: SLF001
+    return None
 
 
 class _Denied(Response):

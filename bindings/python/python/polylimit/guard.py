@@ -37,8 +37,9 @@ Key = Union[KeyPart, Sequence[KeyPart], Callable[[Any], Any]]
 Cost = Union[int, Callable[[Any], Any]]
 
 _NAMES = (
-    "limiter, policy, key, missing_key, client_address, cost, count, spent, ttl, max_age, skip, methods, on_denied, "
-    "on_outage, attributes, status, message, dry_run, headers, reset_form, header_names and scope"
+    "limiter, policy, key, missing_key, client_address, cost, count, spent, ttl, max_age, skip, methods, "
+    "separate_head, count_preflights, cors_origins, on_denied, on_outage, attributes, status, message, dry_run, "
+    "headers, reset_form, header_names and scope"
 )
 
 
@@ -79,8 +80,19 @@ class Options(TypedDict, total=False):
     max_age: float | timedelta | None
     #: A function of the request: requests for which it is true are not limited.
     skip: Callable[[Any], Any] | None
-    #: The methods that are limited, such as ``["POST"]``; by default all.
+    #: The methods that are limited, such as ``["POST"]``; by default all. ``GET`` includes ``HEAD``, which runs the
+    #: same handler.
     methods: Sequence[str] | str
+    #: Whether ``HEAD`` is separate from ``GET``: ``GET`` in ``methods`` does not include it, and on each route it has a
+    #: budget of its own.
+    separate_head: bool
+    #: Whether a limit that is not attached to a handler counts preflights, by which browsers ask whether a page of
+    #: another origin may send a request. By default it does not, unless ``OPTIONS`` is one of its ``methods``.
+    count_preflights: bool
+    #: The origins whose pages may read denials, such as ``["https://app.example"]``, or ``"*"`` for all: a denial to a
+    #: request from one of them has the fields that browsers need, unless the response has them already. None by
+    #: default: a middleware for CORS outside of the limit adds them as well.
+    cors_origins: Sequence[str] | str
     #: A function of the request and the :class:`Denial` that returns the response to every request that the limit does
     #: not let through; ``denial.problem.status`` is 429, 503 in an outage, or 400 without a key.
     on_denied: Callable[[Any, Denial], Any] | None
@@ -129,7 +141,8 @@ class Guard:
     """The validated options of a limit.
 
     ``limiter_types`` are the classes of limiters that the framework can use. With ``per_route``, quotas without a name
-    have a separate budget on each route, unless a scope is given.
+    have a separate budget on each route, unless a scope is given. ``is_attached`` says that the limit belongs to a
+    handler, which runs for every request that meets the limit.
     """
 
     def __init__(
@@ -148,6 +161,9 @@ class Guard:
         max_age: float | timedelta | None = None,
         skip: Callable[[Any], Any] | None = None,
         methods: Sequence[str] | str = (),
+        separate_head: bool = False,
+        count_preflights: bool = False,
+        cors_origins: Sequence[str] | str = (),
         on_denied: Callable[[Any, Denial], Any] | None = None,
         on_outage: Callable[[Any, Outage], Any] | None = None,
         status: int | None = None,
@@ -159,6 +175,7 @@ class Guard:
         scope: str | None = None,
         limiter_types: tuple[type, ...] = (Limiter, AsyncLimiter),
         per_route: bool = False,
+        is_attached: bool = False,
         **unknown: Never,
     ) -> None:
         refuse_unknown_options(unknown)
@@ -206,6 +223,9 @@ class Guard:
         self.on_denied = on_denied
         self.on_outage = on_outage
         self.has_methods = bool(methods)
+        self.has_cors_origins = bool(cors_origins)
+        #: Whether only requests that run a handler meet the limit.
+        self.is_attached = is_attached
         self._uses_address = missing_key == "address"
         self.core = CoreGuard(
             limiter,
@@ -229,6 +249,9 @@ class Guard:
             spent=spent,
             ttl=ttl,
             max_age=max_age,
+            separate_head=separate_head,
+            count_preflights=count_preflights,
+            cors_origins=[cors_origins] if isinstance(cors_origins, str) else list(cors_origins),
         )
         self.key_parts = self.core.key_parts
         #: Whether a part of the key is the user, which may have to be awaited.
@@ -260,11 +283,11 @@ class Guard:
             if kind == "address":
                 values.append(self.address(info))
             elif kind == "user":
-                values.append(user)
+                values.append(user or None)
             elif kind == "header":
                 values.append(b", ".join(info.header(name)) or None)
             else:
-                values.append(info.cookie(name) if kind == "cookie" else info.path(name))
+                values.append((info.cookie(name) if kind == "cookie" else info.path(name)) or None)
         key = self.core.join_key(values)
         return self.key_without(info) if key is None else key
 

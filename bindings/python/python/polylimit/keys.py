@@ -54,6 +54,9 @@ class RequestInfo(Protocol):
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> Any:
         """Return a response in the form of the framework."""
 
+    def with_cors(self, response: Any, fields: list[tuple[str, str]]) -> Any:
+        """Return a response with these fields, unless it has ``access-control-allow-origin`` already."""
+
 
 class KeyPart:
     """A part of a key.
