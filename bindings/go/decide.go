@@ -20,15 +20,34 @@ import (
 type RequestAttributes struct {
 	// Method is the method, such as GET.
 	Method string
-	// Path is the path as the client sent it, with its escapes; a query after it is ignored.
+	// Path is the path as the router sees it, with its escapes and every prefix that was stripped. Scheme and authority before it and a
+	// query after it are ignored.
 	Path string
+	// RouterPaths is how the router reads paths, where it does not compare them byte by byte.
+	RouterPaths RouterPaths
 	// Peer is the other end of the socket: an address, with or without a port, or any other text.
 	Peer string
 	// Headers are the lines of the headers as names and values, in the order in which they came. Names are in any case.
 	Headers [][2]string
-	// Attributes are what the program knows of the request, such as "user" or "plan".
+	// Attributes are what the program knows of the request, such as "user", "plan" or "route": the pattern that the router has matched,
+	// such as "/v1/users/{id}".
 	Attributes map[string]string
 }
+
+// RouterPaths is how a router reads paths: a sum of its properties. The table paths of a document wins over it.
+type RouterPaths uint32
+
+const (
+	// PathsIgnoreCase: the router ignores the case of letters, so that "/LOGIN" is "/login".
+	PathsIgnoreCase = RouterPaths(C.POLYLIMIT_PATHS_IGNORE_CASE)
+	// PathsDropParameters: the router drops what follows a ";" in each segment, as in "/login;jsessionid=1".
+	PathsDropParameters = RouterPaths(C.POLYLIMIT_PATHS_DROP_PARAMETERS)
+	// PathsDropSuffix: the router accepts a format after the path, as in "/login.json".
+	PathsDropSuffix = RouterPaths(C.POLYLIMIT_PATHS_DROP_SUFFIX)
+	// PathsEveryReading: how the router treats dot segments and escaped slashes is not known: a request counts under the rules for each
+	// way to read its path. A middleware always does so.
+	PathsEveryReading = RouterPaths(C.POLYLIMIT_PATHS_EVERY_READING)
+)
 
 // PolicyMatch is a policy that the configuration's rules apply to a request.
 type PolicyMatch struct {
@@ -63,7 +82,7 @@ type RequestDecision struct {
 	Decisions []PolicyDecision
 }
 
-// plainAttributes are the texts of a request, one after the other, with their lengths.
+// plainAttributes are the texts of a request, one after the other, with their lengths; after the third is how the router reads paths.
 type plainAttributes struct {
 	texts               strings.Builder
 	lengths             []C.size_t
@@ -76,7 +95,7 @@ func (p *plainAttributes) add(text string) {
 }
 
 func (r *RequestAttributes) plain() *plainAttributes {
-	count := 3 + 2*(len(r.Headers)+len(r.Attributes))
+	count := 4 + 2*(len(r.Headers)+len(r.Attributes))
 	plain := &plainAttributes{
 		lengths:    make([]C.size_t, 0, count),
 		headers:    C.size_t(len(r.Headers)),
@@ -85,6 +104,7 @@ func (r *RequestAttributes) plain() *plainAttributes {
 	plain.add(r.Method)
 	plain.add(r.Path)
 	plain.add(r.Peer)
+	plain.lengths = append(plain.lengths, C.size_t(r.RouterPaths))
 	for _, header := range r.Headers {
 		plain.add(header[0])
 		plain.add(header[1])

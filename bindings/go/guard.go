@@ -40,8 +40,16 @@ type GuardOptions struct {
 	MissingKey string
 	// Cost is the units that each request spends; 0 is the default, 1.
 	Cost int64
-	// Methods are the only methods that are limited; nil limits all.
+	// Methods are the only methods that are limited, in any case; nil limits all. GET has HEAD, too.
 	Methods []string
+	// SeparateHead: HEAD is separate from GET: a limit on GET does not have it, and a route whose name begins with it has a budget of
+	// its own.
+	SeparateHead bool
+	// CountPreflights: preflights count; see Guard.AppliesTo.
+	CountPreflights bool
+	// CORSOrigins are the origins whose pages may read denials, such as "https://app.example", or only "*" for all; see
+	// Guard.CORSFields.
+	CORSOrigins []string
 	// Headers select the header fields of responses.
 	Headers HeaderSettings
 	// Status and Message are the response to a request over its limit: 400 to 599, and the sentence in its body. The zero values
@@ -64,7 +72,10 @@ type Guard struct {
 	limiter   *Limiter
 	addresses *AddressKeys
 	keyParts  []string
+	// Whether all methods are limited, except perhaps OPTIONS.
 	isLimited bool
+	// Whether there are origins whose pages may read denials.
+	hasOrigins bool
 	// Whether it decides by the configuration.
 	isConfigured bool
 }
@@ -82,7 +93,7 @@ type RequestFacts struct {
 	// Cost is the units that the request spends, if HasCost; otherwise the guard's.
 	Cost    int64
 	HasCost bool
-	// Route is the name of the route, the same in every process; empty for none.
+	// Route is the name of the route, the same in every process, such as "GET /users/{id}"; empty for none.
 	Route string
 	// Policies are those of this request in place of the guard's; nil for the guard's, and otherwise the request is not limited
 	// when there are none. They must come from the program and never from its users.
@@ -133,7 +144,7 @@ func (l *Limiter) NewGuard(options GuardOptions, rules AddressRules) (*Guard, er
 	defer C.free(unsafe.Pointer(array))
 	guard := &Guard{
 		limiter: l, addresses: addresses, keyParts: options.KeyParts, isLimited: len(options.Methods) == 0,
-		isConfigured: options.ByConfiguration,
+		isConfigured: options.ByConfiguration, hasOrigins: len(options.CORSOrigins) > 0,
 	}
 	var told message
 	status := C.polylimit_guard_new(l.limiter, array, C.size_t(len(plain)), &guard.guard, &told[0], C.size_t(len(told)))
@@ -167,6 +178,9 @@ func (o *GuardOptions) settings() []Option {
 		add("cost", strconv.FormatInt(o.Cost, 10))
 	}
 	add("method", o.Methods...)
+	add("separate_head", strconv.FormatBool(o.SeparateHead))
+	add("count_preflights", strconv.FormatBool(o.CountPreflights))
+	add("cors_origin", o.CORSOrigins...)
 	given("headers", o.Headers.Style)
 	given("reset_form", o.Headers.ResetForm)
 	for field, name := range o.Headers.Names {
@@ -187,15 +201,36 @@ func (o *GuardOptions) settings() []Option {
 	return settings
 }
 
-// AppliesTo is whether requests of this method are limited.
-func (g *Guard) AppliesTo(method string) bool {
-	if g.isLimited {
+// AppliesTo is whether a request with this method is limited. A limit on GET has HEAD, too, unless SeparateHead says otherwise.
+//
+// The requested method is the field Access-Control-Request-Method of a request that has an Origin, too, otherwise empty. With the method
+// OPTIONS it is a preflight, by which a browser asks whether a page may send a request: it is not limited, unless CountPreflights says
+// otherwise or OPTIONS is one of the methods. A limit that is attached to a handler gives none, because an OPTIONS request that
+// gets there runs the handler.
+func (g *Guard) AppliesTo(method, requested string) bool {
+	if g.isLimited && method != "OPTIONS" {
 		return true
 	}
 	defer runtime.KeepAlive(g)
-	text := foreignText(method)
+	text, asked := foreignText(method), foreignText(requested)
 	defer free(text)
-	return C.polylimit_guard_applies_to(g.guard, text) != 0
+	defer free(asked)
+	return C.polylimit_guard_applies_to(g.guard, text, asked) != 0
+}
+
+// CORSFields are the fields by which a page of this origin may read a denial: none for an origin that is not one of CORSOrigins. The
+// origin is the field Origin of the request. A middleware adds them to a denial without Access-Control-Allow-Origin.
+func (g *Guard) CORSFields(origin string) ([]HeaderField, error) {
+	if !g.hasOrigins || origin == "" {
+		return nil, nil
+	}
+	defer runtime.KeepAlive(g)
+	from := foreignText(origin)
+	defer free(from)
+	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+		return C.polylimit_guard_cors_fields(g.guard, from, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	})
+	return headerFields(text), err
 }
 
 // AddressHeader is the name of the header field whose lines RequestFacts.ForwardingLines has; empty when none is read.

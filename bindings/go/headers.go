@@ -47,13 +47,18 @@ func (l *Limiter) Headers(settings HeaderSettings, outcomes ...Outcome) ([]Heade
 	if err != nil {
 		return nil, err
 	}
+	return headerFields(text), nil
+}
+
+// headerFields are the fields of lines "name: value".
+func headerFields(text string) []HeaderField {
 	fields := make([]HeaderField, 0, strings.Count(text, "\n"))
 	for line := range strings.SplitSeq(text, "\r\n") {
 		if name, value, isField := strings.Cut(line, ": "); isField {
 			fields = append(fields, HeaderField{name, value})
 		}
 	}
-	return fields, nil
+	return fields
 }
 
 // headerText has a line for each field.

@@ -156,6 +156,7 @@ static inline int polylimit_go_read(polylimit_go_attributes *read, const char *t
     read->plain.method = polylimit_go_next(&texts, &lengths);
     read->plain.path = polylimit_go_next(&texts, &lengths);
     read->plain.peer = polylimit_go_next(&texts, &lengths);
+    read->plain.router_paths = (uint32_t)*lengths++;
     for (size_t at = 0; at < count; at++) {
         pairs[at].name = polylimit_go_next(&texts, &lengths);
         pairs[at].value = polylimit_go_next(&texts, &lengths);

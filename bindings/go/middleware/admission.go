@@ -107,7 +107,12 @@ func (a *Admission) Denial(accept []string) (Denial, error) {
 // Respond writes the default response.
 func (d Denial) Respond(writer http.ResponseWriter) {
 	for _, field := range d.Problem.Fields {
-		writer.Header().Set(field.Name, field.Value)
+		// A CORS middleware may have said that the response depends on the origin.
+		if field.Name == "vary" {
+			writer.Header().Add(field.Name, field.Value)
+		} else {
+			writer.Header().Set(field.Name, field.Value)
+		}
 	}
 	writer.WriteHeader(d.Problem.Status)
 	// An error means that the client has disconnected.

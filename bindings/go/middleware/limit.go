@@ -56,10 +56,10 @@ func New[R, D any](options Options[R, D], framework Framework[R]) (*Limit[R, D],
 // limited. Fail takes the error.
 func (l *Limit[R, D]) Decide(request R, header http.Header) (*Admission, error) {
 	plain := l.framework.HTTP(request)
-	if l.options.Skip != nil && l.options.Skip(request) || !l.guard.AppliesTo(plain.Method) {
+	route := l.framework.Route(request)
+	if l.options.Skip != nil && l.options.Skip(request) || !l.guard.AppliesTo(plain.Method, requestedMethod(plain, route)) {
 		return nil, nil
 	}
-	route := l.framework.Route(request)
 	facts, err := l.factsOf(request, plain, route)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,35 @@ func (l *Limit[R, D]) Decide(request R, header http.Header) (*Admission, error) 
 	}
 	own := newAdmission(ctx, check, outer)
 	own.written.replace(header, check, true)
+	if own.Admitted() {
+		return own, nil
+	}
+	if err := l.allowOrigin(plain, header); err != nil {
+		own.Close()
+		return nil, err
+	}
 	return own, nil
+}
+
+// requestedMethod is the method that a preflight asks about, if the limit is in front of routing. On a route an OPTIONS request runs the
+// handler.
+func requestedMethod(request *http.Request, route string) string {
+	if request.Method != http.MethodOptions || route != "" || request.Header.Get("Origin") == "" {
+		return ""
+	}
+	return request.Header.Get("Access-Control-Request-Method")
+}
+
+// allowOrigin adds what a page of another origin needs to read a denial, unless a CORS middleware outside of the limit has done so.
+func (l *Limit[R, D]) allowOrigin(request *http.Request, header http.Header) error {
+	if len(header["Access-Control-Allow-Origin"]) > 0 {
+		return nil
+	}
+	fields, err := l.guard.CORSFields(request.Header.Get("Origin"))
+	for _, field := range fields {
+		header.Add(field.Name, field.Value)
+	}
+	return err
 }
 
 // OnDenied is the function of the options.

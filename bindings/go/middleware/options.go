@@ -69,8 +69,16 @@ type Options[R, D any] struct {
 	TTL, MaxAge time.Duration
 	// Skip returns whether a request proceeds without a decision; nil skips none.
 	Skip func(R) bool
-	// Methods are the only methods that are limited, such as "POST"; nil limits all.
+	// Methods are the only methods that are limited, such as "POST", in any case; nil limits all. GET has HEAD, too.
 	Methods []string
+	// SeparateHead: HEAD is separate from GET, so that a limit on GET does not have it.
+	SeparateHead bool
+	// CountPreflights: a limit in front of routing counts preflights, by which browsers ask whether a page may send a request. A limit on
+	// a route counts each request that gets there.
+	CountPreflights bool
+	// CORSOrigins are the origins whose pages may read denials, such as "https://app.example", or only "*" for all. A service whose CORS
+	// middleware is outside of the limit needs none.
+	CORSOrigins []string
 	// DryRun: requests are decided, spend and are reported, and none is denied.
 	DryRun bool
 	// Status is the status of a request over its limit: 400 to 599; 0 is the default, 429.
@@ -135,7 +143,8 @@ func (o *Options[R, D]) guard() (*polylimit.Guard, error) {
 	return o.Limiter.NewGuard(polylimit.GuardOptions{
 		ByConfiguration: o.isConfigured(),
 		Policies:        o.policies(), PerRequest: o.PolicyFunc != nil, Scope: o.Scope, PerRoute: true, KeyParts: parts,
-		MissingKey: o.MissingKey, Cost: o.FixedCost, Methods: o.Methods, Headers: o.Headers, Status: o.Status,
+		MissingKey: o.MissingKey, Cost: o.FixedCost, Methods: o.Methods, SeparateHead: o.SeparateHead,
+		CountPreflights: o.CountPreflights, CORSOrigins: o.CORSOrigins, Headers: o.Headers, Status: o.Status,
 		Message: o.Message, DryRun: o.DryRun, Reserved: o.Spent != nil, TTL: o.TTL, MaxAge: o.MaxAge,
 	}, o.Address)
 }

@@ -330,6 +330,12 @@ func guardOptions(t *testing.T, given map[string]json.RawMessage, limiters map[s
 			options.Skip = func(request *http.Request) bool { return request.Header.Get(source.Header) != "" }
 		case "methods":
 			read(&options.Methods)
+		case "separate_head":
+			read(&options.SeparateHead)
+		case "count_preflights":
+			read(&options.CountPreflights)
+		case "cors_origins":
+			read(&options.CORSOrigins)
 		case "headers":
 			read(&options.Headers.Style)
 		case "reset_form":
