@@ -119,6 +119,8 @@ class GuardCasesTest {
                 "reset_form" -> options.resetForm(value.asText())
                 "status" -> options.status(value.asInt())
                 "message" -> options.message(value.asText())
+                "separate_head" -> options.separateHead(value.asBoolean())
+                "cors_origins" -> options.corsOrigins(*texts(value).toTypedArray())
                 "dry_run" -> options.dryRun(value.asBoolean())
                 "on_denied" ->
                     options.onDenied { _, _, response ->

@@ -13,6 +13,7 @@ import org.eclipse.jetty.server.ServerConnector
 import polylimit.http.RateLimit
 import polylimit.servlet.RateLimitFilter
 import polylimit.servlet.RateLimitOptions
+import java.net.Socket
 import java.net.URI
 import java.net.http.HttpClient
 import java.net.http.HttpRequest
@@ -30,6 +31,20 @@ private class Left : HttpServlet() {
         response.status = request.pathInfo.substringAfterLast('/').toIntOrNull() ?: 200
         val decided = request.getAttribute(RateLimitFilter.ATTRIBUTE) as RateLimit?
         response.writer.write("${decided?.decision?.remaining}")
+    }
+}
+
+/** Serves a `/login` that counts its executions. */
+class CountedLogin : HttpServlet() {
+    var runs = 0
+        private set
+
+    override fun service(
+        request: HttpServletRequest,
+        response: HttpServletResponse,
+    ) {
+        runs += 1
+        response.writer.write("in")
     }
 }
 
@@ -65,6 +80,41 @@ abstract class ServletServer {
             server.stop()
         }
     }
+
+    /** Serves a servlet at a path, with filters at theirs, in a context. The requests are text that is sent as it is. */
+    protected fun serveRaw(
+        servlet: HttpServlet,
+        path: String,
+        filters: List<Pair<Filter, String>>,
+        contextPath: String = "/",
+        requests: (send: (String, List<String>) -> List<String>) -> Unit,
+    ) {
+        val server = Server()
+        val connector = ServerConnector(server).apply { host = "127.0.0.1" }
+        server.addConnector(connector)
+        val context = ServletContextHandler(contextPath)
+        context.addServlet(ServletHolder(servlet), path)
+        for ((filter, pattern) in filters) context.addFilter(FilterHolder(filter), pattern, EnumSet.of(DispatcherType.REQUEST))
+        server.handler = context
+        server.start()
+        try {
+            requests { line, fields -> answer(connector.localPort, "$line HTTP/1.1", fields + "Host: a" + "Connection: close") }
+        } finally {
+            server.stop()
+        }
+    }
+
+    /** The lines of the response to a request. */
+    private fun answer(
+        port: Int,
+        line: String,
+        fields: List<String>,
+    ): List<String> =
+        Socket("127.0.0.1", port).use { socket ->
+            socket.soTimeout = 60_000
+            socket.getOutputStream().write((listOf(line) + fields + "" + "").joinToString("\r\n").encodeToByteArray())
+            socket.getInputStream().readAllBytes().decodeToString().lines()
+        }
 
     private fun get(
         path: String,

@@ -10,6 +10,7 @@ import jakarta.servlet.http.HttpServletRequest
 import jakarta.servlet.http.HttpServletResponse
 import polylimit.PolylimitException
 import polylimit.http.RateLimit
+import polylimit.http.RequestReader
 import polylimit.servlet.ServletLimit.Decided
 import java.util.TreeSet
 
@@ -88,6 +89,8 @@ private class FilterReader : ServletReader() {
 
     @Volatile
     private var routerPaths: Int? = null
+    private val suffix = Regex("(?:\\.|%2[eE]).*")
+    private val dots = Regex("(?:\\.|%2[eE]){1,2}(?:;.*)?")
 
     @Synchronized
     fun mounted(config: FilterConfig) {
@@ -99,6 +102,14 @@ private class FilterReader : ServletReader() {
     }
 
     override fun budget(request: HttpServletRequest): String? = budget
+
+    /** Where Spring accepts suffixes, all from the first dot of the last segment on is one: `/login.x.json` and `/login.` reach `/login`. */
+    override fun path(request: HttpServletRequest): String? {
+        val path = super.path(request) ?: return null
+        val (front, last) = path.substringBeforeLast('/') to path.substringAfterLast('/')
+        val hasSuffix = routerPaths(request) and RequestReader.ACCEPTS_SUFFIX != 0 && !dots.matches(last)
+        return if (hasSuffix) "$front/${suffix.replace(last, "")}" else path
+    }
 
     override fun routerPaths(request: HttpServletRequest): Int =
         routerPaths ?: (super.routerPaths(request) or SpringRouter.paths(request.servletContext)).also { routerPaths = it }
