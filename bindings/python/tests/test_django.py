@@ -2,6 +2,7 @@
 
 import textwrap
 
+import pytest
 from test_process import python
 
 SITE = """
@@ -272,6 +273,90 @@ def test_denial_of_one_method_spends_nothing_of_the_site():
         """
     )
     assert printed == ["[200, 429, 429] 1", "[403, 429, 429]"]
+
+
+def test_head_counts_with_get():
+    printed = site(
+        """
+        document = '''
+        polylimit = 1
+        [policies.p]
+        quotas = "2/day fixed_window"
+        [[rules]]
+        match = { method = "GET", path = "/view" }
+        apply = [{ policy = "p", key = "all" }]
+        '''
+        class Own(View):
+            def get(self, request): return HttpResponse()
+        one = limit(limiter, "1/day fixed_window", methods=["get"])(Own.as_view())
+        urlpatterns = [path("view", Own.as_view()), path("one", one)]
+        for given in ({"policy": "2/day"}, {"policy": "site", "methods": ["get"]}, {}):
+            made = Limiter(policies={"site": "2/day"}) if given else Limiter(document=document)
+            with override_settings(POLYLIMIT={"limiter": made, **given}):
+                print(counted("/view", times=1), counted("/view", "HEAD", 2), counted("/view", times=1))
+        with without_site():
+            print(counted("/one", "HEAD"), counted("/one"))
+        """
+    )
+    assert printed == ["[1, 0] [1, 1] [0, 1]"] * 3 + ["[1, 5] [0, 6]"]
+
+
+CORS = """
+    view = lambda request: HttpResponse()
+    urlpatterns = [path("", view), path("own", limit(limiter, "own")(view))]
+    preflight = {"HTTP_ORIGIN": "https://app.example", "HTTP_ACCESS_CONTROL_REQUEST_METHOD": "POST"}
+    origin = {"HTTP_ORIGIN": "https://app.example"}
+    by_polylimit = ["polylimit.django.RateLimitMiddleware"]
+    by_cors = ["corsheaders.middleware.CorsMiddleware"]
+    def fields(response):
+        exposed = "ratelimit" in response.headers.get("access-control-expose-headers", "").lower()
+        varies = {name.strip() for name in response.headers["vary"].lower().split(",")}
+        assert varies == ({"accept", "origin"} if response.has_header("access-control-allow-origin") else {"accept"})
+        return response.status_code, response.headers.get("access-control-allow-origin"), exposed
+"""
+
+
+def test_preflights_do_not_count_and_denials_have_the_fields_of_cors():
+    pytest.importorskip("corsheaders", reason="django-cors-headers is not installed")
+    printed = site(
+        CORS
+        + """
+    for middleware in (by_cors + by_polylimit, by_polylimit + by_cors, by_polylimit):
+        for more in ({}, {"cors_origins": ["https://app.example"]}):
+            made = {"limiter": Limiter(policies={"site": "2/day"}), "policy": "site", **more}
+            with override_settings(MIDDLEWARE=middleware, POLYLIMIT=made, CORS_ALLOWED_ORIGINS=[origin["HTTP_ORIGIN"]]):
+                print(counted("/", "OPTIONS", **preflight), counted("/", "POST", times=3, **origin), end=" ")
+                print(counted("/", "OPTIONS", times=2, **preflight), fields(client.post("/", **origin)))
+    made = {**options, "limiter": Limiter(policies={"site": "2/day"}), "count_preflights": True}
+    with override_settings(POLYLIMIT=made):
+        print(counted("/", "OPTIONS", **preflight))
+    with without_site():
+        print(counted("/own", "OPTIONS", **preflight))
+    """
+    )
+    plain, with_fields, unreadable = (
+        f"[6, 0] [2, 1] [2, 0] (429, {fields})"
+        for fields in ("'https://app.example', False", "'https://app.example', True", "None, False")
+    )
+    assert printed == [
+        *(plain, with_fields, unreadable, with_fields, unreadable, with_fields),
+        "[2, 4]",
+        "[4, 2]",
+    ]
+
+
+def test_empty_key_is_missing():
+    printed = site(
+        """
+        from polylimit import keys
+        view = lambda request: HttpResponse()
+        urlpatterns = [path("", view)]
+        for key in (lambda request: "", keys.header("x-key"), keys.cookie("key")):
+            with override_settings(POLYLIMIT={**options, "key": key, "missing_key": "refuse"}):
+                print(client.get("/", HTTP_X_KEY="", HTTP_COOKIE="key=").status_code)
+        """
+    )
+    assert printed == ["400"] * 3
 
 
 def test_old_version_is_refused():

@@ -283,6 +283,27 @@ def test_throttle_classes():
     assert "r=0" in printed[8]
 
 
+def test_throttle_class_refuses_options_about_responses():
+    printed = site(
+        """
+        class Own(RateThrottle):
+            rate = "1/day"
+            options = {"message": "later"}
+        class Limited(APIView):
+            throttle_classes = [Own]
+            def get(self, request): return Response()
+        urlpatterns = [path("", Limited.as_view())]
+        try:
+            Client().get("/")
+        except Exception as error:
+            print(error)
+        """
+    )
+    assert printed == [
+        "Own has the option message: the response to a denial is that of the exception handler of the REST framework"
+    ]
+
+
 def test_throttle_class_in_an_outage():
     printed = site(
         """

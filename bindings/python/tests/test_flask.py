@@ -6,7 +6,7 @@ import sys
 import flask
 import pytest
 from flask.views import MethodView, View
-from polylimit import Limiter
+from polylimit import Limiter, keys
 from polylimit.flask import RateLimit, exempt, limit
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.test import Client
@@ -388,6 +388,100 @@ def test_view_that_is_called_static_is_limited(limiter):
     app.get("/", endpoint="static")(lambda: "view")
     RateLimit(app, limiter=limiter, policy="app", views_only=True)
     assert statuses(app) == admitted(2)
+
+
+PREFLIGHT = {"origin": "https://app.example", "access-control-request-method": "GET"}
+
+
+@pytest.mark.parametrize("options", [{"policy": "2/day fixed_window"}, {"policy": "app", "methods": ["get"]}, {}])
+def test_head_counts_with_get(app, options):
+    document = """
+    polylimit = 1
+    [policies.p]
+    quotas = "2/day fixed_window"
+    [[rules]]
+    match = { method = "GET", path = "/" }
+    apply = [{ policy = "p", key = "all" }]
+    """
+    limiter = Limiter("memory:", POLICIES) if options else Limiter("memory:", document=document)
+    RateLimit(app, limiter=limiter, **options)
+    app.get("/")(lambda: "view")
+    assert statuses(app, times=1) == [200]
+    assert statuses(app, method="HEAD", times=2) == [200, 429]
+    assert statuses(app, times=1) == [429]
+
+
+def test_head_counts_with_get_in_a_limit_of_a_view(app, limiter):
+    app.get("/")(limit(limiter, "1/day fixed_window", methods="get")(lambda: "view"))
+    app.get("/apart", endpoint="apart")(limit(limiter, "own", methods=["GET"], separate_head=True)(lambda: "view"))
+    assert statuses(app, method="HEAD", times=2) == [200, 429]
+    assert statuses(app, "/apart", "HEAD") == admitted(6)
+
+
+@pytest.mark.parametrize("cors", ["first", "last", "none"])
+@pytest.mark.parametrize("options", [{}, {"key": keys.header("origin")}])
+def test_preflights_do_not_count(app, limiter, cors, options):
+    flask_cors = pytest.importorskip("flask_cors", reason="Flask-Cors is not installed")
+    if cors == "first":
+        flask_cors.CORS(app)
+    RateLimit(app, limiter=limiter, policy="app", **options)
+    if cors == "last":
+        flask_cors.CORS(app)
+    app.post("/")(lambda: "view")
+    assert statuses(app, method="OPTIONS", headers=PREFLIGHT) == admitted(6)
+    origin = {"headers": {"origin": PREFLIGHT["origin"]}}
+    assert statuses(app, method="POST", **origin) == admitted(2)
+    assert statuses(app, method="OPTIONS", headers=PREFLIGHT) == admitted(6)
+    # Any other request with this method does count.
+    assert statuses(app, method="OPTIONS", times=1, **origin) == [429]
+    denied = app.test_client().post("/", **origin)
+    allowed = denied.headers.getlist("access-control-allow-origin")
+    # Versions of the extension differ.
+    assert allowed in ([[]] if cors == "none" else [["*"], ["https://app.example"]])
+
+
+def test_preflights_count_where_a_limit_says_so_or_is_of_the_handler(app, limiter):
+    RateLimit(app, limiter=limiter, policy="app", count_preflights=True, skip=lambda request: request.path != "/")
+    app.get("/")(lambda: "view")
+
+    @app.route("/own", methods=["OPTIONS"])
+    @limit(limiter, "own")
+    def own():
+        return "own"
+
+    assert statuses(app, method="OPTIONS", headers=PREFLIGHT) == admitted(2)
+    assert statuses(app, "/own", "OPTIONS", headers=PREFLIGHT) == admitted(4)
+
+
+def own_response(_request, _denial):
+    return "denied", 429
+
+
+@pytest.mark.parametrize("with_extension", [True, False])
+@pytest.mark.parametrize("on_denied", [own_response, None])
+def test_denials_have_the_fields_of_cors(app, limiter, with_extension, on_denied):
+    flask_cors = pytest.importorskip("flask_cors", reason="Flask-Cors is not installed")
+    RateLimit(app, limiter=limiter, policy="app", cors_origins=["https://app.example"], on_denied=on_denied)
+    if with_extension:
+        flask_cors.CORS(app, origins=["https://app.example", "https://other.example"])
+    app.get("/")(lambda: "view")
+    statuses(app, times=2)
+    client = app.test_client()
+    denied = client.get("/", headers={"origin": "https://app.example"})
+    assert denied.status_code == 429
+    assert denied.headers.getlist("access-control-allow-origin") == ["https://app.example"]
+    assert "ratelimit" in denied.headers["access-control-expose-headers"].lower()
+    assert "origin" in ",".join(denied.headers.getlist("vary")).lower()
+    other = client.get("/", headers={"origin": "https://other.example"})
+    assert other.headers.getlist("access-control-allow-origin") == ["https://other.example"] * with_extension
+
+
+@pytest.mark.parametrize("key", [lambda _request: "", keys.header("x-key"), keys.cookie("key"), keys.user()])
+def test_empty_key_is_missing(app, limiter, key):
+    RateLimit(app, limiter=limiter, policy="app", key=key, missing_key="refuse")
+    app.get("/")(lambda: "view")
+    given = {"headers": {"x-key": "", "cookie": "key="}, "environ_overrides": {"REMOTE_USER": ""}}
+    assert statuses(app, times=1, **given) == [400]
 
 
 def test_old_version_is_refused():

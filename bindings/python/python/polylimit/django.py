@@ -35,6 +35,7 @@ from django.http.multipartparser import MultiPartParserError
 from django.urls import URLResolver, get_resolver
 from django.urls import resolve as resolve_path
 from django.urls.converters import PathConverter, get_converters
+from django.utils.cache import patch_vary_headers
 from django.utils.functional import SimpleLazyObject
 from django.utils.module_loading import import_string
 from django.views import View as ClassBasedView
@@ -143,7 +144,21 @@ class RequestInfo:
         return f"{prefix}/{_PARAMETER.sub(_parameter, match.route.removeprefix('^'))}"
 
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> HttpResponse:
-        return HttpResponse(body, status=status, headers=dict(fields))
+        response: HttpResponse = _with_fields(HttpResponse(body, status=status), fields)
+        return response
+
+    def with_cors(self, response: Any, fields: list[tuple[str, str]]) -> Any:
+        return response if response.has_header("access-control-allow-origin") else _with_fields(response, fields)
+
+
+def _with_fields(response: Any, fields: list[tuple[str, str]]) -> Any:
+    for name, value in fields:
+        if name == "vary":
+            # It may be there several times.
+            patch_vary_headers(response, [value])
+        else:
+            response.headers[name] = value
+    return response
 
 
 def _identity(user: Any) -> str | None:
@@ -247,7 +262,7 @@ def limit(
     use is charged once for a key. With ``override`` the middleware's limit does not apply to the view's requests that
     this limit applies to.
     """
-    guard = Guard(limiter, policy, limiter_types=(Limiter,), per_route=True, **options)
+    guard = Guard(limiter, policy, limiter_types=(Limiter,), per_route=True, is_attached=True, **options)
     view_limit = ViewLimit(guard, override)
 
     def decorate(view: View) -> View:

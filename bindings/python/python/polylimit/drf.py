@@ -51,6 +51,9 @@ _SHARES = "_polylimit_shares"
 #: The attribute of the view of a request that a throttle has denied.
 _DENIED = "_polylimit_denied"
 
+#: The options of other limits that are about the response to a denial.
+_OF_RESPONSES = ("on_denied", "status", "message", "cors_origins")
+
 _TOO_MANY_REQUESTS = 429
 
 
@@ -112,7 +115,8 @@ class RateThrottle(BaseThrottle):
     rate: str | None = None
     #: The limiter; by default that of the setting ``POLYLIMIT``.
     limiter: Limiter | None = None
-    #: Other options, see :class:`polylimit.guard.Options`. Functions of the request get that of the framework.
+    #: Other options, see :class:`polylimit.guard.Options`, but for those about the response to a denial. Functions of
+    #: the request get that of the framework.
     options: ClassVar[dict[str, Any]] = {}
 
     _guards: ClassVar[dict[Any, Guard]] = {}
@@ -169,7 +173,13 @@ class RateThrottle(BaseThrottle):
             # Without a rate, the limiter's document or its only policy decides.
             defaults = {} if rate is None else {"key": keys.user(), "scope": self.scope}
             options = {**defaults, **self.options}
-            guard = self._guards[name] = Guard(limiter, rate, limiter_types=(Limiter,), **options)
+            for option in _OF_RESPONSES:
+                if option in options:
+                    raise ImproperlyConfigured(
+                        f"{type(self).__name__} has the option {option}: the response to a denial is that of the "
+                        "exception handler of the REST framework"
+                    )
+            guard = self._guards[name] = Guard(limiter, rate, limiter_types=(Limiter,), is_attached=True, **options)
         return guard
 
 

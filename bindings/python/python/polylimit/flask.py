@@ -121,6 +121,12 @@ class _Info:
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> flask.Response:
         return flask.Response(body, status, fields)
 
+    def with_cors(self, response: Any, fields: list[tuple[str, str]]) -> flask.Response:
+        made = flask.current_app.make_response(response)
+        if "access-control-allow-origin" not in made.headers:
+            made.headers.extend(fields)
+        return made
+
 
 def _name_of_view(endpoint: str) -> str:
     """Return the first of the endpoints that a view has in its blueprint: it has one budget under all of them."""
@@ -259,7 +265,7 @@ def limit(
     request use is charged once for a key. With ``override`` the limits of the application and of its blueprints do not
     apply to the view's requests that this limit applies to.
     """
-    guard = Guard(limiter, policy, limiter_types=(Limiter,), per_route=True, **options)
+    guard = Guard(limiter, policy, limiter_types=(Limiter,), per_route=True, is_attached=True, **options)
     flask.request_tearing_down.connect(_tear_down)
     flask.request_started.connect(_place_limits)
 
@@ -366,7 +372,7 @@ def _decide(request: flask.Request, guard: Guard, later: Sequence[Guard], method
     limits: RequestLimits | None = request.environ.get(_LIMITS)
     check, is_admitted = None, False
     if limits is None:
-        if guard.needs_only_peer:
+        if guard.needs_only_peer and request.method != "OPTIONS":
             limits, check = guard.core.enter(request.environ.get("REMOTE_ADDR"))
             is_admitted = check is None
         else:
