@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 #: What the driver must find: the application's defects, with what each of them does.
 DEFECTS = {
-    "ignore_case": "the document does not say that the router ignores case",
-    "parameters": "the document does not say that the router drops parameters",
-    "suffix": "the document does not say that the router accepts a suffix",
+    "ignore_case": "the limiter does not know that the router ignores case",
+    "parameters": "the limiter does not know that the router drops parameters",
+    "suffix": "the limiter does not know that the router accepts a suffix",
+    "readings": "rules count a path under one way to read it only",
     "unlimited": "no limit is in effect",
     "too_strict": "a request counts twice",
     "head": "the limit on handlers counts HEAD under a name of its own",
@@ -34,6 +35,8 @@ DEFECTS = {
     "target": "the limit on handlers counts each target for itself",
     "shared": "two handlers that are separate share a budget",
 }
+#: The properties of the router as a middleware passes them.
+BITS = {"ignore_case": 1, "parameters": 2, "suffix": 4, "readings": 8}
 DEFECT = os.environ.get("POLYLIMIT_SPELLINGS_DEFECT", "")
 
 
@@ -63,12 +66,16 @@ def on_handlers(limiter: Limiter, quotas: str = QUOTAS) -> Callable[[Request, st
     return admits
 
 
-def by_rules(limiter: Limiter) -> Callable[[Request, str], bool]:
+def by_rules(document: str, bits: dict[str, int]) -> Callable[[Request, str], bool]:
     """Return a limit in front of the router that leaves it to the rules of a document."""
+    limiter = Limiter("memory:", document=document)
+    router = sum(bit for name, bit in bits.items() if name != DEFECT)
 
     def admits(request: Request, _: str) -> bool:
         method = request.sent_method if DEFECT == "method" else request.method
-        attributes = RequestAttributes(method=method, path=request.path, headers=request.headers.items())
+        attributes = RequestAttributes(
+            method=method, path=request.path, headers=request.headers.items(), router_paths=router
+        )
         return limiter.decide(attributes).allowed
 
     return admits
@@ -87,8 +94,9 @@ def main() -> None:
     every = ",".join(ROUTES)
     listen("global", every, everywhere(Limiter("memory:")))
     listen("handlers", every, on_handlers(Limiter("memory:")))
-    rules = document(frozenset(PROPERTIES) - {DEFECT})
-    listen("path_rules", every, by_rules(Limiter("memory:", document=rules)))
+    declared = document(frozenset(PROPERTIES) - {DEFECT})
+    listen("path_rules", every, by_rules(declared, {"readings": BITS["readings"]}))
+    listen("path_rules_of_a_middleware", every, by_rules(document(frozenset()), BITS))
     listen("separate", "GET:/a/1,GET:/b/1", on_handlers(Limiter("memory:"), "1/hour fixed_window"))
     print("version reference", polylimit.__version__, flush=True)
     print("ready", flush=True)
