@@ -45,11 +45,17 @@ for (const { name, load } of versionsOf("koa")) {
     return Boolean(outer.match("/b/x", "GET").route);
   })();
 
-  // Old routers have no wildcards in braces, and need no path here.
-  const useForAll = (router, middleware) => {
-    if (name.startsWith("koa 2")) router.use(middleware);
-    else router.use("{/*rest}", middleware);
-  };
+  /** Old routers have no wildcards in braces, and need no path in `router.use`. */
+  const hasBraces = (() => {
+    try {
+      const router = new Router();
+      router.use("{/*rest}", left);
+      return router.match("/x", "GET").path.length === 1;
+    } catch {
+      return false;
+    }
+  })();
+  const useForAll = (router, middleware) => (hasBraces ? router.use("{/*rest}", middleware) : router.use(middleware));
 
   const served = (app, body) => {
     app.silent = true;
@@ -203,6 +209,19 @@ test("koa: the place of a limit that the case of a prefix would go round is refu
   assert.deepEqual(await outcomeOf({ sensitive: true }), [200]);
   assert.deepEqual(await outcomeOf({}, "{/*rest}"), [200]);
   assert.deepEqual(await outcomeOf({ prefix: "" }), [200]);
+});
+
+test("koa: an unsupported version of the router fails the first request of a route", async () => {
+  const Router = require("koa-router-unsupported");
+  const router = new Router();
+  router.get("/", rateLimit({ limiter: limiterOf(), policy: DAY }), left);
+  const errors = [];
+  const app = new (require("koa"))();
+  app.on("error", (error) => errors.push(error.message));
+  app.use(router.routes());
+  await serving(app.callback(), (port) => request(port));
+  const versions = "use @koa/router 8.0 or newer, and below 16.0, but not 14, or another version of polylimit";
+  assert.deepEqual(errors, [`@koa/router 14.0.0 is not supported: ${versions}`]);
 });
 
 test("koa: an unsupported version fails the first request", async () => {

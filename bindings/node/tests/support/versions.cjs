@@ -1,5 +1,6 @@
 // The versions of the frameworks that the tests run with: the oldest and the newest of each major version. `matrix` sets
-// POLYLIMIT_FRAMEWORK to a folder with the packages of one version in between, which then is the only one.
+// POLYLIMIT_FRAMEWORK to a framework and a folder with the packages of a version in between (express=/tmp/x), which then is the
+// only one.
 "use strict";
 
 const { createRequire } = require("node:module");
@@ -37,8 +38,8 @@ const VERSIONS = {
  * @param {"express" | "fastify" | "hono" | "koa" | "nest"} framework
  */
 function versionsOf(framework) {
-  const only = process.env.POLYLIMIT_FRAMEWORK;
-  const versions = only === undefined ? VERSIONS[framework] : [{ folder: only }];
+  const [only, folder] = process.env.POLYLIMIT_FRAMEWORK?.split("=") ?? [];
+  const versions = framework === only ? [{ folder }] : VERSIONS[framework];
   return versions.map(({ folder, ...aliases }) => {
     const loader = createRequire(join(folder ?? join(__dirname, "..", ".."), "package.json"));
     const aliased = (name) => aliases[name] ?? name;

@@ -2,6 +2,7 @@
 
 import { invalidArgument } from "../errors";
 import { patternText } from "./pattern";
+import { checkVersion, loadedVersion } from "./versions";
 
 /** The properties of Koa's context that are read here; the last ones are set by @koa/router and by koa-mount. */
 interface RoutedContext {
@@ -12,6 +13,7 @@ interface RoutedContext {
   readonly request?: object;
   readonly matched?: readonly Layer[];
   readonly mountPath?: string;
+  readonly router?: object;
 }
 
 /** An entry of @koa/router: a route, or what `router.use` was called with, which has no methods. */
@@ -57,7 +59,8 @@ const checked = new WeakSet<Layer>();
 
 /**
  * Refuses the place of a middleware that its router compares with regard to case, while it finds its routes without: a client that
- * changes the case of the prefix would go round the limit. @koa/router 14 and 15 do so for `router.use` without a path.
+ * changes the case of the prefix would go round the limit. @koa/router 15 does so for `router.use` without a path. In the same way
+ * a version of the router that is not supported is refused.
  *
  * @throws PolylimitError `invalid_argument`
  */
@@ -65,6 +68,9 @@ export function checkPlace(context: RoutedContext, middleware: unknown): void {
   if (context.matched === undefined) return;
   const layer = layerOf(context, middleware);
   if (layer === undefined || checked.has(layer)) return;
+  const { router } = context;
+  const isOfRouter = (exports: unknown) => typeof exports === "function" && router instanceof exports;
+  checkVersion("koaRouter", loadedVersion("lib/router.js", isOfRouter));
   const { methods, regexp, opts } = layer;
   const hasLetters = /[a-z]/i.test((regexp?.source ?? "").replace(/\\./g, ""));
   if (methods.length === 0 && hasLetters && regexp?.ignoreCase === false && opts?.sensitive !== true) {

@@ -5,11 +5,16 @@ import { dirname, join } from "node:path";
 
 import { invalidArgument } from "../errors";
 
-/** For each framework its oldest supported version, and the first major version that is not supported. */
+/**
+ * For each framework its oldest supported version, the first major version that is not supported, and one in between that is not.
+ * The ranges are those of package.json.
+ */
 const SUPPORTED = {
-  express: { title: "Express", oldest: [4, 18], end: 6 },
-  koa: { title: "Koa", oldest: [2, 13], end: 4 },
-  nest: { title: "NestJS", oldest: [10, 0], end: 13 },
+  express: { title: "Express", oldest: [4, 18], end: 6, without: undefined },
+  koa: { title: "Koa", oldest: [2, 13], end: 4, without: undefined },
+  // Version 14 runs the middlewares of `router.use` for other paths than those of its routes.
+  koaRouter: { title: "@koa/router", oldest: [8, 0], end: 16, without: 14 },
+  nest: { title: "NestJS", oldest: [10, 0], end: 13, without: undefined },
 } as const;
 
 /**
@@ -18,12 +23,15 @@ const SUPPORTED = {
  * @throws PolylimitError `invalid_argument` with the versions
  */
 export function checkVersion(framework: keyof typeof SUPPORTED, version: string | undefined): void {
-  const { title, oldest, end } = SUPPORTED[framework];
+  const { title, oldest, end, without } = SUPPORTED[framework];
   const [major, minor] = (version ?? "").split(".").map(Number);
   if (version === undefined || !Number.isInteger(major) || !Number.isInteger(minor)) return;
-  if (major < end && (major > oldest[0] || (major === oldest[0] && minor >= oldest[1]))) return;
+  const isOldEnough = major < end && major !== without;
+  if (isOldEnough && (major > oldest[0] || (major === oldest[0] && minor >= oldest[1]))) return;
+  const but = without === undefined ? "" : `, but not ${without}`;
   throw invalidArgument(
-    `${title} ${version} is not supported: use ${title} ${oldest.join(".")} or newer, and below ${end}.0, or another version of polylimit`,
+    `${title} ${version} is not supported: use ${title} ${oldest.join(".")} or newer, and below ${end}.0${but}, or another version ` +
+      "of polylimit",
   );
 }
 
