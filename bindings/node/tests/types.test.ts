@@ -219,6 +219,11 @@ hono.get("/", (context) => context.text(String(context.get("rateLimit")?.remaini
 
 const koa = new Koa();
 koa.use(koaRateLimit({ limiter, key: "user", count: ({ status }) => status === 401 }));
+koa.use(koaRateLimit({ limiter, methods: "get", separateHead: true, countPreflights: true, corsOrigins: "*" }));
+// @ts-expect-error origins are texts
+koa.use(koaRateLimit({ limiter, corsOrigins: [/example/] }));
+// @ts-expect-error a switch is true or false
+koa.use(koaRateLimit({ limiter, separateHead: "yes" }));
 
 const guards: CanActivate[] = [
   new RateLimitGuard({

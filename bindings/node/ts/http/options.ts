@@ -64,11 +64,12 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
   readonly scope?: string;
   /**
    * The key to limit: a function of the request, or parts that are read from it, one or a list; by default the client's
-   * address. `"user"` is the framework's authenticated user: text, a number, or the `id` or `sub` of an object.
+   * address. `"user"` is the framework's authenticated user: text, bytes, a whole number, or the `id` or `sub` of an object, which may
+   * be an object with a `toString` of its own. A request with any other user fails.
    */
   readonly key?: KeyPart | readonly KeyPart[] | ((...context: Context) => MaybePromise<Key | null | undefined>);
   /**
-   * What happens with a request without a key, such as that of an anonymous user: it counts by its client's `address` (the
+   * What happens with a request without a key or with an empty one, such as that of an anonymous user: it counts by its client's `address` (the
    * default), shares one budget with all others (`share`), or is refused with status 400 (`refuse`).
    */
   readonly missingKey?: "address" | "share" | "refuse";
@@ -97,8 +98,8 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
   readonly maxAgeMs?: number;
   /**
    * What the program knows of a request, for the rules of the limiter's configuration: an object by names of lower-case letters, digits
-   * and `_`. The framework's user is its `user`, unless the function returns another. Only where the configuration decides, because
-   * the limiter has one and no `policy` is given.
+   * and `_`. The framework's user is its `user`, and the pattern that the router has matched its `route`, unless the function returns
+   * others. Only where the configuration decides, because the limiter has one and no `policy` is given.
    */
   readonly attributes?: (...context: Context) => MaybePromise<AppAttributes | null | undefined>;
   /** Which requests proceed without a decision. */
