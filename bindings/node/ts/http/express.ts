@@ -23,7 +23,7 @@ declare global {
 /** The properties of Express's request that are read here. */
 export interface ExpressRequest extends IncomingMessage {
   readonly ip?: string | undefined;
-  readonly app?: ExpressApplication;
+  readonly app?: { readonly settings: Settings };
   readonly params?: unknown;
   readonly originalUrl?: string;
   readonly baseUrl?: string;
