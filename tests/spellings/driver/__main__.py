@@ -32,6 +32,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=int, default=random.SystemRandom().randrange(10**6), help="of the order of requests"
     )
+    parser.add_argument(
+        "--thorough", action="store_true", help="each variant on its own at every site, not only at one"
+    )
     parser.add_argument("--versions", default=",".join(VERSIONS), help="oldest, newest or both")
     parser.add_argument("--defect", help="a deliberate defect, by the name that the application knows")
     parser.add_argument("--write", action="store_true", help="write the table of docs/frameworks.md")
