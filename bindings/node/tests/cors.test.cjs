@@ -17,7 +17,7 @@ const ORIGIN = "https://app.example";
 const PREFLIGHT = { origin: ORIGIN, "access-control-request-method": "POST" };
 
 const options = (more) => ({
-  limiter: new Limiter("memory:", { policies: { api: "2/hour fixed_window" } }),
+  limiter: new Limiter("memory:", { policies: { api: "2/hour sliding_log" } }),
   key: () => "k",
   ...more,
 });

@@ -108,7 +108,7 @@ onEachVersion("a mounted application has its own limits, and knows the client", 
 function ruled(Hono, match, options) {
   const document = {
     polylimit: 1,
-    policies: { login: { quotas: "2/hour fixed_window" }, user: { quotas: "2/hour fixed_window" } },
+    policies: { login: { quotas: "2/hour sliding_log" }, user: { quotas: "2/hour fixed_window" } },
     rules: [
       { match: match("POST", "/v1/login"), apply: [{ policy: "login", key: "{client}" }] },
       { match: match("GET", "/v1/users/{id}"), apply: [{ policy: "user", key: "{client}" }] },

@@ -30,7 +30,7 @@ async function statusesOf(port, count, path = "/", method = "GET") {
 
 async function stores() {
   for (const [name, url] of Object.entries({ memory: "memory:", local: localUrl, redis: redisUrl })) {
-    const limiter = new Limiter(url, { policies: { api: "3/hour fixed_window" } });
+    const limiter = new Limiter(url, { policies: { api: "3/hour sliding_log" } });
     await limiter.ready(10_000);
     const decisions = [];
     for (let at = 0; at < 5; at++) decisions.push((await limiter.check("k")).allowed);
@@ -65,7 +65,7 @@ async function documents() {
   const document = `
     polylimit = 1
     [policies.user]
-    quotas = "2/hour fixed_window"
+    quotas = "2/hour sliding_log"
     [[rules]]
     match = { method = "GET", path = "/users/{id}" }
     apply = [{ policy = "user", key = "{id}" }]
@@ -79,7 +79,7 @@ async function documents() {
 
 /** A limit of two requests in each framework. */
 async function frameworks() {
-  const options = () => ({ limiter: new Limiter("memory:"), policy: "2/hour fixed_window" });
+  const options = () => ({ limiter: new Limiter("memory:"), policy: "2/hour sliding_log" });
   const listening = (server) => new Promise((resolve) => server.on("listening", () => resolve(server.address().port)));
   const close = (server) => new Promise((resolve) => server.close(resolve));
 
@@ -94,7 +94,7 @@ async function frameworks() {
   const fastify = require("fastify4")();
   const { rateLimit } = require("polylimit/fastify");
   fastify.register(rateLimit, options());
-  fastify.get("/own", { config: { rateLimit: { policy: "1/hour fixed_window" } } }, async () => "own");
+  fastify.get("/own", { config: { rateLimit: { policy: "1/hour sliding_log" } } }, async () => "own");
   fastify.get("/", async () => "fastify");
   await fastify.listen({ port: 0, host: "127.0.0.1" });
   const { port } = fastify.server.address();
