@@ -1,5 +1,8 @@
 package polylimit
 
+import jakarta.servlet.FilterConfig
+import jakarta.servlet.ServletContext
+import jakarta.servlet.ServletException
 import org.junit.jupiter.api.Assertions.assertEquals
 import org.junit.jupiter.api.Assertions.assertFalse
 import org.junit.jupiter.api.Assertions.assertThrows
@@ -8,6 +11,7 @@ import org.junit.jupiter.api.Test
 import polylimit.http.KeyPart
 import polylimit.servlet.RateLimitFilter
 import polylimit.servlet.RateLimitOptions
+import java.lang.reflect.Proxy
 import java.nio.file.Path
 
 /** Requests that reach the same servlet count under the same name, and filters at different mounts share nothing. */
@@ -145,6 +149,16 @@ class ServletSpellingsTest : ServletServer() {
                 assertTrue(send("GET /login", listOf(field)).first().contains(" 400 "), field)
             }
         }
+    }
+
+    @Test
+    fun `a container with older servlets is refused by a sentence`() {
+        fun <T> answering(type: Class<T>, answers: Map<String, Any>): T =
+            type.cast(Proxy.newProxyInstance(type.classLoader, arrayOf(type)) { _, method, _ -> answers[method.name] })
+        val context = answering(ServletContext::class.java, mapOf("getMajorVersion" to 5, "getMinorVersion" to 0))
+        val config = answering(FilterConfig::class.java, mapOf("getServletContext" to context))
+        val refused = assertThrows(ServletException::class.java) { RateLimitFilter(RateLimitOptions(plain).policy("1/hour")).init(config) }
+        assertTrue(refused.message.orEmpty().contains("Jakarta Servlet 5.0: supported are 6.0"), refused.message)
     }
 
     @Test

@@ -5,6 +5,8 @@ import kotlinx.coroutines.runBlocking
 import org.junit.jupiter.api.Assertions.assertEquals
 import org.junit.jupiter.api.Assertions.assertTrue
 import org.junit.jupiter.api.Test
+import org.springframework.web.servlet.config.annotation.InterceptorRegistry
+import org.springframework.web.servlet.config.annotation.WebMvcConfigurer
 import polylimit.Decision
 import polylimit.Limiter
 import polylimit.Outcome
@@ -13,9 +15,11 @@ import polylimit.RequestDecision
 import polylimit.Settings
 import polylimit.Usage
 import polylimit.headerFields
+import polylimit.http.KeyPart
 import polylimit.problemOf
 import polylimit.servlet.RateLimitFilter
 import polylimit.servlet.RateLimitOptions
+import polylimit.spring.RateLimitInterceptor
 
 /** The examples of the README, word for word: what runs here, and in [JavaReadme], is compared with it. */
 class ReadmeTest {
@@ -30,6 +34,7 @@ class ReadmeTest {
         assertTrue(decision.allowed)
         assertTrue(runBlocking { suspended(limiter) }.allowed)
         filtered(limiter)
+        intercepted(limiter).addInterceptors(InterceptorRegistry())
         byHand(limiter)
         limiter.close()
         assertTrue(reserving()!!.found)
@@ -76,6 +81,16 @@ class ReadmeTest {
     private fun filtered(limiter: Limiter): Filter {
         val filter = RateLimitFilter(RateLimitOptions(limiter).policy("api").key { it.getHeader("x-api-key") })
         return filter
+    }
+
+    private fun intercepted(limiter: Limiter): WebMvcConfigurer {
+        val limits = object : WebMvcConfigurer {
+            override fun addInterceptors(registry: InterceptorRegistry) {
+                val options = RateLimitOptions(limiter).policy("100/minute").key(KeyPart.path("tenant"))
+                registry.addInterceptor(RateLimitInterceptor(options)).addPathPatterns("/tenants/**")
+            }
+        }
+        return limits
     }
 
     private fun byHand(limiter: Limiter) {
