@@ -283,6 +283,29 @@ def test_throttle_classes():
     assert "r=0" in printed[8]
 
 
+def test_format_at_the_end_of_a_path_does_not_evade_a_rule():
+    printed = site(
+        """
+        document = '''
+        polylimit = 1
+        [policies.p]
+        quotas = "2/day fixed_window"
+        [[rules]]
+        match = { path = "/set" }
+        apply = [{ policy = "p", key = "all" }]
+        '''
+        class OfSet(ViewSet):
+            def list(self, request, format=None): return Response()
+        router = DefaultRouter()
+        router.register("set", OfSet, basename="set")
+        urlpatterns = router.urls
+        with of_site, override_settings(POLYLIMIT={"limiter": Limiter(document=document)}):
+            print(statuses("/set.json", None), statuses("/set/", None), statuses("/set.json", None))
+        """
+    )
+    assert printed == ["[200] [200] [429]"]
+
+
 def test_throttle_class_refuses_options_about_responses():
     printed = site(
         """

@@ -119,6 +119,10 @@ class ScopeInfo:
         """Return the path as the router sees it, quoted, with the prefixes of all mounts."""
         return quote(full_path(self._scope, strips_root=self._strips_root))
 
+    def router_paths(self) -> int:
+        """Return how the router reads paths."""
+        return 0
+
     def lines(self) -> list[tuple[bytes, bytes]]:
         """Return all lines of the header, in the order they were received."""
         return [(name, value) for name, value in self._scope["headers"]]

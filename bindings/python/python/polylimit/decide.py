@@ -81,7 +81,12 @@ def _attributes(guard: Guard, info: keys.RequestInfo) -> Steps[RequestAttributes
     # The peer of a Unix socket is on this host.
     peer = info.peer() or "127.0.0.1"
     return RequestAttributes(
-        method=info.method(), path=info.target(), peer=peer, headers=info.lines(), attributes=given
+        method=info.method(),
+        path=info.target(),
+        peer=peer,
+        headers=info.lines(),
+        attributes=given,
+        router_paths=info.router_paths(),
     )
 
 

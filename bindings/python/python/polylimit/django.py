@@ -64,6 +64,8 @@ _STATUSES: tuple[tuple[Any, int], ...] = (
     ((BadRequest, SuspiciousOperation, MultiPartParserError), 400),
     (BaseException, 500),
 )
+#: The property of a router whose paths may have a format at the end.
+_ACCEPTS_FORMAT = 4
 #: A parameter of a route, as Django reads it. A group of a regular expression, which begins with `?P`, is none.
 _PARAMETER = re.compile(r"(?<!\?P)<(?:([^>:]+):)?([^>]+)>")
 
@@ -123,6 +125,11 @@ class RequestInfo:
     def target(self) -> str | bytes:
         is_asgi = getattr(self.request, "scope", None) is not None
         return quote(self.request.path) if is_asgi else wsgi_target(self.request.META)
+
+    def router_paths(self) -> int:
+        match = _match(self.request)
+        # The patterns of the REST framework accept a format at the end, such as `.json`, as a parameter of this name.
+        return _ACCEPTS_FORMAT if match is not None and "format" in match.kwargs else 0
 
     def lines(self) -> list[tuple[bytes, bytes]]:
         return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.request.headers.items()]

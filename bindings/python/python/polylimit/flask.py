@@ -94,6 +94,9 @@ class _Info:
     def target(self) -> str | bytes:
         return wsgi_target(self.request.environ)
 
+    def router_paths(self) -> int:
+        return 0
+
     def lines(self) -> list[tuple[bytes, bytes]]:
         return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.request.headers.items()]
 

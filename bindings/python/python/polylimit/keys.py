@@ -42,6 +42,9 @@ class RequestInfo(Protocol):
     def target(self) -> str | bytes:
         """Return the path as the framework's router sees it, with escapes, and with the prefixes of all mounts."""
 
+    def router_paths(self) -> int:
+        """Return how the router reads paths, as :class:`polylimit.RequestAttributes` takes it."""
+
     def lines(self) -> list[tuple[bytes, bytes]]:
         """Return all lines of the header, in the order they were received."""
 
