@@ -36,7 +36,7 @@ from polylimit._routes import matched_route
 from polylimit._versions import is_older, require
 from polylimit.asgi import Limit, Receive, ResponseStart, Scope, ScopeInfo
 from polylimit.decide import decide, drive_async, fail
-from polylimit.guard import Denial, Options, Outage, Policies
+from polylimit.guard import Denial, Guard, Options, Outage, Policies
 from polylimit.views import NO_LIMITS, ViewLimit, ViewLimits
 
 if TYPE_CHECKING:
@@ -128,6 +128,12 @@ class RateLimit(Limit):
     ) -> None:
         super().__init__(limiter, policy, **options)
         self.limit = ViewLimit(self._guard, is_override=override)
+
+    def guards(self) -> tuple[Guard, Guard, Guard]:
+        """Return the guards of a middleware: that of an application, of a mount, and of a route."""
+        if self.limit.is_override:
+            raise TypeError("limit has override, and a middleware takes the place of no limit: allowed is one without it")
+        return super().guards()
 
     async def __call__(self, request: HTTPConnection, response: Response) -> None:
         """Decide about a request or the handshake of a web socket."""
