@@ -44,7 +44,7 @@ class DocumentationTest < Minitest::Test
   end
 
   def test_the_examples_of_the_migration_from_rack_attack
-    theirs, ours, mistake = examples(MIGRATION)
+    theirs, ours, _controller, mistake = examples(MIGRATION)
     Rack::Attack.cache.store = ActiveSupport::Cache::MemoryStore.new
     name = "name#{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
     [served(theirs), served(ours, mistake)].each do |app|
@@ -54,6 +54,17 @@ class DocumentationTest < Minitest::Test
       assert_equal 200, app.get('/login', 'REMOTE_ADDR' => '192.0.2.7').status
       assert_nil app.get('/health', 'REMOTE_ADDR' => '192.0.2.7')['ratelimit']
     end
+  end
+
+  # The paths that a router may take for the same handler.
+  def test_the_example_of_the_migration_has_every_spelling_of_the_path
+    _theirs, ours, = examples(MIGRATION)
+    name = "name#{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
+    app = served(ours)
+    login = lambda do |path|
+      app.post('/', params: { 'name' => name }, 'REMOTE_ADDR' => '192.0.2.7', 'PATH_INFO' => path).status
+    end
+    assert_equal [200] * 5 + [429] * 3, %w[/login /login/ //login /./login /log%69n /login /login/ //login].map { |path| login.call(path) }
   end
 
   def test_the_examples_of_the_page_on_metrics

@@ -68,6 +68,8 @@ class RackMethodsTest < RackCase
     _, runs, lines = overridden(middleware(methods: %w[DELETE]), [::Rack::MethodOverride])
     assert_equal [10, 1], [runs, lines.size]
     assert_match(/Rack::MethodOverride stands behind Polylimit::Rack.*insert_after Rack::MethodOverride/, lines.first)
+    document = Polylimit::Limiter.new(document: "polylimit = 1\n[policies.p]\nquotas = \"1/s\"\n")
+    assert_equal 1, overridden([Polylimit::Rack, { limiter: document }], [::Rack::MethodOverride]).last.size
     # A limit on all methods has it in any case.
     statuses, _, lines = overridden(middleware, [::Rack::MethodOverride])
     assert_equal [3, []], [statuses.count(200), lines]

@@ -91,8 +91,7 @@ class Spellings < ::Rails::Application
   config.secret_key_base = 'spellings'
   config.active_support.deprecation = :silence
   config.middleware.insert_after ::Rack::MethodOverride, Polylimit::Rack, **limit(methods: %w[get post], skip: ON['override'])
-  config.middleware.insert_after ::Rack::MethodOverride, Polylimit::Rack,
-                                 limiter: by_rules('path'), skip: ON['override_rules']
+  config.middleware.insert_after ::Rack::MethodOverride, Polylimit::Rack, limiter: by_rules('path'), skip: ON['path_rules']
   config.middleware.use Polylimit::Rack, limiter: by_rules('route'), skip: ON['middleware_route_rules'],
                                          attributes: ->(env) { { route: Polylimit::Rails.route(env) } }
 end
@@ -124,8 +123,7 @@ end
 
 site 'global', at('global', limit)
 site 'methods', at('methods', limit(methods: %w[get post]))
-site 'path_rules', at('path_rules', { limiter: by_rules('path') })
-%w[action route_rules middleware_route_rules override override_rules].each { |name| site name, at(name) }
+%w[action path_rules route_rules middleware_route_rules override].each { |name| site name, at(name) }
 site 'router', at('router'), %w[user]
 site 'separate', at('separate'), %w[GET:/a/1 GET:/b/1 GET:/c/1 GET:/d/1 GET:/d]
 

@@ -80,9 +80,9 @@ module Polylimit
       check
     end
 
-    # Whether the limit is for some methods only, of those that are known when it is made.
+    # Whether the limit depends on the method of a request: it is for some methods only, or has the rules of a document.
     def by_method?
-      @has_methods
+      @has_methods || @is_by_configuration
     end
 
     # The fields by which a page of another origin may read a denial.

@@ -67,8 +67,8 @@ module Polylimit
 
       @has_warned = true
       Polylimit.logger&.warn(
-        'polylimit: Rack::MethodOverride stands behind Polylimit::Rack, whose limit is by methods and does not see the method that the ' \
-        'handler sees: put Polylimit::Rack behind it (Rails: config.middleware.insert_after Rack::MethodOverride, Polylimit::Rack, ...)'
+        'polylimit: Rack::MethodOverride stands behind Polylimit::Rack, whose methods or rules do not see the method that the handler ' \
+        'sees: put Polylimit::Rack behind it (Rails: config.middleware.insert_after Rack::MethodOverride, Polylimit::Rack, ...)'
       )
     end
   end

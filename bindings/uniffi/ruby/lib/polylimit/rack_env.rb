@@ -8,10 +8,13 @@ module Polylimit
     PATH_PARAMETERS = 'action_dispatch.request.path_parameters'
     # What stands in PATH_INFO only as itself: servers that decode the path have cut off the query before.
     QUOTED = /[^\x21-\x7e]|[?#]/n.freeze
+    # Rack::Protection, which Sinatra has in front of its router, takes a backslash for a slash. Rules count an escaped slash in both ways.
+    BACKSLASH = /\\|%5c/i.freeze
+    SLASH = '%2F'
     # The bit of a router that accepts a suffix such as `.json`.
     FORMAT_SUFFIX = 4
     SINATRA_ROUTE = 'sinatra.route'
-    private_constant :THIS_HOST, :PATH_PARAMETERS, :QUOTED, :FORMAT_SUFFIX, :SINATRA_ROUTE
+    private_constant :THIS_HOST, :PATH_PARAMETERS, :QUOTED, :FORMAT_SUFFIX, :SINATRA_ROUTE, :BACKSLASH, :SLASH
 
     # Makes the reader of a guard's requests, with what the guard does not know.
     Maker = Struct.new(:reader, :format_suffix) do
@@ -108,6 +111,7 @@ module Polylimit
     # The path as the router sees it, with the places where applications are mounted.
     def path(env)
       path = "#{env['SCRIPT_NAME']}#{env['PATH_INFO']}".b
+      path = path.gsub(BACKSLASH, SLASH) if defined?(::Rack::Protection::PathTraversal) && path.match?(BACKSLASH)
       path.match?(QUOTED) ? path.gsub(QUOTED) { |byte| format('%%%02X', byte.ord) } : path
     end
 

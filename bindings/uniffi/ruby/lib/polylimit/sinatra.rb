@@ -41,11 +41,12 @@ module Polylimit
     end
 
     def polylimit(limit, verb, path)
-      # The name of the class comes last: GET and HEAD of a route are told by how the text begins.
-      name = "#{verb} #{path} #{self.name}"
+      route = "#{verb} #{path}"
+      owner = self
       condition do
-        env['sinatra.route'] = "#{verb} #{path}"
-        denial = limit.enter(env, name)&.denial
+        env['sinatra.route'] = route
+        # A class may get its name after its routes. It comes last: GET and HEAD of a route are told by how the text begins.
+        denial = limit.enter(env, "#{route} #{owner.name}")&.denial
         denial ? halt(*denial) : true
       end
     end

@@ -73,6 +73,11 @@ class OpenController < ApplicationController
   end
 end
 
+# The controller of the page on rack-attack, and its document, without Redis.
+MIGRATION = File.read(File.expand_path('../../../../../docs/migrate/from-rack-attack.md', __dir__))
+EXAMPLES = MIGRATION.gsub(/redis:\/\/localhost|, outage: 'deny'|^ *outage = "deny"$/) { |text| text.start_with?('redis') ? 'memory:' : '' }.scan(/^```ruby\n(.*?)^```$/m).flatten
+eval(EXAMPLES[2]) # rubocop:disable Security/Eval
+
 # An engine that is mounted below a parameter.
 module Stock
   class Engine < ::Rails::Engine
@@ -93,6 +98,7 @@ Shop.initialize!
 Stock::Engine.routes.draw { get '/items/:id', to: 'items#show' }
 Shop.routes.draw do
   post '/login', to: 'sessions#create'
+  post '/example', to: 'logins#create'
   post '/signin(/:hint)', to: 'sessions#create'
   scope '/v1/:account' do
     get '/session', to: 'sessions#show'
@@ -248,6 +254,13 @@ class RailsTest < Minitest::Test
     TOML
     app = Polylimit::Rack.new(Shop, limiter: limiter, attributes: attributes)
     assert_equal [200, 200, 200, 429], statuses('POST', %w[/login /login.json /login/ /login.x], app)
+  end
+
+  def test_the_examples_of_the_migration_from_rack_attack_have_no_hole
+    login = ->(path, app) { ask('POST', path, app, params: { 'name' => 'ann' }).status }
+    assert_equal [204] * 5 + [429], %w[/example /example.json /example/ /example// /example.x /example.json].map { |path| login.call(path, Shop) }
+    app = ::Rack::Builder.new_from_string("#{EXAMPLES[1]}run ->(_) { [200, {}, []] }")
+    assert_equal [200] * 5 + [429], %w[/login /login.json /login/ /login// /login.x /login.json].map { |path| login.call(path, app) }
   end
 
   def test_mistakes_in_options_are_found_when_the_class_is_made

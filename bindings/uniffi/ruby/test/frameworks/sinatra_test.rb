@@ -37,6 +37,14 @@ class Other < Main
   get('/report', polylimit: LIMIT) { run }
 end
 
+# A class that gets its name after its routes.
+Late = Class.new(Sinatra::Base) do
+  register Polylimit::Sinatra
+  set :environment, :test
+  set :host_authorization, {} if respond_to?(:host_authorization)
+  get('/report', polylimit: LIMIT) { 'late' }
+end
+
 class SinatraTest < Minitest::Test
   def setup
     RUNS.clear
@@ -44,6 +52,7 @@ class SinatraTest < Minitest::Test
       map('/v1') { run Main }
       map('/v2') { run Main }
       map('/other') { run Other }
+      map('/late') { run Late }
     end.to_app
   end
 
@@ -60,7 +69,7 @@ class SinatraTest < Minitest::Test
                  statuses('GET /v1/report', 'HEAD /v1/report', 'GET /v2/rep%6Frt', 'GET /v2/report', 'HEAD /v1/report', 'GET /v1/report?a')
     assert_equal 3, RUNS.values.sum
     # Those of other methods and of other classes have their own.
-    assert_equal [200, 200], statuses('POST /v1/report', 'GET /other/report')
+    assert_equal [200, 200, 200], statuses('POST /v1/report', 'GET /other/report', 'GET /late/report')
   end
 
   def test_rules_know_the_route
@@ -101,6 +110,24 @@ class SinatraTest < Minitest::Test
     TOML
     @app = Polylimit::Rack.new(Main, limiter: limiter)
     assert_equal [404, 404, 200, 429], statuses('GET /report.json', 'GET /report.json', 'GET /report', 'GET /rep%6frt')
+  end
+
+  # Rack::Protection resolves dots, and takes a backslash for a slash.
+  def test_a_rule_has_what_rack_protection_makes_of_a_path
+    limiter = Polylimit::Limiter.new(document: <<~TOML)
+      polylimit = 1
+      [policies.p]
+      quotas = "1/hour"
+      [[rules]]
+      match = { path = "/report" }
+      apply = [{ policy = "p", key = "{header.x-client}" }]
+    TOML
+    protected = Class.new(Main) { set :protection, true }
+    @app = Polylimit::Rack.new(protected, limiter: limiter)
+    ['/report', '/\\report', '/x\\../report', '/x%5C..%2Freport', '/x/..%5creport', '/./report'].each do |path|
+      sent = Array.new(2) { ask('GET', '/', 'PATH_INFO' => path, 'HTTP_X_CLIENT' => path).status }
+      assert_equal [200, 429], sent, path
+    end
   end
 
   def test_mistakes_are_found_when_the_class_is_made
