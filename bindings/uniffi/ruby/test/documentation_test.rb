@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require 'action_controller'
 require 'active_support'
 require 'active_support/cache'
 require 'minitest/autorun'
@@ -8,6 +9,7 @@ require 'polylimit'
 require 'rack/attack'
 require 'rack/builder'
 require 'rack/mock'
+require 'sinatra/base'
 require 'socket'
 
 # The examples of the pages run one after the other, as they would in a config.ru.
@@ -41,6 +43,10 @@ class DocumentationTest < Minitest::Test
     response = served(*examples(README)).get('/', 'HTTP_X_API_KEY' => 'documentation')
     assert_equal 200, response.status
     assert_match(/\A"api:1";q=100;w=60, "api:2";q=1000;w=3600\z/, response['ratelimit-policy'])
+    client = "2001:db8:#{Process.pid.to_s(16)}:#{rand(1 << 16).to_s(16)}::1"
+    login = -> { ::Rack::MockRequest.new(App).post('/login', 'REMOTE_ADDR' => client, 'HTTP_HOST' => 'localhost').status }
+    assert_equal [200] * 5 + [429], (Array.new(6) { login.call })
+    assert_includes SessionsController.ancestors, Polylimit::Rails
   end
 
   def test_the_examples_of_the_migration_from_rack_attack
