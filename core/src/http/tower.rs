@@ -40,8 +40,8 @@
 //! # assert_eq!(remaining(&http::Request::new(())), None);
 //! ```
 //!
-//! Quotas without a name, such as `policy("100/minute")`, are one budget for all layers with the same quotas; a layer on
-//! a route can give them a [`scope`](RateLimitBuilder::scope).
+//! Quotas without a name, such as `policy("100/minute")`, are one budget for all layers with the same quotas, unless a
+//! [`scope`](RateLimitBuilder::scope) names their budget or [`route`](RateLimitBuilder::route) finds the route of a request.
 
 mod body;
 mod builder;

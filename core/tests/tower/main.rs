@@ -13,6 +13,7 @@ mod guard_cases;
 mod held;
 mod layers;
 mod outages;
+mod routes;
 mod service;
 mod stacked;
 mod stores;

@@ -37,6 +37,8 @@ impl<B> RateLimitLayer<B> {
                 key: None,
                 path_parameter: None,
                 peer: None,
+                route: None,
+                path: None,
                 attributes: None,
                 policies: None,
                 cost: None,
@@ -223,9 +225,9 @@ impl<B> RateLimitBuilder<B> {
     /// The scope of quotas without a name: 1 to 256 bytes, such as `/login` or `GET /users/{id}`. All layers with the
     /// same quotas and scope share one budget per key, in every process that shares the store.
     ///
-    /// A layer is made before it is added to a route, so it does not know its route. Without a scope, layers with the
-    /// same quotas share one budget, on any number of routes; so a layer on a route should get the route as its scope. A
-    /// policy with a name is shared regardless of the scope.
+    /// A layer is made before it is added to a route, so it does not know its route unless [`route`](Self::route) finds it. Without
+    /// both, layers with the same quotas share one budget, on any number of routes. A policy with a name is shared regardless of
+    /// the scope.
     ///
     /// ```
     /// use axum::Router;
@@ -245,6 +247,58 @@ impl<B> RateLimitBuilder<B> {
     /// ```
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.guard = self.guard.scope(scope);
+        self
+    }
+
+    /// The route that the router has matched, for a layer that is behind routing: `None` for none. Quotas without a name and without a
+    /// [`scope`](Self::scope) have a budget for each route, and a layer that decides
+    /// [by the configuration](RateLimitLayer::by_configuration) has it as the attribute `route`. Parameters are read as `:id` and
+    /// `{id}`, and catch-alls as `*rest` and `{*rest}`; rules have them as `{id}` and `{*rest}`. It must never return what a client
+    /// chooses, such as the path of the request: each path would be a budget of its own.
+    ///
+    /// axum puts the route into the request's extensions, with the prefixes of nested routers. It is there for layers that
+    /// `Router::layer`, `Router::route_layer` or the `layer` of a handler has added:
+    ///
+    /// ```
+    /// use axum::Router;
+    /// use axum::extract::MatchedPath;
+    /// use axum::routing::get;
+    /// use polylimit::tower::RateLimitLayer;
+    ///
+    /// # fn layered(limiter: polylimit::Limiter) -> Result<Router, polylimit::Error> {
+    /// let limit = RateLimitLayer::builder(limiter, |_| "all")
+    ///     .policy("5/minute")
+    ///     .route(|request| Some(request.extensions.get::<MatchedPath>()?.as_str().to_owned()))
+    ///     .build()?;
+    /// let users = Router::new().route("/{id}", get(|| async { "hello" }));
+    /// let app = Router::new().nest("/v1/users", users.clone()).nest("/v2/users", users).layer(limit);
+    /// # Ok(app)
+    /// # }
+    /// # layered(polylimit::Limiter::builder().build().unwrap()).unwrap();
+    /// ```
+    pub fn route(mut self, route: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.functions.route = Some(Box::new(route));
+        self
+    }
+
+    /// The whole path of a request, for the rules of a layer that decides [by the configuration](RateLimitLayer::by_configuration): a
+    /// router nested in another one sees only what follows its prefix. `None`, and without this function, it is that of the request.
+    ///
+    /// With axum it is the extension `OriginalUri` (axum's feature `original-uri`):
+    ///
+    /// ```
+    /// use axum::extract::OriginalUri;
+    /// use polylimit::tower::RateLimitLayer;
+    ///
+    /// # fn layer(limiter: polylimit::Limiter) -> Result<RateLimitLayer<axum::body::Body>, polylimit::Error> {
+    /// let limit = RateLimitLayer::by_configuration(limiter, |_| None)
+    ///     .path(|request| Some(request.extensions.get::<OriginalUri>()?.path().to_owned()));
+    /// # limit.build()
+    /// # }
+    /// # layer(polylimit::Limiter::builder().document("polylimit = 1").build().unwrap()).unwrap();
+    /// ```
+    pub fn path(mut self, path: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.functions.path = Some(Box::new(path));
         self
     }
 
@@ -323,9 +377,32 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// Limits only requests of this method, such as `POST`; may be called several times. By default all methods are limited.
+    /// Limits only requests of this method, such as `POST`, in any case; may be called several times. By default all methods are
+    /// limited. `GET` has `HEAD`, too.
     pub fn method(mut self, method: impl Into<String>) -> Self {
         self.guard = self.guard.method(method);
+        self
+    }
+
+    /// Whether `HEAD` is separate from `GET`, so that a limit on `GET` does not have it. By default it is not, because handlers of
+    /// `GET` respond to `HEAD`.
+    pub fn separate_head(mut self, is_separate: bool) -> Self {
+        self.guard = self.guard.separate_head(is_separate);
+        self
+    }
+
+    /// Whether preflights count, by which browsers ask whether a page may send a request. By default a layer that does not know the
+    /// [`route`](Self::route) of a request leaves them out, because it is in front of routing. A layer on a handler that responds to
+    /// `OPTIONS` itself, such as one of `axum::routing::any`, needs either.
+    pub fn count_preflights(mut self, counts: bool) -> Self {
+        self.guard = self.guard.count_preflights(counts);
+        self
+    }
+
+    /// The origins whose pages may read denials, such as `https://app.example`, or only `*` for all. A service whose CORS layer is
+    /// outside of this one needs none: add that layer after this one.
+    pub fn cors_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.guard = self.guard.cors_origins(origins);
         self
     }
 
@@ -390,10 +467,10 @@ impl<B> RateLimitBuilder<B> {
     /// # Errors
     /// As [`GuardBuilder::build`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key has a function and
     /// parts, or a path parameter without [`path_parameter`](Self::path_parameter); when a layer that decides by the configuration has
-    /// a key or a cost, or another one has [`attributes`](Self::attributes).
+    /// a key or a cost, or another one has [`attributes`](Self::attributes) or a [`path`](Self::path).
     pub fn build(self) -> Result<RateLimitLayer<B>, Error> {
         let Self { guard, functions } = self;
-        let guard = guard.build()?;
+        let guard = guard.per_route(functions.route.is_some()).build()?;
         if functions.key.is_some() && !guard.key_parts().is_empty() {
             return Err(Error::invalid_argument("the key is a function and has parts: use one of them"));
         }
@@ -404,10 +481,13 @@ impl<B> RateLimitBuilder<B> {
                     "{name} is given to a layer that decides by the configuration: leave it to the rules of the document"
                 )));
             }
-        } else if functions.attributes.is_some() {
-            return Err(Error::invalid_argument(
-                "attributes is given to a layer with policies of its own: it is for RateLimitLayer::by_configuration",
-            ));
+        } else {
+            let beside = [("attributes", functions.attributes.is_some()), ("path", functions.path.is_some())];
+            if let Some((name, _)) = beside.iter().find(|(_, is_given)| *is_given) {
+                return Err(Error::invalid_argument(format!(
+                    "{name} is given to a layer with policies of its own: it is for RateLimitLayer::by_configuration"
+                )));
+            }
         }
         let path = guard.key_parts().iter().find(|part| matches!(part, KeyPart::Path(_)));
         if let Some(part) = path.filter(|_| functions.path_parameter.is_none()) {

@@ -1,9 +1,11 @@
 //! The limit of one layer: its guard, and the functions that read a request for it.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;
-use http::{Response, StatusCode, response};
+use http::{Method, Response, StatusCode, response};
 
 use crate::configuration::request::RequestAttributes;
 use crate::http::guard::{
@@ -14,7 +16,7 @@ use crate::http::tower::User;
 use crate::http::tower::body::ResponseBody;
 use crate::http::tower::hold::{RequestHold, Spent};
 use crate::http::tower::key::{cookie_value, header_value};
-use crate::http::tower::response::{denial, failure};
+use crate::http::tower::response::{allow_origin, denial, failure};
 use crate::rules::decision::Decision;
 use crate::rules::policy::Policy;
 
@@ -54,6 +56,10 @@ pub(super) struct Functions<B> {
     pub(super) path_parameter: Option<Parameter>,
     /// The other end of the socket, where the configuration decides.
     pub(super) peer: Option<Of<Option<IpAddr>>>,
+    /// The route that the router has matched.
+    pub(super) route: Option<Of<Option<String>>>,
+    /// The whole path, where the configuration decides.
+    pub(super) path: Option<Of<Option<String>>>,
     /// What the program knows of the request besides, where the configuration decides.
     pub(super) attributes: Option<Of<Vec<(String, String)>>>,
     pub(super) policies: Option<Of<Option<Vec<String>>>>,
@@ -79,12 +85,16 @@ impl<B> Limit<B> {
         limits: &RequestLimits,
     ) -> Result<Option<GuardCheck>, Response<ResponseBody<B>>> {
         let of = &self.functions;
-        if !self.guard.applies_to(request.method.as_str(), None)
+        let route = of.route.as_ref().and_then(|route| route(request)).filter(|route| !route.is_empty());
+        let route = route.as_deref().map(route_pattern);
+        // On a route an `OPTIONS` request runs the handler.
+        let requested = if route.is_none() { requested_method(request) } else { None };
+        if !self.guard.applies_to(request.method.as_str(), requested)
             || of.skip.as_ref().is_some_and(|skip| skip(request))
         {
             return Ok(None);
         }
-        let mut check = self.start(request, limits).map_err(failure)?;
+        let mut check = self.start(request, route.as_deref(), limits).map_err(failure)?;
         check.ask().await;
         let mut error = None;
         if let Some(outage) = check.outage() {
@@ -108,6 +118,7 @@ impl<B> Limit<B> {
                 on_denied(&denial, request).map(ResponseBody::own)
             }
         };
+        allow_origin(response.headers_mut(), &self.guard, request);
         if let Some(error) = error {
             response.extensions_mut().insert(error);
         }
@@ -158,14 +169,21 @@ impl<B> Limit<B> {
         }
     }
 
-    fn start(&self, request: &Parts, limits: &RequestLimits) -> Result<GuardCheck, crate::Error> {
+    fn start(
+        &self,
+        request: &Parts,
+        route: Option<&str>,
+        limits: &RequestLimits,
+    ) -> Result<GuardCheck, crate::Error> {
         let of = &self.functions;
         if self.guard.is_by_configuration() {
             let given = of.attributes.as_ref().map(|attributes| attributes(request)).unwrap_or_default();
-            let peer = of.peer.as_ref().and_then(|peer| peer(request));
-            return self
-                .guard
-                .start(limits, &RequestFacts::new().attributes(&attributes_of(request, peer, &given)));
+            let path = of.path.as_ref().and_then(|path| path(request));
+            let mut attributes = attributes_of(request, path.as_deref(), route, &given);
+            if let Some(peer) = of.peer.as_ref().and_then(|peer| peer(request)) {
+                attributes = attributes.peer(peer);
+            }
+            return self.guard.start(limits, &RequestFacts::new().attributes(&attributes));
         }
         let key = self.key_of(request);
         let policies = of.policies.as_ref().and_then(|policies| policies(request));
@@ -181,6 +199,9 @@ impl<B> Limit<B> {
         if let Some(policies) = &policies {
             facts = facts.policies(policies);
         }
+        if let Some(route) = route {
+            facts = facts.route(route);
+        }
         self.guard.start(limits, &facts)
     }
 
@@ -195,7 +216,9 @@ impl<B> Limit<B> {
                 self.guard.join_key(&values)
             }
         };
-        key.or_else(|| (self.guard.missing_key() == MissingKey::Address).then(|| (of.address)(request)))
+        // An empty key identifies nothing.
+        key.filter(|key| !key.is_empty())
+            .or_else(|| (self.guard.missing_key() == MissingKey::Address).then(|| (of.address)(request)))
     }
 
     fn value_of(&self, part: &KeyPart, request: &Parts) -> Option<Vec<u8>> {
@@ -212,21 +235,62 @@ impl<B> Limit<B> {
 /// What the configuration decides by.
 fn attributes_of<'a>(
     request: &'a Parts,
-    peer: Option<IpAddr>,
+    path: Option<&'a str>,
+    route: Option<&'a str>,
     given: &'a [(String, String)],
 ) -> RequestAttributes<'a> {
-    let mut attributes = RequestAttributes::new().method(request.method.as_str()).path(request.uri.path());
-    if let Some(peer) = peer {
-        attributes = attributes.peer(peer);
-    }
+    let path = path.unwrap_or_else(|| request.uri.path());
+    let mut attributes = RequestAttributes::new().method(request.method.as_str()).path(path);
     for (name, value) in &request.headers {
         attributes = attributes.header(name.as_str(), value.as_bytes());
     }
-    if let Some(User(user)) = request.extensions.get::<User>() {
+    if let Some(User(user)) = request.extensions.get::<User>().filter(|User(user)| !user.is_empty()) {
         attributes = attributes.attribute("user", user);
+    }
+    if let Some(route) = route {
+        attributes = attributes.attribute("route", route);
     }
     for (name, value) in given {
         attributes = attributes.attribute(name, value);
     }
     attributes
+}
+
+/// A route as rules have it: `/users/:id` and `/files/*path` of axum 0.7 are `/users/{id}` and `/files/{*path}`.
+fn route_pattern(route: &str) -> Cow<'_, str> {
+    if !route.contains("/:") && !route.contains("/*") {
+        return Cow::Borrowed(route);
+    }
+    let segments = route.split('/').map(|segment| match segment.as_bytes() {
+        [b':', _, ..] => Cow::Owned(format!("{{{}}}", &segment[1..])),
+        [b'*', _, ..] => Cow::Owned(format!("{{{segment}}}")),
+        _ => Cow::Borrowed(segment),
+    });
+    Cow::Owned(segments.collect::<Vec<_>>().join("/"))
+}
+
+/// The method that a preflight asks about.
+fn requested_method(request: &Parts) -> Option<&str> {
+    if request.method != Method::OPTIONS || !request.headers.contains_key(ORIGIN) {
+        return None;
+    }
+    request.headers.get(ACCESS_CONTROL_REQUEST_METHOD)?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::route_pattern;
+
+    #[test]
+    fn parameters_of_old_routers_are_written_as_those_of_new_ones() {
+        for (route, expected) in [
+            ("/users/:id", "/users/{id}"),
+            ("/:tenant/files/*path", "/{tenant}/files/{*path}"),
+            ("/users/{id}/{*rest}", "/users/{id}/{*rest}"),
+            ("/things:batch/*/:", "/things:batch/*/:"),
+            ("", ""),
+        ] {
+            assert_eq!(route_pattern(route), expected);
+        }
+    }
 }

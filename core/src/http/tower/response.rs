@@ -1,10 +1,14 @@
 //! The responses that a layer makes itself, and the fields that it adds to a response.
 
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{
+    ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, ORIGIN,
+    RETRY_AFTER,
+};
 use http::request::Parts;
 use http::{Response, StatusCode};
 
 use crate::error::Error;
+use crate::http::guard::Guard;
 use crate::http::headers::{HeaderField, Problem};
 use crate::http::tower::body::ResponseBody;
 
@@ -17,6 +21,20 @@ pub(super) fn denial<B>(problem: &Problem, request: &Parts) -> Response<Response
     *response.status_mut() = StatusCode::from_u16(default.status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     add_fields(response.headers_mut(), default.fields);
     response
+}
+
+/// Adds what a page of another origin needs to read a denial, unless the response has it.
+pub(super) fn allow_origin(headers: &mut HeaderMap, guard: &Guard, request: &Parts) {
+    if headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
+        return;
+    }
+    let origin = request.headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+    for field in guard.cors_fields(origin) {
+        let name = HeaderName::from_bytes(field.name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::try_from(field.value)) {
+            headers.append(name, value);
+        }
+    }
 }
 
 /// The response to a request that could not be counted, although the store is not the cause. Its text does not say why; its
