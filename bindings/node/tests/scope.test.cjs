@@ -187,12 +187,12 @@ test("hono: quotas without a name belong to their route, and a policy is charged
   assert.equal(await text("/admin/users"), "8");
   assert.equal(await text("/named"), "94");
   assert.equal(await text("/shared"), "8");
-  const routes = ["GET /admin/users", "GET /login", "GET /users/:id", "x"];
+  const routes = ["ALL /admin/*", "GET /admin/users", "GET /login", "GET /users/:id", "x"];
   assert.deepEqual(
     scopes(limiter),
     routes.map((route) => `9|minute in ${route}`),
   );
-  assert.equal((await limiter.peek("k", "9/minute")).remaining, 8);
+  assert.equal((await limiter.peek("k", "9/minute")).remaining, 9);
 });
 
 test("fetch: quotas count in the scope option, and a policy is charged once", async () => {
