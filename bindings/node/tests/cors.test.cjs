@@ -1,191 +1,135 @@
-// Requests of pages of other origins: preflights are free, and denials can be read, in whichever order limit and CORS are.
+// Pages of other origins: preflights, and what a browser needs to read a denial.
 "use strict";
 
 const assert = require("node:assert/strict");
 const { test } = require("node:test");
 
-const fastifyCors = require("@fastify/cors");
-const { cors: honoCors } = require("hono/cors");
+const cors = require("cors");
 const { Limiter } = require("polylimit");
-const { rateLimit, rateLimitHook } = require("polylimit/fastify");
-const { rateLimit: fetchRateLimit } = require("polylimit/fetch");
-const { rateLimit: honoRateLimit } = require("polylimit/hono");
+const { rateLimit: onExpress } = require("polylimit/express");
+const { rateLimit: onKoa } = require("polylimit/koa");
+const { RateLimitGuard } = require("polylimit/nest");
 
+const { controllerOf, nestApplication } = require("./support/nest.cjs");
+const { request } = require("./support/request.cjs");
+const { serving } = require("./support/serving.cjs");
 const { versionsOf } = require("./support/versions.cjs");
 
 const ORIGIN = "https://app.example";
-const PREFLIGHT = { origin: ORIGIN, "access-control-request-method": "POST" };
+const HOUR = "3/hour fixed_window";
 
-const options = (more) => ({
-  limiter: new Limiter("memory:", { policies: { api: "2/hour sliding_log" } }),
-  key: () => "k",
-  ...more,
-});
+function optionsOf(more = {}) {
+  return { limiter: new Limiter("memory:"), policy: HOUR, key: () => "k", ...more };
+}
 
-/** How an application is asked: a function of method and header fields that returns status and header fields. */
-const askFastify = (app) => async (method, headers) => {
-  const { statusCode, headers: fields } = await app.inject({ method, url: "/", headers });
-  return { status: statusCode, fields };
-};
-const askFetch = (handler) => async (method, headers) => {
-  const response = await handler(new Request("http://localhost/", { method, headers }));
-  return { status: response.status, fields: Object.fromEntries(response.headers) };
-};
-
-/** A POST behind a preflight, as browsers send it, three times; then what the denial has. */
-async function browse(ask, origin = ORIGIN) {
-  const statuses = [];
-  let denial;
-  for (let at = 0; at < 3; at++) {
-    statuses.push((await ask("OPTIONS", { ...PREFLIGHT, origin })).status);
-    denial = await ask("POST", { origin });
-    statuses.push(denial.status);
+/** Sends what a browser sends for a POST of a page of another origin, a number of times; returns the answers to the POSTs. */
+async function posts(port, count, origin = ORIGIN) {
+  const answers = [];
+  for (let at = 0; at < count; at++) {
+    await request(port, "/", { method: "OPTIONS", headers: { origin, "access-control-request-method": "POST" } });
+    answers.push(await request(port, "/", { method: "POST", headers: { origin } }));
   }
-  const { fields } = denial;
-  return { statuses, allowed: fields["access-control-allow-origin"], fields };
+  return answers;
 }
 
-/** The applications: a limit in front of CORS, behind it, and without it. */
-function applicationsOnFastify(fastify, more) {
-  const made = (...plugins) => {
-    const app = fastify();
-    for (const plugin of plugins) app.register(...plugin);
-    app.post("/", async () => "");
-    return askFastify(app);
-  };
-  const cors = [fastifyCors, { origin: ORIGIN, hook: "onRequest" }];
-  return { inFront: made([rateLimit, options(more)], cors), behind: made(cors, [rateLimit, options(more)]) };
-}
+const statuses = (answers) => answers.map(({ status }) => status);
+const EXPOSED = /(^|, )retry-after(,|$)/i;
 
-function applicationsOnHono(Hono, more) {
-  const made = (...middlewares) => {
-    const app = new Hono();
-    app.use(...middlewares);
-    app.post("/", (context) => context.text(""));
-    return askFetch(app.fetch);
+for (const { name, load } of versionsOf("express")) {
+  const express = load("express");
+  const appOf = (...middlewares) => {
+    const app = express();
+    for (const middleware of middlewares) app.use(middleware);
+    app.post("/", (_, res) => res.send("in"));
+    return app;
   };
-  return {
-    inFront: made(honoRateLimit(options(more)), honoCors({ origin: ORIGIN })),
-    behind: made(honoCors({ origin: ORIGIN }), honoRateLimit(options(more))),
-  };
-}
 
-const FRAMEWORKS = [
-  // @fastify/cors exists for one version at a time.
-  ...versionsOf("fastify")
-    .filter(({ major }) => major === 5)
-    .map(({ name, load }) => [name, (more) => applicationsOnFastify(load("fastify"), more)]),
-  ...versionsOf("hono").map(({ name, load }) => [name, (more) => applicationsOnHono(load("hono").Hono, more)]),
-];
-
-for (const [name, applications] of FRAMEWORKS) {
-  test(`${name}: preflights are free, in front of CORS and behind it`, async () => {
-    const { inFront, behind } = applications();
-    for (const ask of [inFront, behind]) {
-      assert.deepEqual((await browse(ask)).statuses, [204, 200, 204, 200, 204, 429]);
+  test(`${name}: preflights are free before and after cors, and the denial can be read`, async () => {
+    const limit = () => onExpress(optionsOf({ corsOrigins: [ORIGIN] }));
+    for (const app of [appOf(limit(), cors()), appOf(cors(), limit()), appOf(limit())]) {
+      const answers = await serving(app, (port) => posts(port, 5));
+      assert.deepEqual(statuses(answers), [200, 200, 200, 429, 429]);
+      const { headers } = answers[3];
+      assert.ok([ORIGIN, "*"].includes(headers["access-control-allow-origin"]));
     }
-    // This is no preflight.
-    assert.equal((await inFront("OPTIONS", { origin: ORIGIN })).status, 429);
+    const { headers } = (await serving(appOf(limit(), cors()), (port) => posts(port, 4)))[3];
+    assert.equal(headers["access-control-allow-origin"], ORIGIN);
+    assert.match(headers["access-control-expose-headers"], EXPOSED);
+    assert.match(headers["access-control-expose-headers"], /ratelimit/i);
+    assert.equal(headers.vary, "origin, accept");
   });
 
-  test(`${name}: preflights count where the options say so`, async () => {
-    for (const more of [{ countPreflights: true }, { methods: ["POST", "OPTIONS"] }]) {
-      const { inFront } = applications(more);
-      assert.deepEqual((await browse(inFront)).statuses, [204, 200, 429, 429, 429, 429]);
-    }
+  test(`${name}: only pages of the origins of the options may read a denial`, async () => {
+    const fieldsFor = async (corsOrigins, origin) => {
+      const app = appOf(onExpress(optionsOf({ corsOrigins, policy: "0/hour" })));
+      const { headers } = (await serving(app, (port) => posts(port, 1, origin)))[0];
+      return [headers["access-control-allow-origin"], headers.vary];
+    };
+    assert.deepEqual(await fieldsFor([ORIGIN], "https://evil.example"), [undefined, "accept"]);
+    assert.deepEqual(await fieldsFor(undefined, ORIGIN), [undefined, "accept"]);
+    assert.equal((await fieldsFor("*", "https://any.example"))[0], "*");
+    assert.equal(
+      (await fieldsFor([ORIGIN, "http://localhost:3000"], "http://localhost:3000"))[0],
+      "http://localhost:3000",
+    );
   });
 
-  test(`${name}: a page of a listed origin can read a denial, and CORS is left alone`, async () => {
-    const { inFront, behind } = applications();
-    assert.equal((await browse(inFront)).allowed, undefined);
-    assert.equal((await browse(behind)).allowed, ORIGIN);
-    for (const corsOrigins of [ORIGIN, [ORIGIN, "https://other.example"], "*"]) {
-      const both = applications({ corsOrigins });
-      const { allowed, fields } = await browse(both.inFront);
-      assert.equal(allowed, corsOrigins === "*" ? "*" : ORIGIN);
-      assert.match(fields["access-control-expose-headers"], /retry-after/i);
-      assert.match(fields.vary, /accept/);
-      assert.equal((await browse(both.behind)).allowed, ORIGIN);
-    }
-    const { allowed } = await browse(applications({ corsOrigins: ORIGIN }).inFront, "https://evil.example");
-    assert.equal(allowed, undefined);
+  test(`${name}: an own denial has the fields, too`, async () => {
+    const onDenied = (_denial, _req, res) => res.end("own");
+    const app = appOf(onExpress(optionsOf({ corsOrigins: ORIGIN, policy: "0/hour", onDenied })));
+    const [{ text, headers }] = await serving(app, (port) => posts(port, 1));
+    assert.deepEqual([text, headers["access-control-allow-origin"]], ["own", ORIGIN]);
   });
-}
 
-for (const { name, load } of versionsOf("fastify")) {
-  test(`${name}: a preflight that reaches a limited handler counts`, async () => {
-    const app = load("fastify")();
+  test(`${name}: preflights count where the options say so, and on a route`, async () => {
+    for (const more of [{ countPreflights: true }, { methods: ["options", "post"] }]) {
+      const answers = await serving(appOf(onExpress(optionsOf(more))), (port) => posts(port, 3));
+      assert.deepEqual(statuses(answers), [200, 429, 429]);
+    }
+    const app = express();
     let runs = 0;
-    const handler = async () => `${++runs}`;
-    app.register(rateLimit, options({ policy: () => undefined }));
-    app.options("/hook", { onRequest: rateLimitHook(options()) }, handler);
-    app.options("/own", { config: { rateLimit: { policy: "2/minute" } } }, handler);
-    for (const url of ["/hook", "/own"]) {
-      runs = 0;
-      for (let at = 0; at < 4; at++) await app.inject({ method: "OPTIONS", url, headers: PREFLIGHT });
-      assert.equal(runs, 2, url);
-    }
-  });
-
-  test(`${name}: a denial of onDenied can be read too`, async () => {
-    const app = load("fastify")();
-    app.register(rateLimit, options({ policy: "0/minute", corsOrigins: ORIGIN, onDenied: () => ({ own: true }) }));
-    app.post("/", async () => "");
-    const { status, fields } = await askFastify(app)("POST", { origin: ORIGIN });
-    assert.deepEqual([status, fields["access-control-allow-origin"]], [429, ORIGIN]);
+    app.options("/", onExpress(optionsOf()), (_, res) => res.send(`${++runs}`));
+    await serving(app, (port) => posts(port, 5));
+    assert.equal(runs, 3);
+    // OPTIONS without a requested method, or without an origin, is no preflight.
+    const other = appOf(onExpress(optionsOf()));
+    await serving(other, async (port) => {
+      const found = [];
+      for (const headers of [{ origin: ORIGIN }, { "access-control-request-method": "POST" }, {}, {}]) {
+        found.push((await request(port, "/", { method: "OPTIONS", headers })).status);
+      }
+      assert.deepEqual(found, [200, 200, 200, 429]);
+    });
   });
 }
 
-for (const { name, load } of versionsOf("hono")) {
-  test(`${name}: a preflight that reaches a limited handler counts`, async () => {
-    const { Hono } = load("hono");
-    const app = new Hono();
-    let runs = 0;
-    const handler = (context) => context.text(`${++runs}`);
-    app.all("/all", honoRateLimit(options()), handler);
-    app.options("/options", honoRateLimit(options()), handler);
-    // What is not at a route leaves preflights alone.
-    app.use("/use/*", honoRateLimit(options({ policy: "0/minute" })), honoCors());
-    for (const path of ["/all", "/options"]) {
-      runs = 0;
-      for (let at = 0; at < 4; at++) await app.request(path, { method: "OPTIONS", headers: PREFLIGHT });
-      assert.equal(runs, 2, path);
-    }
-    assert.equal((await app.request("/use/a", { method: "OPTIONS", headers: PREFLIGHT })).status, 204);
-  });
-
-  test(`${name}: a denial of onDenied can be read too`, async () => {
-    const { Hono } = load("hono");
-    for (const onDenied of [
-      () => new Response("own", { status: 429 }),
-      (_, context) => {
-        context.res = new Response("own", { status: 429 });
-      },
-    ]) {
-      const app = new Hono();
-      app.use(honoRateLimit(options({ policy: "0/minute", corsOrigins: ORIGIN, onDenied })));
-      const { status, fields } = await askFetch(app.fetch)("POST", { origin: ORIGIN });
-      assert.deepEqual([status, fields["access-control-allow-origin"]], [429, ORIGIN]);
-    }
+for (const { name, load } of versionsOf("koa")) {
+  test(`${name}: preflights are free, and the denial can be read`, async () => {
+    const app = new (load("koa"))();
+    app.use(onKoa(optionsOf({ corsOrigins: [ORIGIN] }))).use((context) => {
+      context.body = "in";
+    });
+    const answers = await serving(app.callback(), (port) => posts(port, 4));
+    assert.deepEqual(statuses(answers), [200, 200, 200, 429]);
+    assert.equal(answers[3].headers["access-control-allow-origin"], ORIGIN);
+    assert.match(answers[3].headers["access-control-expose-headers"], EXPOSED);
+    assert.equal(answers[3].headers.vary, "origin, accept");
   });
 }
 
-test("fetch: all requests of a handler count, and a denial can be read", async () => {
-  let runs = 0;
-  const handler = () => new Response(`${++runs}`);
-  const ask = askFetch(fetchRateLimit(handler, options({ corsOrigins: [ORIGIN] })));
-  assert.deepEqual((await browse(ask)).statuses, [200, 200, 429, 429, 429, 429]);
-  assert.equal(runs, 2);
-  const { allowed, fields } = await browse(ask);
-  assert.equal(allowed, ORIGIN);
-  assert.deepEqual(fields.vary.toLowerCase(), "accept, origin");
-  // Immutable headers, and headers of the program's own.
-  const redirect = fetchRateLimit(handler, options({ corsOrigins: "*", onDenied: () => Response.redirect(ORIGIN) }));
-  assert.equal((await browse(askFetch(redirect))).allowed, "*");
-  const own = { "access-control-allow-origin": "https://own.example" };
-  const onDenied = () => new Response(null, { headers: own });
-  assert.equal(
-    (await browse(askFetch(fetchRateLimit(handler, options({ corsOrigins: "*", onDenied }))))).allowed,
-    own["access-control-allow-origin"],
-  );
-});
+for (const platform of ["express", "fastify"]) {
+  test(`nest on ${platform}: preflights do not reach a guard, and the denial can be read`, async () => {
+    const controller = await controllerOf("", { in: { method: "Post", path: "", handle: () => "in" } });
+    const app = await nestApplication(platform, [controller]);
+    app.useGlobalGuards(new RateLimitGuard(optionsOf({ corsOrigins: [ORIGIN] })));
+    await app.listen(0, "127.0.0.1");
+    try {
+      const answers = await posts(app.getHttpServer().address().port, 4);
+      assert.deepEqual(statuses(answers), [201, 201, 201, 429]);
+      assert.equal(answers[3].headers["access-control-allow-origin"], ORIGIN);
+      assert.match(answers[3].headers["access-control-expose-headers"], EXPOSED);
+    } finally {
+      await app.close();
+    }
+  });
+}
