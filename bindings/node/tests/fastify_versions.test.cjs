@@ -243,6 +243,39 @@ onEachVersion("after rewriteUrl a rule sees the path that the router sees", asyn
   });
 });
 
+onEachVersion("rules know the route as documents write it", async (fastify) => {
+  const routes = {
+    "/users/:id": ["/v1/users/{id}", "/v1/users/5"],
+    "/near/:lat-:lng/r": ["/v1/near/{lat}-{lng}/r", "/v1/near/1-2/r"],
+    "/at/:hour(^\\d{2})h:minute(^(?:\\d{2}))m": ["/v1/at/{hour}h{minute}m", "/v1/at/08h15m"],
+    // A condition has no star but one at its end, for all that begins so: the route is `/v1/files/{*}`.
+    "/files/*": ["/v1/files/*", "/v1/files/a/b"],
+    "/verb::run": ["/v1/verb:run", "/v1/verb:run"],
+    "/plans/:plan?": ["/v1/plans/{plan}", "/v1/plans"],
+  };
+  const rules = Object.values(routes).map(([route]) => ({ match: { route }, apply: [{ policy: "none", key: "all" }] }));
+  const document = { polylimit: 1, policies: { none: { quotas: "0/hour" } }, rules };
+  const app = fastify();
+  app.register(rateLimit, { limiter: new Limiter("memory:", { document }) });
+  const add = async (context) => {
+    for (const path of Object.keys(routes)) context.get(path, async () => "");
+    context.get("/other", async () => "");
+  };
+  app.register(add, { prefix: "/v1" });
+  for (const [path, [, url]] of Object.entries(routes)) {
+    assert.deepEqual(await statusesOf(app, [url, { method: "HEAD", url }]), [429, 429], path);
+  }
+  assert.deepEqual(await statusesOf(app, ["/v1/other"]), [200]);
+});
+
+onEachVersion("separateHead gives HEAD a budget of its own", async (fastify) => {
+  const app = fastify();
+  const options = { limiter: limiterOf(), policy: "1/minute", key: () => "k", separateHead: true };
+  app.get("/a", { onRequest: rateLimitHook(options) }, async () => "");
+  const send = ["GET", "HEAD", "GET", "HEAD"].map((method) => ({ method, url: "/a" }));
+  assert.deepEqual(await statusesOf(app, send), [200, 200, 429, 429]);
+});
+
 test("fastify: an unsupported version is refused when the plugin is registered, and by a hook", async () => {
   const app = require("fastify-unsupported")();
   app.register(rateLimit, { limiter: limiterOf() });

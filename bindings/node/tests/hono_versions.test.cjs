@@ -153,6 +153,43 @@ onEachVersion("rules for paths and for routes count what the router hands to its
   }
 });
 
+onEachVersion("rules know the route as documents write it, also in front of other functions", async (Hono) => {
+  const routes = {
+    "/users/:id": ["/v1/users/{id}", "/v1/users/5"],
+    "/posts/:id{[0-9]{2}}": ["/v1/posts/{id}", "/v1/posts/12"],
+    "/plans/:plan?": ["/v1/plans/{plan}", "/v1/plans/a"],
+    // A condition has no star but one at its end, for all that begins so: the route is `/v1/files/{*}`.
+    "/files/*": ["/v1/files/*", "/v1/files/a/b"],
+  };
+  const rules = Object.values(routes).map(([route]) => ({ match: { route }, apply: [{ policy: "none", key: "all" }] }));
+  const document = { polylimit: 1, policies: { none: { quotas: "0/hour" } }, rules };
+  const limit = () => rateLimit({ limiter: new Limiter("memory:", { document }), peer: () => "192.0.2.1" });
+  const pass = (_, next) => next();
+  const text = (context) => context.text("");
+  const inFront = new Hono().basePath("/v1");
+  inFront.use(limit());
+  inFront.use("/users/*", pass);
+  inFront.get("/posts/*", pass);
+  const onRoutes = new Hono().basePath("/v1");
+  for (const path of Object.keys(routes)) {
+    inFront.get(path, text);
+    onRoutes.get(path, limit(), text);
+  }
+  for (const app of [inFront, onRoutes]) {
+    app.get("/other", text);
+    for (const [path, [, url]] of Object.entries(routes)) {
+      assert.deepEqual(await statusesOf(app, [`GET ${url}`, `HEAD ${url}`]), [429, 429], path);
+    }
+    assert.deepEqual(await statusesOf(app, ["GET /v1/other"]), [200]);
+  }
+});
+
+onEachVersion("separateHead gives HEAD a budget of its own", async (Hono) => {
+  const app = new Hono();
+  app.get("/a", limited({ separateHead: true }), (context) => context.text(""));
+  assert.deepEqual(await statusesOf(app, ["GET /a", "HEAD /a", "GET /a", "HEAD /a"]), [200, 200, 429, 429]);
+});
+
 onEachVersion("a request of app.request has no peer: the option peer or a key stands for it", async (Hono) => {
   const app = (options) => {
     const made = new Hono();

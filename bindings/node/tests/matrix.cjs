@@ -18,6 +18,16 @@ const FRAMEWORKS = {
     packages: (version) => ({ express: version }),
     tests: ["express", "express_routes", "express_outage", "scope", "startup", "disconnect", ...COMMON],
   },
+  fastify: {
+    of: "fastify",
+    packages: (version) => ({ fastify: version }),
+    tests: ["fastify_versions"],
+  },
+  hono: {
+    of: "hono",
+    packages: (version) => ({ hono: version }),
+    tests: ["hono_versions", "cors_fetch"],
+  },
   koa: {
     of: "koa",
     packages: (version) => ({
