@@ -220,7 +220,8 @@ test("koa: an unsupported version of the router fails the first request of a rou
   app.on("error", (error) => errors.push(error.message));
   app.use(router.routes());
   await serving(app.callback(), (port) => request(port));
-  const versions = "use @koa/router 8.0 or newer, and below 16.0, but not 14, or another version of polylimit";
+  const versions =
+    "use @koa/router 8.0 or newer, and below 16.0, but not 13.0 or 14.0, or another version of polylimit";
   assert.deepEqual(errors, [`@koa/router 14.0.0 is not supported: ${versions}`]);
 });
 

@@ -5,17 +5,24 @@ import { dirname, join } from "node:path";
 
 import { invalidArgument } from "../errors";
 
+interface Support {
+  readonly title: string;
+  readonly oldest: readonly [major: number, minor: number];
+  readonly end: number;
+  readonly without: readonly string[];
+}
+
 /**
- * For each framework its oldest supported version, the first major version that is not supported, and one in between that is not.
- * The ranges are those of package.json.
+ * For each framework its oldest supported version, the first major version that is not supported, and those in between that are
+ * not. The ranges are those of package.json.
  */
 const SUPPORTED = {
-  express: { title: "Express", oldest: [4, 18], end: 6, without: undefined },
-  koa: { title: "Koa", oldest: [2, 13], end: 4, without: undefined },
-  // Version 14 runs the middlewares of `router.use` for other paths than those of its routes.
-  koaRouter: { title: "@koa/router", oldest: [8, 0], end: 16, without: 14 },
-  nest: { title: "NestJS", oldest: [10, 0], end: 13, without: undefined },
-} as const;
+  express: { title: "Express", oldest: [4, 18], end: 6, without: [] },
+  koa: { title: "Koa", oldest: [2, 13], end: 4, without: [] },
+  // Versions 13.0 and 14.0 run the middlewares of `router.use` for other paths than those of its routes.
+  koaRouter: { title: "@koa/router", oldest: [8, 0], end: 16, without: ["13.0", "14.0"] },
+  nest: { title: "NestJS", oldest: [10, 0], end: 13, without: [] },
+} as const satisfies Record<string, Support>;
 
 /**
  * Refuses a version of a framework that is not supported. An unknown version passes: a bundler leaves no trace of it.
@@ -23,12 +30,12 @@ const SUPPORTED = {
  * @throws PolylimitError `invalid_argument` with the versions
  */
 export function checkVersion(framework: keyof typeof SUPPORTED, version: string | undefined): void {
-  const { title, oldest, end, without } = SUPPORTED[framework];
+  const { title, oldest, end, without }: Support = SUPPORTED[framework];
   const [major, minor] = (version ?? "").split(".").map(Number);
   if (version === undefined || !Number.isInteger(major) || !Number.isInteger(minor)) return;
-  const isOldEnough = major < end && major !== without;
+  const isOldEnough = major < end && !without.includes(`${major}.${minor}`);
   if (isOldEnough && (major > oldest[0] || (major === oldest[0] && minor >= oldest[1]))) return;
-  const but = without === undefined ? "" : `, but not ${without}`;
+  const but = without.length === 0 ? "" : `, but not ${without.join(" or ")}`;
   throw invalidArgument(
     `${title} ${version} is not supported: use ${title} ${oldest.join(".")} or newer, and below ${end}.0${but}, or another version ` +
       "of polylimit",
