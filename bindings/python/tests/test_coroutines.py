@@ -1,4 +1,4 @@
-"""What an AsyncLimiter is to asyncio and to frameworks: its methods are coroutine functions, its operations coroutines."""
+"""An AsyncLimiter for asyncio and for frameworks: its methods are coroutine functions, its operations coroutines."""
 
 import ast
 import asyncio
@@ -72,9 +72,9 @@ def test_method_is_called_in_every_form(limiter):
             assert answer
         assert (await limiter.peek("a")).remaining == 991
         for wrong in (
-            lambda: limiter.check(),
+            limiter.check,
             lambda: AsyncLimiter.check(3, "a"),
-            lambda: AsyncLimiter.check(),
+            AsyncLimiter.check,
             lambda: limiter.check("a", nothing=1),
             lambda: limiter.acquire("a"),
         ):
@@ -137,7 +137,7 @@ def test_slow_callback_in_debug_mode_is_reported_and_ends_nothing(limiter, caplo
     async def main():
         asyncio.get_running_loop().slow_callback_duration = 0
         tasks = [asyncio.create_task(limiter.check("a")), asyncio.create_task(limiter.reserve("b"))]
-        time.sleep(0.001)
+        time.sleep(0.001)  # noqa: ASYNC251 - it is what is tested
         return await asyncio.gather(*tasks)
 
     with caplog.at_level(logging.WARNING, "asyncio"):

@@ -195,7 +195,7 @@ def test_middleware_takes_a_limit_alone():
     app.add_api_route("/y", ran)
     assert statuses(app, "/x", "/y") == [200, 429, 429, 429], "an application has one budget"
     for options in ({"limiter": AsyncLimiter()}, {"policy": ONCE}, {"status": 418}):
-        with pytest.raises(TypeError, match="limit and .* are given"):
+        with pytest.raises(TypeError, match=r"limit and .* are given"):
             RateLimitMiddleware(app, limit=limit, **options)
     with pytest.raises(TypeError, match="allowed is a Limit"):
         RateLimitMiddleware(app, limit=AsyncLimiter())

@@ -117,7 +117,8 @@ class ScopeInfo:
 
     def target(self) -> str | bytes:
         """Return the path as the router sees it, quoted, with the prefixes of all mounts."""
-        return quote(full_path(self._scope, strips_root=self._strips_root))
+        # Expressions of routes end in $, which also matches before a line feed at the end.
+        return quote(full_path(self._scope, strips_root=self._strips_root).removesuffix("\n"))
 
     def router_paths(self) -> int:
         """Return how the router reads paths."""
