@@ -3,7 +3,15 @@
 import type { FastifyPluginCallback } from "fastify";
 import { notAllowed } from "./arguments";
 import { checkTrust, type FastifyRateLimitOptions, fastifyRoute, type Hook, limitFastify } from "./http/fastify";
-import { configOf, FASTIFY_VERSIONS, type FastifyLike, limitsOf, onLimits, versionError } from "./http/fastify_routes";
+import {
+  configOf,
+  FASTIFY_VERSIONS,
+  type FastifyLike,
+  internalOf,
+  limitsOf,
+  onLimits,
+  versionError,
+} from "./http/fastify_routes";
 import { needsAddress } from "./http/key_parts";
 import type { RateLimit } from "./http/options";
 
@@ -126,9 +134,5 @@ export const rateLimit: FastifyPluginCallback<FastifyPluginOptions> = Object.ass
 
 /** The prototype of a server's requests, where Fastify 4 and 5 keep it. If it is not there, the first request is checked. */
 function requestOf(fastify: object): object | undefined {
-  for (let at: object | null = fastify; at !== null; at = Object.getPrototypeOf(at)) {
-    const symbol = Object.getOwnPropertySymbols(at).find(({ description }) => description === "fastify.Request");
-    if (symbol !== undefined) return (at as Record<symbol, { readonly prototype?: object }>)[symbol]?.prototype;
-  }
-  return undefined;
+  return internalOf<{ readonly prototype?: object }>(fastify, "fastify.Request")?.prototype;
 }

@@ -12,15 +12,17 @@ export const FASTIFY_VERSIONS = ">=4.0.0 <6";
 export interface FastifyLike {
   readonly version: string;
   readonly server: object;
-  readonly initialConfig: RouterSettings & { readonly routerOptions?: RouterSettings };
+  readonly initialConfig: ServerSettings;
   addHook(name: "onRoute", hook: (this: object, route: NewRoute) => void): unknown;
 }
 
-/** Where they are: Fastify 5 has `routerOptions`, and accepts both. */
+/** Settings of the router. Fastify 5 has them in `routerOptions`, and accepts the old place too. */
 interface RouterSettings {
   readonly caseSensitive?: boolean;
   readonly useSemicolonDelimiter?: boolean;
 }
+
+type ServerSettings = RouterSettings & { readonly routerOptions?: RouterSettings };
 
 /** The options of a route, as a hook `onRoute` gets them. Fastify reads `config` after the hooks. */
 interface NewRoute {
@@ -219,8 +221,7 @@ const IGNORES_CASE = 1;
 
 /** What the core has to know about the router: its properties, as the core's bits. */
 export function routerPaths(request: unknown): number {
-  const { initialConfig } = (request as RoutedRequest).server;
-  return setting(initialConfig, "caseSensitive") === false ? IGNORES_CASE : 0;
+  return routerOf((request as RoutedRequest).server).ignoresCase ? IGNORES_CASE : 0;
 }
 
 /**
@@ -231,23 +232,52 @@ export function routerPath(request: unknown): string {
   const { server, raw } = request as RoutedRequest;
   const target = raw.url ?? "/";
   const path = target.startsWith("/") ? target : target.replace(/^https?:\/\/.*?\//i, "/");
-  const isDelimiter = setting(server.initialConfig, "useSemicolonDelimiter") ?? server.version.startsWith("4.");
-  if (!isDelimiter) return path;
+  if (!routerOf(server).endsAtSemicolon) return path;
   const end = path.search(/[?#;]/);
   return end < 0 ? path : path.slice(0, end);
 }
 
-/** A setting of the router. Where it is set twice to different values, it is the one that matches more paths. */
-function setting(
-  { routerOptions, ...old }: FastifyLike["initialConfig"],
-  name: keyof RouterSettings,
-): boolean | undefined {
-  const values = [routerOptions?.[name], old[name]].filter((value) => value !== undefined);
-  return name === "caseSensitive" ? values.every(Boolean) : values.length > 0 ? values.some(Boolean) : undefined;
+/** How the router of a server reads paths. */
+interface Router {
+  readonly ignoresCase: boolean;
+  readonly endsAtSemicolon: boolean;
+}
+
+const routers = new WeakMap<object, Router>();
+
+function routerOf(server: FastifyLike): Router {
+  let router = routers.get(server.initialConfig);
+  if (router === undefined) {
+    const settings = settingsOf(server);
+    const delimiters = settings.map(({ useSemicolonDelimiter }) => useSemicolonDelimiter);
+    router = {
+      ignoresCase: settings.some(({ caseSensitive }) => caseSensitive === false),
+      // Before the setting existed, a semicolon always began the query.
+      endsAtSemicolon: delimiters.find((one) => one !== undefined) ?? server.version.startsWith("4."),
+    };
+    routers.set(server.initialConfig, router);
+  }
+  return router;
+}
+
+/** The places where settings of the router are, the decisive one first. The public one lacks some of them in Fastify 5.5 to 5.6. */
+function settingsOf(server: FastifyLike): readonly RouterSettings[] {
+  const { initialConfig } = server;
+  const own = internalOf<ServerSettings>(server, "fastify.options") ?? {};
+  return [own.routerOptions ?? {}, own, initialConfig.routerOptions ?? {}, initialConfig];
 }
 
 /** The error of a server whose version is not supported. Fastify itself refuses the plugin there, and no hook. */
 export function versionError({ version }: Pick<FastifyLike, "version">): PolylimitError | undefined {
   if (["4", "5"].includes(version.split(".")[0])) return undefined;
   return invalidArgument(`Fastify ${version} is not supported: allowed are the versions ${FASTIFY_VERSIONS}`);
+}
+
+/** What Fastify keeps in an instance, or in one around it, under a symbol of its own with this description. */
+export function internalOf<T>(fastify: object, description: string): T | undefined {
+  for (let at: object | null = fastify; at !== null; at = Object.getPrototypeOf(at)) {
+    const symbol = Object.getOwnPropertySymbols(at).find((one) => one.description === description);
+    if (symbol !== undefined) return (at as Record<symbol, T>)[symbol];
+  }
+  return undefined;
 }
