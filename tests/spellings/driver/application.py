@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 APPS = Path(__file__).resolve().parent.parent / "apps"
-#: How long an application may take to start, and to end, in seconds.
-START = 120
+#: How long an application may take to start, which may compile it, and to end, in seconds.
+START = 300
 END = 10
 
 

@@ -21,6 +21,8 @@ PATIENCE = 15
 HEAD_BYTES = 65536
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 SETTINGS = 4
+#: An option of Linux that holds for the next bytes only.
+QUICK_ACKNOWLEDGEMENT: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,9 @@ class Connection:
 
     def _more(self) -> None:
         assert self.socket is not None
+        # A server that writes head and body apart may wait with the body for the acknowledgement of the head.
+        if QUICK_ACKNOWLEDGEMENT is not None:
+            self.socket.setsockopt(socket.IPPROTO_TCP, QUICK_ACKNOWLEDGEMENT, 1)
         some = self.socket.recv(65536)
         if not some:
             raise ValueError("the connection has ended")
