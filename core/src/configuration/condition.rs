@@ -88,6 +88,9 @@ impl Condition {
     pub(crate) fn add(&mut self, text: &str) -> Result<(), Error> {
         match self {
             Self::Text(Attribute::Method, tests) => tests.push(TextTest::parse_method(text)?),
+            Self::Text(Attribute::Provided(name), tests) if **name == *"route" => {
+                tests.push(TextTest::parse_route(text)?);
+            }
             Self::Text(_, tests) => tests.push(TextTest::parse(text)?),
             Self::Client(tests) => tests.push(ClientTest::parse(text)?),
             Self::Path(patterns) => patterns.push(PathPattern::parse(text)?),
@@ -147,6 +150,16 @@ impl TextTest {
             return Err(refuse_method("a condition on method is", text));
         }
         Self::parse(&upper)
+    }
+
+    /// Reads a test of a route, whose last segment may be `{*name}`.
+    fn parse_route(text: &str) -> Result<Self, Error> {
+        match text.strip_suffix('}').and_then(|text| text.split_once("/{*")) {
+            Some((before, name)) if !before.contains('*') && !name.contains(['*', '/']) => {
+                Ok(Self::Exact(text.as_bytes().into()))
+            }
+            _ => Self::parse(text),
+        }
     }
 
     /// The one value that passes, if there is one.
@@ -233,6 +246,11 @@ mod tests {
         assert!(
             matches!(condition("method", "prop*"), Ok(Condition::Text(_, tests)) if tests[0].passes(Some(b"PROPFIND")))
         );
+        for (text, test) in [("/a/{b}/{*c}", TextTest::Exact as fn(_) -> _), ("/a/*", TextTest::Prefix)] {
+            let value = text.strip_suffix('*').unwrap_or(text).as_bytes().into();
+            let expected = Condition::Text(Attribute::Provided("route".into()), vec![test(value)]);
+            assert_eq!(condition("route", text), Ok(expected));
+        }
         assert!(matches!(condition("header.x-api-key", "*"), Ok(Condition::Text(Attribute::Header(_), _))));
         assert!(matches!(condition("client", "192.0.2.0/24"), Ok(Condition::Client(_))));
         assert!(matches!(condition("path", "/v1/{id}"), Ok(Condition::Path(_))));
@@ -246,6 +264,8 @@ mod tests {
             ("method", "G T", "\"G T\", which no client can send"),
             ("method", "!GET", "\"!GET\""),
             ("method", "G*T", "\"G*T\""),
+            ("route", "/a/{*x}/*b", "\"/a/{*x}/*b\""),
+            ("user", "/a/{*x}", "\"/a/{*x}\""),
             ("user", "", "\"\""),
             ("user", "a*b", "\"a*b\""),
             ("user", "**", "\"**\""),

@@ -52,8 +52,8 @@ impl<'a> Reading<'a> {
 /// The ways to read a path; the first one is its [normal form](normalise).
 pub(crate) type Readings<'a> = SmallVec<[Reading<'a>; 1]>;
 
-/// The ways in which routers may read a path: with dot segments resolved or taken literally, and with an escaped slash as a
-/// part of its segment or as one that separates segments. A path without either has one reading.
+/// The ways in which routers may read a path: with dot segments resolved or taken literally, and with an escaped slash or a
+/// backslash as a part of its segment or as one that separates segments. A path without any of them has one reading.
 pub(crate) fn readings(path: &[u8], router: RouterPaths) -> Readings<'_> {
     let mut readings = Readings::new();
     readings.push(Reading::new(normalise(path, router), router));
@@ -61,11 +61,11 @@ pub(crate) fn readings(path: &[u8], router: RouterPaths) -> Readings<'_> {
         return readings;
     }
     let path = before_query(path_of_target(path));
-    if !path.contains(&b'%') && !has_dots(path) {
+    if !path.iter().any(|byte| b"%\\".contains(byte)) && !has_dots(path) {
         return readings;
     }
     let decoded = decode(path);
-    let split = replace_escaped_slashes(&decoded);
+    let split = split_at_other_slashes(&decoded);
     for (path, dots) in [(&decoded, Dots::Literal), (&split, Dots::Resolved), (&split, Dots::Literal)] {
         let reading = Reading::new(Cow::Owned(joined(path, router, dots)), router);
         if !readings.contains(&reading) {
@@ -110,7 +110,8 @@ fn has_dots(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|segment| segment.starts_with(b"."))
 }
 
-fn replace_escaped_slashes(decoded: &[u8]) -> Vec<u8> {
+/// A decoded path with a slash in place of each escaped one and of each backslash, as some servers read them.
+fn split_at_other_slashes(decoded: &[u8]) -> Vec<u8> {
     let mut split = Vec::with_capacity(decoded.len());
     let mut rest = decoded;
     while let Some((&byte, after)) = rest.split_first() {
@@ -121,6 +122,7 @@ fn replace_escaped_slashes(decoded: &[u8]) -> Vec<u8> {
                 split.push(b'/');
                 rest = after;
             }
+            _ if byte == b'\\' => split.push(b'/'),
             _ => split.push(byte),
         }
     }
@@ -507,6 +509,7 @@ mod tests {
         assert_eq!(of("/v1%2flogin", plain), ["/v1%2Flogin", "/v1/login"]);
         assert_eq!(of("/a%2F../b", plain), ["/a%2F../b", "/b", "/a/../b"]);
         assert_eq!(of("/v1%252Flogin", plain), ["/v1%252Flogin"]);
+        assert_eq!(of("/x\\..%5Clogin", plain), ["/x\\..\\login", "/login", "/x/../login"]);
         assert_eq!(of("/A;x/../LOGIN.JSON", RouterPaths::from_bits(7)), ["/login", "/a/../login"]);
         let reading = &readings(b"/Users/AbC", plain.ignore_case())[0];
         assert_eq!((&*reading.compared, reading.sent()), (&b"/users/abc"[..], &b"/Users/AbC"[..]));

@@ -201,6 +201,8 @@ fn layer(given: &Value, limiter: Limiter) -> Result<RateLimitLayer<Body>, Error>
             "ttl_ms" => builder.ttl(Duration::from_millis(value.as_u64().unwrap())),
             "skip" => builder.skip(move |request| header(request, &value["header"]).is_some()),
             "methods" => texts(&value).into_iter().fold(builder, RateLimitBuilder::method),
+            "separate_head" => builder.separate_head(value.as_bool().unwrap()),
+            "cors_origins" => builder.cors_origins(texts(&value)),
             "headers" => builder.headers(text().parse()?),
             "header_names" => {
                 let names = value.as_object().unwrap().iter();

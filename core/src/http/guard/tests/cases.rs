@@ -149,6 +149,8 @@ fn guard_of(given: &Value, limiter: Limiter) -> Result<Guard, Error> {
             "missing_key" => builder.missing_key(text().parse()?),
             "cost" if value.is_number() => builder.cost(value.as_u64().unwrap()),
             "methods" => texts(value).into_iter().fold(builder, GuardBuilder::method),
+            "separate_head" => builder.separate_head(value.as_bool().unwrap()),
+            "cors_origins" => builder.cors_origins(texts(value)),
             "headers" => builder.header_style(text().parse()?),
             "header_names" => {
                 let names = value.as_object().unwrap().iter();
@@ -248,6 +250,7 @@ fn respond(guards: &[Guard], options: &[Value], request: &Value, asks_ahead: boo
             let response = problem.response(header(request, &Value::from("accept")));
             answer = Answer { status: response.status, body: response.body, ..answer };
             answer.add(response.fields);
+            answer.add(guard.cors_fields(header(request, &Value::from("origin"))));
             if let Some(own) = options.get("on_denied") {
                 answer.status = u16::try_from(own["status"].as_u64().unwrap()).unwrap();
                 own["body"].as_str().unwrap().clone_into(&mut answer.body);
