@@ -2,12 +2,14 @@
 
 runtimes.py test [VERSION...]
     Run the tests that depend on the interpreter with the oldest and the newest CPython, or with these.
+runtimes.py install [VERSION...]
+    Only install.
 runtimes.py run VERSION COMMAND...
     Run a command; `python` is the interpreter.
 
-An interpreter is one of this machine (in the PATH, or in pyenv's folder), or that of a release of Debian, whose file system
-tools/packages/root makes: a command runs in it as in the system, with the project where it is outside and read-only. The
-packages of requirements-runtimes.txt, or of requirements-VERSION.txt, are in target/python-runtimes.
+An interpreter is one of this machine (in the PATH, or in pyenv's folder), or that of a release of Debian, whose file
+system tools/packages/root makes: a command runs in it as in the system, with the project where it is outside and
+read-only. The packages of requirements-runtimes.txt, or of requirements-VERSION.txt, are in target/python-runtimes.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ ROOT = HERE.parents[1]
 TARGET = ROOT / "target"
 #: The CPythons that polylimit supports.
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13", "3.14")
+TESTED = (SUPPORTED[0], SUPPORTED[-1])
 #: The releases of Debian that have a CPython which this machine may not have.
 RELEASES = {"3.13": "trixie", "3.14": "forky"}
-#: Tests of what an interpreter can change: how methods are called and awaited, tasks, arguments, annotations, frameworks.
+#: Tests of what an interpreter can change: how methods are called and awaited, tasks, arguments, annotations,
+#: frameworks.
 TESTS = [
     "tests/test_coroutines.py",
     "tests/test_arguments.py",
@@ -95,7 +99,7 @@ def of_debian(version: str) -> Path | str:
     if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
         return f"{where}, which needs the right to mount"
     with locked(TARGET / "packages/python.lock"):
-        command = [ROOT / "tools/packages/root", RELEASES[version], "python"]
+        command: list[str | Path] = [ROOT / "tools/packages/root", RELEASES[version], "python"]
         made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode != 0:
         return f"{where}, which could not be made: {(made.stderr.strip().splitlines() or ['no reason'])[-1]}"
@@ -110,8 +114,8 @@ def installed(version: str) -> Path | str:
     folder = TARGET / "python-runtimes" / version
     python, stamp = folder / "bin/python", folder / ".installed"
     files = [HERE / "requirements-runtimes.txt", HERE / "requirements.txt"]
-    read = [*files, *HERE.glob(f"requirements-{version}.txt"), Path(__file__)]
-    wanted = hashlib.sha256(b"".join(file.read_bytes() for file in read)).hexdigest()
+    read = [*files, *HERE.glob(f"requirements-{version}.txt")]
+    wanted = hashlib.sha256("".join([ENTER, *(file.read_text() for file in read)]).encode()).hexdigest()
     with locked(folder.with_name(f".{version}.lock")):
         if stamp.exists() and stamp.read_text() == wanted:
             return python
@@ -129,10 +133,10 @@ def installed(version: str) -> Path | str:
             # What comes before in PYTHONPATH, such as a version of a framework, stays there.
             python.write_text(
                 f"#!/usr/bin/env bash\nexport PYTHONPATH=${{PYTHONPATH:+$PYTHONPATH:}}{packages}\n"
-                f"exec unshare --mount bash -c {quoted(ENTER)} bash {ROOT} {system} /usr/bin/python{version} \"$@\"\n"
+                f'exec unshare --mount bash -c {quoted(ENTER)} bash {ROOT} {system} /usr/bin/python{version} "$@"\n'
             )
             python.chmod(0o755)
-            platform = ["--python-version", version, "--only-binary", ":all:", "--target", packages]
+            platform: list[str | Path] = ["--python-version", version, "--only-binary", ":all:", "--target", packages]
             pip = [TARGET / "python-venv/bin/python", "-m", "pip", "install", *platform]
         own = HERE / f"requirements-{version}.txt"
         chosen: list[str | Path] = ["-r", own] if own.exists() else ["-r", files[0], "-c", files[1]]
@@ -164,13 +168,13 @@ def environment() -> dict[str, str]:
 def test(versions: list[str]) -> int:
     """Run the tests; print the lines that tests/steps.sh counts."""
     failed = False
-    for version in versions or [SUPPORTED[0], SUPPORTED[-1]]:
+    for version in versions or TESTED:
         python = installed(version)
         if isinstance(python, str):
             print(f"skipped: tests with CPython {version}: {python}", flush=True)
             continue
         subprocess.run([python, "-c", "import sys; print('-- CPython', sys.version)"], env=environment(), check=True)
-        command = [python, "-m", "pytest", "-n", "0", *TESTS]
+        command: list[str | Path] = [python, "-m", "pytest", "-n", "0", *TESTS]
         failed |= subprocess.run(command, cwd=HERE, env=environment(), check=False).returncode != 0
     return int(failed)
 
@@ -180,6 +184,9 @@ def main() -> int:
     match sys.argv[1:]:
         case ["test", *versions]:
             return test(versions)
+        case ["install", *versions]:
+            for version in versions or TESTED:
+                print(f"{version}: {installed(version)}")
         case ["run", version, *command] if command:
             python = installed(version)
             if isinstance(python, str):
@@ -189,6 +196,7 @@ def main() -> int:
             os.execvpe(command[0], command, environment())
         case _:
             sys.exit(__doc__)
+    return 0
 
 
 if __name__ == "__main__":

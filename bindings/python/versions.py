@@ -22,11 +22,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import tomllib
 
 import runtimes
 
@@ -136,11 +135,20 @@ def installed(one: Version) -> tuple[Path | None, Path] | str:
         shutil.rmtree(folder, ignore_errors=True)
         constraints = folder.with_name(folder.name + ".txt")
         constraints.write_text("\n".join(pins) + "\n")
-        command: list[str | Path] = [venv_python, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
+        command: list[str | Path] = [
+            venv_python,
+            "-m",
+            "pip",
+            "--python",
+            python,
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         options: list[str | Path] = ["--no-compile", "--target", folder, "--constraint", constraints, *one.install]
         done = subprocess.run([*command, *options], stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
-            sys.exit(f"pip could not install {one.name}:\n{done.stderr}")
+            sys.exit(f"pip could not install {one.name}: {done.stderr}")
         stamp.write_text(wanted)
     return folder, python
 

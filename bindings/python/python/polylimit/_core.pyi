@@ -1272,9 +1272,7 @@ class AsyncLimiter:
     async def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: bool
     ) -> builtins.list[Decision | PolylimitError]: ...
-    async def check_together(
-        self, requests: Iterable[str | bytes | int | Request]
-    ) -> builtins.list[Decision]:
+    async def check_together(self, requests: Iterable[str | bytes | int | Request]) -> builtins.list[Decision]:
         """Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
         spent. When one is denied or fails, the units of the others are refunded, and their decisions show what is left.
 
@@ -1354,9 +1352,7 @@ class AsyncLimiter:
             When the document cannot be used: ``line L, column C: ...``; the one before stays in force. Also for a limiter whose
             configuration comes from elsewhere.
         """
-    async def set_entry(
-        self, item: str, value: str | Mapping[str, Any] | None = None
-    ) -> ConfigurationStatus:
+    async def set_entry(self, item: str, value: str | Mapping[str, Any] | None = None) -> ConfigurationStatus:
         """Sets an entry of the configuration, which takes the place of one with the same text.
 
         Parameters
@@ -1680,6 +1676,10 @@ class AsyncLimiter:
 @final
 class Operation(Coroutine[Any, Any, Any]):
     """An operation that has to be awaited."""
+    @property
+    def __name__(self) -> str: ...
+    @property
+    def __qualname__(self) -> str: ...
     def __await__(self) -> Self: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
@@ -1694,6 +1694,10 @@ class Operation(Coroutine[Any, Any, Any]):
 @final
 class ReserveOperation(Coroutine[Any, Any, AsyncReservation]):
     """A reserve that has to be awaited, or entered by ``async with``; both give an ``AsyncReservation``."""
+    @property
+    def __name__(self) -> str: ...
+    @property
+    def __qualname__(self) -> str: ...
     def __await__(self) -> Generator[Any, Any, AsyncReservation]: ...
     def __aenter__(self) -> Coroutine[Any, Any, AsyncReservation]: ...
     def __aexit__(
@@ -2062,7 +2066,7 @@ class RequestAttributes:
     method
         The method, such as ``"GET"``. Methods are compared as they are written.
     path
-        The path as the client sent it, with its escapes; a query after it is ignored.
+        The path as the client sent it, with its escapes; scheme and authority before it and a query after it are ignored.
     peer
         The other end of the socket: an address, with or without a port.
     headers
@@ -2070,6 +2074,9 @@ class RequestAttributes:
     attributes
         What the application knows, such as ``{"user": "alice"}``. A name is a letter and then letters, digits and ``_``, in lower
         case.
+    router_paths
+        How the router behind the limit reads paths, as a sum: 1 where it ignores case, 2 where it drops the parameters of segments such
+        as ``;x=1``, and 4 where it accepts a format at the end, such as ``.json``. The table ``paths`` of a document overrides it.
     """
     def __new__(
         cls,
@@ -2634,7 +2641,9 @@ class CoreGuard:
         cors_origins: Sequence[str],
     ) -> Self: ...
     def applies_to(self, method: str, requested_method: str | None = None) -> bool:
-        """Whether a request with this method is limited."""
+        """Whether a request with this method is limited. ``requested_method`` is the header ``access-control-request-method`` of a
+        request with an ``origin``, where the limit is not attached to a handler.
+        """
     def cors_fields(self, origin: str | None) -> list[tuple[str, str]]:
         """The fields by which a page of this origin may read a denial."""
     @property

@@ -7,23 +7,22 @@ Starlette, and FastAPI with it, change the scope while they route: ``root_path``
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, MutableMapping
 
-    Scope = MutableMapping[str, Any]
-
 _PARAMETER = re.compile(r"{([a-zA-Z_][a-zA-Z0-9_]*)(?::([a-zA-Z_][a-zA-Z0-9_]*))?}")
 #: The attribute of a router that holds the prefixes of its mounts that have no parameters, and its hosts.
 _STATIC, _HOSTS = "_polylimit_mounts", "_polylimit_hosts"
 #: Stands for a mount that no router knows.
 _UNKNOWN_MOUNT = "/{mount}"
+#: The patterns of the paths of routes, which are those of the program.
+_patterns: dict[str, str] = {}
 
 
-def full_path(scope: Scope, *, strips_root: bool) -> str:
+def full_path(scope: MutableMapping[str, Any], *, strips_root: bool) -> str:
     """Return the decoded path with the prefixes of all mounts, and without the one that a proxy has added."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
@@ -38,7 +37,7 @@ def full_path(scope: Scope, *, strips_root: bool) -> str:
     return path
 
 
-def _is_relative(scope: Scope, path: str, root: str, mounts: str) -> bool:
+def _is_relative(scope: MutableMapping[str, Any], path: str, root: str, mounts: str) -> bool:
     """Whether mounts have removed their prefixes from the path, as those of Starlette before 0.33 did."""
     if not _is_within(path, root):
         return True
@@ -50,7 +49,7 @@ def _is_within(path: str, prefix: str) -> bool:
     return path.startswith(prefix) and path[len(prefix) : len(prefix) + 1] in ("", "/")
 
 
-def matched_route(scope: Scope) -> Any:
+def matched_route(scope: MutableMapping[str, Any]) -> Any:
     """Return the route of a request with the prefixes of included routers; ``None`` if it has reached none yet."""
     route = scope.get("route")
     # From FastAPI 0.137 on, the route of an included router has its effective path and dependencies here. The entry may
@@ -78,12 +77,12 @@ def matched_route(scope: Scope) -> Any:
     return None
 
 
-def _mounted_at(scope: Scope) -> str:
+def _mounted_at(scope: MutableMapping[str, Any]) -> str:
     root: str = scope.get("root_path", "")
     return root[len(scope.get("app_root_path", root)) :]
 
 
-def mount_pattern(scope: Scope) -> str:
+def mount_pattern(scope: MutableMapping[str, Any]) -> str:
     """Return the patterns of the mounts that a request has passed; it is empty outside of any."""
     mounted_at = _mounted_at(scope)
     if not mounted_at:
@@ -104,7 +103,7 @@ def mount_pattern(scope: Scope) -> str:
     return found[0]
 
 
-def _mounts_on_the_way(scope: Scope) -> tuple[str, Iterable[Any]] | None:
+def _mounts_on_the_way(scope: MutableMapping[str, Any]) -> tuple[str, Iterable[Any]] | None:
     """Return the patterns of the mounts that a request has passed, and the routes within the last one."""
     return None if "router" not in scope else _follow(scope["router"].routes, _mounted_at(scope))
 
@@ -149,7 +148,7 @@ def _routes_of(mount: Any) -> Iterable[Any]:
     return getattr(app, "routes", ())
 
 
-def host_pattern(scope: Scope, route: Any) -> str:
+def host_pattern(scope: MutableMapping[str, Any], route: Any) -> str:
     """Return the pattern of the host that a route belongs to; it is empty for a route of all hosts."""
     router = scope.get("router")
     if router is None:
@@ -160,8 +159,8 @@ def host_pattern(scope: Scope, route: Any) -> str:
         setattr(router, _HOSTS, known)
     if not known[1]:
         return ""
-    headers = dict(scope["headers"])
-    host = headers.get(b"host", b"").decode("latin-1").split(":")[0]
+    # Starlette takes the first line of several.
+    host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1").split(":")[0]
     mounted_at = _mounted_at(scope)
     for one in known[1]:
         if one.host_regex.match(host) or one.host_regex.match(host.lower()):
@@ -171,7 +170,13 @@ def host_pattern(scope: Scope, route: Any) -> str:
     return ""
 
 
-@lru_cache(maxsize=4096)
 def path_pattern(path: str) -> str:
     """Return the pattern of a route with its parameters written ``{name}``, and ``{*name}`` for the rest of a path."""
-    return _PARAMETER.sub(lambda found: f"{{*{found[1]}}}" if found[2] == "path" else f"{{{found[1]}}}", path)
+    found = _patterns.get(path)
+    if found is None:
+        found = _patterns[path] = _PARAMETER.sub(_parameter, path)
+    return found
+
+
+def _parameter(found: re.Match[str]) -> str:
+    return f"{{*{found[1]}}}" if found[2] == "path" else f"{{{found[1]}}}"

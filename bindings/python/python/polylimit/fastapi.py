@@ -132,7 +132,9 @@ class RateLimit(Limit):
     def guards(self) -> tuple[Guard, Guard, Guard]:
         """Return the guards of a middleware: that of an application, of a mount, and of a route."""
         if self.limit.is_override:
-            raise TypeError("limit has override, and a middleware takes the place of no limit: allowed is one without it")
+            raise TypeError(
+                "limit has override, and a middleware takes the place of no limit: allowed is one without it"
+            )
         return super().guards()
 
     async def __call__(self, request: HTTPConnection, response: Response) -> None:

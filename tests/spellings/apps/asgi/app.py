@@ -10,7 +10,11 @@ from polylimit import AsyncLimiter, keys
 from polylimit.asgi import RateLimitMiddleware
 from sites import CLIENT, HANDLERS, QUOTAS, Runs, document, serve
 
-ROUTES = {"login": ({"POST"}, "/login"), "report": ({"GET", "HEAD"}, "/report"), "user": ({"GET", "HEAD"}, r"/v1/users/\d+")}
+ROUTES = {
+    "login": ({"POST"}, "/login"),
+    "report": ({"GET", "HEAD"}, "/report"),
+    "user": ({"GET", "HEAD"}, r"/v1/users/\d+"),
+}
 
 
 def application() -> Any:
@@ -33,9 +37,7 @@ def application() -> Any:
 
 def whole(**options: Any) -> Any:
     """Return an application with a limit on all requests."""
-    return RateLimitMiddleware(
-        application(), limiter=AsyncLimiter(), policy=QUOTAS, key=keys.header(CLIENT), **options
-    )
+    return RateLimitMiddleware(application(), limiter=AsyncLimiter(), policy=QUOTAS, key=keys.header(CLIENT), **options)
 
 
 if __name__ == "__main__":

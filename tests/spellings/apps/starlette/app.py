@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Host, Mount, Route, Router
+from starlette.routing import Mount, Route, Router
 
 BY_CLIENT = keys.header(CLIENT)
 ONCE = "1/hour fixed_window"
@@ -72,7 +72,7 @@ def application(
 
 
 def separate() -> Starlette:
-    """Return an application with mounts, hosts and routes of the same quotas."""
+    """Return an application with mounts and routes of the same quotas."""
     limiter = AsyncLimiter()
 
     async def ran(_request: Request) -> PlainTextResponse:
@@ -98,8 +98,6 @@ def separate() -> Starlette:
             Mount("/sub/2", app=Starlette(routes=[Route("/x", ran)], middleware=[once()])),
             Mount("/nested", routes=[Mount("/c", app=twice), Mount("/d", app=twice)]),
             Mount("/routes", routes=[Route(f"/{name}", around(ran_app, once())) for name in ("x", "y")]),
-            Host("one.example", app=Router([Route("/hosted", around(ran_app, once()))])),
-            Host("two.example", app=Router([Route("/hosted", around(ran_app, once()))])),
         ]
     )
 
@@ -107,7 +105,6 @@ def separate() -> Starlette:
 SEPARATE = [
     *("GET:/a/x", "GET:/b/x", "GET:/twice/1/x", "GET:/twice/2/y/1", "GET:/sub/1/x", "GET:/sub/2/x"),
     *("GET:/nested/c/x", "GET:/nested/d/x", "GET:/routes/x", "GET:/routes/y"),
-    *("GET:/hosted@host=one.example", "GET:/hosted@host=two.example"),
 ]
 
 SITES = {
