@@ -17,7 +17,7 @@ use crate::error::MessageBuffer;
 use crate::error::guard_or;
 use crate::error::guard_unit;
 use crate::error::polylimit_status;
-use crate::guard_response::lines;
+use crate::headers::lines;
 use crate::limiter::polylimit_limiter;
 use crate::options::polylimit_option;
 

@@ -3,8 +3,6 @@
 use std::ffi::CStr;
 use std::ffi::c_char;
 
-use polylimit::headers::HeaderField;
-
 use crate::arguments::TextBuffer;
 use crate::arguments::handle;
 use crate::arguments::out_param;
@@ -16,6 +14,7 @@ use crate::error::guard_or;
 use crate::error::guard_unit;
 use crate::error::polylimit_status;
 use crate::guard_check::polylimit_guard_check;
+use crate::headers::lines;
 
 /// Writes the fields of the response for all guards of the request so far, each as "name: value\r\n" with the name in lower case and
 /// a value of printable ASCII. They replace those that an earlier guard wrote. The length without the NUL is written to
@@ -114,15 +113,4 @@ pub unsafe extern "C" fn polylimit_guard_check_outcome(
         decision_out.set(decision);
         Ok(())
     })
-}
-
-pub(crate) fn lines(fields: &[HeaderField], end: &str) -> String {
-    let mut text = String::with_capacity(160);
-    for field in fields {
-        for part in [&field.name, ": ", &field.value, "\r\n"] {
-            text.push_str(part);
-        }
-    }
-    text.push_str(end);
-    text
 }

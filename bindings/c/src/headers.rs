@@ -1,9 +1,8 @@
 //! The HTTP side of decisions: header fields of a response, and the response to a denied request.
 
 use std::ffi::c_char;
-use std::fmt::Write as _;
 
-use polylimit::headers::{HeaderSettings, fields, prefers_text, problem};
+use polylimit::headers::{HeaderField, HeaderSettings, fields, prefers_text, problem};
 use polylimit::{Decision, Policy};
 
 use crate::arguments::{TextBuffer, array, foreign_text, handle, optional_text, out_param, sized};
@@ -59,14 +58,22 @@ pub unsafe extern "C" fn polylimit_headers_render(
         if let Some(form) = reset_form {
             settings = settings.reset_form(form.parse()?);
         }
-        let mut text = String::new();
-        for field in fields(&borrowed(&outcomes), &settings, now_us) {
-            // Writing to a `String` cannot fail.
-            let _ = write!(text, "{}: {}\r\n", field.name, field.value);
-        }
+        let text = lines(&fields(&borrowed(&outcomes), &settings, now_us), "");
         // SAFETY: the caller guarantees the buffer.
         unsafe { TextBuffer { start: buffer, capacity, length_out }.write(&text) }
     })
+}
+
+/// Fields as lines of a response, with this text after them.
+pub(crate) fn lines(fields: &[HeaderField], end: &str) -> String {
+    let mut text = String::with_capacity(160);
+    for field in fields {
+        for part in [&field.name, ": ", &field.value, "\r\n"] {
+            text.push_str(part);
+        }
+    }
+    text.push_str(end);
+    text
 }
 
 /// Reads outcomes as policies and decisions of the core.

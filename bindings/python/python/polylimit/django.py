@@ -105,7 +105,7 @@ class RequestInfo:
         request = self.request
         match = _match(request) if isinstance(request, HttpRequest) else None
         if match is not None and _is_of_rest_framework(match.func):
-            from polylimit.drf import user_of
+            from polylimit._drf_users import user_of
 
             find = partial(user_of, request, match)
             return sync_to_async(lambda: _identity(find()))() if self.is_async else _identity(find())
