@@ -8,6 +8,7 @@ require (
 	github.com/gorilla/mux v1.8.1
 	github.com/julienschmidt/httprouter v1.3.0
 	github.com/labstack/echo/v4 v4.16.0
+	github.com/rs/cors v1.11.1
 	polylimit.dev/polylimit v0.0.0-00010101000000-000000000000
 )
 

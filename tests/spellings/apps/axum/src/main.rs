@@ -29,15 +29,15 @@ impl Runs {
 
 /// A limiter by the document whose rules name the path or the route of each handler.
 fn ruled(attribute: &str) -> Result<Limiter, polylimit::Error> {
-    let mut text = "polylimit = 1\n".to_owned();
-    for (name, method, path) in
-        [("login", "POST", "/login"), ("report", "GET", "/report"), ("user", "GET", "/v1/users/{id}")]
-    {
-        text += &format!(
+    let rules =
+        [("login", "POST", "/login"), ("report", "GET", "/report"), ("user", "GET", "/v1/users/{id}")];
+    let rules = rules.map(|(name, method, path)| {
+        format!(
             "[policies.{name}]\nquotas = {QUOTAS:?}\n[[rules]]\nmatch = {{ method = {method:?}, {attribute} = {path:?} }}\n\
              apply = [{{ policy = {name:?}, key = \"{{header.x-client}}\" }}]\n"
-        );
-    }
+        )
+    });
+    let text = format!("polylimit = 1\n{}", rules.concat());
     Limiter::builder().document(&text).build()
 }
 
