@@ -192,9 +192,12 @@ class Checker:
                 # METHOD:/path, or METHOD:/path@Name=value with a field that chooses the handler.
                 method, _, target = name.partition(":")
                 path, _, field_text = target.partition("@")
-                headers = (field_text.replace("=", ": ", 1),) if field_text else ()
+                field_name, _, value = field_text.partition("=")
                 handler = Handler(name, method, path)
-                request = request_of(Variant(PLAIN.name, headers=headers), handler, self.site.port)
+                variant = Variant(PLAIN.name, headers=(f"{field_name}: {value}",) if field_text else ())
+                if field_name.lower() == "host":
+                    variant = Variant(PLAIN.name, host=value)
+                request = request_of(variant, handler, self.site.port)
                 response = self._ask(request, client)
                 if response.status != wanted:
                     which = "first" if wanted == 200 else "second"
