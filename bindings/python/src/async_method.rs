@@ -11,7 +11,6 @@
 use std::ffi::{CString, c_int, c_uint, c_void};
 use std::mem::offset_of;
 use std::ptr::{self, null_mut};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::exceptions::PyAttributeError;
@@ -70,8 +69,8 @@ struct Method {
 }
 
 static TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
-/// `types.MethodType`.
-static BOUND: OnceLock<Py<PyAny>> = OnceLock::new();
+/// `types.MethodType`, once a method was bound: the import of polylimit loads no other module.
+static BOUND: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Creates the type.
 pub(crate) fn create_type(py: Python<'_>) -> PyResult<()> {
@@ -105,8 +104,6 @@ pub(crate) fn create_type(py: Python<'_>) -> PyResult<()> {
     // SAFETY: each slot holds the kind of value that its number requires, and what the type keeps of them is never freed.
     let class = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec)) }?;
     TYPE.store(class.into_ptr().cast(), Ordering::Release);
-    let bound = py.import("types")?.getattr("MethodType")?.unbind();
-    BOUND.get_or_init(|| bound);
     Ok(())
 }
 
@@ -216,16 +213,27 @@ unsafe extern "C" fn bind(
     _class: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls this function.
-    unsafe {
-        match BOUND.get() {
-            Some(bound) if !object.is_null() && object != ffi::Py_None() => {
-                ffi::PyObject_CallFunctionObjArgs(bound.as_ptr(), this, object, null_mut::<ffi::PyObject>())
-            }
-            _ => {
-                ffi::Py_IncRef(this);
-                this
-            }
+    let py = unsafe {
+        if object.is_null() || object == ffi::Py_None() {
+            ffi::Py_IncRef(this);
+            return this;
         }
+        Python::assume_attached()
+    };
+    let known = BOUND.get(py).map_or_else(
+        || {
+            Python::attach(|py| {
+                BOUND.get_or_try_init(py, || py.import("types")?.getattr("MethodType").map(Bound::unbind))
+            })
+        },
+        Ok,
+    );
+    match known {
+        // SAFETY: as above; the arguments end in a null.
+        Ok(bound) => unsafe {
+            ffi::PyObject_CallFunctionObjArgs(bound.as_ptr(), this, object, null_mut::<ffi::PyObject>())
+        },
+        Err(error) => into_ptr(py, Err(error)),
     }
 }
 

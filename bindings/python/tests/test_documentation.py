@@ -72,7 +72,7 @@ CAPTURED = {"capture_output": True, "text": True, "check": False}
 
 
 #: The versions of Python that are promised.
-PROMISED = [f"3.{minor}" for minor in range(9, 15)]
+PROMISED = [f"3.{minor}" for minor in range(10, 15)]
 
 
 def interpreter_of(version):

@@ -358,7 +358,7 @@ class FastApi(Asgi):
         self.client = TestClient(app, client=self.peer, raise_server_exceptions=False)
 
     def add_guards(self, app, guards):
-        app.api_route("/", methods=["GET", "POST", "DELETE"])(self.view)
+        app.api_route("/", methods=["GET", "HEAD", "POST", "DELETE"])(self.view)
         return guards
 
     async def view(self, request: of_fastapi.Request):
@@ -378,7 +378,7 @@ class FastApiRoute(FastApi):
 
     def add_guards(self, app, guards):
         limits = [Depends(of_fastapi.RateLimit(**options)) for options in guards]
-        app.api_route("/", methods=["GET", "POST", "DELETE"], dependencies=limits)(self.view)
+        app.api_route("/", methods=["GET", "HEAD", "POST", "DELETE"], dependencies=limits)(self.view)
         return [{}]
 
 

@@ -213,15 +213,19 @@ def test_dependency_works_without_middleware(local, monkeypatch):
     assert TestClient(app).get("/").text == "['a']"
 
 
-def test_websockets_pass_through(local, monkeypatch):
+def test_web_sockets_pass_through_the_middleware_and_are_limited_by_their_dependency(local, monkeypatch):
     monkeypatch.setenv("STORE", local)
     monkeypatch.syspath_prepend(str(APPS))
     from fastapi.testclient import TestClient
     from fastapi_app import app
+    from starlette.testclient import WebSocketDenialResponse
 
     web = TestClient(app, headers=client())
-    for _ in range(30):
+    for _ in range(5):
         with web.websocket_connect("/api/echo") as socket:
             socket.send_text("hello")
             assert socket.receive_text() == "hello"
+    with pytest.raises(WebSocketDenialResponse) as denied, web.websocket_connect("/api/echo"):
+        pass
+    assert denied.value.status_code == 429
     assert web.get("/api").headers["ratelimit"].startswith('"api";r=19')

@@ -292,7 +292,7 @@ class RateLimitMiddleware:
         if limits is None:
             # The outermost middleware adds the fields of all guards.
             enter = self._enter
-            if enter is None or guard is not self._guard or scope["method"] == "OPTIONS":
+            if enter is None or guard is not self._guard or scope.get("method") == "OPTIONS":
                 limits = RequestLimits()
                 sender = ResponseSender(limits, scope, send, start_response, end_response)
             else:
