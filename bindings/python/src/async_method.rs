@@ -188,11 +188,11 @@ pub(crate) unsafe fn call_with_array(
         let Some(names) = names.filter(|names| !names.is_empty()) else {
             return called.bind(py).call1(all).map(Bound::unbind);
         };
-        let named = PyDict::new(py);
+        let keywords = PyDict::new(py);
         for (at, name) in names.iter().enumerate() {
-            named.set_item(name, argument(count + at))?;
+            keywords.set_item(name, argument(count + at))?;
         }
-        called.bind(py).call(all, Some(&named)).map(Bound::unbind)
+        called.bind(py).call(all, Some(&keywords)).map(Bound::unbind)
     };
     Python::attach(|py| into_ptr(py, call()))
 }
