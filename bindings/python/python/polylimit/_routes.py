@@ -79,7 +79,12 @@ def matched_route(scope: MutableMapping[str, Any]) -> Any:
 
 def _mounted_at(scope: MutableMapping[str, Any]) -> str:
     root: str = scope.get("root_path", "")
-    return root[len(scope.get("app_root_path", root)) :]
+    rest: str | None = scope.get("route_path")
+    if rest is None:
+        return root[len(scope.get("app_root_path", root)) :]
+    # Starlette 0.33 and 0.34 keep the rest of the path, and the root as it was.
+    path = full_path(scope, strips_root=True)
+    return path[: len(path) - len(rest)] if path.endswith(rest) else ""
 
 
 def mount_pattern(scope: MutableMapping[str, Any]) -> str:
