@@ -40,6 +40,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="write the table of docs/frameworks.md")
     parser.add_argument("--check", action="store_true", help="fail if the table of docs/frameworks.md is another one")
     options = parser.parse_args()
+    partial = options.only or options.site or options.variant or set(options.versions.split(",")) != set(VERSIONS)
+    if (options.write or options.check) and partial:
+        parser.error("--write and --check need all applications, sites, variants and versions")
     known = applications()
     options.only = options.only.split(",") if options.only else [name for name in known if name not in OWN]
     unknown = set(options.only) - set(known)

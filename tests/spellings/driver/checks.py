@@ -62,6 +62,17 @@ class Checker:
             self.connection.close()
         return self.findings
 
+    def ignored(self) -> list[str]:
+        """Return what the router of the site ignores, by the variants that say it."""
+        handler = HANDLERS["report"]
+        found = []
+        for variant in self.variants:
+            if variant.ignores:
+                ran = self._ask(request_of(variant, handler, self.site.port), next(self.clients)).runs()
+                found += [variant.ignores] if ran and ran[0] == handler.name else []
+        self.connection.close()
+        return found
+
     def _case(self, check: Callable[[], list[str]]) -> None:
         failures = check()
         self.findings.failures += failures

@@ -39,7 +39,10 @@ def examine(name: str, version: str, options: argparse.Namespace) -> Report:
     chance = random.Random(f"{options.seed} {name} {version}")
     try:
         with running(name, version, options.defect) as application:
-            report.seen = page.row_of(application, version)
+            # The first site is that of the framework's own settings.
+            first = next(iter(application.sites), None)
+            ignored = Checker(first, read_variants(), chance, {}).ignored() if first else []
+            report.seen = page.row_of(application, version, ignored)
             sites = [site for site in application.sites if options.site in (None, site.name)]
             reach: dict[str, set[str]] = {}
             # Any site can be the first, which is checked with more requests than the others.

@@ -25,7 +25,7 @@ class Row:
     ignores: str
 
 
-def row_of(application: Application, which: str) -> Row | None:
+def row_of(application: Application, which: str, ignored: list[str]) -> Row | None:
     """Return what the page says of an application; none while it has not named its version."""
     if not application.versions:
         return None
@@ -37,7 +37,9 @@ def row_of(application: Application, which: str) -> Row | None:
     route = application.notes.get("route", "yes" if "route_rules" in sites else "no")
     # A name of several words, where the line `version` has one.
     framework = application.notes.get("framework", framework)
-    return Row(framework, version, which, sites, route, application.notes.get("ignores", ""))
+    return Row(
+        framework, version, which, sites, route, application.notes.get("ignores", ", ".join(ignored) or "nothing")
+    )
 
 
 def table(rows: list[Row]) -> str:
@@ -62,11 +64,11 @@ def table(rows: list[Row]) -> str:
 
 def parts() -> tuple[str, str, str]:
     """Return the page before the table, the table, and the page behind it."""
-    before, begin, rest = PAGE.read_text().partition(BEGIN + "\n")
-    inside, end, behind = rest.partition("\n" + END)
+    before, begin, rest = PAGE.read_text().partition(BEGIN)
+    inside, end, behind = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{PAGE.name} needs the lines {BEGIN} and {END}")
-    return before + begin, inside, end + behind
+    return before + begin + "\n", inside.strip("\n"), "\n" + end + behind
 
 
 def write(rows: list[Row]) -> None:

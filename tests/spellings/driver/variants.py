@@ -25,6 +25,7 @@ FIELDS = {
     "only",
     "only_handlers",
     "runs",
+    "ignores",
 }
 
 
@@ -67,6 +68,8 @@ class Variant:
     only_handlers: tuple[str, ...] = ()
     #: Every application runs the handler for it.
     runs: bool = False
+    #: What a router ignores that runs the handler for it, in the words of docs/frameworks.md.
+    ignores: str = ""
 
     def fits(self, handler: Handler) -> bool:
         """Return whether the variant makes sense for a handler."""
