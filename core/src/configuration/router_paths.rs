@@ -4,8 +4,9 @@
 /// case reaches the handler of `/login` by `/LOGIN`, too. A middleware says it of its framework's router. The table `paths` of
 /// a document wins over it, for services behind a proxy.
 ///
-/// Rules about paths ignore repeated slashes, a slash at the end, dot segments and escapes in any case: see the attribute
-/// `path` in the page on policies.
+/// Rules about paths ignore repeated slashes, a slash at the end, dot segments and escapes in any case, and count a path with
+/// an escaped slash or a backslash as a part of its segment and as a separator: see the attribute `path` in the page on
+/// policies.
 ///
 /// ```
 /// use polylimit::{Limiter, RequestAttributes, RouterPaths};
@@ -71,8 +72,8 @@ impl RouterPaths {
         Self { bits: self.bits | Self::DROP_SUFFIX }
     }
 
-    /// How the router treats dot segments and escaped slashes is not known: a request counts under the rules for each way to
-    /// read its path. Counting too much is safer than not counting. Guards that decide by a configuration always do so.
+    /// How the router treats dot segments is not known: a request counts under the rules for its path with them resolved and with
+    /// them as they are. Counting too much is safer than not counting. Guards that decide by a configuration always do so.
     #[must_use]
     pub const fn every_reading(self) -> Self {
         Self { bits: self.bits | Self::EVERY_READING }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polylimit::{RequestAttributes, RouterPaths};
+use polylimit::RequestAttributes;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -41,8 +41,7 @@ impl AttributesRequest {
     }
 
     pub(super) fn attributes(&self) -> RequestAttributes<'_> {
-        // The router of the caller is not known; the table `paths` of the document may describe it.
-        let mut attributes = RequestAttributes::new().router_paths(RouterPaths::new().every_reading());
+        let mut attributes = RequestAttributes::new();
         if let Some(method) = &self.method {
             attributes = attributes.method(method);
         }
