@@ -121,7 +121,7 @@ const IGNORES_CASE = 1;
 
 const supported = new WeakSet<object>();
 
-/** Refuses an application of a version that is not supported, at its first request: Koa does not tell middlewares before. */
+/** Refuses an unsupported version of Koa at the first request, before which a middleware cannot read it. */
 function checkKoa(app: object): void {
   if (supported.has(app)) return;
   const isOfApp = (exports: unknown) => typeof exports === "function" && app instanceof exports;

@@ -26,7 +26,7 @@ func gorillaRoute(r *http.Request) string {
 
 func gorillaPathValue(r *http.Request, name string) string { return mux.Vars(r)[name] }
 
-// httprouter tells no handler its route, so that what registers a handler says it.
+// httprouter passes no handler its route, so the code that registers a handler passes it.
 func httprouterHandle(router *httprouter.Router, method, path string, limited http.Handler) {
 	router.HandlerFunc(method, path, func(w http.ResponseWriter, r *http.Request) {
 		r.Pattern = path
@@ -58,7 +58,7 @@ func ginLimit(limit func(http.Handler) http.Handler) gin.HandlerFunc {
 	}
 }
 
-// ginWriter tells the limit the status of a response before gin sends it.
+// ginWriter reports the status of a response to the limit before gin sends it.
 type ginWriter struct {
 	gin.ResponseWriter
 	limited http.ResponseWriter

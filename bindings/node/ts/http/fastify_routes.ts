@@ -45,7 +45,7 @@ interface RouteConfig {
   readonly [ROUTE]?: Route;
 }
 
-/** What tells a route apart from all others of its server. */
+/** What distinguishes a route from all others of its server. */
 interface Route {
   readonly methods: string;
   /** For a route for HEAD the methods of the route that answers GET with the same handler, where these are several. */
