@@ -70,9 +70,16 @@ impl Listener {
 
     /// Drops what is cached of a key, given with its policy's name; `None` for a message that cannot be parsed.
     pub(crate) fn invalidate(&self, key: Option<(&str, &UserKey)>, is_blocked: bool) {
+        if let Some((policy, key)) = key
+            && let Some(id) = self.policies.named(policy)
+        {
+            self.forget(id, key, is_blocked);
+        }
+        // Last: a message that has been counted has taken effect.
         self.member.counters.invalidations.add(1);
-        let Some((policy, key)) = key else { return };
-        let Some(id) = self.policies.named(policy) else { return };
+    }
+
+    fn forget(&self, id: PolicyId, key: &UserKey, is_blocked: bool) {
         if is_blocked && let Some(leases) = self.leases.upgrade() {
             leases.block_where(id, &|leased| match key {
                 UserKey::Readable(key) => **key == *leased,
