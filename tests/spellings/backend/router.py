@@ -19,10 +19,12 @@ PROPERTIES = {"ignore_case": "true", "parameters": '"drop"', "suffix": '"drop"'}
 
 
 class Router:
-    """A router with some of the properties; it always resolves dots and escapes, and ignores empty segments."""
+    """A router with some of the properties; it always decodes escapes and ignores empty segments."""
 
-    def __init__(self, properties: frozenset[str] = frozenset(PROPERTIES)) -> None:
+    def __init__(self, properties: frozenset[str] = frozenset(PROPERTIES), *, resolves_dots: bool = True) -> None:
         self.properties = properties
+        #: Whether `.` and `..` are resolved; if not, they are segments like any other.
+        self.resolves_dots = resolves_dots
 
     def find(self, method: str, target: str) -> str:
         """Return the name of the handler; empty when there is none."""
@@ -42,9 +44,9 @@ class Router:
         segments: list[str] = []
         for segment in path.split("/"):
             name = segment.split(";")[0] if "parameters" in self.properties else segment
-            if name == "..":
+            if name == ".." and self.resolves_dots:
                 del segments[-1:]
-            elif name not in ("", "."):
+            elif name != "" and not (name == "." and self.resolves_dots):
                 segments.append(name)
         path = "/" + "/".join(segments)
         return re.sub(r"(?<=[^/])\.[A-Za-z]+$", "", path) if "suffix" in self.properties else path

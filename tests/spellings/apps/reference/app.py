@@ -27,7 +27,7 @@ DEFECTS = {
     "ignore_case": "the limiter does not know that the router ignores case",
     "parameters": "the limiter does not know that the router drops parameters",
     "suffix": "the limiter does not know that the router accepts a suffix",
-    "readings": "rules count a path under one way to read it only",
+    "readings": "rules count a path with its dot segments resolved only",
     "unlimited": "no limit is in effect",
     "too_strict": "a request counts twice",
     "head": "the limit on handlers counts HEAD under a name of its own",
@@ -81,10 +81,10 @@ def by_rules(document: str, bits: dict[str, int]) -> Callable[[Request, str], bo
     return admits
 
 
-def listen(site: str, handlers: str, admits: Callable[[Request, str], bool]) -> None:
-    """Open a site."""
+def listen(site: str, handlers: str, admits: Callable[[Request, str], bool], router: Router | None = None) -> None:
+    """Open a site, with a router that ignores everything unless another one is given."""
     limit = (lambda *_: True) if DEFECT == "unlimited" else admits
-    print("listening", site, start(Router(), limit, overrides=True), handlers, flush=True)
+    print("listening", site, start(router or Router(), limit, overrides=True), handlers, flush=True)
 
 
 def main() -> None:
@@ -97,6 +97,7 @@ def main() -> None:
     declared = document(frozenset(PROPERTIES) - {DEFECT})
     listen("path_rules", every, by_rules(declared, {"readings": BITS["readings"]}))
     listen("path_rules_of_a_middleware", every, by_rules(document(frozenset()), BITS))
+    listen("path_rules_literal_dots", every, by_rules(document(frozenset()), BITS), Router(resolves_dots=False))
     listen("separate", "GET:/a/1,GET:/b/1", on_handlers(Limiter("memory:"), "1/hour fixed_window"))
     print("version reference", polylimit.__version__, flush=True)
     print("ready", flush=True)
