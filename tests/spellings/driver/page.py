@@ -49,7 +49,8 @@ def table(rows: list[Row]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for framework in sorted({row.framework for row in rows}, key=str.lower):
-        of_it = [row for row in rows if row.framework == framework]
+        # Which version ends first is chance.
+        of_it = sorted((row for row in rows if row.framework == framework), key=lambda row: row.which == "newest")
         versions = {row.which: row.version for row in of_it}
         sites: list[str] = []
         for row in of_it:

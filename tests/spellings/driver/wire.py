@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: How long a response may take, in seconds.
 PATIENCE = 15
+#: How long its body may take, before the connection is given up.
+BODY_PATIENCE = 0.2
 #: The most bytes of a head that are read.
 HEAD_BYTES = 65536
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
@@ -107,7 +109,7 @@ class Connection:
                 break
         kept = version == "1.1" and request.version == "1.1" and "close" not in headers.get("connection", "").lower()
         if request.method.upper() != "HEAD" and status not in (101, 204, 304):
-            kept = self._body(headers) and kept
+            kept = self._ends(headers) and kept
         if not kept or status == 101:
             self.close()
         return Response(status, headers)
@@ -128,6 +130,18 @@ class Connection:
             name, value = name.strip().lower(), value.strip()
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         return int(status), protocol.removeprefix("HTTP/"), headers
+
+    def _ends(self, headers: dict[str, str]) -> bool:
+        """Read a body, of which nothing is of use; return whether another response can follow it."""
+        assert self.socket is not None
+        # To a method that was overridden by HEAD an application sends no body, though the client waits for one.
+        self.socket.settimeout(BODY_PATIENCE)
+        try:
+            return self._body(headers)
+        except (OSError, ValueError):
+            return False
+        finally:
+            self.socket.settimeout(PATIENCE)
 
     def _body(self, headers: dict[str, str]) -> bool:
         """Read a body; return whether it ended before the connection."""
