@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
+
 use crate::configuration_source::followed::SourceOptions;
 use crate::configuration_source::place::{CONFIGURATION, COPY, ConfigurationPlace, is_path};
 use crate::error::{Error, excerpt};
@@ -17,6 +19,7 @@ use crate::rules::policy::Policy;
 use crate::rules::quota::parse_duration;
 use crate::runtime::clock::Clock;
 use crate::store::Store;
+use crate::store::finding::{Finding, Severity};
 use crate::store::lease_size::Lease;
 use crate::store::memory::MemoryStore;
 use crate::store::option::{OptionKind, StoreOption};
@@ -24,7 +27,7 @@ use crate::store::outage::Outage;
 use crate::store::redis::{RedisOptions, RedisStore};
 use crate::store::request::PolicyOptions;
 use crate::store::shared_file::{SharedFileOptions, SharedFileStore};
-use crate::store::suggestion::Suggestion;
+use crate::store::suggestion::{Suggestion, unknown_option};
 
 /// The settings of a [`Limiter`] before they are checked; made by [`Limiter::builder`]. `Debug` shows no value that was
 /// given as text, since it may be a secret.
@@ -45,7 +48,9 @@ pub struct LimiterBuilder {
     /// The text of a document that the program gives.
     document: Option<Box<str>>,
     /// Names and values, as text.
-    options: Vec<(Box<str>, Box<str>)>,
+    options: NamedTexts,
+    /// The same, from the URL of a store without a server.
+    url_options: NamedTexts,
 }
 
 impl fmt::Debug for LimiterBuilder {
@@ -58,6 +63,9 @@ impl fmt::Debug for LimiterBuilder {
             .finish_non_exhaustive()
     }
 }
+
+/// Options by name, whose texts are not checked.
+type NamedTexts = Vec<(Box<str>, Box<str>)>;
 
 /// Where the limiter keeps its states.
 #[derive(Clone, Debug)]
@@ -76,48 +84,112 @@ impl Place {
         }
     }
 
-    /// Sets an option of the store by its name.
-    fn set(self, name: &str, text: &str) -> Result<Self, Error> {
+    /// Sets an option of the store by its name. Returns the place, and whether the option has an effect on it: the settings of
+    /// one store are accepted with every other, so that tests and production differ in the URL alone.
+    fn set(self, name: &str, text: &str) -> Result<(Self, bool), Error> {
         match self {
-            Self::Redis(options) => return Ok(Self::Redis(Box::new(options.set(name, text)?))),
-            Self::Local(options) if name == LOCAL_SIZE.name => {
-                return Ok(Self::Local(options.sized_by(text)?));
+            Self::Redis(options) if name != LOCAL_SIZE.name => {
+                return Ok((Self::Redis(Box::new(options.set(name, text)?)), true));
             }
-            Self::Local(_) | Self::Memory => {}
+            Self::Local(options) if name == LOCAL_SIZE.name => {
+                return Ok((Self::Local(options.sized_by(text)?), true));
+            }
+            _ => {}
         }
-        let (this, needed) = (self.name(), if name == LOCAL_SIZE.name { "local" } else { "Redis" });
-        let known = LimiterBuilder::options();
-        Err(Error::invalid_argument(if known.iter().any(|option| option.name == name) {
-            format!("option {name} is for a {needed} store, and this is the {this} store: leave it out")
-        } else if let Some(ours) = Suggestion::for_option(name) {
-            format!("option {} is not known: {ours}", excerpt(name))
+        if name == LOCAL_SIZE.name {
+            // Without local stores in this build, nothing reads a size.
+            if let Ok(options) = SharedFileOptions::parse("local:size") {
+                options.sized_by(text)?;
+            }
+        } else if RedisOptions::ALL.iter().any(|option| option.name == name) {
+            let _ = RedisOptions::parse("redis://localhost")?.set(name, text)?;
         } else {
-            let known = known.iter().map(|option| option.name).collect::<Vec<_>>().join(", ");
-            format!("option {} is not known: allowed are {known}", excerpt(name))
-        }))
+            return Err(unknown_option("", name, LimiterBuilder::options().iter().map(|option| option.name)));
+        }
+        Ok((self, false))
+    }
+}
+
+/// Options that are accepted and have no effect on the limiter's store.
+#[derive(Default)]
+struct Unused {
+    names: Vec<String>,
+}
+
+impl Unused {
+    fn add(&mut self, name: impl Into<String>) {
+        let name = name.into();
+        if !self.names.contains(&name) {
+            self.names.push(name);
+        }
     }
 
-    /// The policy that has a setting which only the Redis store uses.
-    fn policy<'a>(
-        &self,
-        policies: &'a [Policy],
-        name: &str,
-        what: &str,
-        given: &dyn fmt::Display,
-    ) -> Result<&'a Policy, Error> {
-        let (read, store) = (excerpt(name), self.name());
-        let policy = policies.iter().find(|policy| policy.name() == name).ok_or_else(|| {
+    /// What is said of them, once for each limiter.
+    fn finding(&self, store: &str) -> Option<Finding> {
+        let (are, have) = if self.names.len() == 1 { ("option", "has") } else { ("options", "have") };
+        let (names, last) = (&self.names, self.names.last()?);
+        let listed = match names.len() {
+            1 => last.clone(),
+            length => format!("{} and {last}", names[..length - 1].join(", ")),
+        };
+        Some(Finding {
+            severity: Severity::Fine,
+            subject: "options",
+            message: format!("{are} {listed} {have} no effect on the {store} store"),
+        })
+    }
+}
+
+/// The policy that a setting names.
+fn policy_named<'a>(
+    policies: &'a [Policy],
+    name: &str,
+    what: &str,
+    given: &dyn fmt::Display,
+) -> Result<&'a Policy, Error> {
+    policies.iter().find(|policy| policy.name() == name).ok_or_else(|| {
+        let known = policies.iter().map(Policy::name);
+        let advice = match (Suggestion::nearest(name, known.clone()), policies.len()) {
+            (Some(nearest), _) => format!("did you mean {nearest}?"),
+            (None, 0) => "add that policy first".to_owned(),
+            (None, 1..=10) => format!("there are {}", known.collect::<Vec<_>>().join(", ")),
+            (None, _) => "name one that was added".to_owned(),
+        };
+        Error::invalid_argument(format!(
+            "{what} {given} is given for the unknown policy {}: {advice}",
+            excerpt(name)
+        ))
+    })
+}
+
+/// The options in the query of a URL, whose values are not checked.
+fn read_parameters(query: &str) -> Result<NamedTexts, Error> {
+    let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
+    let read = parameters.map(|parameter| {
+        let (name, value) = parameter.split_once('=').ok_or_else(|| {
             Error::invalid_argument(format!(
-                "{what} {given} is given for policy {read}, which there is not: name one that was added"
+                "store URL: parameter {} has no value: allowed is name=value, with & between them",
+                excerpt(parameter)
             ))
         })?;
-        if matches!(self, Self::Redis(_)) {
-            return Ok(policy);
-        }
-        Err(Error::invalid_argument(format!(
-            "{what} is given for policy {read}: it is for a Redis store, and this is the {store} store: leave it out"
-        )))
+        let value = percent_decode_str(value).decode_utf8().map_err(|_| {
+            Error::invalid_argument(format!(
+                "store URL: parameter {} is not UTF-8 when decoded",
+                excerpt(name)
+            ))
+        })?;
+        Ok((name.into(), value.into()))
+    });
+    read.collect()
+}
+
+/// The local store of a URL without its parameters, with the sizes among these.
+fn local_of(url: &str, sizes: NamedTexts) -> Result<Place, Error> {
+    let mut options = SharedFileOptions::parse(url)?;
+    for (_, size) in sizes {
+        options = options.sized_by(&size)?;
     }
+    Ok(Place::Local(options))
 }
 
 const MAX_KEYS: StoreOption = StoreOption {
@@ -201,9 +273,19 @@ impl LimiterBuilder {
     ///
     /// [`build`](Self::build) reports a URL that cannot be used.
     pub fn store(mut self, url: &str) -> Self {
-        self.store = Some(match url {
-            "memory:" => Ok(Place::Memory),
-            _ if SharedFileOptions::is_local(url) => SharedFileOptions::parse(url).map(Place::Local),
+        self.url_options.clear();
+        self.store = Some(match url.split_once('?').unwrap_or((url, "")) {
+            ("memory:", query) => read_parameters(query).map(|parameters| {
+                self.url_options = parameters;
+                Place::Memory
+            }),
+            (local, query) if SharedFileOptions::is_local(local) => {
+                read_parameters(query).and_then(|parameters| {
+                    let (size, options) = parameters.into_iter().partition(|(name, _)| **name == *"size");
+                    self.url_options = options;
+                    local_of(local, size)
+                })
+            }
             _ => RedisOptions::parse(url).map(|options| Place::Redis(Box::new(options))),
         });
         self
@@ -222,15 +304,15 @@ impl LimiterBuilder {
         self
     }
 
-    /// The outage policy of the policy with this name, in place of the one in the store's options. Only the Redis store
-    /// has outages: the other stores are in the process or on the host.
+    /// The outage policy of the policy with this name, in place of the one in the store's options. It has an effect on Redis
+    /// only: the other stores are in the process or on the host and have no outages.
     pub fn outage(mut self, policy: &str, outage: Outage) -> Self {
         self.outages.push((policy.into(), outage));
         self
     }
 
     /// Leases busy keys of the policy with this name: the process takes units from the store ahead of time and spends
-    /// them itself. Redis only: the other stores need no network round trip.
+    /// them itself. It has an effect on Redis only: the other stores need no network round trip.
     pub fn lease(mut self, policy: &str, lease: Lease) -> Self {
         self.leases.push((policy.into(), lease));
         self
@@ -289,7 +371,9 @@ impl LimiterBuilder {
 
     /// Sets an option by its name from a text, for example from a configuration file: any of [`options`](Self::options),
     /// or `outage.<policy>` and `lease.<policy>`, which are [`outage`](Self::outage) and [`lease`](Self::lease).
-    /// [`build`](Self::build) reports mistakes.
+    /// [`build`](Self::build) reports mistakes. An option of another store than the limiter's is checked and has no effect, so
+    /// that the same settings serve a test in memory and production; a [finding](DegradedEvent::Finding) named `options` lists
+    /// them, once for each limiter.
     pub fn option(mut self, name: &str, text: &str) -> Self {
         self.options.push((name.into(), text.into()));
         self
@@ -315,7 +399,8 @@ impl LimiterBuilder {
         self.option(COPY.name, path)
     }
 
-    /// Every option that [`option`](Self::option) knows: those of this builder, and those of a Redis store.
+    /// Every option that [`option`](Self::option) knows: those of this builder, and those of a Redis store. For `memory:` and
+    /// local stores they may also be parameters of the URL, such as `memory:?max_keys=1000`.
     pub fn options() -> Vec<StoreOption> {
         [MAX_KEYS, OBSERVE_KEYS, REPORT, LOCAL_SIZE, CONFIGURATION, COPY]
             .into_iter()
@@ -328,31 +413,38 @@ impl LimiterBuilder {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when two policies have the same name, an outage policy or a
-    /// lease is given for an unknown policy or for a store other than Redis, a policy cannot be leased, `max_keys` is 0,
-    /// `local_size` is given for another store, or the store's URL or options are not valid.
+    /// lease is given for an unknown policy, a policy cannot be leased, `max_keys` is 0, or the store's URL or options are not
+    /// valid.
     pub fn build(self) -> Result<Limiter, Error> {
         let Self { policies, mut outages, mut leases, store, local_size, clock, max_keys, hook, .. } = self;
         let (mut observe_keys, mut report) = (self.observe_keys.unwrap_or(0), self.report);
-        let (document, options) = (self.document, self.options);
+        let (document, options) = (self.document, self.url_options.into_iter().chain(self.options));
+        let mut unused = Unused::default();
         let mut place = store.unwrap_or(Ok(Place::Memory))?;
         let mut max_keys = max_keys.unwrap_or(Self::DEFAULT_MAX_KEYS);
         let mut source = SourceText::default();
-        for (name, text) in &options {
+        for (name, text) in options {
+            let (name, text) = (&*name, &*text);
             match name.split_once('.') {
                 Some(("outage", policy)) => outages.push((policy.into(), text.parse()?)),
                 Some(("lease", policy)) => leases.push((policy.into(), text.parse()?)),
-                _ if **name == *MAX_KEYS.name => {
+                _ if name == MAX_KEYS.name => {
                     max_keys = read_number(name, text, "a whole number from 1 up")?;
                 }
-                _ if **name == *OBSERVE_KEYS.name => {
+                _ if name == OBSERVE_KEYS.name => {
                     observe_keys = read_number(name, text, OBSERVE_KEYS.allowed)?;
                 }
-                _ if **name == *REPORT.name => report = Some(parse_duration(text)?),
+                _ if name == REPORT.name => report = Some(parse_duration(text)?),
                 // The URL of a Redis store may have these options, too.
-                _ if matches!(place, Place::Redis(_)) => place = place.set(name, text)?,
-                _ if **name == *CONFIGURATION.name => source.place = Some(text.clone()),
-                _ if **name == *COPY.name => source.copy = Some(PathBuf::from(&**text)),
-                _ => place = place.set(name, text)?,
+                _ if matches!(place, Place::Redis(_)) || ![CONFIGURATION.name, COPY.name].contains(&name) => {
+                    let is_used;
+                    (place, is_used) = place.set(name, text)?;
+                    if !is_used {
+                        unused.add(name);
+                    }
+                }
+                _ if name == CONFIGURATION.name => source.place = Some(text.into()),
+                _ => source.copy = Some(PathBuf::from(text)),
             }
         }
         if let Place::Redis(options) = &place {
@@ -367,18 +459,27 @@ impl LimiterBuilder {
                 OBSERVE_KEYS.allowed
             )));
         }
-        let report = report.map(check_interval).transpose()?;
+        let mut report = report.map(check_interval).transpose()?;
         for (name, outage) in &outages {
-            place.policy(&policies, name, "outage", outage)?;
+            policy_named(&policies, name, "outage", outage)?;
         }
         for (name, lease) in &leases {
-            Lease::check(place.policy(&policies, name, "lease", lease)?)?;
+            Lease::check(policy_named(&policies, name, "lease", lease)?)?;
         }
-        if local_size.is_some() && !matches!(place, Place::Local(_)) {
-            return Err(Error::invalid_argument(
-                "local_size is given and the store is not local: leave it out, or name a store such as local:web",
-            ));
+        if !matches!(place, Place::Redis(_)) {
+            outages.drain(..).for_each(|(policy, _)| unused.add(format!("outage.{policy}")));
+            leases.drain(..).for_each(|(policy, _)| unused.add(format!("lease.{policy}")));
+            if report.take().is_some() {
+                unused.add(REPORT.name);
+            }
         }
+        if let Some(bytes) = local_size
+            && !matches!(place, Place::Local(_))
+        {
+            (place, _) = place.set(LOCAL_SIZE.name, &bytes.to_string())?;
+            unused.add(LOCAL_SIZE.name);
+        }
+        let unused = unused.finding(place.name());
         let store = match place {
             Place::Memory => Store::Memory(MemoryStore::new(max_keys, clock)),
             Place::Local(options) => {
@@ -391,6 +492,9 @@ impl LimiterBuilder {
             Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
         };
         let watch = DegradationWatch::new(store.doctor_after(), hook);
+        if let Some(finding) = unused {
+            watch.publish(DegradedEvent::Finding(finding));
+        }
         let shared = Shared::new(store, watch, observe_keys);
         for policy in policies {
             if shared.registry.policy(policy.name()).is_some() {

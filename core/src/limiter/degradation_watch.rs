@@ -203,7 +203,7 @@ impl DegradationWatch {
         kept.drain(..).collect()
     }
 
-    fn publish(&self, event: DegradedEvent) {
+    pub(crate) fn publish(&self, event: DegradedEvent) {
         #[cfg(feature = "tracing")]
         tracing::warn!(target: "polylimit", event = event.name(), "{event}");
         {

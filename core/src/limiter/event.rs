@@ -31,9 +31,10 @@ pub enum DegradedEvent {
         /// How many decisions were made without the store.
         decisions: u64,
     },
-    /// The doctor found a reason why limits cannot always be held. It examines the store once, in the background, for all
-    /// limiters that share connections, and the limiter that started it publishes the findings; see
-    /// [`doctor_after`](crate::RedisOptions::doctor_after).
+    /// A [`Problem`](Severity::Problem): the doctor found a reason why limits cannot always be held. It examines the store once, in
+    /// the background, for all limiters that share connections, and the limiter that started it publishes the findings; see
+    /// [`doctor_after`](crate::RedisOptions::doctor_after). [`Fine`](Severity::Fine), with the subject `options`: options have no
+    /// effect on the limiter's store.
     Finding(Finding),
 }
 
@@ -108,6 +109,9 @@ impl fmt::Display for DegradedEvent {
                     reason.name()
                 )
             }
+            Self::Finding(Finding { severity: Severity::Fine | Severity::Advice, subject, message }) => {
+                write!(f, "{subject}: {message}")
+            }
             Self::Finding(Finding { subject, message, .. }) => {
                 write!(f, "the limiter's store cannot be relied on: {subject}: {message}")
             }
@@ -143,6 +147,11 @@ mod tests {
         };
         let finding =
             Finding { severity: Severity::Problem, subject: "memory", message: "it is small".to_owned() };
+        let options = Finding {
+            severity: Severity::Fine,
+            subject: "options",
+            message: "option deadline has no effect on the memory store".to_owned(),
+        };
         let table = [
             (
                 DegradedEvent::Started { reason: Degradation::Unreachable },
@@ -161,6 +170,7 @@ mod tests {
                 "the store has room for new keys again: 1 decision within 12.034 s went without (store_full)",
             ),
             (DegradedEvent::Finding(finding), "the limiter's store cannot be relied on: memory: it is small"),
+            (DegradedEvent::Finding(options), "options: option deadline has no effect on the memory store"),
         ];
         for (event, sentence) in table {
             assert_eq!(event.to_string(), sentence);

@@ -128,8 +128,10 @@ impl Registry {
         self.policies.load().find(name)
     }
 
+    /// The policy with this name, which a closed limiter still has.
     pub(crate) fn policy(&self, name: &str) -> Option<Policy> {
-        self.policy_of(self.find(Some(name))?)
+        let policies = self.policies.load();
+        policies.list.get(policies.ids.get(name)?.0 as usize).cloned()
     }
 
     /// The policy with this name, the only policy, or the policy of these quotas in this scope.

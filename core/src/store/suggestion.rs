@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use strsim::osa_distance;
+
+use crate::error::{Error, excerpt};
+
 /// The option of this library that corresponds to an option of another library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,12 +27,64 @@ impl Suggestion {
     /// assert_eq!(Suggestion::for_option("colour"), None);
     /// ```
     pub fn for_option(name: &str) -> Option<Self> {
-        let plain: String =
-            name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect();
+        let plain = plain(name);
         let (_, name, hint) =
             TABLE.into_iter().find(|(theirs, ..)| theirs.split(' ').any(|theirs| theirs == plain))?;
         Some(Self { name, hint })
     }
+
+    /// The known name that is nearest to a name with a slip in it, for `did you mean ...?`; `None` where none is near: at most a
+    /// third of the letters may be wrong, missing, too many or exchanged with their neighbours. Upper case, `_` and `-` make no
+    /// difference. Of several names as near, the first.
+    ///
+    /// ```
+    /// use polylimit::Suggestion;
+    ///
+    /// let known = ["max_keys", "deadline", "prefix"];
+    /// assert_eq!(Suggestion::nearest("maxKyes", known), Some("max_keys"));
+    /// assert_eq!(Suggestion::nearest("colour", known), None);
+    /// ```
+    pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+        // No name of ours is longer; the distance takes time by the product of the lengths.
+        let name = plain(name.get(..MAX_COMPARED).unwrap_or(name));
+        let distance = |known: &str| {
+            let known = plain(known);
+            let (distance, longer) = (osa_distance(&name, &known), name.len().max(known.len()));
+            (distance * 3 <= longer).then_some(distance)
+        };
+        let near = known.into_iter().filter_map(|known| Some((distance(known)?, known)));
+        near.min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
+    }
+}
+
+/// How much of a name is compared, in bytes.
+const MAX_COMPARED: usize = 64;
+
+/// A name in lower case without `_` and `-`.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
+}
+
+/// The refusal of an option: with our name for an option of another limiter, the nearest known name, or all of them. `place` is
+/// where it was read, such as `store URL: `.
+pub(crate) fn unknown_option(
+    place: &str,
+    name: &str,
+    known: impl Iterator<Item = &'static str> + Clone,
+) -> Error {
+    let read = excerpt(name);
+    // Names such as `outage.<policy>`.
+    let (family, rest) = name.split_once('.').map_or(("", ""), |(family, rest)| (family, rest));
+    let advice = if let Some(ours) = Suggestion::for_option(name) {
+        ours.to_string()
+    } else if let Some(family) = Suggestion::nearest(family, ["outage", "lease"]) {
+        format!("did you mean {family}.{rest}?")
+    } else if let Some(nearest) = Suggestion::nearest(name, known.clone()) {
+        format!("did you mean {nearest}?")
+    } else {
+        format!("allowed are {}", known.collect::<Vec<_>>().join(", "))
+    };
+    Error::invalid_argument(format!("{place}option {read} is not known: {advice}"))
 }
 
 impl fmt::Display for Suggestion {

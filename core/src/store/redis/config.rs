@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use table::{OptionValue, Options, Origin, Values};
 
 use crate::configuration_source::place::{CONFIGURATION, COPY};
-use crate::error::{Error, excerpt};
+use crate::error::Error;
 use crate::store::duration;
 use crate::store::redis::config::kinds::{File, Source};
 use crate::store::redis::config::target::{Credentials, Endpoints, Identity, Location, Secret, Target, Tls};
-use crate::store::suggestion::Suggestion;
+use crate::store::suggestion::unknown_option;
 
 /// The location of Redis and the options of the store: a store URL and options.
 ///
@@ -136,24 +136,22 @@ impl RedisOptions {
             _ => {}
         }
         self.values.read(name, text, origin).unwrap_or_else(|| {
-            let (place, show) = match origin {
-                Origin::Url { show } => ("store URL: ", show),
-                Origin::Code => ("", true),
-            };
-            let read =
-                if show { format!("option {} is not known", excerpt(name)) } else { UNSHOWN.to_owned() };
-            if let Some(ours) = Suggestion::for_option(name).filter(|_| show) {
-                return Err(Error::invalid_argument(format!("{place}{read}: {ours}")));
+            let known = Self::ALL.iter().map(|option| option.name);
+            match origin {
+                Origin::Code => Err(unknown_option("", name, known)),
+                Origin::Url { show: true } => Err(unknown_option("store URL: ", name, known)),
+                Origin::Url { show: false } => {
+                    let known = known.collect::<Vec<_>>().join(", ");
+                    Err(Error::invalid_argument(format!("store URL: {UNSHOWN}: allowed are {known}")))
+                }
             }
-            let known = Self::ALL.iter().map(|option| option.name).collect::<Vec<_>>().join(", ");
-            Err(Error::invalid_argument(format!("{place}{read}: allowed are {known}")))
         })
     }
 }
 
 /// Shown in place of a text that may be the end of a secret with an unencoded `&`.
 const UNSHOWN: &str =
-    "an option is not known, and not shown beside a secret (an & in a secret is written as %26)";
+    "an option is not known, and not shown next to a secret (an & in a secret is written as %26)";
 
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -212,7 +212,7 @@ fn mistakes_in_the_query() {
     const TIME: &str = ", as a whole number of us, ms, s, m or h";
     let known = RedisOptions::ALL.iter().map(|option| option.name).collect::<Vec<_>>().join(", ");
     let unshown = format!(
-        "store URL: an option is not known, and not shown beside a secret (an & in a secret is written as %26): allowed are \
+        "store URL: an option is not known, and not shown next to a secret (an & in a secret is written as %26): allowed are \
          {known}"
     );
     let table = [
@@ -248,11 +248,9 @@ fn mistakes_in_the_query() {
         ),
         ("rediss://h?tls_ca=", "tls_ca is \"\": allowed is the path of a file"),
         ("redis://h?password=", "password is out of range (not shown): allowed is 1 to 16384 bytes"),
-        ("redis://h?deadlin=1s", &format!("store URL: option \"deadlin\" is not known: allowed are {known}")),
-        (
-            "redis://h?Deadline=1s",
-            &format!("store URL: option \"Deadline\" is not known: allowed are {known}"),
-        ),
+        ("redis://h?deadlin=1s", "store URL: option \"deadlin\" is not known: did you mean deadline?"),
+        ("redis://h?Deadline=1s", "store URL: option \"Deadline\" is not known: did you mean deadline?"),
+        ("redis://h?colour=1s", &format!("store URL: option \"colour\" is not known: allowed are {known}")),
         ("redis://h?key_secret=a&b=c", &unshown),
         ("redis://h?Password=a", &unshown),
         (
