@@ -151,7 +151,7 @@ pub use store::redis::RedisOptions;
 pub use store::redis::script::testing;
 pub use store::scan::KeyName;
 pub use store::stats::Stats;
-pub use store::suggestion::Suggestion;
+pub use store::suggestion::{OptionPlace, Suggestion};
 
 /// The examples of the first steps, run as tests.
 #[cfg(all(doctest, feature = "tower"))]

@@ -6,11 +6,39 @@ use strsim::osa_distance;
 
 use crate::error::{Error, excerpt};
 
+/// What an option belongs to. An option of another library has another counterpart in each place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionPlace {
+    /// A limiter.
+    Limiter,
+    /// A middleware, or a client that throttles itself.
+    Guard,
+    /// A single request, such as a check.
+    Request,
+    /// A list of keys.
+    List,
+}
+
+impl OptionPlace {
+    fn phrase(self) -> &'static str {
+        match self {
+            Self::Limiter => "of the limiter",
+            Self::Guard => "of a middleware",
+            Self::Request => "of a check",
+            Self::List => "of a list",
+        }
+    }
+}
+
 /// The option of this library that corresponds to an option of another library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Suggestion {
-    /// The option's name in `snake_case`; bindings convert it to their language's convention.
+    /// What the option belongs to.
+    pub place: OptionPlace,
+    /// The option's name in `snake_case`; bindings convert it to their language's convention. Empty where the counterpart is no option
+    /// but what the hint says.
     pub name: &'static str,
     /// How to express the same value; empty where the name is enough.
     pub hint: &'static str,
@@ -18,7 +46,8 @@ pub struct Suggestion {
 
 impl Suggestion {
     /// Finds the equivalent of an option of Flask-Limiter, slowapi, limits, express-rate-limit, `@fastify/rate-limit`,
-    /// rate-limiter-flexible, `redis_rate`, bucket4j or rack-attack. Upper case, `_` and `-` make no difference.
+    /// rate-limiter-flexible, `@nestjs/throttler`, bottleneck, p-throttle, p-limit, Upstash Ratelimit, `redis_rate`, bucket4j or
+    /// rack-attack. Upper case, `_` and `-` make no difference. Where several places have one, the most usual counterpart is found.
     ///
     /// ```
     /// use polylimit::Suggestion;
@@ -27,10 +56,55 @@ impl Suggestion {
     /// assert_eq!(Suggestion::for_option("colour"), None);
     /// ```
     pub fn for_option(name: &str) -> Option<Self> {
-        let plain = plain(name);
-        let (_, name, hint) =
-            TABLE.into_iter().find(|(theirs, ..)| theirs.split(' ').any(|theirs| theirs == plain))?;
-        Some(Self { name, hint })
+        counterparts(name)?.first().copied()
+    }
+
+    /// The same for an option in this place; where it has none, the counterpart is that of another place.
+    ///
+    /// ```
+    /// use polylimit::{OptionPlace, Suggestion};
+    ///
+    /// let ours = |place| Suggestion::for_option_of("points", place).map(|ours| ours.name);
+    /// assert_eq!((ours(OptionPlace::Limiter), ours(OptionPlace::Request)), (Some("policy"), Some("cost")));
+    /// ```
+    pub fn for_option_of(name: &str, place: OptionPlace) -> Option<Self> {
+        let all = counterparts(name)?;
+        all.iter().find(|one| one.place == place).or_else(|| all.first()).copied()
+    }
+
+    /// What the error for an unknown option recommends: our option for one of another library, the nearest known name, or all known
+    /// names. `known` are the names in this place as the caller's language writes them.
+    ///
+    /// ```
+    /// use polylimit::{OptionPlace, Suggestion};
+    ///
+    /// let advice = |name| Suggestion::advice(name, OptionPlace::Request, &["policy", "cost", "timeoutMs"]);
+    /// assert_eq!(advice("points"), "use cost");
+    /// assert_eq!(advice("timeout"), "use timeoutMs");
+    /// assert_eq!(advice("cots"), "did you mean cost?");
+    /// assert_eq!(advice("skipOnError"), "use outage of the limiter, with allow, which admits while Redis is away");
+    /// assert_eq!(advice("colour"), "allowed are policy, cost, timeoutMs");
+    /// ```
+    pub fn advice(name: &str, place: OptionPlace, known: &[&str]) -> String {
+        if let Some(ours) = Self::for_option_of(name, place) {
+            let spelled = known.iter().find(|known| is_spelling(known, ours.name));
+            return match spelled {
+                _ if ours.name.is_empty() => ours.to_string(),
+                Some(spelled) => ours.with_name(spelled),
+                None => ours.with_name(&format!("{} {}", ours.name, ours.place.phrase())),
+            };
+        }
+        match Self::nearest(name, known.iter().copied()) {
+            Some(nearest) => format!("did you mean {nearest}?"),
+            None => format!("allowed are {}", known.join(", ")),
+        }
+    }
+
+    fn with_name(&self, name: &str) -> String {
+        match self.hint {
+            "" => format!("use {name}"),
+            hint => format!("use {name}, {hint}"),
+        }
     }
 
     /// The known name that is nearest to a name with a slip in it, for `did you mean ...?`; `None` where none is near: at most a
@@ -75,7 +149,7 @@ pub(crate) fn unknown_option(
     let read = excerpt(name);
     // Names such as `outage.<policy>`.
     let (family, rest) = name.split_once('.').map_or(("", ""), |(family, rest)| (family, rest));
-    let advice = if let Some(ours) = Suggestion::for_option(name) {
+    let advice = if let Some(ours) = Suggestion::for_option_of(name, OptionPlace::Limiter) {
         ours.to_string()
     } else if let Some(family) = Suggestion::nearest(family, ["outage", "lease"]) {
         format!("did you mean {family}.{rest}?")
@@ -87,70 +161,139 @@ pub(crate) fn unknown_option(
     Error::invalid_argument(format!("{place}option {read} is not known: {advice}"))
 }
 
+/// Whether a language's option has this name of ours: in its letters, with its unit, as a list, or as the limiter that has a store.
+fn is_spelling(known: &str, ours: &str) -> bool {
+    let (known, ours) = (plain(known), plain(ours));
+    match known.strip_prefix(&*ours) {
+        Some(rest) => matches!(rest, "" | "ms" | "us" | "s"),
+        None => matches!((&*ours, &*known), ("policy", "policies") | ("store", "limiter" | "url")),
+    }
+}
+
+fn counterparts(name: &str) -> Option<&'static [Suggestion]> {
+    let plain = plain(name);
+    TABLE.iter().find(|(theirs, _)| theirs.split(' ').any(|theirs| theirs == plain)).map(|(_, ours)| *ours)
+}
+
 impl fmt::Display for Suggestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.hint {
-            "" => write!(f, "use {}", self.name),
-            hint => write!(f, "use {}, {hint}", self.name),
+        match self.name {
+            "" => write!(f, "use {}", self.hint),
+            name => f.write_str(&self.with_name(name)),
         }
     }
 }
 
-/// Their names in lower case without `_` and `-`, our name, and a hint.
-const TABLE: [(&str, &str, &str); 17] = [
-    ("keyfunc keygenerator discriminator keyby", "key", ""),
+const fn ours(place: OptionPlace, name: &'static str, hint: &'static str) -> Suggestion {
+    Suggestion { place, name, hint }
+}
+
+const fn guard(name: &'static str, hint: &'static str) -> Suggestion {
+    ours(OptionPlace::Guard, name, hint)
+}
+
+const fn limiter(name: &'static str, hint: &'static str) -> Suggestion {
+    ours(OptionPlace::Limiter, name, hint)
+}
+
+const fn request(name: &'static str, hint: &'static str) -> Suggestion {
+    ours(OptionPlace::Request, name, hint)
+}
+
+/// Quotas are options of all three.
+const fn policy(hint: &'static str) -> [Suggestion; 3] {
+    [guard("policy", hint), limiter("policy", hint), request("policy", hint)]
+}
+
+const QUOTAS: &str = "with quotas such as 100/minute";
+const PERIOD: &str = "whose quotas name the period, such as 100/15m";
+
+/// Their names in lower case without `_` and `-`, and our options by place, the most usual one first.
+const TABLE: &[(&str, &[Suggestion])] = &[
+    ("keyfunc keygenerator discriminator keyby gettracker generatekey", &[guard("key", "")]),
     (
-        "max limit limits limitvalue defaultlimits applicationlimits metalimits points maxrequests \
-         rate ratelimit capacity bandwidth",
-        "policy",
-        "with quotas such as 100/minute",
+        "limit limits",
+        &[
+            guard("policy", QUOTAS),
+            limiter("policy", QUOTAS),
+            request("policy", QUOTAS),
+            ours(OptionPlace::List, "entries", ""),
+        ],
     ),
     (
-        "windowms window windowsize timewindow duration period expiry refill interval",
-        "policy",
-        "whose quotas name the period, such as 100/15m",
+        "max limitvalue defaultlimits applicationlimits metalimits maxrequests rate ratelimit capacity bandwidth intervalcap \
+         throttlers",
+        &policy(QUOTAS),
     ),
-    ("strategy algorithm", "policy", "whose quotas name the algorithm, such as 100/minute fixed_window"),
-    ("execevenly", "policy", "with the algorithm leaky_bucket, whose decisions tell the delay"),
-    ("storageuri storage storeclient redis redisurl connection nodes", "store", "with its URL"),
-    ("keyprefix rlprefix namespace", "prefix", ""),
-    ("timeout sockettimeout commandtimeout requesttimeout", "deadline", ""),
+    ("limiter", &[limiter("policy", QUOTAS)]),
+    ("points", &[guard("policy", QUOTAS), limiter("policy", QUOTAS), request("cost", "")]),
+    (
+        "tokensperinterval reservoir reservoirrefreshamount reservoirrefreshinterval reservoirincreaseamount \
+         reservoirincreaseinterval reservoirincreasemaximum maxtokens refillrate",
+        &policy("with quotas such as 10/second token_bucket burst=50"),
+    ),
+    ("windowms window windowsize timewindow duration period expiry refill interval", &policy(PERIOD)),
+    ("ttl", &[guard("policy", PERIOD), limiter("policy", PERIOD), request("ttl", "")]),
+    ("strategy algorithm", &policy("whose quotas name the algorithm, such as 100/minute fixed_window")),
+    (
+        "execevenly execevenlymindelayms delayafter delayms maxdelayms",
+        &policy("with the algorithm leaky_bucket, whose decisions tell the delay"),
+    ),
+    ("maxconcurrent concurrency", &policy("with a quota such as 5 concurrent")),
+    ("mintime", &policy("with a quota such as 1/200ms token_bucket")),
+    ("continueexceeding", &policy("whose quotas say count_denied, such as 100/minute count_denied")),
+    (
+        "ban exponentialbackoff blockduration onbanreach penalty",
+        &[limiter("", "a penalty in a document of policies, or block")],
+    ),
+    (
+        "storageuri storage storeclient redis redisurl connection nodes datastore clientoptions store storetype cache",
+        &[guard("store", "with its URL"), limiter("", "the URL of the limiter")],
+    ),
+    ("keyprefix rlprefix namespace", &[limiter("prefix", "")]),
+    ("timeout", &[limiter("deadline", ""), request("timeout", "")]),
+    ("sockettimeout commandtimeout requesttimeout", &[limiter("deadline", "")]),
+    ("highwater", &[request("timeout", "which bounds the wait in line")]),
     (
         "inmemoryfallback inmemoryfallbackenabled insurancelimiter",
-        "outage",
-        "which is fallback unless told otherwise: each process decides by itself while Redis is away",
+        &[limiter(
+            "outage",
+            "which is fallback unless told otherwise: each process decides by itself while Redis is away",
+        )],
     ),
     (
         "swallowerrors passonstoreerror skiponerror failopen",
-        "outage",
-        "with allow, which admits while Redis is away",
+        &[limiter("outage", "with allow, which admits while Redis is away")],
     ),
-    ("inmemoryblockonconsumed inmemoryblockduration", "denial_cache_max", ""),
+    ("inmemoryblockonconsumed inmemoryblockduration ephemeralcache", &[limiter("denial_cache_max", "")]),
+    ("analytics", &[limiter("observe_keys", "which counts the keys that are denied most often")]),
     (
-        "exemptwhen requestfilter allowlist ipwhitelist safelist skipif methods \
-         defaultlimitsexemptwhen",
-        "skip",
-        "",
+        "exemptwhen requestfilter allowlist ipwhitelist safelist skipif ignoreuseragents defaultlimitsexemptwhen",
+        &[guard("skip", "")],
     ),
     (
-        "deductwhen skipsuccessfulrequests skipfailedrequests requestwassuccessful \
-         defaultlimitsdeductwhen",
-        "count",
-        "",
+        "deductwhen skipsuccessfulrequests skipfailedrequests requestwassuccessful defaultlimitsdeductwhen",
+        &[guard("count", "")],
     ),
     (
-        "onbreach onlimitreached onexceeded onexceeding handler errorresponsebuilder errormessage \
-         message statuscode throttledresponder",
-        "on_denied",
-        "which makes the response",
+        "onbreach onlimitreached onexceeded handler errorresponsebuilder throttledresponder",
+        &[guard("on_denied", "which makes the response")],
+    ),
+    ("onexceeding", &[guard("", "the decision that the request carries, in a handler after the limit")]),
+    ("requestpropertyname", &[guard("", "the decision that the request carries at its usual place")]),
+    ("errormessage message", &[guard("message", "")]),
+    ("statuscode", &[guard("status", "")]),
+    ("ipv6subnet", &[guard("client_address", "with the length of the prefix for IPv6")]),
+    ("global", &[guard("", "limits of single routes in place of one for all")]),
+    (
+        "headersenabled standardheaders legacyheaders addheaders addheadersonexceeding enabledraftspec setheaders",
+        &[guard("headers", "with ietf, legacy, both or none")],
     ),
     (
-        "headersenabled standardheaders legacyheaders addheaders enabledraftspec",
-        "headers",
-        "with ietf, legacy, both or none",
+        "costfunc pointstoconsume weight numtokens defaultlimitscost",
+        &[guard("cost", ""), request("cost", "")],
     ),
-    ("costfunc pointstoconsume weight numtokens defaultlimitscost", "cost", ""),
-    ("sharedlimit groupid identifier", "scope", ""),
+    ("sharedlimit groupid identifier", &[guard("scope", "")]),
 ];
 
 #[cfg(test)]
@@ -169,6 +312,7 @@ mod tests {
             ("keyPrefix", "prefix"),
             ("skipOnError", "outage"),
             ("deduct_when", "count"),
+            ("tokensPerInterval", "policy"),
             ("X-", ""),
         ] {
             let found = Suggestion::for_option(theirs);
@@ -177,8 +321,33 @@ mod tests {
     }
 
     #[test]
+    fn counterpart_depends_on_the_place() {
+        use OptionPlace::{Guard, Limiter, List, Request};
+        for (theirs, place, ours) in [
+            ("limit", List, "use entries"),
+            ("limit", Request, "use policy, with quotas such as 100/minute"),
+            ("limiter", Limiter, "use policies, with quotas such as 100/minute"),
+            ("ttl", Request, "use ttlMs"),
+            ("ttl", Guard, "use policy, whose quotas name the period, such as 100/15m"),
+            ("redis", Guard, "use limiter, with its URL"),
+            ("redis", Limiter, "use the URL of the limiter"),
+            ("statusCode", Guard, "use status of a middleware"),
+            ("keyGenerator", Limiter, "use key of a middleware"),
+            ("blockDuration", Guard, "use a penalty in a document of policies, or block"),
+        ] {
+            let known: &[&str] = match place {
+                Limiter => &["policies", "deadline"],
+                Guard => &["limiter", "policy", "ttlMs"],
+                Request => &["policy", "cost", "ttlMs"],
+                List => &["entries", "cursor"],
+            };
+            assert_eq!(Suggestion::advice(theirs, place, known), ours, "{theirs} of {place:?}");
+        }
+    }
+
+    #[test]
     fn each_name_stands_once_and_is_found() {
-        let names: Vec<_> = TABLE.iter().flat_map(|(theirs, ..)| theirs.split(' ')).collect();
+        let names: Vec<_> = TABLE.iter().flat_map(|(theirs, _)| theirs.split(' ')).collect();
         for (at, name) in names.iter().enumerate() {
             assert!(!names[..at].contains(name), "{name} stands twice");
             assert!(Suggestion::for_option(name).is_some(), "{name} is not in lower case");
