@@ -46,6 +46,7 @@ use sha2::{Digest, Sha256};
 
 pub use builder::GuardBuilder;
 pub use check::{GuardCheck, OutageReport, Verdict};
+pub use ending::Spent;
 pub use key::{KeyPart, MissingKey};
 pub use ledger::RequestLimits;
 
@@ -90,6 +91,7 @@ pub struct Guard {
 pub struct RequestFacts<'a> {
     key: Option<&'a [u8]>,
     cost: Option<u64>,
+    costs: &'a [Option<u64>],
     route: Option<&'a str>,
     policies: Option<&'a [&'a str]>,
     attributes: Option<&'a RequestAttributes<'a>>,
@@ -112,6 +114,14 @@ impl<'a> RequestFacts<'a> {
     #[must_use]
     pub fn cost(mut self, units: u64) -> Self {
         self.cost = Some(units);
+        self
+    }
+
+    /// The units that the request spends under each policy, in the order of the policies, where they depend on the request. `None`,
+    /// and a policy beyond the end, is the guard's [cost for that policy](GuardBuilder::costs) or the request's [cost](Self::cost).
+    #[must_use]
+    pub fn costs(mut self, units: &'a [Option<u64>]) -> Self {
+        self.costs = units;
         self
     }
 
@@ -216,8 +226,8 @@ impl Guard {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key has more than [`Request::MAX_KEY_LENGTH`]
-    /// bytes or the cost is above [`Request::MAX_COST`], and when one of the request's own policies is not known or
-    /// given twice; [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
+    /// bytes or a cost is above [`Request::MAX_COST`], and when one of the request's own policies is not known or
+    /// a duplicate; [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
     pub fn start(&self, limits: &RequestLimits, facts: &RequestFacts<'_>) -> Result<GuardCheck, Error> {
         let shared = &*self.shared;
         if shared.is_by_configuration {
@@ -227,18 +237,22 @@ impl Guard {
                 self.clone(),
                 limits.clone(),
                 &[],
-                0,
+                &|_| 0,
                 &[],
                 false,
                 Some(Box::new(configured)),
             );
         }
-        let cost = facts.cost.unwrap_or(shared.options.cost);
         // An empty key identifies nothing.
         let is_refused =
             facts.key.is_none_or(<[u8]>::is_empty) && shared.options.missing_key == MissingKey::Refuse;
         let key = facts.key.unwrap_or_default();
-        Request::new(key).cost(cost).checked()?;
+        Request::new(key).cost(facts.cost.unwrap_or(shared.options.cost)).checked()?;
+        facts.costs.iter().flatten().try_for_each(|cost| Request::new("").cost(*cost).checked().map(drop))?;
+        let cost = |at| {
+            let of_policy = facts.costs.get(at).copied().flatten().or_else(|| shared.options.own_cost(at));
+            of_policy.or(facts.cost).unwrap_or(shared.options.cost)
+        };
         let own;
         let policies = if is_refused {
             &[]
@@ -248,7 +262,7 @@ impl Guard {
             own = self.policies_for(facts)?;
             &*own
         };
-        GuardCheck::new(self.clone(), limits.clone(), key, cost, policies, is_refused, None)
+        GuardCheck::new(self.clone(), limits.clone(), key, &cost, policies, is_refused, None)
     }
 
     /// Whether the policies of a request are those of requests on no route.
@@ -295,9 +309,9 @@ impl GuardBuilder {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or its quotas cannot be
-    /// read, when a list is empty or has one twice, when none is given and the limiter has not exactly one, when the
-    /// scope of quotas is not 1 to 256 bytes, when the cost is above [`Request::MAX_COST`], when a field's name is
-    /// not allowed, and when the status is not 400 to 599; [`Closed`](crate::ErrorKind::Closed) when the limiter is
+    /// read, when a list is empty or has a duplicate, when none is given and the limiter has not exactly one, when the
+    /// scope of quotas is not 1 to 256 bytes, when a cost is above [`Request::MAX_COST`] or more than its policy can ever admit, when
+    /// more costs than policies are given, when a field's name is not allowed, and when the status is not 400 to 599; [`Closed`](crate::ErrorKind::Closed) when the limiter is
     /// closed.
     pub fn build(self) -> Result<Guard, Error> {
         Ok(Guard { shared: Arc::new(self.checked()?) })

@@ -8,6 +8,7 @@ mod problem;
 mod request;
 mod settings;
 
+pub(crate) use problem::problem_by_costs;
 pub use problem::{Problem, ProblemResponse, prefers_text, problem};
 pub use request::{request_fields, request_problem};
 pub use settings::{HeaderSettings, HeaderStyle, ResetForm};

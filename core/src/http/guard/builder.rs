@@ -14,6 +14,7 @@ use crate::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
 use crate::limiter::Limiter;
 use crate::limiter::reservation::ReserveOptions;
 use crate::rules::policy::Policy;
+use crate::rules::quota::Quota;
 use crate::rules::request::Request;
 
 /// The options of a [`Guard`](crate::guard::Guard), with the same names and defaults in every language.
@@ -51,6 +52,8 @@ pub(super) struct GuardOptions {
     pub(super) key_parts: Vec<KeyPart>,
     pub(super) missing_key: MissingKey,
     pub(super) cost: u64,
+    /// The costs of policies by position, where they have their own.
+    pub(super) costs: Vec<Option<u64>>,
     pub(super) methods: Methods,
     pub(super) cors_origins: CorsOrigins,
     pub(super) headers: HeaderSettings,
@@ -59,11 +62,23 @@ pub(super) struct GuardOptions {
     pub(super) is_dry_run: bool,
     /// Whether all policies are reserved, and not only those with concurrency.
     pub(super) is_reserved: bool,
+    /// The same by position, for policies that have a setting of their own.
+    pub(super) reserved: Vec<bool>,
     pub(super) reserve: ReserveOptions,
 }
 
 impl GuardOptions {
     const DEFAULT_COST: u64 = 1;
+
+    /// The cost that the policy at this position has for itself.
+    pub(super) fn own_cost(&self, at: usize) -> Option<u64> {
+        self.costs.get(at).copied().flatten()
+    }
+
+    /// Whether the policy at this position is reserved even where it has no quota of concurrency.
+    pub(super) fn is_reserved_at(&self, at: usize) -> bool {
+        self.reserved.get(at).copied().unwrap_or(self.is_reserved)
+    }
 }
 
 impl GuardBuilder {
@@ -73,6 +88,7 @@ impl GuardBuilder {
             key_parts: Vec::new(),
             missing_key: MissingKey::Address,
             cost: GuardOptions::DEFAULT_COST,
+            costs: Vec::new(),
             methods: Methods::default(),
             cors_origins: CorsOrigins::default(),
             headers: HeaderSettings::default(),
@@ -80,6 +96,7 @@ impl GuardBuilder {
             message: None,
             is_dry_run: false,
             is_reserved: false,
+            reserved: Vec::new(),
             reserve: ReserveOptions::default(),
         };
         let (is_per_request, is_per_route) = (false, false);
@@ -152,6 +169,33 @@ impl GuardBuilder {
     /// The units that each request spends; 1 by default, and at most [`Request::MAX_COST`].
     pub fn cost(mut self, units: u64) -> Self {
         self.options.cost = units;
+        self
+    }
+
+    /// The units that each request spends under each policy, in the order of the policies; `None`, and a policy beyond the end, is
+    /// [`cost`](Self::cost). So one guard counts the tokens of a request under one policy and the request itself under another.
+    ///
+    /// ```
+    /// use polylimit::guard::{Guard, RequestFacts, RequestLimits, Verdict};
+    /// use polylimit::{Limiter, Policy};
+    ///
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::parse("tokens", "10000/minute token_bucket")?)
+    ///     .policy(Policy::parse("requests", "60/minute")?)
+    ///     .build()?;
+    /// let guard = Guard::builder(limiter).policies(["tokens", "requests"]).costs([Some(4_000)]).build()?;
+    /// let facts = RequestFacts::new().key(b"user:42");
+    /// let mut admitted = 0;
+    /// for _ in 0..3 {
+    ///     let mut check = guard.start(&RequestLimits::default(), &facts)?;
+    ///     check.ask_blocking();
+    ///     admitted += u32::from(matches!(check.conclude(), Verdict::Admit));
+    /// }
+    /// assert_eq!(admitted, 2);
+    /// # Ok::<(), polylimit::Error>(())
+    /// ```
+    pub fn costs(mut self, units: impl IntoIterator<Item = Option<u64>>) -> Self {
+        self.options.costs = units.into_iter().collect();
         self
     }
 
@@ -235,6 +279,12 @@ impl GuardBuilder {
         self
     }
 
+    /// As [`reserved`](Self::reserved) for each policy, in the order of the policies; a policy beyond the end is as that one says.
+    pub fn reserved_each(mut self, are_reserved: impl IntoIterator<Item = bool>) -> Self {
+        self.options.reserved = are_reserved.into_iter().collect();
+        self
+    }
+
     /// How long a reservation lasts after its last renewal, 1 ms to 48 h: so long its units stay set aside after this process died. By
     /// default [`ReserveOptions::DEFAULT_TTL`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
@@ -251,7 +301,8 @@ impl GuardBuilder {
 
     /// Checks the options.
     pub(super) fn checked(self) -> Result<Shared, Error> {
-        Request::new("").cost(self.options.cost).checked()?;
+        let costs = self.options.costs.iter().flatten().chain([&self.options.cost]);
+        costs.into_iter().try_for_each(|cost| Request::new("").cost(*cost).checked().map(drop))?;
         if self.given.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid_argument(
                 "policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them",
@@ -271,10 +322,10 @@ impl GuardBuilder {
             self.limiter.configuration().ok_or_else(Error::no_configuration)?;
             let beside = [
                 ("policy", self.given.is_some() || self.is_per_request),
-                ("reserved", options.is_reserved),
+                ("reserved", options.is_reserved || !options.reserved.is_empty()),
                 ("scope", options.scope.is_some()),
                 ("a part of the key", !options.key_parts.is_empty()),
-                ("cost", options.cost != GuardOptions::DEFAULT_COST),
+                ("cost", options.cost != GuardOptions::DEFAULT_COST || !options.costs.is_empty()),
             ];
             if let Some((name, _)) = beside.iter().find(|(_, is_given)| *is_given) {
                 return Err(Error::invalid_argument(format!(
@@ -287,7 +338,9 @@ impl GuardBuilder {
         let everywhere = if is_unlimited {
             Arc::from([])
         } else {
-            resolve(&self.limiter, &given, &options, options.scope.as_deref())?
+            let everywhere = resolve(&self.limiter, &given, &options, options.scope.as_deref())?;
+            refuse_impossible_costs(&everywhere, &options)?;
+            everywhere
         };
         // A policy that was given by its name has one budget on all routes.
         let is_named = |(policy, text): (&Policy, &String)| policy.name() == text;
@@ -305,6 +358,31 @@ impl GuardBuilder {
     }
 }
 
+/// Refuses a cost that is the same for all requests and that no request could ever spend.
+fn refuse_impossible_costs(policies: &[Policy], options: &GuardOptions) -> Result<(), Error> {
+    if options.costs.len() > policies.len() {
+        return Err(Error::invalid_argument(format!(
+            "{} costs are given for {} policies: allowed is at most one for each policy",
+            options.costs.len(),
+            policies.len()
+        )));
+    }
+    for (at, policy) in policies.iter().enumerate() {
+        let cost = options.own_cost(at).unwrap_or(options.cost);
+        // A quota of concurrency counts slots, and a limit of 0 is meant to admit nothing.
+        let counts_units = |quota: &&Quota| quota.algorithm().is_rate() && quota.limit() > 0;
+        let most = policy.quotas().iter().filter(counts_units).map(Quota::capacity).min();
+        if let Some(most) = most.filter(|most| cost > *most) {
+            return Err(Error::invalid_argument(format!(
+                "cost is {cost} for policy {}, which never admits more than {most} at once: lower the cost, raise the quota, or give \
+                 the policy a cost of its own",
+                excerpt(policy.name())
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// The policies of a list, or the only policy of the limiter.
 pub(super) fn resolve<T: AsRef<str>>(
     limiter: &Limiter,
@@ -312,23 +390,23 @@ pub(super) fn resolve<T: AsRef<str>>(
     options: &GuardOptions,
     scope: Option<&str>,
 ) -> Result<Arc<[Policy]>, Error> {
-    let find = |text: Option<&str>| {
+    let find = |text: Option<&str>, at: usize| {
         let policy = limiter.policy_for(text, scope)?;
-        if options.is_reserved || policy.is_only_reserved() {
+        if options.is_reserved_at(at) || policy.is_only_reserved() {
             limiter.refuse_unless_reservable(&policy)?;
         }
         Ok::<_, Error>(policy)
     };
     if given.is_empty() {
-        return Ok([find(None)?].into());
+        return Ok([find(None, 0)?].into());
     }
     let mut policies: Vec<Policy> = Vec::with_capacity(given.len());
     for text in given {
         // Quotas can be written in several ways; equal ones have equal names.
-        let policy = find(Some(text.as_ref()))?;
+        let policy = find(Some(text.as_ref()), policies.len())?;
         if policies.iter().any(|other| other.name() == policy.name()) {
             return Err(Error::invalid_argument(format!(
-                "policy {} is given twice: once is enough",
+                "policy {} is a duplicate: leave out one of the two",
                 excerpt(text.as_ref())
             )));
         }

@@ -42,6 +42,7 @@ impl GuardCheck {
             }
             self.policies.push(Applied {
                 policy: made.numbers.clone(),
+                cost: made.cost,
                 units: 0,
                 origin: Origin::Store,
                 is_held: false,

@@ -10,7 +10,7 @@ use crate::http::guard::Guard;
 use crate::http::guard::configured_request::ConfiguredRequest;
 use crate::http::guard::ledger::{Charge, Claim, Ledger, Report, RequestLimits, Taken};
 use crate::http::guard::settlement::Settlement;
-use crate::http::headers::{HeaderField, Problem, problem};
+use crate::http::headers::{HeaderField, Problem, problem_by_costs};
 use crate::limiter::reservation::Reservation;
 use crate::rules::decision::{Decision, Source};
 use crate::rules::policy::Policy;
@@ -30,7 +30,6 @@ pub struct GuardCheck {
     pub(super) guard: Guard,
     pub(super) limits: RequestLimits,
     pub(super) key: Arc<[u8]>,
-    cost: u64,
     /// The policies, in order, each with what an earlier guard has decided.
     pub(super) policies: SmallVec<[Applied; 1]>,
     /// What the store decides in the same call for guards that the request meets later.
@@ -51,6 +50,8 @@ pub struct GuardCheck {
 
 pub(super) struct Applied {
     pub(super) policy: Policy,
+    /// The units that the request spends under it.
+    pub(super) cost: u64,
     /// The units that the store has to decide; 0 when an earlier guard's decision holds.
     pub(super) units: u64,
     pub(super) origin: Origin,
@@ -127,7 +128,7 @@ impl GuardCheck {
         guard: Guard,
         limits: RequestLimits,
         key: &[u8],
-        cost: u64,
+        cost: &dyn Fn(usize) -> u64,
         policies: &[Policy],
         is_refused: bool,
         configured: Option<Box<ConfiguredRequest>>,
@@ -135,7 +136,8 @@ impl GuardCheck {
         let key = Arc::from(key);
         let options = &guard.shared.options;
         let mut ledger = limits.lock();
-        let apply = |policy: &Policy| {
+        let apply = |(at, policy): (usize, &Policy)| {
+            let cost = cost(at);
             let charge = Charge { limiter: guard.limiter(), policy, key: &key };
             let earlier = ledger.admitted(charge);
             let admitted = earlier.as_ref().map_or(0, |(_, admitted)| *admitted);
@@ -146,7 +148,7 @@ impl GuardCheck {
                 None if is_asked => Origin::Nowhere,
                 None => Origin::EarlierGuard,
             };
-            let is_held = options.is_reserved || policy.is_only_reserved();
+            let is_held = options.is_reserved_at(at) || policy.is_only_reserved();
             let reserving = if is_held && origin == Origin::Nowhere {
                 Some(Box::new(Reserving { terms: options.reserve.terms()?, handle: None }))
             } else {
@@ -154,16 +156,15 @@ impl GuardCheck {
             };
             let decision = ahead.or_else(|| earlier.map(|(decision, _)| decision));
             let policy = policy.clone();
-            Ok(Applied { policy, units, origin, is_held, reserving, decision })
+            Ok(Applied { policy, cost, units, origin, is_held, reserving, decision })
         };
-        let policies = policies.iter().map(apply).collect::<Result<_, Error>>()?;
+        let policies = policies.iter().enumerate().map(apply).collect::<Result<_, Error>>()?;
         let number = ledger.add_guard();
         drop(ledger);
         Ok(Self {
             guard,
             limits,
             key,
-            cost,
             policies,
             ahead: Vec::new(),
             configured,
@@ -196,9 +197,13 @@ impl GuardCheck {
     /// Each policy of this guard with its decision, in order; for a policy that an earlier guard charged, the earlier
     /// one.
     pub fn outcomes(&self) -> Vec<(Policy, Decision)> {
-        let decided =
-            self.policies.iter().filter_map(|one| Some((one.policy.clone(), one.decision.clone()?)));
-        decided.collect()
+        let outcomes =
+            self.decided_policies().filter_map(|one| Some((one.policy.clone(), one.decision.clone()?)));
+        outcomes.collect()
+    }
+
+    fn decided_policies(&self) -> impl Iterator<Item = &Applied> {
+        self.policies.iter().filter(|one| one.decision.is_some())
     }
 
     /// The limits of the request, with those of its other guards.
@@ -262,9 +267,11 @@ impl GuardCheck {
                 let outcomes = self.outcomes();
                 let outcomes: Vec<_> = outcomes.iter().map(|(policy, decision)| (policy, decision)).collect();
                 let shared = &self.guard.shared;
-                let problem = problem(&outcomes, self.cost).map_or_else(Problem::unavailable, |problem| {
-                    problem.with(shared.options.status, shared.options.message.as_deref())
-                });
+                let costs = |at: usize| self.decided_policies().nth(at).map_or(1, |one| one.cost);
+                let problem = problem_by_costs(&outcomes, costs)
+                    .map_or_else(Problem::unavailable, |problem| {
+                        problem.with(shared.options.status, shared.options.message.as_deref())
+                    });
                 self.deny(problem)
             }
             _ => {
@@ -304,17 +311,17 @@ impl GuardCheck {
 
     /// Records that the guard relies on what was decided, and the outage policy that has decided.
     fn record_and_claim(&mut self, by_outage: Option<Source>) {
-        let Self { guard, limits, key, cost, policies, number, stage, .. } = self;
+        let Self { guard, limits, key, policies, number, stage, .. } = self;
         let mut ledger = limits.lock();
         record_in(&mut ledger, guard, key, policies, |_| true);
-        for one in policies {
+        for (at, one) in policies.iter_mut().enumerate() {
             let charge = Charge { limiter: guard.limiter(), policy: &one.policy, key };
             let handle = one.reserving.as_mut().and_then(|reserving| reserving.handle.take());
             let taken = match handle {
                 Some(reservation) => Taken::Reservation(Box::new(reservation)),
                 None => Taken::Units(if one.is_asked() { one.units } else { 0 }),
             };
-            ledger.claim(charge, Claim { guard: *number, cost: *cost, is_held: one.is_held }, taken);
+            ledger.claim(charge, Claim { guard: *number, at, cost: one.cost, is_held: one.is_held }, taken);
             if one.is_held {
                 *stage = Stage::Holding { counts: true };
             }

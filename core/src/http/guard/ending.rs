@@ -8,6 +8,52 @@ use crate::http::guard::settlement::{Settlement, Step};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
 
+/// What a request has spent, as its program says when the response is done; from 0 to [`Request::MAX_COST`] units.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub enum Spent<'a> {
+    /// What was reserved.
+    #[default]
+    Reserved,
+    /// These units under each policy.
+    Units(u64),
+    /// Units for each policy, in the order of the policies. `None`, and a policy beyond the end, is what was reserved. The limits of
+    /// a configuration have no such order: for a guard that decides by one, the first counts for all.
+    Each(&'a [Option<u64>]),
+}
+
+impl From<Option<u64>> for Spent<'_> {
+    fn from(units: Option<u64>) -> Self {
+        units.map_or(Self::Reserved, Self::Units)
+    }
+}
+
+impl<'a> From<&'a [Option<u64>]> for Spent<'a> {
+    fn from(units: &'a [Option<u64>]) -> Self {
+        Self::Each(units)
+    }
+}
+
+impl Spent<'_> {
+    /// The units of the policy at this position; `None` is what was reserved.
+    pub(super) fn at(self, at: usize) -> Option<u64> {
+        match self {
+            Self::Reserved => None,
+            Self::Units(units) => Some(units),
+            Self::Each(units) => units.get(at).copied().flatten(),
+        }
+    }
+
+    fn checked(self) -> Result<(), Error> {
+        let check = |units: u64| Request::new("").cost(units).checked().map(drop);
+        match self {
+            Self::Reserved => Ok(()),
+            Self::Units(units) => check(units),
+            Self::Each(units) => units.iter().flatten().try_for_each(|units| check(*units)),
+        }
+    }
+}
+
 impl GuardCheck {
     /// Ends the check when there is a response: a guard that meets the same request again, such as in another
     /// attempt, is charged again. A response that does not count gives back what only this guard relies on. What was reserved stays
@@ -19,7 +65,7 @@ impl GuardCheck {
         }
         let mut ledger = self.limits.lock();
         if ledger.is_attempt_denied() {
-            self.settlements.extend(ledger.end(self.number, false, None));
+            self.settlements.extend(ledger.end(self.number, false, Spent::Reserved));
             self.stage = Stage::Concluded;
             return;
         }
@@ -35,20 +81,20 @@ impl GuardCheck {
     }
 
     /// Ends what the check [holds](Self::holds), when the last byte of the response is sent, its connection has gone, or a web socket
-    /// is closed. `spent` are the units that the request has spent under each policy that it reserved, from 0 to
-    /// [`Request::MAX_COST`]; `None` is what was reserved. Nothing is spent for a response that does not [count](Self::finish). Without a
+    /// is closed. `spent` is what the request has spent under the policies that it reserved; `None` is what was reserved. Nothing is spent for a response that does not [count](Self::finish). Without a
     /// response, such as for a request that is cancelled, it counts.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the units are above [`Request::MAX_COST`]; the check has ended with those
     /// that were reserved.
-    pub fn end(&mut self, spent: Option<u64>) -> Result<(), Error> {
+    pub fn end<'a>(&mut self, spent: impl Into<Spent<'a>>) -> Result<(), Error> {
         let Stage::Holding { counts } = self.stage else { return Ok(()) };
         self.stage = Stage::Concluded;
-        let checked = spent.map_or(Ok(()), |units| Request::new("").cost(units).checked().map(|_| ()));
-        let spent = spent.filter(|_| checked.is_ok());
+        let spent = spent.into();
+        let checked = spent.checked();
+        let spent = if checked.is_ok() { spent } else { Spent::Reserved };
         if self.configured.is_some() {
-            self.end_configured(counts, spent);
+            self.end_configured(counts, spent.at(0));
             return checked;
         }
         let settlements = self.limits.lock().end(self.number, counts, spent);
@@ -109,7 +155,7 @@ impl Drop for GuardCheck {
     fn drop(&mut self) {
         if self.holds() {
             // Without units there is nothing to refuse.
-            let _ = self.end_in_background(None);
+            let _ = self.end_in_background(Spent::Reserved);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
+use crate::http::guard::ending::Spent;
 use crate::http::guard::settlement::{Settlement, Step};
 use crate::http::headers::{
     HeaderField, HeaderSettings, HeaderStyle, fields_at, outage_field, push_limits, push_over,
@@ -71,6 +72,8 @@ struct Entry {
 pub(super) struct Claim {
     /// The guard's number.
     pub(super) guard: u32,
+    /// The position of the policy among those of the guard.
+    pub(super) at: usize,
     pub(super) cost: u64,
     /// Whether it lasts until the response is done, because what is charged is known only then.
     pub(super) is_held: bool,
@@ -299,11 +302,10 @@ impl Ledger {
         self.release(Some(guard), ends, |claim| counts.then_some(claim.cost))
     }
 
-    /// Ends the claims of a guard whose response is done. `kept` are the units that it keeps under each policy, by default its
-    /// cost; none where the response does not count.
-    pub(super) fn end(&mut self, guard: u32, counts: bool, kept: Option<u64>) -> Vec<Settlement> {
+    /// Ends the claims of a guard whose response is done. It keeps what it has spent; nothing where the response does not count.
+    pub(super) fn end(&mut self, guard: u32, counts: bool, spent: Spent<'_>) -> Vec<Settlement> {
         let ends = |claim: &Claim| claim.guard == guard;
-        self.release(Some(guard), ends, |claim| counts.then(|| kept.unwrap_or(claim.cost)))
+        self.release(Some(guard), ends, |claim| counts.then(|| spent.at(claim.at).unwrap_or(claim.cost)))
     }
 
     /// Ends the claims that a denial by this guard ends: those of all guards, or only its own where another attempt may

@@ -3,6 +3,7 @@
 use crate::configuration::request::RequestAttributes;
 use crate::error::Error;
 use crate::http::guard::check::{GuardCheck, Stage, no_decision};
+use crate::http::guard::ending::Spent;
 use crate::limiter::Limiter;
 use crate::limiter::call::{Answer, Call};
 use crate::rules::decision::Decision;
@@ -157,7 +158,7 @@ impl GuardCheck {
     ///
     /// # Errors
     /// As [`end`](Self::end).
-    pub fn end_in_background(&mut self, spent: Option<u64>) -> Result<(), Error> {
+    pub fn end_in_background<'a>(&mut self, spent: impl Into<Spent<'a>>) -> Result<(), Error> {
         let ended = self.end(spent);
         let settled = std::mem::take(&mut self.settled);
         for settlement in self.settlements.drain(..).skip(settled) {

@@ -2,7 +2,7 @@
 
 mod cases;
 
-use crate::guard::{Guard, GuardCheck, KeyPart, RequestFacts, RequestLimits, Verdict};
+use crate::guard::{Guard, GuardBuilder, GuardCheck, KeyPart, RequestFacts, RequestLimits, Spent, Verdict};
 use crate::{Limiter, Policy, Request, RequestAttributes, RouterPaths};
 
 #[test]
@@ -162,6 +162,95 @@ fn guard_with_a_higher_cost_takes_another_slot_for_the_difference() {
         check.refund_blocking();
     }
     assert_eq!((free(), left(&limiter)), (2, 60));
+}
+
+/// The limiter of a gateway for language models: tokens and requests.
+fn gateway() -> Limiter {
+    let policies = [("tokens", "1000/day token_bucket"), ("requests", "10/day fixed_window")];
+    let policies = policies.map(|(name, quotas)| Policy::parse(name, quotas).unwrap());
+    policies.into_iter().fold(Limiter::builder(), crate::LimiterBuilder::policy).build().unwrap()
+}
+
+fn left_of(limiter: &Limiter, policy: &str) -> u64 {
+    limiter.blocking().peek(Request::new("key").policy(policy)).unwrap().remaining()
+}
+
+#[test]
+fn each_policy_of_a_guard_has_a_cost_of_its_own() {
+    let limiter = gateway();
+    let builder = || Guard::builder(limiter.clone()).policies(["tokens", "requests"]);
+    let left = || (left_of(&limiter, "tokens"), left_of(&limiter, "requests"));
+    let fixed = builder().costs([Some(400)]).build().unwrap();
+    drop(admitted(&fixed, &RequestLimits::default()));
+    assert_eq!(left(), (600, 9));
+    // What the request itself gives wins, by policy before all.
+    let limits = RequestLimits::default();
+    for (facts, expected) in [
+        (RequestFacts::new().cost(2), (200, 7)),
+        (RequestFacts::new().cost(2).costs(&[Some(100), None]), (100, 5)),
+        (RequestFacts::new().costs(&[Some(50), Some(3)]), (50, 2)),
+    ] {
+        let mut check = fixed.start(&RequestLimits::default(), &facts.key(b"key")).unwrap();
+        check.ask_blocking();
+        assert!(matches!(check.conclude(), Verdict::Admit));
+        assert_eq!(left(), expected);
+    }
+    // The problem names what the request itself exceeds.
+    let facts = RequestFacts::new().key(b"key").costs(&[Some(60), Some(1)]);
+    let mut denied = fixed.start(&limits, &facts).unwrap();
+    denied.ask_blocking();
+    let Verdict::Deny(problem) = denied.conclude() else { panic!("admitted") };
+    assert_eq!(problem.violated(), ["tokens"]);
+    assert_eq!(left(), (50, 2));
+    let above = RequestFacts::new().key(b"key").costs(&[None, Some(Request::MAX_COST + 1)]);
+    assert!(fixed.start(&limits, &above).is_err());
+}
+
+#[test]
+fn each_policy_of_a_guard_keeps_what_it_has_spent() {
+    let limiter = gateway();
+    let guard = Guard::builder(limiter.clone()).policies(["tokens", "requests"]).costs([Some(400)]);
+    let guard = guard.reserved_each([true]).build().unwrap();
+    let left = || (left_of(&limiter, "tokens"), left_of(&limiter, "requests"));
+    for (spent, expected) in [
+        (Spent::Each(&[Some(70)]), (930, 9)),
+        (Spent::Each(&[None, Some(5)]), (530, 8)),
+        (Spent::Each(&[Some(Request::MAX_COST + 1)]), (130, 7)),
+        (Spent::Reserved, (130, 7)),
+    ] {
+        let mut check = guard.start(&RequestLimits::default(), &RequestFacts::new().key(b"key")).unwrap();
+        check.ask_blocking();
+        if matches!(check.conclude(), Verdict::Admit) {
+            assert!(check.holds());
+            check.finish(true);
+            let is_allowed = !matches!(spent, Spent::Each([Some(units)]) if *units > Request::MAX_COST);
+            assert_eq!(check.end(spent).is_ok(), is_allowed);
+        }
+        check.refund_blocking();
+        assert_eq!(left(), expected);
+    }
+}
+
+#[test]
+fn cost_that_no_request_can_spend_is_refused_at_creation() {
+    let limiter = gateway();
+    let builder = || Guard::builder(limiter.clone()).policies(["tokens", "requests"]);
+    let refused = |builder: GuardBuilder| builder.build().unwrap_err().message().to_owned();
+    let all = refused(builder().cost(100));
+    assert!(all.starts_with("cost is 100 for policy \"requests\", which never admits more than 10"), "{all}");
+    let one = refused(builder().costs([Some(1001)]));
+    assert!(
+        one.starts_with("cost is 1001 for policy \"tokens\", which never admits more than 1000"),
+        "{one}"
+    );
+    let many = refused(builder().costs([None, None, None]));
+    assert!(many.starts_with("3 costs are given for 2 policies"), "{many}");
+    assert!(builder().costs([Some(1000), Some(10)]).build().is_ok());
+    // A limit of 0 is meant to admit nothing, and slots are no units.
+    let closed = Guard::builder(limiter.clone()).policies(["0/day", "1 concurrent"]).build();
+    assert!(closed.is_ok());
+    let twice = refused(Guard::builder(limiter.clone()).policies(["tokens", "tokens"]));
+    assert_eq!(twice, "policy \"tokens\" is a duplicate: leave out one of the two");
 }
 
 #[test]

@@ -62,6 +62,11 @@ enum Cause {
 /// # Ok::<(), polylimit::Error>(())
 /// ```
 pub fn problem(outcomes: &[Outcome<'_>], cost: u64) -> Option<Problem> {
+    problem_by_costs(outcomes, |_| cost)
+}
+
+/// The same for outcomes with a cost each, by position.
+pub(crate) fn problem_by_costs(outcomes: &[Outcome<'_>], cost: impl Fn(usize) -> u64) -> Option<Problem> {
     let mut denials = outcomes.iter().map(|(_, decision)| decision).filter(|decision| !decision.allowed());
     denials.clone().next()?;
     let is_outage = denials.all(|denial| denial.source() == Source::Deny);
@@ -72,10 +77,15 @@ pub fn problem(outcomes: &[Outcome<'_>], cost: u64) -> Option<Problem> {
         Some(seconds) => format!("Not enough of the quota is left: retry in {seconds} s."),
         None => "The request costs more than the quota can ever admit.".to_owned(),
     };
-    let violated = reports(outcomes).filter(|report| !is_outage && report.is_violated(cost)).map(|report| {
-        let mut name = String::new();
-        report.push_name(&mut name);
-        name
+    let violated = outcomes.iter().enumerate().flat_map(|(at, outcome)| {
+        let cost = cost(at);
+        let violated = reports(std::slice::from_ref(outcome))
+            .filter(move |report| !is_outage && report.is_violated(cost));
+        violated.map(|report| {
+            let mut name = String::new();
+            report.push_name(&mut name);
+            name
+        })
     });
     let cause = if is_outage { Cause::Outage } else { Cause::Quota };
     Some(Problem { cause, status: None, detail, violated: violated.collect() })

@@ -1,6 +1,6 @@
 //! The response to a request that a configuration has decided about.
 
-use crate::http::headers::{HeaderField, HeaderSettings, Outcome, Problem, fields, problem};
+use crate::http::headers::{HeaderField, HeaderSettings, Outcome, Problem, fields, problem_by_costs};
 use crate::limiter::configured::request_decision::RequestDecision;
 
 /// The fields of the response to a request; see [`fields`]. Policies that are off or in shadow, and decisions without the store, are
@@ -30,11 +30,10 @@ pub fn request_problem(decided: &RequestDecision) -> Option<Problem> {
         403 => Problem::refused(),
         400 => Problem::without_key(&[""; 0]),
         _ => {
-            let denials = decided.decisions.iter().filter(|made| !made.decision.allowed());
-            let cost = denials.map(|made| made.cost).max().unwrap_or(1);
             let outcomes: Vec<Outcome<'_>> =
                 decided.decisions.iter().map(|made| (&made.numbers, &made.decision)).collect();
-            problem(&outcomes, cost).unwrap_or_else(Problem::unavailable)
+            let cost = |at: usize| decided.decisions.get(at).map_or(1, |made| made.cost);
+            problem_by_costs(&outcomes, cost).unwrap_or_else(Problem::unavailable)
         }
     })
 }
