@@ -24,6 +24,10 @@ pub(crate) trait ConfigurationSink: Send + Sync {
     /// The document cannot be used: what was read and what is allowed. Then nothing has changed. Entries that are not valid
     /// under the document are no error: they have no effect.
     fn apply(&self, snapshot: &Snapshot, changed: Changed<'_>) -> Result<Box<str>, Error>;
+
+    /// Reports that something else keeps the limiter from the newest configuration than before, or nothing any more. Hooks of the
+    /// program run in it, and may close the limiter.
+    fn report(&self, obstacle: Option<&Error>);
 }
 
 /// The options of a source.
@@ -46,8 +50,10 @@ pub(crate) struct SourceStatus {
     pub(crate) applied_at_us: Option<u64>,
     /// Why a newer one was not applied, or may not be known.
     pub(crate) error: Option<Error>,
-    /// Since when Redis does not answer, in microseconds since the Unix epoch.
+    /// Since when the file is missing or Redis does not answer, in microseconds since the Unix epoch.
     pub(crate) unreachable_since_us: Option<u64>,
+    /// Whether the newest document that was read is in force. A source that cannot be reached may have no newer one.
+    pub(crate) is_newest: bool,
 }
 
 /// A configuration that is kept up to date until this is closed or dropped. It keeps the sink, which therefore must not keep it.
@@ -103,16 +109,14 @@ impl FollowedConfiguration {
 
     pub(crate) fn status(&self) -> SourceStatus {
         let (applied, problems) = (self.subscription.applied(), self.follower.problems());
-        let error = self.subscription.refused().map(|error| Error::clone(&error));
-        let others =
-            || [&problems.file, &problems.store, &problems.copy].into_iter().flatten().next().cloned();
         SourceStatus {
             source: self.key.place.to_string(),
             version: applied.as_ref().map_or(0, |applied| applied.version),
             digest: applied.as_ref().map(|applied| applied.digest.clone()),
             applied_at_us: applied.as_ref().map(|applied| applied.at_us),
-            error: error.or_else(others),
-            unreachable_since_us: problems.unreachable_since_us,
+            error: self.subscription.error(&problems),
+            unreachable_since_us: problems.unreachable_since_us(),
+            is_newest: self.subscription.refused().is_none() && problems.document().is_none(),
         }
     }
 

@@ -64,8 +64,23 @@ pub(crate) struct Problems {
     pub(crate) file: Option<Error>,
     pub(crate) store: Option<Error>,
     pub(crate) copy: Option<Error>,
+    /// Since when the file cannot be read, in microseconds since the Unix epoch.
+    pub(crate) file_unreachable_since_us: Option<u64>,
     /// Since when the store does not answer, in microseconds since the Unix epoch.
-    pub(crate) unreachable_since_us: Option<u64>,
+    pub(crate) store_unreachable_since_us: Option<u64>,
+}
+
+impl Problems {
+    /// Since when a source cannot be reached.
+    pub(crate) fn unreachable_since_us(&self) -> Option<u64> {
+        [self.file_unreachable_since_us, self.store_unreachable_since_us].into_iter().flatten().min()
+    }
+
+    /// Why the newest document is not known, unless the store cannot be reached.
+    pub(crate) fn document(&self) -> Option<&Error> {
+        let store = self.store.as_ref().filter(|_| self.store_unreachable_since_us.is_none());
+        self.file.as_ref().or(store)
+    }
 }
 
 /// Up to where the store's changes are applied.
@@ -128,7 +143,7 @@ impl Follower {
             match file.read_now() {
                 Look::Changed(text) => self.take_file(&mut state, text),
                 Look::Unreadable(error) if state.snapshot.document.is_some() => {
-                    self.note(|problems| problems.file = Some(error.clone()));
+                    self.note_file(Some(&error));
                     repeat(&state, new);
                 }
                 Look::Unreadable(error) => return Err(error),
@@ -141,6 +156,7 @@ impl Follower {
             repeat(&state, new);
         }
         drop(state);
+        self.report();
         self.start(tasks)
     }
 
@@ -193,6 +209,28 @@ impl Follower {
         });
     }
 
+    /// Notes that the file cannot be read, or can be again.
+    fn note_file(&self, error: Option<&Error>) {
+        if error.is_none() && self.problems.load().file.is_none() {
+            return;
+        }
+        let now_us = Clock::system().now_us();
+        self.note(|problems| {
+            problems.file = error.cloned();
+            problems.file_unreachable_since_us =
+                error.map(|_| problems.file_unreachable_since_us.unwrap_or(now_us));
+        });
+    }
+
+    /// Reports to each limiter what keeps it from the newest configuration. The caller does not hold the state: hooks of the program
+    /// run in it.
+    fn report(&self) {
+        let problems = self.problems();
+        for subscription in self.subscriptions() {
+            subscription.report(&problems);
+        }
+    }
+
     /// The store has answered: all that it has is applied.
     pub(crate) fn reached(&self) {
         let has_document = self.state.lock().snapshot.document.is_some();
@@ -200,13 +238,16 @@ impl Follower {
             Error::new(ErrorKind::StoreUnavailable, "no document is published in the store: publish one")
         });
         self.note_answer(error.as_ref());
+        self.report();
     }
 
     /// The store has answered, with this left to tell.
     fn note_answer(&self, error: Option<&Error>) {
         let problems = self.problems.load_full();
-        if problems.unreachable_since_us.is_some() || problems.store.as_ref() != error {
-            self.note(|problems| (problems.unreachable_since_us, problems.store) = (None, error.cloned()));
+        if problems.store_unreachable_since_us.is_some() || problems.store.as_ref() != error {
+            self.note(|problems| {
+                (problems.store_unreachable_since_us, problems.store) = (None, error.cloned());
+            });
         }
     }
 
@@ -215,9 +256,10 @@ impl Follower {
         let now_us = Clock::system().now_us();
         self.note(|problems| {
             problems.store = Some(error.clone());
-            problems.unreachable_since_us =
-                is_unreachable.then(|| problems.unreachable_since_us.unwrap_or(now_us));
+            problems.store_unreachable_since_us =
+                is_unreachable.then(|| problems.store_unreachable_since_us.unwrap_or(now_us));
         });
+        self.report();
     }
 
     /// Up to where the store's changes are applied; `None` before anything of the store is known.
@@ -234,18 +276,16 @@ impl Follower {
         let mut state = self.state.lock();
         match state.file.get_or_insert_with(|| WatchedFile::new(path)).look() {
             Look::BeingWritten => {}
-            Look::Unchanged => {
-                if self.problems.load().file.is_some() {
-                    self.note(|problems| problems.file = None);
-                }
-            }
+            Look::Unchanged => self.note_file(None),
             Look::Changed(text) => self.take_file(&mut state, text),
-            Look::Unreadable(error) => self.note(|problems| problems.file = Some(error.clone())),
+            Look::Unreadable(error) => self.note_file(Some(&error)),
         }
+        drop(state);
+        self.report();
     }
 
     fn take_file(&self, state: &mut State, text: Arc<str>) {
-        self.note(|problems| problems.file = None);
+        self.note_file(None);
         if state.snapshot.document.as_ref().is_some_and(|document| document.text == text) {
             // The limiters that have refused another one since go on with this one.
             let waiting = |one: &Arc<Subscription>| one.refused().is_some() || one.applied().is_none();

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::configuration_source::ConfigurationSink;
+use crate::configuration_source::follower::Problems;
 use crate::configuration_source::snapshot::{Changed, Snapshot};
 use crate::error::Error;
 use crate::runtime::clock::Clock;
@@ -19,6 +21,8 @@ pub(crate) struct Subscription {
     applied: ArcSwapOption<Applied>,
     /// Why the newest document was not applied.
     refused: ArcSwapOption<Error>,
+    /// What was reported last.
+    reported: Mutex<Option<Error>>,
     /// Whether the sink has applied anything since it subscribed. A forked child begins with what its parent has applied.
     has_begun: AtomicBool,
     /// The version that decides; `None` while document or entries are missing.
@@ -64,6 +68,7 @@ impl Subscription {
             store,
             applied: ArcSwapOption::new(applied),
             refused: ArcSwapOption::empty(),
+            reported: Mutex::default(),
             has_begun: AtomicBool::new(false),
             decides: watch::Sender::new(decides),
         })
@@ -102,6 +107,27 @@ impl Subscription {
 
     pub(crate) fn refused(&self) -> Option<Arc<Error>> {
         self.refused.load_full()
+    }
+
+    /// Why a newer configuration was not applied, or may not be known.
+    pub(crate) fn error(&self, problems: &Problems) -> Option<Error> {
+        let others =
+            || [&problems.file, &problems.store, &problems.copy].into_iter().flatten().next().cloned();
+        self.refused().map(|error| Error::clone(&error)).or_else(others)
+    }
+
+    /// Reports to the limiter what keeps it from the newest configuration, once for each reason, and when nothing does any more. That a
+    /// store cannot be reached is not reported here: decisions without it are.
+    pub(crate) fn report(&self, problems: &Problems) {
+        let obstacle =
+            problems.document().cloned().or_else(|| self.refused().map(|error| Error::clone(&error)));
+        let mut reported = self.reported.lock();
+        if *reported == obstacle {
+            return;
+        }
+        reported.clone_from(&obstacle);
+        drop(reported);
+        self.sink.report(obstacle.as_ref());
     }
 
     /// Whether there is a configuration, with document and entries.

@@ -31,6 +31,7 @@ struct Recorder(Mutex<Recorded>);
 struct Recorded {
     snapshot: Snapshot,
     applied: usize,
+    reported: Vec<Option<String>>,
 }
 
 impl ConfigurationSink for Recorder {
@@ -52,6 +53,10 @@ impl ConfigurationSink for Recorder {
         recorded.applied += 1;
         Ok(text.chars().rev().collect::<String>().into())
     }
+
+    fn report(&self, obstacle: Option<&Error>) {
+        self.0.lock().reported.push(obstacle.map(ToString::to_string));
+    }
 }
 
 /// What a source tells of itself.
@@ -69,6 +74,11 @@ pub struct Status {
 pub type Past = (u64, String, String, Result<u64, Vec<(String, Option<String>)>>);
 
 impl Followed {
+    /// What was reported to the sink, oldest first: an obstacle, or `None` once there is none.
+    pub fn reported(&self) -> Vec<Option<String>> {
+        self.sink.0.lock().reported.clone()
+    }
+
     /// Starts to follow; without a URL for a store in this process.
     ///
     /// # Errors

@@ -13,11 +13,12 @@ use parking_lot::{Mutex, ReentrantMutex};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-use crate::limiter::event::{DegradedEvent, Hook};
+use crate::error::Error;
+use crate::limiter::event::{CONFIGURATION, DegradedEvent, Hook};
 use crate::rules::decision::{Decision, Degradation, Source};
 use crate::runtime::close_signal::CloseSignal;
 use crate::runtime::monotonic;
-use crate::store::finding::Severity;
+use crate::store::finding::{Finding, Severity};
 use crate::store::redis::doctor::DoctorForAll;
 use crate::units::micros;
 
@@ -176,6 +177,19 @@ impl DegradationWatch {
         self.attention.fetch_or(UNEXAMINED, Ordering::Relaxed);
     }
 
+    /// Publishes what keeps the limiter from the newest configuration, or that nothing does any more.
+    pub(crate) fn report_configuration(&self, obstacle: Option<&Error>, has_limits: bool) {
+        let (severity, message) = if let Some(error) = obstacle {
+            let until_then =
+                if has_limits { "the limits before stay in force" } else { "no limits are in force" };
+            (Severity::Problem, format!("{error}; {until_then}"))
+        } else {
+            (Severity::Fine, "the newest limits are in force again".to_owned())
+        };
+        let finding = Finding { severity, subject: CONFIGURATION, message };
+        self.publish(DegradedEvent::Finding(finding));
+    }
+
     /// Ends an examination that is under way, and removes the hook.
     pub(crate) fn close(&self) {
         self.closing.close();
@@ -205,7 +219,11 @@ impl DegradationWatch {
 
     pub(crate) fn publish(&self, event: DegradedEvent) {
         #[cfg(feature = "tracing")]
-        tracing::warn!(target: "polylimit", event = event.name(), "{event}");
+        if event.severity() == Severity::Fine {
+            tracing::info!(target: "polylimit", event = event.name(), "{event}");
+        } else {
+            tracing::warn!(target: "polylimit", event = event.name(), "{event}");
+        }
         {
             let hook = self.hook.lock();
             // The hook may itself cause an event or replace the hook, so it is called on a clone.

@@ -1,5 +1,5 @@
-//! Events that a limiter publishes about its store: it decides without the store, the store decides again, or the doctor
-//! found a problem.
+//! Events that a limiter publishes about its store and its configuration: it decides without the store, the store decides again, the
+//! doctor found a problem, or a document was refused or is missing.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,12 +31,16 @@ pub enum DegradedEvent {
         /// How many decisions were made without the store.
         decisions: u64,
     },
-    /// A [`Problem`](Severity::Problem): the doctor found a reason why limits cannot always be held. It examines the store once, in
-    /// the background, for all limiters that share connections, and the limiter that started it publishes the findings; see
-    /// [`doctor_after`](crate::RedisOptions::doctor_after). [`Fine`](Severity::Fine), with the subject `options`: options have no
-    /// effect on the limiter's store.
+    /// A problem: the limits of a document are not in force because it was refused or is missing (subject `configuration`), or the
+    /// doctor found a reason why limits cannot always be held. It examines the store once, in the background, for all limiters that
+    /// share connections, and the limiter that started it publishes the findings; see
+    /// [`doctor_after`](crate::RedisOptions::doctor_after). [`Fine`](Severity::Fine): the limits are in force again, or (subject
+    /// `options`) options have no effect on the limiter's store.
     Finding(Finding),
 }
+
+/// The subject of findings about a configuration.
+pub(crate) const CONFIGURATION: &str = "configuration";
 
 impl DegradedEvent {
     /// How long the store must decide every request before that counts as the end: 3 seconds. So a store that fails now
@@ -108,6 +112,9 @@ impl fmt::Display for DegradedEvent {
                     "{what}: {decisions} decision{plural} within {seconds}.{millis:03} s went without ({})",
                     reason.name()
                 )
+            }
+            Self::Finding(Finding { subject: CONFIGURATION, message, .. }) => {
+                write!(f, "the limiter's configuration: {message}")
             }
             Self::Finding(Finding { severity: Severity::Fine | Severity::Advice, subject, message }) => {
                 write!(f, "{subject}: {message}")

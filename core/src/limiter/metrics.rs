@@ -33,6 +33,11 @@ impl Limiter {
         families.extend(store::families(shared));
         let mut policies =
             Family::new("polylimit_policies_version_info", FamilyKind::Gauge, "The configuration in force.");
+        let mut reload = Family::new(
+            "polylimit_policies_last_reload_successful",
+            FamilyKind::Gauge,
+            "1 when the newest document is in force; 0 when it was refused, is missing or cannot be read.",
+        );
         let mut unreachable = Family::new(
             "polylimit_policies_unreachable_seconds",
             FamilyKind::Gauge,
@@ -42,12 +47,14 @@ impl Limiter {
             let version = status.version.to_string();
             let labels = [("source", &*status.source), ("version", &*version), ("digest", &*status.digest)];
             policies.add(labels, SampleValue::Number(1.0));
+            let is_newest = shared.configured.followed().is_none_or(|followed| followed.status().is_newest);
+            reload.add([], SampleValue::Number(if is_newest { 1.0 } else { 0.0 }));
             unreachable.add([], SampleValue::Number(seconds(status.unreachable_for_us)));
         }
         let mut build = Family::new("polylimit_build_info", FamilyKind::Gauge, "The version of polylimit.");
         let labels = [("version", env!("CARGO_PKG_VERSION")), ("store", name_of(&shared.store))];
         build.add(labels, SampleValue::Number(1.0));
-        families.extend([policies, unreachable, build]);
+        families.extend([policies, reload, unreachable, build]);
         families
     }
 

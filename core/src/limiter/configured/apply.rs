@@ -37,6 +37,13 @@ impl ConfigurationSink for Sink {
         *parsed = shared.here().apply_configuration(&parsed, snapshot, changed)?;
         Ok(parsed.document().map(|document| document.digest().into()).unwrap_or_default())
     }
+
+    fn report(&self, obstacle: Option<&Error>) {
+        if let Some(shared) = self.shared.upgrade() {
+            let shared = shared.here();
+            shared.watch.report_configuration(obstacle, shared.configured.in_force().is_some());
+        }
+    }
 }
 
 impl Shared {
