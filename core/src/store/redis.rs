@@ -200,7 +200,9 @@ impl RedisStore {
         loop {
             // The first attempt may wait longer than its deadline for a connection; the timeout bounds it.
             let longest = until.max(monotonic::now() + self.access.deadline);
-            let answer = timeout_at(longest.into(), self.try_out(Action::Apply(Operation::Peek))).await;
+            let answer =
+                timeout_at(longest.into(), self.try_out(Some(PolicyId(0)), Action::Apply(Operation::Peek)))
+                    .await;
             let reason = match answer {
                 Ok(answer) => match answer? {
                     Ok(_) => return Ok(()),

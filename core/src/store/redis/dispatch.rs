@@ -187,11 +187,11 @@ impl RedisStore {
         Ok(PreparedRequest { request, policy, read_version })
     }
 
-    /// Applies an action to a key that is reserved for the doctor.
-    pub(crate) async fn try_out(&self, action: Action) -> Result<Reply, Error> {
+    /// Applies an action to a key that is reserved for the doctor, under this policy or one of the doctor's own.
+    pub(crate) async fn try_out(&self, id: Option<PolicyId>, action: Action) -> Result<Reply, Error> {
         let topology = self.access.hub()?.runtimes.here()?;
         let request = StoreRequest {
-            id: PolicyId(0),
+            id: id.unwrap_or(PolicyId(0)),
             key: b"\0polylimit doctor",
             action,
             cost: 1,
@@ -199,7 +199,7 @@ impl RedisStore {
             hold: None,
             numbers: None,
         };
-        let policy = if let Some(policy) = self.policies.get(request.id) {
+        let policy = if let Some(policy) = id.and_then(|id| self.policies.get(id)) {
             policy
         } else {
             let policy = Policy::one_off("1/second", None)?;

@@ -1,5 +1,7 @@
 //! The doctor: examines the servers for problems and recommends what to do about them.
 
+mod unreachable;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,7 +24,7 @@ use crate::store::redis::transport::cluster_slots;
 use crate::store::redis::transport::connect::{Address, server_us};
 use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::session::Session;
-use crate::store::request::Action;
+use crate::store::request::{Action, PolicyId};
 
 /// The oldest major version whose scripting has all that the scripts need.
 const OLDEST_MAJOR: u32 = 7;
@@ -68,21 +70,57 @@ impl RedisStore {
         })
     }
 
-    /// Makes a decision and resets its key.
+    /// Makes a decision by each kind of policy that there is, and resets its key.
     async fn examine_rights(&self, findings: &mut Findings) -> Result<(), Error> {
-        for action in [Action::Apply(Operation::Check), Action::Reset] {
-            if let Err(Failure { reason, .. }) = self.try_out(action).await? {
-                let mut message = format!("a decision could not be made ({})", reason.name());
+        let mut is_fine = true;
+        for (id, name) in self.kinds() {
+            let of_policy = name.map(|name| format!(" of policy {name}")).unwrap_or_default();
+            for action in [Action::Apply(Operation::Check), Action::Reset] {
+                let Err(Failure { reason, .. }) = self.try_out(id, action).await? else { continue };
+                let mut message = format!("a decision{of_policy} could not be made ({})", reason.name());
                 if reason == Degradation::Auth {
                     message = format!("{message}; the user needs {}", self.least_rights());
                 }
+                if reason == Degradation::Refused
+                    && let Some(told) = self.refusal_of_time().await
+                {
+                    message = format!("{message}; of TIME in a script the server says: {told}");
+                }
                 findings.add(Problem, "decision", message);
-                return Ok(());
+                is_fine = false;
+                break;
             }
         }
-        findings.add(Fine, "decision", "a decision was made and forgotten");
-        self.examine_configuration(findings).await;
+        if is_fine {
+            findings.add(Fine, "decision", "a decision was made and forgotten");
+            self.examine_configuration(findings).await;
+        }
         Ok(())
+    }
+
+    /// One policy of each kind: those with the same algorithms need the same commands. `None` where there is no policy.
+    fn kinds(&self) -> Vec<(Option<PolicyId>, Option<String>)> {
+        let (policies, mut seen, mut kinds) = (self.policies.all(), Vec::new(), Vec::new());
+        for (id, policy) in (0_u32..).zip(policies.iter()) {
+            let quotas = policy.policy.quotas().iter();
+            let kind: Vec<_> = quotas.map(|quota| (quota.algorithm(), quota.count_denied())).collect();
+            if !seen.contains(&kind) {
+                seen.push(kind);
+                kinds.push((Some(PolicyId(id)), Some(policy.policy.name().to_owned())));
+            }
+        }
+        if kinds.is_empty() { vec![(None, None)] } else { kinds }
+    }
+
+    /// What the server says of a script that asks for its time, where it refuses that: services without servers of their own may.
+    async fn refusal_of_time(&self) -> Option<String> {
+        let doctor = self.doctor()?;
+        let address = doctor.addresses().await.into_iter().next()?;
+        let mut session = doctor.context.connector.session(&address).await.ok()?;
+        let mut script = redis::cmd("EVAL");
+        script.arg("return redis.call('TIME')[1]").arg(0);
+        let error = session.ask::<Value>(&script).await.err()?;
+        Some(format!("{} {}", error.code()?, error.detail().unwrap_or_default()))
     }
 
     /// Reads the configuration, if the limiter takes it from here.
@@ -173,10 +211,36 @@ impl Doctor {
                         findings.add(Problem, "connection", message);
                     }
                 }
-                Err(Failure { reason, .. }) => findings.add(Problem, "connection", advice(reason)),
+                Err(Failure { reason, .. }) => {
+                    let cause = match reason {
+                        Degradation::Unreachable => {
+                            unreachable::cause(&self.context.connector, &address).await
+                        }
+                        reason => advice(reason).to_owned(),
+                    };
+                    let announced = if self.is_announced(&address) {
+                        ", an address that the cluster announces,"
+                    } else {
+                        ""
+                    };
+                    let server = unreachable::name_of(&address);
+                    findings.add(
+                        Problem,
+                        "connection",
+                        format!("{server}{announced} cannot be used: {cause}"),
+                    );
+                }
             }
         }
         findings.0
+    }
+
+    /// Whether an address is not one of those that the user has named.
+    fn is_announced(&self, address: &Address) -> bool {
+        match (&self.endpoints, address) {
+            (Endpoints::Cluster { seeds }, Address::Tcp(endpoint)) => !seeds.contains(endpoint),
+            _ => false,
+        }
     }
 
     async fn addresses(&self) -> Vec<Address> {
@@ -280,10 +344,18 @@ impl Doctor {
 async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
     let info: InfoDict = match session.ask(&redis::cmd("INFO")).await {
         Ok(info) => info,
-        Err(error) if error.code().is_some() => {
+        Err(error) if error.code() == Some("NOPERM") => {
             let message =
                 "the user may not read what the server says of itself: grant +info to have it looked at";
             findings.add(Advice, "version", message);
+            return Ok(());
+        }
+        Err(error) if error.code().is_some() => {
+            let detail = error.detail().unwrap_or_default();
+            let message = format!(
+                "the server does not say what it is ({detail}): it may be an imitation, and Redis 7.0 or newer or Valkey is needed"
+            );
+            findings.add(Problem, "version", message);
             return Ok(());
         }
         Err(error) => return Err(error),
@@ -329,13 +401,11 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisRe
 
 fn advice(reason: Degradation) -> &'static str {
     match reason {
-        Degradation::Auth => {
-            "the server refuses the user or the password: correct them in the URL or the options"
-        }
-        Degradation::MaxClients => "the server has as many clients as it may: raise its maxclients",
+        Degradation::Auth => "it refuses the user or the password: correct them in the URL or the options",
+        Degradation::MaxClients => "it has as many clients as it may: raise its maxclients",
         Degradation::NoResources => {
             "the system gives this process no descriptor or memory to connect with: raise its limits (ulimit -n)"
         }
-        _ => "the server cannot be reached: see that it runs, and that host, port and TLS are right",
+        _ => "it does not answer: see that it runs, and that host, port and TLS are right",
     }
 }

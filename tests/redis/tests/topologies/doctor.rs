@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use polylimit::{Finding, Severity};
 use polylimit_redis_tests::with;
-use polylimit_test_servers::{Cluster, Direction, Fault, FaultProxy, Kind, Server, until};
+use polylimit_test_servers::{
+    Certificates, ClientCertificates, Cluster, Direction, Fault, FaultProxy, Kind, Server, until,
+};
 
 use super::support::{limiter, runtime, shared};
 
@@ -144,7 +146,7 @@ fn absent_server_is_unreachable() {
     let server = Server::options(Kind::Redis).reserve();
     let all = findings(&server.url());
     assert_eq!(subjects(&all), [(Severity::Problem, "connection"), (Severity::Problem, "decision")]);
-    assert!(all[0].message.contains("cannot be reached"), "{}", all[0]);
+    assert!(all[0].message.contains("accepts no connections"), "{}", all[0]);
     assert!(all[1].message.contains("unreachable"), "{}", all[1]);
     assert!(!all[1].message.contains("+eval"), "{}", all[1]);
 }
@@ -181,4 +183,68 @@ fn latency_beyond_the_deadline_is_a_problem() {
     assert!(all[0].message.contains("raise the option deadline"), "{}", all[0]);
     // The connection takes as long again, so the first decision may fail, but not for lack of permissions.
     assert!(!all[all.len() - 1].message.contains("+eval"), "{}", all[all.len() - 1]);
+}
+
+/// The only finding about the connection of a server that cannot be reached.
+fn cause(url: &str) -> String {
+    let found = findings(url);
+    let mut causes = found.iter().filter(|finding| finding.subject == "connection");
+    let cause = causes.next().expect("a finding about the connection").message.clone();
+    assert!(causes.next().is_none());
+    cause
+}
+
+#[test]
+fn connection_that_fails_has_its_cause() {
+    let _shared = shared();
+    let other = tempfile::tempdir().unwrap();
+    let unknown = Certificates::generate(other.path());
+    let tls = Server::options(Kind::Redis).tls(ClientCertificates::Ignored).start();
+    let (certificates, plain) = (tls.certificates().unwrap(), Server::start(Kind::Redis, BOUNDED));
+    let with_tls = |port: u16, host: &str, ca: &std::path::Path| {
+        format!("rediss://{host}:{port}?tls_ca={}", ca.display())
+    };
+    for (url, words) in [
+        (format!("redis://127.0.0.1:{}", tls.port()), "write rediss:// in the URL"),
+        (with_tls(plain.port(), "localhost", &certificates.ca), "redis:// in the URL"),
+        (
+            with_tls(tls.port(), "localhost", &unknown.ca),
+            "not trusted: name the certificate of its authority by tls_ca",
+        ),
+        (
+            format!("{}&tls_server_name=elsewhere.test", with_tls(tls.port(), "localhost", &certificates.ca)),
+            "is for another name",
+        ),
+        (
+            "redis://127.0.0.1:1".to_owned(),
+            "the server at 127.0.0.1:1 cannot be used: it accepts no connections",
+        ),
+        ("redis://nowhere.invalid".to_owned(), "its name has no address"),
+    ] {
+        let cause = cause(&url);
+        assert!(cause.contains(words), "{url}: {cause}");
+    }
+}
+
+#[test]
+fn policies_are_tried_that_need_other_rights() {
+    let _shared = shared();
+    let server = Server::start(Kind::Redis, BOUNDED);
+    // Without the commands of a sliding log.
+    let rules = "on >secret ~polylimit:1:[^{]* &polylimit:* -@all +evalsha +eval +time +get +mget +set +setrange +del +publish \
+                 +subscribe +client|setname +info";
+    let arguments: Vec<&str> =
+        ["ACL", "SETUSER", "app"].into_iter().chain(rules.split_whitespace()).collect();
+    let _: String = server.query(&arguments);
+    let url = format!("redis://app:secret@127.0.0.1:{}?deadline=2s", server.port());
+    let limiter = polylimit::Limiter::builder()
+        .store(&url)
+        .policy(polylimit::Policy::parse("api", "10/hour").unwrap())
+        .policy(polylimit::Policy::parse("login", "5/15m sliding_log").unwrap())
+        .build()
+        .unwrap();
+    let found = runtime().block_on(limiter.doctor()).unwrap();
+    let problem = found.iter().find(|finding| finding.severity == Severity::Problem).unwrap();
+    assert!(problem.message.starts_with("a decision of policy login could not be made (auth)"), "{problem}");
+    assert!(problem.message.contains("+pexpireat"), "{problem}");
 }

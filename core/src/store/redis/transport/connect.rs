@@ -66,7 +66,7 @@ pub(crate) struct OpenStream {
 /// Everything needed to connect to any server of a store.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    tls: Option<(Arc<ClientConfig>, Tls)>,
+    pub(crate) tls: Option<(Arc<ClientConfig>, Tls)>,
     /// Can be replaced while the store is in use.
     pub(crate) credentials: ArcSwapOption<Credentials>,
     pub(crate) sentinel_credentials: Option<Credentials>,
