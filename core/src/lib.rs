@@ -126,7 +126,7 @@ pub use limiter::top_keys::{TopKey, TopKeys};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use metrics::durations::Durations;
 pub use metrics::{Family, FamilyKind, Sample, SampleValue, TextFormat};
-pub use report::report_json;
+pub use report::{printable, report_json};
 pub use rules::decision::{
     Cause, Decision, DecisionParts, Degradation, QuotaUsage, QuotaVerdict, Source, Usage,
 };

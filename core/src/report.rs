@@ -1,6 +1,8 @@
 //! Reports: values that are told as a whole and not for each request. They are serialised under the names of their fields, so that
 //! one form serves every language, the command line and the server.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde::ser::SerializeStruct;
 
@@ -35,6 +37,35 @@ pub(crate) use report;
 pub fn report_json(report: &impl Serialize) -> String {
     // A report has no map, whose keys might be no text, and its own implementations do not fail.
     serde_json::to_string(report).unwrap_or_default()
+}
+
+/// A text for a terminal, a log or a page: characters that control a terminal, end a line, are invisible or change the direction of the
+/// text around them are written as `\u{1b}`. Keys, items and reasons may come from anybody.
+///
+/// ```
+/// assert_eq!(polylimit::printable("a\u{1b}[31m\u{202e}b"), r"a\u{1b}[31m\u{202e}b");
+/// assert_eq!(polylimit::printable("käse"), "käse");
+/// ```
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_hidden(c) { shown.extend(c.escape_unicode()) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
+}
+
+/// Control characters (C0, DEL, C1), line and paragraph separators, and the invisible ones that format text: marks and overrides of the
+/// direction, joiners, byte order marks, annotations and tags.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+                | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
 /// A field of a report. Most are serialised as they are; a key's name depends on what it holds.

@@ -311,7 +311,7 @@ pub(crate) struct Author {
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) why: String,
     /// Name of the author, for the log
-    #[arg(long, value_name = "NAME", env = "USER", hide_env = true, default_value = "")]
+    #[arg(long, value_name = "NAME", default_value_t = user_name(), hide_default_value = true)]
     pub(crate) by: String,
 }
 
@@ -321,7 +321,7 @@ pub(crate) struct RequiredAuthor {
     #[arg(long, value_name = "TEXT")]
     pub(crate) why: String,
     /// Name of the author, for the log
-    #[arg(long, value_name = "NAME", env = "USER", hide_env = true, default_value = "")]
+    #[arg(long, value_name = "NAME", default_value_t = user_name(), hide_default_value = true)]
     pub(crate) by: String,
 }
 
@@ -344,4 +344,21 @@ pub(crate) struct BenchArguments {
     /// How long to measure, 1 to 3,600
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=3_600))]
     pub(crate) seconds: u16,
+}
+
+/// The user of the shell. Containers and timers have no environment that says it: then the user of this process, by the system.
+fn user_name() -> String {
+    if let Some(name) = std::env::var("USER").ok().filter(|name| !name.is_empty()) {
+        return name;
+    }
+    #[cfg(unix)]
+    {
+        use nix::unistd::{User, geteuid};
+        let uid = geteuid();
+        User::from_uid(uid).ok().flatten().map_or_else(|| format!("uid:{uid}"), |user| user.name)
+    }
+    #[cfg(not(unix))]
+    {
+        std::env::var("USERNAME").unwrap_or_default()
+    }
 }

@@ -1,14 +1,14 @@
 //! Measures how fast a store decides.
 //!
 //! The checks have keys and a policy of their own: the quotas in a scope with a random name, so that nothing that services count
-//! is touched, and that no right is needed which services do not have. What was written is reset at the end; after a kill it
-//! expires.
+//! is touched, and that no right is needed which services do not have. What was written is reset at the end, also after an interrupt;
+//! after a kill it expires.
 
 mod load;
 mod zipf;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use polylimit::Quota;
@@ -101,6 +101,7 @@ pub(crate) fn run(
         callers: arguments.callers,
         rate: arguments.rate,
         lasts: Duration::from_secs(arguments.seconds.into()),
+        interrupted: AtomicBool::new(false),
         asked: (0..words).map(|_| AtomicU64::new(0)).collect(),
     });
     let (started, seconds) = (Instant::now(), u64::from(arguments.seconds));
@@ -112,7 +113,7 @@ pub(crate) fn run(
     if let Some(error) = seen.error {
         return Err(error.into());
     }
-    let exit = if seen.undecided > 0 { Exit::Undecided } else { Exit::Fine };
+    let exit = if seen.undecided > 0 || load.is_interrupted() { Exit::Undecided } else { Exit::Fine };
     let report = BenchReport {
         quotas,
         keys: arguments.keys,

@@ -35,7 +35,7 @@ pub(crate) fn stats(options: &GlobalOptions, terminal: &mut Terminal) -> Result<
     for (name, count) in limiter.stats().iter() {
         rows.add_row([name, &count.to_string()]);
     }
-    terminal.line(rows.trim_fmt())?;
+    rows.write(terminal)?;
     if let Some(status) = configuration {
         let ConfigurationStatus { source, version, digest, applied_at_us, unreachable_for_us, error, .. } =
             status;
@@ -54,7 +54,13 @@ pub(crate) fn stats(options: &GlobalOptions, terminal: &mut Terminal) -> Result<
 }
 
 pub(crate) fn doctor(options: &GlobalOptions, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let findings = options.plain_limiter()?.doctor()?;
+    // The policies in force say which commands are needed. Where they cannot be read, the findings say why.
+    let limiter = match options.limiter_for_keys(None) {
+        Ok(limiter) => limiter,
+        Err(failure) if failure.exit == Exit::Usage => return Err(failure),
+        Err(_) => options.plain_limiter()?,
+    };
+    let findings = limiter.doctor()?;
     for finding in &findings {
         if options.json {
             terminal.json(finding)?;
@@ -65,10 +71,7 @@ pub(crate) fn doctor(options: &GlobalOptions, terminal: &mut Terminal) -> Result
             Severity::Advice => Some(33),
             _ => None,
         };
-        match colour.filter(|_| terminal.colours_output()) {
-            Some(colour) => terminal.line(format_args!("\u{1b}[{colour}m{finding}\u{1b}[0m"))?,
-            None => terminal.line(finding)?,
-        }
+        terminal.coloured(colour, finding)?;
     }
     if findings.is_empty() && !options.json {
         terminal.line("fine: the store answers")?;

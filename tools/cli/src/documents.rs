@@ -83,7 +83,8 @@ fn get(options: &GlobalOptions, version: Option<u64>, terminal: &mut Terminal) -
             document: &document,
         })?;
     } else {
-        terminal.line(format_args!("{document:#}"))?;
+        // As it is: an escape would make it another document.
+        terminal.write(format!("{document:#}\n").as_bytes())?;
     }
     Ok(Exit::Fine)
 }
@@ -163,10 +164,7 @@ fn diff(
                     ChangeTag::Insert => ('+', Some(32)),
                 };
                 let line = format!("{sign}{}", change.value().trim_end_matches('\n'));
-                match colour.filter(|_| terminal.colours_output()) {
-                    Some(colour) => terminal.line(format_args!("\u{1b}[{colour}m{line}\u{1b}[0m"))?,
-                    None => terminal.line(line)?,
-                }
+                terminal.coloured(colour, line)?;
             }
         }
     }
@@ -211,8 +209,8 @@ fn history(options: &GlobalOptions, most: usize, terminal: &mut Terminal) -> Res
         let what = document.chain(entries.iter().map(change_of)).collect::<Vec<_>>().join("; ");
         rows.add_row([&version.to_string(), &time_text(at_ms * 1_000), &**by, &what, &**why]);
     }
-    if !options.json && !rows.is_empty() {
-        terminal.line(rows.trim_fmt())?;
+    if !options.json {
+        rows.write(terminal)?;
     }
     Ok(Exit::Fine)
 }

@@ -1,6 +1,6 @@
 //! The lists of clients, attributes and keys that are denied or admitted.
 
-use polylimit::{ListName, ListOptions, ListedItem};
+use polylimit::{ListName, ListOptions, ListedItem, printable};
 use serde::Serialize;
 
 use crate::arguments::{Author, GlobalOptions, ListCommand};
@@ -56,7 +56,7 @@ fn tell(
     if options.json {
         terminal.json(&ChangeReport { entry, version })?;
     } else {
-        terminal.line(format_args!("{done}: {entry} (version {version})"))?;
+        terminal.line(format_args!("{done}: {} (version {version})", printable(entry)))?;
     }
     Ok(Exit::Fine)
 }
@@ -71,8 +71,8 @@ fn show(options: &GlobalOptions, items: &[ListedItem], terminal: &mut Terminal) 
             [&item.until, &item.by, &item.why].map(|note| note.as_deref().unwrap_or_default());
         rows.add_row([&*item.item, until, by, why, item.origin]);
     }
-    if !options.json && !rows.is_empty() {
-        terminal.line(rows.trim_fmt())?;
+    if !options.json {
+        rows.write(terminal)?;
     }
     Ok(Exit::Fine)
 }

@@ -1,7 +1,8 @@
 //! Why a key is admitted or denied.
 
 use polylimit::{
-    EntryExplanation, KeyExplanation, NumbersSource, PolicyMode, QuotaExplanation, Request, time_text,
+    EntryExplanation, KeyExplanation, NumbersSource, PolicyMode, QuotaExplanation, Request, printable,
+    time_text,
 };
 
 use crate::arguments::{GlobalOptions, RequestArguments};
@@ -99,7 +100,7 @@ fn facts(explained: &KeyExplanation) -> Vec<String> {
     }
     lines.extend(explained.list_entry.iter().chain(&explained.override_entry).map(entry));
     if let Some(pool) = &explained.pool {
-        lines.push(format!("pool {} {}: {}", pool.policy, key_text(&pool.key), verdict(pool)));
+        lines.push(format!("pool {} {}: {}", pool.policy, printable(&key_text(&pool.key)), verdict(pool)));
         lines.extend(facts(pool).into_iter().map(|line| format!("  {line}")));
     }
     lines
@@ -120,7 +121,7 @@ fn entry(entry: &EntryExplanation) -> String {
     let by = entry.by.as_ref().filter(|by| !by.is_empty()).map(|by| format!(", by {by}")).unwrap_or_default();
     let why =
         entry.why.as_ref().filter(|why| !why.is_empty()).map(|why| format!(": {why}")).unwrap_or_default();
-    format!("{}{until}{by}{why}", entry.entry)
+    printable(&format!("{}{until}{by}{why}", entry.entry)).into_owned()
 }
 
 /// `1 unit`, `2 units`.

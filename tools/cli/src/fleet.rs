@@ -5,7 +5,7 @@ use polylimit::{ProcessReport, time_text, top_denied as of_reports};
 use crate::arguments::GlobalOptions;
 use crate::exit::{Exit, Failure};
 use crate::listing::key_text;
-use crate::output::table;
+use crate::output::{Rows, table};
 use crate::terminal::Terminal;
 
 const NONE: &str =
@@ -54,14 +54,14 @@ pub(crate) fn top_denied(
 
 fn finish(
     options: &GlobalOptions,
-    rows: &comfy_table::Table,
+    rows: &Rows,
     has_none: bool,
     terminal: &mut Terminal,
 ) -> Result<Exit, Failure> {
     if has_none {
         terminal.complain(NONE);
-    } else if !options.json && !rows.is_empty() {
-        terminal.line(rows.trim_fmt())?;
+    } else if !options.json {
+        rows.write(terminal)?;
     }
     Ok(Exit::Fine)
 }

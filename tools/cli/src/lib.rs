@@ -113,7 +113,7 @@ fn perform(arguments: &Arguments, terminal: &mut Terminal) -> Result<Exit, Failu
         #[cfg(feature = "simulate")]
         Command::Simulate(arguments) => simulation::run(options, arguments, terminal),
         #[cfg(feature = "serve")]
-        Command::Serve(arguments) => serve::run(options, arguments, terminal),
+        Command::Serve(arguments) => serve::run(options, arguments),
         Command::Completions { shell } => generated::completions(*shell, terminal),
         Command::Man { command } => generated::man(command, terminal),
     }

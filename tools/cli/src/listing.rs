@@ -3,13 +3,12 @@
 use std::ffi::OsStr;
 use std::time::Instant;
 
-use comfy_table::Table;
 use polylimit::blocking::Limiter;
 use polylimit::{KeyFilter, KeyName, ListBudget, ListedKey, ListedQuota};
 
 use crate::arguments::{GlobalOptions, ListArguments, ScanOptions, TopArguments};
 use crate::exit::{Exit, Failure};
-use crate::output::{duration, table};
+use crate::output::{Rows, duration, table};
 use crate::progress::Progress;
 use crate::terminal::Terminal;
 
@@ -33,16 +32,26 @@ pub(crate) fn list(
     let is_shown = !(options.json && terminal.shows_output());
     let progress = is_shown.then(|| Progress::new(terminal, "examined {pos} keys", None));
     let told = |examined| progress.iter().for_each(|progress| progress.set(examined));
+    let mut has_more = false;
     let is_whole = walk(&limiter, &filter, &arguments.scan, told, &mut |key| {
         if arguments.blocked && key.blocked_for_us == 0 {
             return Ok(true);
         }
+        // One more than is shown tells that there are more.
+        has_more = left == 0;
+        if has_more {
+            return Ok(false);
+        }
         left -= 1;
         show(options, key, &mut rows, terminal)?;
-        Ok(left > 0 && !terminal.is_closed())
+        Ok(!terminal.is_closed())
     })?;
     drop(progress);
-    finish(options, &rows, is_whole, &arguments.scan, terminal)
+    let exit = finish(options, &rows, is_whole, &arguments.scan, terminal)?;
+    if has_more {
+        terminal.complain(&format!("{} keys are shown, and there are more: raise --most", arguments.most));
+    }
+    Ok(exit)
 }
 
 pub(crate) fn top(
@@ -103,14 +112,14 @@ fn walk(
     Ok(false)
 }
 
-fn rows() -> Table {
+fn rows() -> Rows {
     table(["policy", "key", "used", "of", "blocked for", "expires in"])
 }
 
 fn show(
     options: &GlobalOptions,
     key: &ListedKey,
-    rows: &mut Table,
+    rows: &mut Rows,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     if options.json {
@@ -118,7 +127,9 @@ fn show(
     }
     let of_quota = |quota: &ListedQuota| format!("{} of {}", quota.used, quota.quota);
     let of = key.quotas.iter().map(of_quota).collect::<Vec<_>>().join("; ");
-    let used = if key.quotas.is_empty() { String::new() } else { format!("{}%", key.used_percent) };
+    // Of a blocked key everything counts as used, whatever its quotas have left.
+    let is_counted = !key.quotas.is_empty() && key.blocked_for_us == 0;
+    let used = if is_counted { format!("{}%", key.used_percent) } else { String::new() };
     let blocked = if key.blocked_for_us > 0 { duration(key.blocked_for_us) } else { String::new() };
     let expires = key.expires_after_us.map(duration).unwrap_or_default();
     rows.add_row([&*key.policy, &key_text(&key.key), &used, &of, &blocked, &expires]);
@@ -127,30 +138,28 @@ fn show(
 
 fn finish(
     options: &GlobalOptions,
-    rows: &Table,
+    rows: &Rows,
     is_whole: bool,
     scan: &ScanOptions,
     terminal: &mut Terminal,
 ) -> Result<Exit, Failure> {
-    if !options.json && !rows.is_empty() {
-        terminal.line(rows.trim_fmt())?;
+    if !options.json {
+        rows.write(terminal)?;
     }
     if !is_whole {
         terminal.complain(&format!(
             "stopped after {} examined keys, and there are more: raise --examine",
             scan.examine
         ));
+        return Ok(Exit::Undecided);
     }
     Ok(Exit::Fine)
 }
 
-/// A key for people: control characters are escaped, and of a digest `#` and hexadecimal digits are shown.
+/// A key for people, who see `#` and hexadecimal digits of a digest. Whatever writes it escapes it.
 pub(crate) fn key_text(key: &KeyName) -> String {
     match key {
-        KeyName::Bytes(bytes) => String::from_utf8_lossy(bytes)
-            .chars()
-            .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
-            .collect(),
+        KeyName::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         KeyName::Digest(digest) => {
             digest.iter().fold("#".to_owned(), |text, byte| format!("{text}{byte:02x}"))
         }

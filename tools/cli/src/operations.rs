@@ -166,7 +166,8 @@ fn show_verdict(decision: &Decision, terminal: &mut Terminal) -> Result<(), Fail
     if decision.delay_us() > 0 {
         line = format!("{line}, its turn comes in {}", duration(decision.delay_us()));
     }
-    terminal.line(line)
+    // Nothing in it comes from elsewhere, and the colour is to be seen.
+    terminal.write(format!("{line}\n").as_bytes())
 }
 
 /// What is left of each quota.

@@ -3,7 +3,11 @@
 use std::ffi::OsStr;
 
 use comfy_table::{Table, presets};
+use polylimit::printable;
 use serde::Serialize;
+
+use crate::exit::Failure;
+use crate::terminal::Terminal;
 
 const SECOND_US: u64 = 1_000_000;
 const UNITS: [(&str, u64); 4] =
@@ -64,14 +68,28 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// A table without lines, with these titles.
-pub(crate) fn table<const N: usize>(titles: [&str; N]) -> Table {
+/// A table without lines. Its cells are escaped: keys, items, reasons and hosts may come from anybody.
+pub(crate) struct Rows(Table);
+
+/// A table with these titles.
+pub(crate) fn table<const N: usize>(titles: [&str; N]) -> Rows {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(titles);
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    table
+    Rows(table)
+}
+
+impl Rows {
+    pub(crate) fn add_row<const N: usize>(&mut self, cells: [&str; N]) {
+        self.0.add_row(cells.map(printable));
+    }
+
+    /// Writes the table, unless it has only its titles.
+    pub(crate) fn write(&self, terminal: &mut Terminal) -> Result<(), Failure> {
+        if self.0.row_iter().next().is_none() { Ok(()) } else { terminal.line(self.0.trim_fmt()) }
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +113,13 @@ mod tests {
         ] {
             assert_eq!(duration(us), text, "{us}");
         }
+    }
+
+    #[test]
+    fn cells_do_not_control_terminals() {
+        let mut rows = table(["item"]);
+        rows.add_row(["a\u{1b}[31m\n\u{7}\u{202e}b"]);
+        assert_eq!(rows.0.trim_fmt(), "item\n".to_owned() + r"a\u{1b}[31m\u{a}\u{7}\u{202e}b");
     }
 
     #[test]

@@ -1,21 +1,17 @@
 //! `serve`: the server over a limiter of its own.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use polylimit::{ClientAddressRules, Limiter};
-use polylimit_server::{Server, ServerOptions, Signals, TlsFiles};
+use polylimit_server::{ReadLogin, Server, ServerOptions, Signals, StoreLogin, TlsFiles};
 
 use crate::arguments::GlobalOptions;
-use crate::arguments::serve::ServeArguments;
+use crate::arguments::serve::{LogFormat, ServeArguments};
 use crate::documents;
 use crate::exit::{Exit, Failure};
-use crate::terminal::Terminal;
 
-pub(crate) fn run(
-    options: &GlobalOptions,
-    arguments: &ServeArguments,
-    terminal: &mut Terminal,
-) -> Result<Exit, Failure> {
+pub(crate) fn run(options: &GlobalOptions, arguments: &ServeArguments) -> Result<Exit, Failure> {
     let limiter = limiter(options, arguments)?;
     let server_options = server_options(options, arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -26,12 +22,7 @@ pub(crate) fn run(
     runtime.block_on(async {
         let signals = Signals::new().map_err(refused)?;
         let server = Server::bind(limiter, server_options).await.map_err(refused)?;
-        for endpoint in server.endpoints() {
-            terminal.complain(&format!("listening on {endpoint}"));
-        }
-        if !signals.run(server).await {
-            terminal.complain("connections were left after the time for draining, and were closed");
-        }
+        let _ = signals.run(server).await;
         Ok(Exit::Fine)
     })
 }
@@ -52,6 +43,19 @@ fn limiter(options: &GlobalOptions, arguments: &ServeArguments) -> Result<Limite
         builder = builder.report(every);
     }
     Ok(builder.build()?)
+}
+
+/// Reads the login of a store whose URL is in a file.
+fn store_login(options: &GlobalOptions) -> Option<ReadLogin> {
+    let path = options.store.as_deref()?.strip_prefix('@')?.to_owned();
+    let _ = options.store_url_or("memory:").ok().filter(|url| url.starts_with("redis"))?;
+    Some(Arc::new(move || {
+        let url = std::fs::read_to_string(&path);
+        let url = url.map_err(|error| format!("the file {path:?} cannot be used: {error}"))?;
+        let login = polylimit::RedisOptions::parse(url.trim()).and_then(|options| options.login());
+        let login = login.map_err(|error| format!("the file {path:?} cannot be used: {error}"))?;
+        Ok(login.map(|(username, password)| StoreLogin { username, password }))
+    }))
 }
 
 fn server_options(options: &GlobalOptions, arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
@@ -82,11 +86,18 @@ fn server_options(options: &GlobalOptions, arguments: &ServeArguments) -> Result
         arguments.trust.iter().fold(rules, |rules, network| rules.trust(network)).build()?;
     made.policies.clone_from(&options.policies);
     made.limits.connections = usize::try_from(arguments.connections).unwrap_or(usize::MAX);
-    let quiet = options.quiet;
-    made.log = Arc::new(move |line| {
-        if !quiet {
-            eprintln!("polylimit: {line}");
+    made.limits.connection_age = arguments.max_connection_age.0;
+    made.listen_open.clone_from(&arguments.listen_open);
+    made.store_login = store_login(options);
+    let most = if options.quiet { None } else { Some(arguments.log_level) };
+    let is_json = arguments.log_format == LogFormat::Json;
+    made.log = Arc::new(move |record| {
+        if most.is_none_or(|most| record.level() > most) {
+            return;
         }
+        let line = if is_json { format!("{}\n", record.json()) } else { format!("polylimit: {record}\n") };
+        // One write, so that lines of threads do not mix. There is no place to tell that it fails.
+        let _ = std::io::stderr().lock().write_all(line.as_bytes());
     });
     Ok(made)
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Write};
 
+use polylimit::printable;
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
@@ -87,15 +88,27 @@ impl Terminal {
         self.note(written)
     }
 
-    /// Writes a line to the output.
+    /// Writes a line to the output, or several. What could control the terminal is escaped.
     pub(crate) fn line(&mut self, line: impl fmt::Display) -> Result<(), Failure> {
-        self.write(format!("{line}\n").as_bytes())
+        self.write(format!("{}\n", lines(&line.to_string())).as_bytes())
+    }
+
+    /// The same in a colour, where the output shows colours.
+    pub(crate) fn coloured(&mut self, colour: Option<u8>, line: impl fmt::Display) -> Result<(), Failure> {
+        match colour.filter(|_| self.colours_output) {
+            Some(colour) => {
+                self.write(format!("\u{1b}[{colour}m{}\u{1b}[0m\n", lines(&line.to_string())).as_bytes())
+            }
+            None => self.line(line),
+        }
     }
 
     /// Writes a value as one line of JSON.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string(value);
-        self.line(text.map_err(|error| Failure::new(Exit::Undecided, error.to_string()))?)
+        let text = text.map_err(|error| Failure::new(Exit::Undecided, error.to_string()))?;
+        // An escape that JSON does not know would make it another text.
+        self.write(format!("{text}\n").as_bytes())
     }
 
     /// Writes out what is held back.
@@ -117,7 +130,7 @@ impl Terminal {
     /// Writes a message to the errors.
     pub(crate) fn complain(&mut self, message: &str) {
         let label = if self.colours_errors() { "\u{1b}[31mpolylimit\u{1b}[0m" } else { "polylimit" };
-        self.show_error(&format!("{label}: {message}\n"));
+        self.show_error(&format!("{label}: {}\n", lines(message)));
     }
 
     /// Writes to the errors as it is. There is no place to tell that this fails.
@@ -132,7 +145,7 @@ impl Terminal {
 
     /// Asks a question that `y` or `yes` affirms.
     pub(crate) fn confirm(&mut self, question: &str) -> Result<bool, Failure> {
-        self.show_error(&format!("{question} [y/N] "));
+        self.show_error(&format!("{} [y/N] ", lines(question)));
         let mut answer = String::new();
         let read = io::stdin().read_line(&mut answer);
         read.map_err(|error| Failure::new(Exit::Undecided, format!("the answer cannot be read: {error}")))?;
@@ -149,6 +162,11 @@ impl Terminal {
             }
         }
     }
+}
+
+/// A text whose lines are escaped.
+fn lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// Has the standard streams wait where they would refuse. A parent in Node, such as npx, makes its pipes refuse, and shares them with

@@ -5,20 +5,25 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use polylimit::Limiter;
+use parking_lot::Mutex;
+use polylimit::{Degradation, Limiter};
 
 use crate::access::{Access, Identity, Role, TokenDigest};
 use crate::caller::Caller;
 use crate::counters::Counters;
 use crate::error::ServeError;
 use crate::life::{Life, Stage};
+use crate::log::{FailedSignIns, LogRecord};
 use crate::one_off::OneOffPolicies;
-use crate::options::ServerOptions;
+use crate::options::{ServerOptions, StoreLogin};
 use crate::tls::Tls;
 use crate::traffic::Traffic;
 
 /// How long `/readyz` waits for the store, where readiness needs it.
 const STORE_ANSWERS_WITHIN: Duration = Duration::from_millis(250);
+
+/// The name of callers of a listener that asks for no token.
+const OPEN: &str = "open listener";
 
 /// What all connections share.
 pub(crate) struct App {
@@ -35,6 +40,17 @@ pub(crate) struct App {
     /// How often the table of callers was read again.
     generation: AtomicU64,
     pub(crate) life: Life,
+    pub(crate) failed_sign_ins: FailedSignIns,
+    /// What the last look has found about readiness, and about the configuration.
+    watched: Mutex<Watched>,
+}
+
+#[derive(Default)]
+struct Watched {
+    unready: Option<&'static str>,
+    version: u64,
+    digest: Box<str>,
+    login: Option<StoreLogin>,
 }
 
 /// Why a caller may not do what it asks for.
@@ -59,6 +75,8 @@ impl App {
             access: ArcSwapOption::from_pointee(access),
             generation: AtomicU64::new(0),
             life: Life::default(),
+            failed_sign_ins: FailedSignIns::default(),
+            watched: Mutex::default(),
             options,
         })
     }
@@ -73,7 +91,7 @@ impl App {
         self.access.load().is_some()
     }
 
-    /// Whether a connection without a certificate has to give a token.
+    /// Whether a connection without a certificate has to give a token; not on a listener that is open.
     pub(crate) fn needs_token(&self, identity: Option<&Identity>) -> bool {
         self.access.load().is_some() && identity.is_none()
     }
@@ -89,12 +107,19 @@ impl App {
 
     /// Finds out who a client is that has shown this certificate in the handshake.
     pub(crate) fn recognize(&self, caller: &mut Caller) {
+        if caller.is_open {
+            caller.identity = self.identity(caller);
+            return;
+        }
         caller.generation = self.generation();
         caller.identity = caller.certificate.as_deref().and_then(|shown| self.by_certificate(shown));
     }
 
     /// The identity of a client by its certificate, also when the table of callers was read again since the handshake.
     pub(crate) fn identity(&self, caller: &Caller) -> Option<Identity> {
+        if caller.is_open {
+            return Some(Identity { role: Role::Check, name: OPEN.into() });
+        }
         if caller.generation == self.generation() {
             return caller.identity.clone();
         }
@@ -150,7 +175,86 @@ impl App {
         None
     }
 
-    pub(crate) fn log(&self, line: &str) {
-        (self.options.log)(line);
+    /// The readiness, of which each change is recorded.
+    pub(crate) async fn check_ready(&self) -> Option<&'static str> {
+        let unready = self.unready().await;
+        let before = std::mem::replace(&mut self.watched.lock().unready, unready);
+        if before != unready && !self.is_stopping() {
+            self.log(&match unready {
+                Some(why) => LogRecord::warn("not_ready", format!("the server is not ready: {why}")),
+                None => LogRecord::info("ready", "the server is ready"),
+            });
+        }
+        unready
+    }
+
+    /// Records which configuration has come into force since the last look.
+    pub(crate) fn watch_configuration(&self) {
+        let Some(status) = self.limiter.configuration().filter(|status| status.applied_at_us > 0) else {
+            return;
+        };
+        let mut watched = self.watched.lock();
+        let is_document = watched.digest != status.digest;
+        if !is_document && watched.version == status.version {
+            return;
+        }
+        (watched.version, watched.digest) = (status.version, status.digest.clone());
+        drop(watched);
+        let (event, what) = if is_document {
+            ("document_applied", "a document of limits has come into force")
+        } else {
+            ("entries_applied", "entries beside the document have changed")
+        };
+        let record = LogRecord::info(event, what).with("source", &status.source);
+        self.log(&record.with("version", status.version).with("digest", &status.digest));
+    }
+
+    /// Reads name and password for the store again, and uses them when they are others than before.
+    pub(crate) fn read_store_login(&self) {
+        let Some(read) = &self.options.store_login else { return };
+        let login = match read() {
+            Ok(login) => login.unwrap_or_default(),
+            Err(error) => return self.log(&LogRecord::warn("store_login_unreadable", error)),
+        };
+        let before = self.watched.lock().login.replace(login.clone());
+        if before.is_none_or(|before| before == login) {
+            return;
+        }
+        self.log(&match self.limiter.set_credentials(login.username.as_deref(), &login.password) {
+            Ok(()) => {
+                LogRecord::info("store_login_changed", "new connections to the store use another password")
+            }
+            Err(error) => LogRecord::warn("store_login_refused", error.message()),
+        });
+    }
+
+    /// Records what the limiter says about its store and its configuration, from now on.
+    pub(crate) fn watch_events(self: &Arc<Self>) {
+        let app = Arc::downgrade(self);
+        self.limiter.on_degraded(move |event| {
+            let Some(app) = app.upgrade() else { return };
+            app.log(&LogRecord::of_event(event));
+            if event.reason() == Some(Degradation::Auth) && app.options.store_login.is_some() {
+                // The hook runs where a decision is made, which must not wait for a file.
+                std::thread::spawn(move || app.read_store_login());
+            }
+        });
+    }
+
+    pub(crate) fn log(&self, record: &LogRecord) {
+        (self.options.log)(record);
+    }
+
+    /// Records that a caller has given a token that is not known.
+    pub(crate) fn note_failed_sign_in(&self, interface: &'static str, caller: &Caller) {
+        let failed = self.failed_sign_ins.note();
+        if failed > 0 {
+            let message = format!(
+                "{failed} sign-in{} with a token that is not known",
+                if failed == 1 { "" } else { "s" }
+            );
+            let record = LogRecord::warn("sign_in_failed", message).with("protocol", interface);
+            self.log(&record.with("last_peer", caller.place()));
+        }
     }
 }

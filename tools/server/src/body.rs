@@ -3,6 +3,7 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use tokio::time::timeout;
 
 use crate::app::App;
@@ -31,6 +32,10 @@ impl Unread {
 /// Reads a body.
 pub(crate) async fn read(app: &App, body: Body) -> Result<Bytes, Unread> {
     let limits = &app.options.limits;
+    // What is declared is not awaited, nor asked for by `100 Continue`.
+    if body.size_hint().lower() > limits.body as u64 {
+        return Err(Unread::TooLarge);
+    }
     match timeout(limits.body_time, Limited::new(body, limits.body).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Unread::TooLarge),

@@ -1,11 +1,13 @@
 //! One connection: TLS where the listener speaks it, and then its protocol.
 
 use std::future::poll_fn;
+use std::hash::BuildHasher as _;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use axum::body::Body;
 use http::header::{CONNECTION, HeaderValue};
@@ -26,7 +28,7 @@ use crate::life::{FIRST_SILENCE, Follower, SILENCE, Stage};
 use crate::lingering::Lingering;
 use crate::resp;
 use crate::turn::Turn;
-use crate::web::{Routes, answer};
+use crate::web::{Routes, answer, is_probe, too_many_connections};
 
 /// What a listener gives each of its connections.
 #[derive(Clone)]
@@ -34,6 +36,10 @@ pub(crate) struct Door {
     pub(crate) app: Arc<App>,
     pub(crate) protocol: Protocol,
     pub(crate) tls: bool,
+    /// Whether callers need no token here.
+    pub(crate) is_open: bool,
+    /// Whether the connection is answered only for probes: all others are in use.
+    pub(crate) is_for_probes: bool,
     /// What is answered over HTTP.
     pub(crate) routes: Routes,
     pub(crate) life: Follower,
@@ -46,6 +52,7 @@ impl Door {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let _open = self.app.counters.connected(self.protocol);
+        caller.is_open = self.is_open;
         let stream = Lingering::new(stream);
         let Some(acceptor) =
             self.app.tls.as_ref().filter(|_| self.tls).map(|tls| tls.acceptor(self.protocol))
@@ -80,7 +87,10 @@ impl Door {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let limits = self.app.options.limits;
+        let (limits, is_for_probes) = (self.app.options.limits, self.is_for_probes);
+        // A connection for probes makes room for the next one soon.
+        let head_time = if is_for_probes { limits.head_time.min(PROBE_TIME) } else { limits.head_time };
+        let idle_time = if is_for_probes { head_time } else { limits.idle_time };
         let heads = Arc::new(Heads::default());
         let service = {
             let (app, routes, heads) = (Arc::clone(&self.app), self.routes.clone(), Arc::clone(&heads));
@@ -88,12 +98,18 @@ impl Door {
                 heads.note(request.version());
                 let (is_http2, answering) = (heads.are_http2(), heads.answering());
                 let (app, routes, caller) = (Arc::clone(&app), routes.clone(), caller.clone());
+                let is_refused = is_for_probes && !is_probe(request.uri().path());
                 // In a box: hyper and tokio move what they spawn several times.
                 Box::pin(async move {
                     let _answering = answering;
-                    let mut response = answer(Arc::clone(&app), routes, caller, request.map(Body::new)).await;
+                    let mut response = if is_refused {
+                        app.counters.rejected(Protocol::Http, Rejection::Connections);
+                        too_many_connections()
+                    } else {
+                        answer(Arc::clone(&app), routes, caller, request.map(Body::new)).await
+                    };
                     // Over HTTP/1.1 this tells the client to ask elsewhere, and hyper to end the connection with this answer.
-                    if app.is_stopping() && !is_http2 {
+                    if (app.is_stopping() || is_for_probes) && !is_http2 {
                         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                     }
                     Ok::<_, std::convert::Infallible>(response)
@@ -104,7 +120,7 @@ impl Door {
         builder
             .http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(limits.idle_time)
+            .header_read_timeout(idle_time)
             .max_buf_size(limits.head.max(8 << 10))
             .http2()
             .timer(TokioTimer::new())
@@ -113,7 +129,14 @@ impl Door {
             .keep_alive_interval(limits.idle_time)
             .keep_alive_timeout(limits.idle_time);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(Joined(stream)), service));
-        let mut first_head = pin!(sleep(limits.head_time));
+        let mut first_head = pin!(sleep(head_time));
+        let age = if is_for_probes { Some(PROBE_TIME) } else { limits.connection_age };
+        let mut is_old = pin!(async {
+            match age {
+                Some(age) => sleep(spread(age)).await,
+                None => std::future::pending().await,
+            }
+        });
         let (mut waits_for_head, mut is_ending) = (true, false);
         let mut end = pin!(heads.end(&mut self.life));
         let mut turn = Turn::default();
@@ -143,6 +166,10 @@ impl Door {
                         return;
                     }
                 }
+                () = is_old.as_mut(), if !is_ending => {
+                    is_ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
                 () = end.as_mut(), if !is_ending => {
                     is_ending = true;
                     connection.as_mut().graceful_shutdown();
@@ -154,6 +181,15 @@ impl Door {
             }
         }
     }
+}
+
+/// The time that a connection for probes has.
+const PROBE_TIME: Duration = Duration::from_secs(1);
+
+/// A time up to a tenth longer: connections that were made together do not all end together.
+fn spread(age: Duration) -> Duration {
+    let random = std::hash::RandomState::new().hash_one(0) % 1_000;
+    age + age.mul_f64(f64::from(u32::try_from(random).unwrap_or(0)) / 10_000.0)
 }
 
 /// A stream that takes one buffer at a time, so that `h2` copies answers of up to 1 KiB into one buffer. Of a stream that takes several, it

@@ -44,7 +44,7 @@ struct Readiness {
 }
 
 async fn serving(app: &App) -> ServingStatus {
-    if app.unready().await.is_none() { ServingStatus::Serving } else { ServingStatus::NotServing }
+    if app.check_ready().await.is_none() { ServingStatus::Serving } else { ServingStatus::NotServing }
 }
 
 fn response(status: ServingStatus) -> HealthCheckResponse {

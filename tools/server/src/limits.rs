@@ -10,6 +10,10 @@ pub struct Limits {
     pub connections: usize,
     /// Connections at a time to the admin listener. Default 256. One more is refused with 503.
     pub admin_connections: usize,
+    /// How many of these one peer may have, by its address or its IPv6 network of 64 bits; programs of this host may have all. Default 64.
+    pub admin_connections_of_peer: usize,
+    /// Further connections to the admin listener that are answered only for `/healthz` and `/readyz`, once each. Default 32.
+    pub probe_connections: usize,
     /// Bytes of a body, and of what a RESP client has sent and not completed. Default 1 MiB. Beyond: 413, or an error and the end of the
     /// connection.
     pub body: usize,
@@ -28,6 +32,11 @@ pub struct Limits {
     pub body_time: Duration,
     /// Time that a connection over HTTP/1.1 may be idle, including that for the next head. Default 75 s.
     pub idle_time: Duration,
+    /// How long a connection over HTTP may go on before it gets GOAWAY, or `Connection: close`, and ends once its requests have their
+    /// answers. `None`, the default, for ever.
+    pub connection_age: Option<Duration>,
+    /// How long the answer to a wrong token waits, so that tokens cannot be guessed quickly. Default 100 ms.
+    pub sign_in_delay: Duration,
     /// Time in which a RESP client takes its replies. Default 30 s. Beyond: the end of the connection.
     pub write_time: Duration,
     /// Quotas as text that callers may use in place of policies' names, over all callers and interfaces. Default 1,000. One
@@ -40,6 +49,8 @@ impl Default for Limits {
         Self {
             connections: 10_000,
             admin_connections: 256,
+            admin_connections_of_peer: 64,
+            probe_connections: 32,
             body: 1 << 20,
             key: 4 << 10,
             head: 64 << 10,
@@ -48,6 +59,8 @@ impl Default for Limits {
             head_time: Duration::from_secs(5),
             body_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(75),
+            connection_age: None,
+            sign_in_delay: Duration::from_millis(100),
             write_time: Duration::from_secs(30),
             one_off_policies: 1_000,
         }

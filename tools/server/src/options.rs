@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polylimit::ClientAddressRules;
+use sha2::{Digest, Sha256};
 
 use crate::endpoint::Endpoint;
 use crate::limits::Limits;
+use crate::log::LogRecord;
 use crate::tls::TlsFiles;
 
 /// How operators see keys.
@@ -24,6 +26,15 @@ pub enum ShownKeys {
 }
 
 impl ShownKeys {
+    /// A key as operators see it in the log; empty where they do not see it.
+    pub(crate) fn of(self, key: &[u8]) -> String {
+        match self {
+            Self::Plain => String::from_utf8_lossy(key).into_owned(),
+            Self::Hash => format!("#{}", key_digest(key)),
+            Self::Off => String::new(),
+        }
+    }
+
     /// Every value.
     pub const ALL: [Self; 3] = [Self::Plain, Self::Hash, Self::Off];
 
@@ -37,16 +48,26 @@ impl ShownKeys {
     }
 }
 
+/// The first digits of a key's SHA-256, which tell keys apart.
+pub(crate) fn key_digest(key: impl AsRef<[u8]>) -> String {
+    const DIGITS: usize = 16;
+    let digest = Sha256::digest(key);
+    digest.iter().take(DIGITS / 2).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
 /// The settings of a server; those of its limiter are the limiter's own.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ServerOptions {
     /// Where callers ask.
     pub listen: Vec<Endpoint>,
+    /// Where callers ask without a token, also where [`tokens`](Self::tokens) are needed elsewhere: a Unix socket or loopback. They have the
+    /// role [`Check`](crate::Role::Check), and what they send as `Authorization` is not looked at: it may be that of a proxy's client.
+    pub listen_open: Vec<Endpoint>,
     /// Where operators look: metrics, documents, keys. `None` for nowhere. It speaks HTTP.
     pub admin: Option<Endpoint>,
-    /// Names under which operators reach the admin listener, besides its own, `localhost` and addresses. A web page of another name
-    /// cannot ask it.
+    /// Names under which the admin listener is reached, and listeners for callers that need no token, besides their own, `localhost` and
+    /// addresses. A web page of another name cannot ask them.
     pub admin_hosts: Vec<String>,
     /// How operators see keys.
     pub show_keys: ShownKeys,
@@ -70,8 +91,23 @@ pub struct ServerOptions {
     pub policies: Option<PathBuf>,
     /// What bounds everything that a client can make grow.
     pub limits: Limits,
-    /// Gets one line for each event that an operator should see.
-    pub log: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Reads the name and the password for the store again, where they are in a file. It is called on SIGHUP, every 10 s, and when the store
+    /// refuses the ones before.
+    pub store_login: Option<ReadLogin>,
+    /// Gets each record of the log, on any thread.
+    pub log: Arc<dyn Fn(&LogRecord) + Send + Sync>,
+}
+
+/// Reads name and password for the store; none where it needs none. A failure says why.
+pub type ReadLogin = Arc<dyn Fn() -> Result<Option<StoreLogin>, String> + Send + Sync>;
+
+/// Name and password for the store.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct StoreLogin {
+    /// The name; `None` for the default user.
+    pub username: Option<String>,
+    /// The password.
+    pub password: String,
 }
 
 /// How Envoy's rate limit service decides.
@@ -89,6 +125,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
+            listen_open: Vec::new(),
             admin: None,
             admin_hosts: Vec::new(),
             show_keys: ShownKeys::Plain,
@@ -102,6 +139,7 @@ impl Default for ServerOptions {
             rls: RlsOptions::default(),
             policies: None,
             limits: Limits::default(),
+            store_login: None,
             log: Arc::new(|_| ()),
         }
     }

@@ -1,17 +1,19 @@
 //! RESP: the connection. All complete commands of what was read are answered together: neighbouring checks in one `check_many`, and
 //! all replies in one write.
 
+mod asked;
 mod command;
 mod plan;
 mod reply;
 mod session;
 mod throttle;
+mod transaction;
 
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::app::App;
 use crate::caller::Caller;
@@ -118,7 +120,10 @@ async fn answer(app: &App, session: &mut Session, input: &mut BytesMut, replies:
             }
         }
     }
-    plan.perform(app, replies).await;
+    plan.perform(app, session.caller(), replies).await;
+    if session.take_failed_sign_in() {
+        sleep(app.options.limits.sign_in_delay).await;
+    }
     input.advance(consumed);
     ends
 }

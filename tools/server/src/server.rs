@@ -1,17 +1,19 @@
 //! The listeners of a server, from their start to their end.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use polylimit::Limiter;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -22,6 +24,7 @@ use crate::counters::Rejection;
 use crate::endpoint::{Endpoint, Place, Protocol};
 use crate::error::ServeError;
 use crate::life::Stage;
+use crate::log::LogRecord;
 use crate::options::ServerOptions;
 use crate::web::Routes;
 
@@ -31,6 +34,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const LAST: Duration = Duration::from_secs(2);
 /// Silence on a connection after which the system looks whether the other end is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// The time between two looks at the configuration, and how many of them there are between two at the login of the store.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOKS_FOR_LOGIN: u32 = 10;
 
 /// A server whose listeners are open.
 pub struct Server {
@@ -46,14 +53,71 @@ struct Connections {
     /// One permit for each connection that may be open.
     free: Arc<Semaphore>,
     most: usize,
+    /// Those beyond, for probes alone.
+    probes: Arc<Semaphore>,
+    /// How many one peer of another host may have, and has.
+    most_of_peer: usize,
+    of_peers: Mutex<HashMap<IpAddr, usize>>,
     /// Told when one has ended.
     ended: Notify,
 }
 
+/// A place among the connections, for as long as this lives.
+struct Seat {
+    connections: Arc<Connections>,
+    peer: Option<IpAddr>,
+    permit: Option<OwnedSemaphorePermit>,
+    /// Whether nothing but probes is answered.
+    is_for_probes: bool,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(peer) = self.peer {
+            let mut of_peers = self.connections.of_peers.lock();
+            if let Some(count) = of_peers.get_mut(&peer) {
+                *count -= 1;
+                if *count == 0 {
+                    of_peers.remove(&peer);
+                }
+            }
+        }
+        // Whoever waits for the end looks at the permits.
+        drop(self.permit.take());
+        self.connections.ended.notify_one();
+    }
+}
+
 impl Connections {
-    fn new(most: usize) -> Arc<Self> {
+    fn new(most: usize, most_of_peer: usize, probes: usize) -> Arc<Self> {
+        let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
         let most = most.min(Semaphore::MAX_PERMITS);
-        Arc::new(Self { free: Arc::new(Semaphore::new(most)), most, ended: Notify::new() })
+        let (free, probes) = (semaphore(most), semaphore(probes));
+        Arc::new(Self { free, most, probes, most_of_peer, of_peers: Mutex::default(), ended: Notify::new() })
+    }
+
+    /// A place for a connection of this peer. Where there is none, or the peer has its share, one for probes alone.
+    fn place(self: &Arc<Self>, peer: Option<IpAddr>) -> Option<Seat> {
+        let peer = peer.map(network_of).filter(|peer| !peer.is_loopback() && self.most_of_peer < self.most);
+        let has_share = peer.is_none_or(|peer| {
+            let mut of_peers = self.of_peers.lock();
+            let count = of_peers.entry(peer).or_default();
+            let is_below = *count < self.most_of_peer;
+            *count += usize::from(is_below);
+            is_below
+        });
+        let mut place = Seat {
+            connections: Arc::clone(self),
+            peer: peer.filter(|_| has_share),
+            permit: None,
+            is_for_probes: false,
+        };
+        place.permit = has_share.then(|| Arc::clone(&self.free).try_acquire_owned().ok()).flatten();
+        if place.permit.is_none() {
+            place.is_for_probes = true;
+            place.permit = Some(Arc::clone(&self.probes).try_acquire_owned().ok()?);
+        }
+        Some(place)
     }
 
     /// Waits until none is open. It takes no permits, so that new ones may come meanwhile.
@@ -61,6 +125,15 @@ impl Connections {
         while self.free.available_permits() < self.most {
             self.ended.notified().await;
         }
+    }
+}
+
+/// The address, or the network that one host of IPv6 has at least.
+fn network_of(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) if address.is_loopback() => IpAddr::V6(address),
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
     }
 }
 
@@ -74,6 +147,7 @@ struct Listener {
     endpoint: Endpoint,
     socket: Socket,
     is_admin: bool,
+    is_open: bool,
 }
 
 enum Socket {
@@ -92,7 +166,7 @@ impl Server {
     /// # Errors
     /// When a listener cannot be opened, or is reachable from other hosts without TLS and authentication; when a file cannot be used.
     pub async fn bind(limiter: Limiter, options: ServerOptions) -> Result<Self, ServeError> {
-        if options.listen.is_empty() && options.admin.is_none() {
+        if options.listen.is_empty() && options.listen_open.is_empty() && options.admin.is_none() {
             return Err(ServeError::new("no listener is named: give one, such as http://127.0.0.1:8180"));
         }
         if options.admin.as_ref().is_some_and(|admin| admin.protocol != Protocol::Http) {
@@ -100,17 +174,28 @@ impl Server {
         }
         let app = Arc::new(App::new(limiter, options)?);
         let mut listeners = Vec::new();
-        let admin = app.options.admin.iter().map(|endpoint| (endpoint, true));
-        for (endpoint, is_admin) in app.options.listen.iter().map(|endpoint| (endpoint, false)).chain(admin) {
-            let (endpoint, socket) = open(&app, endpoint).await?;
-            listeners.push(Listener { endpoint, socket, is_admin });
+        let options = &app.options;
+        let callers = options.listen.iter().map(|endpoint| (endpoint, false, false));
+        let open_callers = options.listen_open.iter().map(|endpoint| (endpoint, false, true));
+        let admin = options.admin.iter().map(|endpoint| (endpoint, true, false));
+        for (endpoint, is_admin, is_open) in callers.chain(open_callers).chain(admin) {
+            let (endpoint, socket) = open(&app, endpoint, is_open).await?;
+            listeners.push(Listener { endpoint, socket, is_admin, is_open });
         }
         let limits = app.options.limits;
-        let [callers, operators] = [limits.connections, limits.admin_connections].map(Connections::new);
+        let callers = Connections::new(limits.connections, limits.connections, 0);
+        let operators = Connections::new(
+            limits.admin_connections,
+            limits.admin_connections_of_peer,
+            limits.probe_connections,
+        );
+        // What is there now is what the limiter has been built with.
+        app.read_store_login();
+        app.watch_events();
         Ok(Self { app, listeners, callers, operators })
     }
 
-    /// Where the server listens, in the order of the options; the admin listener is the last one.
+    /// Where the server listens, in the order of the options, those without tokens after the others; the admin listener is the last one.
     pub fn endpoints(&self) -> Vec<Endpoint> {
         self.listeners.iter().map(|listener| listener.endpoint.clone()).collect()
     }
@@ -126,14 +211,20 @@ impl Server {
     /// every connection has ended by itself.
     pub async fn run(self) -> bool {
         let Self { app, listeners, callers, operators } = self;
+        for Listener { endpoint, .. } in &listeners {
+            app.log(&LogRecord::info("listening", format!("listening on {endpoint}")));
+        }
         let mut life = app.life.follow();
         let mut accepting = JoinSet::new();
-        for Listener { endpoint, socket, is_admin } in listeners {
+        tokio::spawn(watch(Arc::downgrade(&app)));
+        for Listener { endpoint, socket, is_admin, is_open } in listeners {
             let door = Door {
                 app: Arc::clone(&app),
                 protocol: endpoint.protocol,
                 tls: endpoint.is_tls(),
                 routes: Routes::new(&app, is_admin),
+                is_open,
+                is_for_probes: false,
                 life: life.clone(),
             };
             let connections = Arc::clone(if is_admin { &operators } else { &callers });
@@ -150,6 +241,10 @@ impl Server {
         // Each listener accepts first what the system has accepted for it.
         while accepting.join_next().await.is_some() {}
         let drained = timeout_at(end, all_ended()).await.is_ok();
+        if !drained {
+            let message = "connections were left after the time for draining, and were closed";
+            app.log(&LogRecord::warn("connections_left", message));
+        }
         let limiter = app.limiter.clone();
         // Closing may wait for a store.
         let _ = tokio::task::spawn_blocking(move || limiter.close()).await;
@@ -171,8 +266,12 @@ impl ServerHandle {
         self.app.life.advance(Stage::Draining);
     }
 
-    pub(crate) fn log(&self, line: &str) {
-        self.app.log(line);
+    pub(crate) fn log(&self, record: &LogRecord) {
+        self.app.log(record);
+    }
+
+    pub(crate) fn read_store_login(&self) {
+        self.app.read_store_login();
     }
 
     /// What became of the document of limits, for the operator that has asked for it to be read again.
@@ -181,7 +280,20 @@ impl ServerHandle {
     }
 }
 
-async fn open(app: &App, endpoint: &Endpoint) -> Result<(Endpoint, Socket), ServeError> {
+/// Looks at what changes without a request, for as long as the server lives.
+async fn watch(app: Weak<App>) {
+    for look in 0_u32.. {
+        let Some(current) = app.upgrade() else { return };
+        current.watch_configuration();
+        if look.is_multiple_of(LOOKS_FOR_LOGIN) && current.options.store_login.is_some() {
+            // The file may be on a slow file system.
+            let _ = tokio::task::spawn_blocking(move || current.read_store_login()).await;
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn open(app: &App, endpoint: &Endpoint, is_open: bool) -> Result<(Endpoint, Socket), ServeError> {
     let failed =
         |error: &dyn std::fmt::Display| ServeError::new(format!("cannot listen on {endpoint}: {error}"));
     match &endpoint.place {
@@ -195,6 +307,11 @@ async fn open(app: &App, endpoint: &Endpoint) -> Result<(Endpoint, Socket), Serv
             }
             let addresses: Vec<_> = lookup_host(address).await.map_err(|error| failed(&error))?.collect();
             let is_local = addresses.iter().all(|address| address.ip().is_loopback());
+            if is_open && !is_local {
+                return Err(failed(
+                    &"other hosts can reach it, and it asks for no token: allowed are loopback and Unix sockets",
+                ));
+            }
             let is_secure = *tls && app.authenticates();
             if !(is_local || is_secure || app.options.insecure) {
                 return Err(failed(
@@ -221,7 +338,7 @@ fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
 }
 
 fn remove_sockets(app: &App) {
-    for endpoint in app.options.listen.iter().chain(&app.options.admin) {
+    for endpoint in app.options.listen.iter().chain(&app.options.listen_open).chain(&app.options.admin) {
         if let Place::Unix(path) = &endpoint.place {
             let _ = fs::remove_file(path);
         }
@@ -310,10 +427,14 @@ async fn accept(socket: Socket, mut door: Door, connections: Arc<Connections>) {
 
 /// Starts the task of a connection.
 fn start(stream: Stream, door: &Door, connections: &Arc<Connections>) {
-    let door = door.clone();
-    let (connections, permit) = (Arc::clone(connections), Arc::clone(&connections.free).try_acquire_owned());
+    let mut door = door.clone();
+    let peer = match &stream {
+        Stream::Tcp(_, peer) => Some(peer.ip()),
+        Stream::Unix(_) => None,
+    };
+    let place = connections.place(peer);
     tokio::spawn(async move {
-        let Ok(permit) = permit else {
+        let Some(_place) = place.inspect(|place| door.is_for_probes = place.is_for_probes) else {
             door.app.counters.rejected(door.protocol, Rejection::Connections);
             match stream {
                 Stream::Tcp(stream, _) => refuse(stream, door.protocol, door.tls).await,
@@ -332,7 +453,5 @@ fn start(stream: Stream, door: &Door, connections: &Arc<Connections>) {
                 Box::pin(door.serve(stream, Caller { uid, ..Caller::default() })).await;
             }
         }
-        drop(permit);
-        connections.ended.notify_one();
     });
 }

@@ -3,6 +3,7 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::ServeError;
+use crate::log::LogRecord;
 use crate::server::Server;
 
 /// The signals of the process, from when this was made: one that comes before the server runs is not lost, and does not end the process.
@@ -40,16 +41,20 @@ impl Signals {
                     _ = interrupt.recv() => break,
                     _ = hang_up.recv() => match handle.reload() {
                         Ok(()) => {
-                            handle.log("tokens and certificates were read again");
+                            handle.log(&LogRecord::info("reloaded", "tokens and certificates were read again"));
+                            handle.read_store_login();
                             if let Some(error) = handle.configuration_error() {
-                                handle.log(&format!("the document before stays in force: {error}"));
+                                let message = format!("the document before stays in force: {error}");
+                                handle.log(&LogRecord::warn("document_refused", message));
                             }
                         }
-                        Err(error) => handle.log(&format!("nothing has changed: {error}")),
+                        Err(error) => {
+                            handle.log(&LogRecord::error("reload_refused", format!("nothing has changed: {error}")));
+                        }
                     },
                 }
             }
-            handle.log("stopping");
+            handle.log(&LogRecord::info("stopping", "the server stops"));
             handle.stop();
         });
         let drained = server.run().await;

@@ -24,8 +24,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::routing::{MethodRouter, any, get, post};
-use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
+use tokio::time::sleep;
 use tower_service::Service;
 
 use crate::access::{Identity, Role, TokenDigest};
@@ -78,8 +79,13 @@ impl Routes {
         } else {
             data_routes(paths)
         };
-        let router =
-            router.fallback(refusal::no_such_path).method_not_allowed_fallback(refusal::no_such_method);
+        let router = if is_admin {
+            router.fallback(refusal::no_such_path).method_not_allowed_fallback(refusal::no_such_method)
+        } else {
+            router
+                .fallback(refusal::no_such_data_path)
+                .method_not_allowed_fallback(refusal::no_such_data_method)
+        };
         Self { router: router.with_state(Arc::clone(app)), is_admin, paths: known.into() }
     }
 
@@ -154,8 +160,19 @@ fn admin_routes(paths: Paths) -> Paths {
 }
 
 async fn reset(State(app): Shared, request: Request<Body>) -> Response<Body> {
-    let identity = Caller::identity_of(request.extensions()).cloned();
-    operation::answer(&app, Operation::Reset, identity.as_ref(), request.into_parts()).await
+    let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
+    operation::answer(&app, Operation::Reset, &caller, request.into_parts()).await
+}
+
+/// Whether a path is that of a probe.
+pub(crate) fn is_probe(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz")
+}
+
+/// The answer on a connection beyond those that there may be.
+pub(crate) fn too_many_connections() -> Response<Body> {
+    let detail = "the listener has as many connections as it may, and this one is for /healthz and /readyz alone: try again";
+    refuse(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", detail)
 }
 
 /// Answers one request: finds the caller, checks its role, and calls the handler.
@@ -169,11 +186,17 @@ pub(crate) async fn answer(
     let is_grpc = is_grpc(request.headers());
     let admitted = admit(&app, &routes, &caller, &request, is_grpc);
     let response = match admitted {
-        Err(refused) => refused.response(),
+        Err((refused, is_sign_in)) => {
+            if is_sign_in {
+                app.note_failed_sign_in(if is_grpc { "grpc" } else { "http" }, &caller);
+                sleep(app.options.limits.sign_in_delay).await;
+            }
+            refused.response()
+        }
         Ok(identity) => match routes.direct_path(&request) {
             Some(DirectPath::RateLimits) => rls::should_rate_limit(Arc::clone(&app), identity, request).await,
             Some(DirectPath::Operation(operation)) => {
-                operation::answer(&app, operation, identity.as_ref(), request.into_parts()).await
+                operation::answer(&app, operation, &Caller { identity, ..caller }, request.into_parts()).await
             }
             None => {
                 request.extensions_mut().insert(Caller { identity, ..caller });
@@ -194,20 +217,39 @@ pub(crate) async fn answer(
     response
 }
 
-/// The identity of the caller, when it may ask for this here.
+/// The identity of the caller, when it may ask for this here; otherwise also whether it has given a token that is not known.
 fn admit(
     app: &App,
     routes: &Routes,
     caller: &Caller,
     request: &Request<Body>,
     is_grpc: bool,
-) -> Result<Option<Identity>, Refused> {
-    if routes.is_admin
-        && let Some(foreign) = dashboard::check_host(app, request)
-    {
-        return Err(Refused::of(foreign));
+) -> Result<Option<Identity>, (Refused, bool)> {
+    // A browser cannot send gRPC without asking first.
+    if !is_grpc && let Some(foreign) = dashboard::check_page(app, routes.is_admin, caller, request) {
+        return Err((Refused::of(foreign), false));
     }
-    authenticate(app, routes, caller, request).map_err(|refusal| Refused::of(refused(app, refusal, is_grpc)))
+    let identity = authenticate(app, routes, caller, request).map_err(|refusal| {
+        let is_sign_in = refusal == Refusal::Unauthenticated && token(request.headers()).is_some();
+        (Refused::of(refused(app, refusal, is_grpc)), is_sign_in)
+    })?;
+    match request.headers().get(CONTENT_ENCODING) {
+        Some(encoding)
+            if !is_grpc && !is_forward(request.uri().path()) && encoding.as_bytes() != b"identity" =>
+        {
+            let detail = format!("the body has the encoding {encoding:?}: send it without");
+            Err((
+                Refused::of(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_encoding", &detail)),
+                false,
+            ))
+        }
+        _ => Ok(identity),
+    }
+}
+
+/// Whether proxies ask here, which hand on the fields of their clients.
+fn is_forward(path: &str) -> bool {
+    path == "/v1/forward" || path.starts_with("/v1/forward/")
 }
 
 fn authenticate(
@@ -219,8 +261,8 @@ fn authenticate(
     let Some(needs) = routes.role(request.method(), request.uri().path()) else { return Ok(None) };
     // A token says more than a certificate, which a proxy may have for all of its callers.
     let identity = match token(request.headers()) {
-        Some(token) => app.by_token(&TokenDigest::of(token)),
-        None => app.identity(caller),
+        Some(token) if !caller.is_open => app.by_token(&TokenDigest::of(token)),
+        _ => app.identity(caller),
     };
     app.allows(identity.as_ref(), needs).map(|()| identity)
 }

@@ -30,21 +30,10 @@ impl From<&[u8]> for Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => text.chars().try_for_each(|c| {
-                if c.is_control() || changes_layout(c) {
-                    write!(f, "{}", c.escape_unicode())
-                } else {
-                    write!(f, "{c}")
-                }
-            }),
+            Self::Text(text) => f.write_str(&polylimit::printable(text)),
             Self::Base64(text) => write!(f, "base64:{text}"),
         }
     }
-}
-
-/// Characters that end a line, or change the direction of the text around them.
-fn changes_layout(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

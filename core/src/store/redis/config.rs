@@ -106,6 +106,18 @@ impl RedisOptions {
         self.settings().map(drop)
     }
 
+    /// The name and the password for the server, from the URL and the options; `None` without a password.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn login(&self) -> Result<Option<(Option<String>, String)>, Error> {
+        let revealed = |credentials: &Credentials| {
+            let username = credentials.username.as_ref().map(|name| name.reveal().to_owned());
+            (username, credentials.password.reveal().to_owned())
+        };
+        Ok(self.settings()?.target.credentials.as_ref().map(revealed))
+    }
+
     /// Where the limiter's configuration comes from: `store`, `file:PATH` or `store+file:PATH`. It is an option of the limiter,
     /// which may stand in the URL of its store.
     pub fn configuration(mut self, place: &str) -> Self {

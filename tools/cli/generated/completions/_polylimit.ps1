@@ -427,8 +427,9 @@ Register-ArgumentCompleter -Native -CommandName 'polylimit' -ScriptBlock {
         }
         'polylimit;serve' {
             [CompletionResult]::new('--listen', '--listen', [CompletionResultType]::ParameterName, 'Where callers ask: http://HOST:PORT, https://, unix:/PATH, resp://HOST:PORT, resps:// or resp+unix:/PATH; may be repeated')
+            [CompletionResult]::new('--listen-open', '--listen-open', [CompletionResultType]::ParameterName, 'The same without tokens, for a Unix socket or loopback: where a proxy asks that hands on its clients'' Authorization; may be repeated')
             [CompletionResult]::new('--admin', '--admin', [CompletionResultType]::ParameterName, 'Where operators look, or `off`')
-            [CompletionResult]::new('--admin-host', '--admin-host', [CompletionResultType]::ParameterName, 'A name under which operators reach --admin, besides its own and localhost; may be repeated')
+            [CompletionResult]::new('--admin-host', '--admin-host', [CompletionResultType]::ParameterName, 'A name of --admin, and of listeners for callers without tokens, besides their own and localhost; may be repeated')
             [CompletionResult]::new('--show-keys', '--show-keys', [CompletionResultType]::ParameterName, 'How operators see keys: plain, hash or off')
             [CompletionResult]::new('--tokens', '--tokens', [CompletionResultType]::ParameterName, 'The file of callers: ROLE NAME sha256:DIGITS or ROLE NAME san:NAME in each line, with the roles check, read and admin')
             [CompletionResult]::new('--certificate', '--certificate', [CompletionResultType]::ParameterName, 'The certificate of listeners with TLS, in PEM')
@@ -436,6 +437,9 @@ Register-ArgumentCompleter -Native -CommandName 'polylimit' -ScriptBlock {
             [CompletionResult]::new('--client-ca', '--client-ca', [CompletionResultType]::ParameterName, 'The authorities of clients'' certificates, in PEM')
             [CompletionResult]::new('--socket-mode', '--socket-mode', [CompletionResultType]::ParameterName, 'The mode of the files of Unix sockets, octal')
             [CompletionResult]::new('--drain', '--drain', [CompletionResultType]::ParameterName, 'How long connections may go on once the server stops')
+            [CompletionResult]::new('--max-connection-age', '--max-connection-age', [CompletionResultType]::ParameterName, 'How long a connection over HTTP may go on before its client is asked to make another one, 1s or more, or `off`')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'How records of the log are written on standard error')
+            [CompletionResult]::new('--log-level', '--log-level', [CompletionResultType]::ParameterName, 'The least important records that are written: error, warn or info')
             [CompletionResult]::new('--trust', '--trust', [CompletionResultType]::ParameterName, 'A network of proxies that name the client''s address, for forward authentication; may be repeated')
             [CompletionResult]::new('--client-header', '--client-header', [CompletionResultType]::ParameterName, 'The header in which they name it: x-forwarded-for or forwarded')
             [CompletionResult]::new('--connections', '--connections', [CompletionResultType]::ParameterName, 'How many connections of callers at a time, 1 to 1 million')

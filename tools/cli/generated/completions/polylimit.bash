@@ -987,13 +987,17 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__serve)
-            opts="-h --listen --admin --admin-host --show-keys --tokens --certificate --key --client-ca --insecure --socket-mode --drain --ready-needs-store --trust --client-header --rls-count-all --rls-overrides --connections --observe-keys --report --store --policies --json --quiet --help"
+            opts="-h --listen --listen-open --admin --admin-host --show-keys --tokens --certificate --key --client-ca --insecure --socket-mode --drain --max-connection-age --log-format --log-level --ready-needs-store --trust --client-header --rls-count-all --rls-overrides --connections --observe-keys --report --store --policies --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --listen-open)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1030,6 +1034,18 @@ _polylimit() {
                     return 0
                     ;;
                 --drain)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-connection-age)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-level)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -390,8 +390,9 @@ set edit:completion:arg-completer[polylimit] = {|@words|
         }
         &'polylimit;serve'= {
             cand --listen 'Where callers ask: http://HOST:PORT, https://, unix:/PATH, resp://HOST:PORT, resps:// or resp+unix:/PATH; may be repeated'
+            cand --listen-open 'The same without tokens, for a Unix socket or loopback: where a proxy asks that hands on its clients'' Authorization; may be repeated'
             cand --admin 'Where operators look, or `off`'
-            cand --admin-host 'A name under which operators reach --admin, besides its own and localhost; may be repeated'
+            cand --admin-host 'A name of --admin, and of listeners for callers without tokens, besides their own and localhost; may be repeated'
             cand --show-keys 'How operators see keys: plain, hash or off'
             cand --tokens 'The file of callers: ROLE NAME sha256:DIGITS or ROLE NAME san:NAME in each line, with the roles check, read and admin'
             cand --certificate 'The certificate of listeners with TLS, in PEM'
@@ -399,6 +400,9 @@ set edit:completion:arg-completer[polylimit] = {|@words|
             cand --client-ca 'The authorities of clients'' certificates, in PEM'
             cand --socket-mode 'The mode of the files of Unix sockets, octal'
             cand --drain 'How long connections may go on once the server stops'
+            cand --max-connection-age 'How long a connection over HTTP may go on before its client is asked to make another one, 1s or more, or `off`'
+            cand --log-format 'How records of the log are written on standard error'
+            cand --log-level 'The least important records that are written: error, warn or info'
             cand --trust 'A network of proxies that name the client''s address, for forward authentication; may be repeated'
             cand --client-header 'The header in which they name it: x-forwarded-for or forwarded'
             cand --connections 'How many connections of callers at a time, 1 to 1 million'

@@ -293,8 +293,9 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l json -d
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l listen -d 'Where callers ask: http://HOST:PORT, https://, unix:/PATH, resp://HOST:PORT, resps:// or resp+unix:/PATH; may be repeated' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l listen-open -d 'The same without tokens, for a Unix socket or loopback: where a proxy asks that hands on its clients\' Authorization; may be repeated' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l admin -d 'Where operators look, or `off`' -r
-complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l admin-host -d 'A name under which operators reach --admin, besides its own and localhost; may be repeated' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l admin-host -d 'A name of --admin, and of listeners for callers without tokens, besides their own and localhost; may be repeated' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l show-keys -d 'How operators see keys: plain, hash or off' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l tokens -d 'The file of callers: ROLE NAME sha256:DIGITS or ROLE NAME san:NAME in each line, with the roles check, read and admin' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l certificate -d 'The certificate of listeners with TLS, in PEM' -r -F
@@ -302,6 +303,10 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l key -d 'It
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l client-ca -d 'The authorities of clients\' certificates, in PEM' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l socket-mode -d 'The mode of the files of Unix sockets, octal' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l drain -d 'How long connections may go on once the server stops' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l max-connection-age -d 'How long a connection over HTTP may go on before its client is asked to make another one, 1s or more, or `off`' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l log-format -d 'How records of the log are written on standard error' -r -f -a "text\t''
+json\t''"
+complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l log-level -d 'The least important records that are written: error, warn or info' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l trust -d 'A network of proxies that name the client\'s address, for forward authentication; may be repeated' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l client-header -d 'The header in which they name it: x-forwarded-for or forwarded' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l connections -d 'How many connections of callers at a time, 1 to 1 million' -r

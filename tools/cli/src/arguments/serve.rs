@@ -3,9 +3,20 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use polylimit::{ForwardingHeader, parse_duration};
-use polylimit_server::{Endpoint, ShownKeys};
+use polylimit_server::{Endpoint, Level, ShownKeys};
+
+/// How records of the log are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// How long a connection may go on, if that is bounded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionAge(pub(crate) Option<Duration>);
 
 /// How often something is told, if it is.
 #[derive(Clone, Copy, Debug)]
@@ -18,10 +29,13 @@ pub(crate) struct ServeArguments {
     /// Where callers ask: http://HOST:PORT, https://, unix:/PATH, resp://HOST:PORT, resps:// or resp+unix:/PATH; may be repeated
     #[arg(long, value_name = "LISTENER", default_value = "http://127.0.0.1:8180")]
     pub(crate) listen: Vec<Endpoint>,
+    /// The same without tokens, for a Unix socket or loopback: where a proxy asks that hands on its clients' Authorization; may be repeated
+    #[arg(long, value_name = "LISTENER")]
+    pub(crate) listen_open: Vec<Endpoint>,
     /// Where operators look, or `off`
     #[arg(long, value_name = "LISTENER", default_value = "http://127.0.0.1:8181")]
     pub(crate) admin: String,
-    /// A name under which operators reach --admin, besides its own and localhost; may be repeated
+    /// A name of --admin, and of listeners for callers without tokens, besides their own and localhost; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) admin_host: Vec<String>,
     /// How operators see keys: plain, hash or off
@@ -48,6 +62,15 @@ pub(crate) struct ServeArguments {
     /// How long connections may go on once the server stops
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub(crate) drain: Duration,
+    /// How long a connection over HTTP may go on before its client is asked to make another one, 1s or more, or `off`
+    #[arg(long, value_name = "TIME", default_value = "off", value_parser = parse_age)]
+    pub(crate) max_connection_age: ConnectionAge,
+    /// How records of the log are written on standard error
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+    /// The least important records that are written: error, warn or info
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
+    pub(crate) log_level: Level,
     /// Is ready only while the store answers
     #[arg(long)]
     pub(crate) ready_needs_store: bool,
@@ -79,6 +102,22 @@ fn parse_report(text: &str) -> Result<ReportEvery, String> {
         return Ok(ReportEvery(None));
     }
     parse_duration(text).map(|every| ReportEvery(Some(every))).map_err(|error| error.message().to_owned())
+}
+
+fn parse_age(text: &str) -> Result<ConnectionAge, String> {
+    if text == "off" {
+        return Ok(ConnectionAge(None));
+    }
+    let age = parse_duration(text).map_err(|error| error.message().to_owned())?;
+    if age < Duration::from_secs(1) {
+        return Err(format!("{text:?} is too short: allowed is 1s or more, or off"));
+    }
+    Ok(ConnectionAge(Some(age)))
+}
+
+fn parse_level(text: &str) -> Result<Level, String> {
+    let known = Level::ALL.into_iter().find(|known| known.name() == text);
+    known.ok_or_else(|| format!("{text:?} is not known: use error, warn or info"))
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {

@@ -1,7 +1,7 @@
 //! Callers that check keys for a time, and how long each check took.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,8 @@ pub(crate) struct Load {
     pub(crate) rate: Option<u32>,
     pub(crate) lasts: Duration,
     /// One bit for each key that was asked for.
+    /// Whether an interrupt has ended it.
+    pub(crate) interrupted: AtomicBool,
     pub(crate) asked: Vec<AtomicU64>,
 }
 
@@ -83,10 +85,10 @@ impl Pace {
     }
 
     /// Lets the starts go when they are due, until the end. A thread sleeps more exactly than a timer of the runtime.
-    fn run(&self, lasts: Duration) {
-        let mut started = 0;
+    fn run(&self, load: &Load) {
+        let (lasts, mut started) = (load.lasts, 0);
         loop {
-            let elapsed = self.start.elapsed().min(lasts);
+            let elapsed = if load.is_interrupted() { lasts } else { self.start.elapsed().min(lasts) };
             let due = elapsed.as_nanos() * u128::from(self.rate) / 1_000_000_000;
             let due = usize::try_from(due).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS / 4);
             self.due.add_permits(due - started);
@@ -114,11 +116,18 @@ impl Load {
             .rate
             .map(|rate| Arc::new(Pace { start, rate, due: Semaphore::new(0), next: AtomicU64::new(0) }));
         let pacer = pace.clone().map(|pace| {
-            let lasts = self.lasts;
-            thread::spawn(move || pace.run(lasts))
+            let load = Arc::clone(self);
+            thread::spawn(move || pace.run(&load))
         });
         let mut all = Seen::new()?;
         runtime.block_on(async {
+            let interrupted = Arc::clone(self);
+            tokio::spawn(async move {
+                // Where the system does not let it be handled, an interrupt ends the program.
+                if tokio::signal::ctrl_c().await.is_ok() {
+                    interrupted.interrupted.store(true, Ordering::Relaxed);
+                }
+            });
             let mut callers = Vec::new();
             for number in 0..u64::from(self.callers) {
                 let (load, pace, seen) = (Arc::clone(self), pace.clone(), Seen::new()?);
@@ -148,7 +157,8 @@ impl Load {
                 Some(pace) => pace.next_start().await,
                 None => Instant::now(),
             };
-            if begun.duration_since(start) >= self.lasts || start.elapsed() >= self.lasts {
+            let is_over = begun.duration_since(start) >= self.lasts || start.elapsed() >= self.lasts;
+            if is_over || self.is_interrupted() {
                 return seen;
             }
             let key = self.keys.choose(&mut random);
@@ -167,6 +177,11 @@ impl Load {
             // A store in this process never lets other callers go by itself.
             tokio::task::coop::consume_budget().await;
         }
+    }
+
+    /// Whether the user has asked for the end by an interrupt. What was written is reset all the same.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 
     /// Resets every key that was asked for, and returns how many there were.

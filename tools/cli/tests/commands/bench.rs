@@ -1,3 +1,9 @@
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::support::Shell;
@@ -31,6 +37,20 @@ fn nothing_is_left_behind() {
     let _ = shell.run(&["bench", "1000/s", "--seconds", "1", "--keys", "50"]).fine();
     let keys: Vec<String> = shell.server().query(&["KEYS", "polylimit:*"]);
     assert!(keys.is_empty(), "{keys:?}");
+}
+
+#[test]
+fn nothing_is_left_behind_after_an_interrupt() {
+    let shell = Shell::with_redis();
+    let mut bench = shell.command(&["bench", "1000/s", "--seconds", "60", "--keys", "50"]);
+    let mut bench = bench.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let keys = || -> Vec<String> { shell.server().query(&["KEYS", "polylimit:*"]) };
+    while keys().is_empty() {
+        sleep(Duration::from_millis(10));
+    }
+    kill(Pid::from_raw(i32::try_from(bench.id()).unwrap()), Signal::SIGINT).unwrap();
+    assert_eq!(bench.wait().unwrap().code(), Some(2));
+    assert!(keys().is_empty(), "{:?}", keys());
 }
 
 #[test]

@@ -30,10 +30,18 @@ fn keys_are_listed_by_prefix_and_use() {
     assert_eq!(listed(&["list", QUOTA, "--prefix", "user="]), ["user=alice", "user=bob"]);
     assert_eq!(listed(&["list", "--used", "60"]), ["guest", "user=alice"]);
     assert_eq!(listed(&["list", "--most", "1"]).len(), 1);
+    assert!(shell.run(&["list", "--most", "2"]).errors.contains("there are more: raise --most"));
+    assert_eq!(shell.run(&["list", "--most", "3"]).errors, "");
+    for command in ["list", "top"] {
+        let run = shell.run(&[command, "--json", "--examine", "1"]);
+        // A server goes over more keys at a time than it is asked to.
+        assert_eq!(run.status == 2, run.errors.contains("raise --examine"), "{run:?}");
+    }
     let _ = shell.run(&["block", "add", QUOTA, "user=bob", "--for", "1h"]).fine();
     assert_eq!(listed(&["list", "--blocked"]), ["user=bob"]);
     assert_eq!(listed(&["block", "list"]), ["user=bob"]);
     assert_eq!(listed(&["block", "list", QUOTA]), ["user=bob"]);
+    assert!(!shell.run(&["list", "--blocked"]).fine().contains('%'));
     let (_, top) = shell.json("listed_key", &["top", "--most", "2", "--prefix", "user="]);
     assert_eq!((top.len(), &top[0]["used_percent"]), (2, &json!(100)));
     let shown = shell.run(&["list", "--prefix", "user=a"]).fine();

@@ -36,11 +36,21 @@ impl Serving {
         line
     }
 
+    /// The next line of the log with this text.
+    fn wait_for(&mut self, text: &str) {
+        let mut lines = String::new();
+        while !lines.contains(text) {
+            let line = self.line();
+            assert!(!line.is_empty(), "{text:?} is not in {lines}");
+            lines.push_str(&line);
+        }
+    }
+
     /// The address of the next listener.
     fn address(&mut self) -> String {
         let line = self.line();
-        let listener = line.trim().strip_prefix("polylimit: listening on ");
-        listener.unwrap_or_else(|| panic!("it writes {line:?}")).to_owned()
+        let listener = line.trim().split_once("info listening: listening on ");
+        listener.unwrap_or_else(|| panic!("it writes {line:?}")).1.to_owned()
     }
 
     fn signal(&self, signal: Signal) {
@@ -113,11 +123,11 @@ fn server_answers_reloads_and_ends_by_signals() {
 
     fs::write(&tokens, "nonsense\n").unwrap();
     serving.signal(Signal::SIGHUP);
-    assert!(serving.line().contains("nothing has changed"));
+    serving.wait_for("error reload_refused: nothing has changed");
     assert!(check("secret").contains(r#""remaining":0"#));
     fs::write(&tokens, line.replace("2bb8", "0000")).unwrap();
     serving.signal(Signal::SIGHUP);
-    assert!(serving.line().contains("were read again"));
+    serving.wait_for("were read again");
     assert!(check("secret").starts_with("HTTP/1.1 401"));
 
     // The tokens that docs/server.md shows: the first is that of `secret`.
@@ -127,11 +137,11 @@ fn server_answers_reloads_and_ends_by_signals() {
     let (shown, _) = shown.split_once("```").unwrap();
     fs::write(&tokens, format!("check {shown}")).unwrap();
     serving.signal(Signal::SIGHUP);
-    assert!(serving.line().contains("were read again"));
+    serving.wait_for("were read again");
     assert!(check("secret").contains(r#""remaining":0"#));
 
     serving.signal(Signal::SIGTERM);
-    assert!(serving.line().contains("stopping"));
+    serving.wait_for("info stopping: ");
     assert!(serving.end().success());
 }
 

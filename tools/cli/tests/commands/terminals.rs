@@ -122,3 +122,33 @@ fn reset_of_a_prefix_counts_and_asks() {
     assert_eq!(shell.run(&[&reset[..], &["--yes"]].concat()).fine(), "reset 0 keys\n");
     assert_eq!(shell.json("listed_key", &["list"]).1.len(), 1);
 }
+
+#[test]
+fn what_others_have_chosen_does_not_control_the_terminal() {
+    let shell = Shell::with_redis();
+    let document = "polylimit = 1\n[policies.api]\nquotas = \"9/minute\"\n";
+    let _ = shell.file("limits.toml", document);
+    let hostile = "a\u{1b}[31m\u{7}\u{202e}\nb";
+    let escaped = r"a\u{1b}[31m\u{7}\u{202e}\u{a}b";
+    let _ = shell.run(&["check", "9/minute", hostile]).fine();
+    let put = ["policies", "put", "limits.toml", "--expect", "0", "--by", hostile, "--why", hostile];
+    let _ = shell.run(&put).fine();
+    let item = "user a\u{1b}[31m\u{202e}";
+    let add = ["deny", "add", item, "--by", hostile, "--why", hostile];
+    for (arguments, shows) in [
+        (&add[..], r"set: deny user a"),
+        (&["deny", "list"], escaped),
+        (&["policies", "history"], escaped),
+        (&["list"], escaped),
+        (&["top"], escaped),
+        (&["explain", "9/minute", hostile], "allowed"),
+        (&["deny", "remove", item], "removed: deny user"),
+        (&["check", "none\u{1b}[31m", "k"], r"\u{1b}[31m"),
+    ] {
+        let run = shell.run(arguments);
+        let shown = format!("{}{}", run.output, run.errors);
+        assert!(shown.contains(shows), "{arguments:?}: {shown:?}");
+        let is_bad = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!shown.contains(is_bad), "{arguments:?}: {shown:?}");
+    }
+}

@@ -32,6 +32,13 @@ impl fmt::Display for Broken {
 
 /// The next command; `None` when it is not complete yet.
 pub(crate) fn next(input: &[u8], most: usize) -> Result<Option<Framed<'_>>, Broken> {
+    match Line::of(input) {
+        Line::Ping { length } => {
+            return Ok(Some(Framed { arguments: SmallVec::from_slice(&[&input[..4]]), length }));
+        }
+        Line::Begun => return Ok(None),
+        Line::Other => {}
+    }
     let mut reader = Reader { input, at: 0 };
     let Some(count) = reader.number(b'*', "expected an array of bulk strings")? else { return Ok(None) };
     if count > MAX_ARGUMENTS as u64 {
@@ -48,6 +55,32 @@ pub(crate) fn next(input: &[u8], most: usize) -> Result<Option<Framed<'_>>, Brok
         }
     }
     Ok(Some(Framed { arguments, length: reader.at }))
+}
+
+/// What begins as the line of text `PING`, as health checks send it. A browser that was led here sends other lines.
+enum Line {
+    Ping {
+        length: usize,
+    },
+    /// It may become one.
+    Begun,
+    Other,
+}
+
+impl Line {
+    fn of(input: &[u8]) -> Self {
+        const PING: &[u8] = b"PING\r\n";
+        let first = &input[..input.len().min(PING.len())];
+        let is_first =
+            |length: usize| first.len() >= length && first[..length].eq_ignore_ascii_case(&PING[..length]);
+        match first {
+            [] => Self::Other,
+            _ if is_first(PING.len()) => Self::Ping { length: PING.len() },
+            [_, _, _, _, b'\n', ..] if is_first(4) => Self::Ping { length: 5 },
+            _ if is_first(first.len()) => Self::Begun,
+            _ => Self::Other,
+        }
+    }
 }
 
 struct Reader<'a> {

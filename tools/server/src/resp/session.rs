@@ -2,6 +2,7 @@
 //! `COMMAND`, `INFO` and `QUIT`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::access::{Identity, Role, TokenDigest};
 use crate::app::{App, Refusal};
@@ -9,9 +10,10 @@ use crate::caller::Caller;
 use crate::counters::Rejection;
 use crate::endpoint::Protocol;
 use crate::resp::reply::Replies;
+use crate::resp::transaction::Transaction;
 
 /// The commands of the server, for `COMMAND COUNT`.
-const COMMANDS: i64 = 15;
+const COMMANDS: i64 = 21;
 
 pub(crate) struct Session {
     id: u64,
@@ -20,6 +22,9 @@ pub(crate) struct Session {
     token: Option<TokenDigest>,
     is_resp3: bool,
     name: Vec<u8>,
+    /// The commands since `MULTI`.
+    pub(super) transaction: Option<Transaction>,
+    has_failed: bool,
 }
 
 /// What follows from a command about the connection.
@@ -34,7 +39,15 @@ impl Session {
     pub(crate) fn new(caller: Caller) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        Self { id, caller, token: None, is_resp3: false, name: Vec::new() }
+        Self {
+            id,
+            caller,
+            token: None,
+            is_resp3: false,
+            name: Vec::new(),
+            transaction: None,
+            has_failed: false,
+        }
     }
 
     pub(crate) fn identity(&self) -> Option<&Identity> {
@@ -54,6 +67,16 @@ impl Session {
             }
             None => app.recognize(&mut self.caller),
         }
+    }
+
+    /// The identity and the address of the client.
+    pub(super) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Whether a sign-in has failed since the last call.
+    pub(super) fn take_failed_sign_in(&mut self) -> bool {
+        std::mem::take(&mut self.has_failed)
     }
 
     /// Whether replies are written in RESP3.
@@ -83,6 +106,25 @@ impl Session {
                 [text] => replies.bulk(text),
                 _ => wrong_number(name, replies),
             },
+            b"ECHO" => match rest {
+                [text] => replies.bulk(text),
+                _ => wrong_number(name, replies),
+            },
+            b"TIME" if rest.is_empty() => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                replies.array(2);
+                replies.bulk(now.as_secs().to_string().as_bytes());
+                replies.bulk(now.subsec_micros().to_string().as_bytes());
+            }
+            b"RESET" if rest.is_empty() => {
+                let (certificate, generation) = (self.caller.certificate.clone(), 0);
+                (self.token, self.is_resp3, self.transaction) = (None, false, None);
+                self.name.clear();
+                self.caller = Caller { certificate, generation, identity: None, ..self.caller.clone() };
+                app.recognize(&mut self.caller);
+                replies.set_resp3(false);
+                replies.simple("RESET");
+            }
             b"QUIT" => {
                 replies.simple("OK");
                 return Told::Ends;
@@ -126,6 +168,8 @@ impl Session {
         let token = TokenDigest::of(token);
         let identity = app.by_token(&token).ok_or_else(|| {
             app.counters.rejected(Protocol::Resp, Rejection::Unauthenticated);
+            app.note_failed_sign_in("resp", &self.caller);
+            self.has_failed = true;
             "WRONGPASS invalid username-password pair or user is disabled."
         })?;
         (self.caller.identity, self.caller.generation) = (Some(identity), generation);
@@ -207,8 +251,12 @@ impl Session {
 }
 
 pub(crate) fn wrong_number(name: &[u8], replies: &mut Replies) {
+    replies.error(&wrong_number_text(name));
+}
+
+pub(crate) fn wrong_number_text(name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-    replies.error(&format!("ERR wrong number of arguments for '{name}' command"));
+    format!("ERR wrong number of arguments for '{name}' command")
 }
 
 fn info(app: &App) -> String {

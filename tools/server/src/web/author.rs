@@ -18,16 +18,24 @@ pub(super) fn author(extensions: &Extensions, by: Option<String>, why: String) -
     if why.trim().is_empty() {
         return Err(invalid("why is empty: give the reason of the change, for the log"));
     }
-    let known = extensions.get::<Caller>().and_then(known);
-    let by = match (known, by.filter(|by| !by.is_empty())) {
+    Ok(Author { by: name(extensions.get::<Caller>(), by), why })
+}
+
+/// Refuses a reason or a name that is longer than the log of the configuration would take.
+pub(super) fn check_note(by: Option<&str>, why: &str) -> Result<(), Refused> {
+    for (name, text, most) in [("by", by.unwrap_or_default(), 256), ("why", why, 1_024)] {
+        if text.len() > most {
+            return Err(invalid(&format!("{name} has {} bytes: allowed are up to {most}", text.len())));
+        }
+    }
+    Ok(())
+}
+
+/// The author's name.
+pub(super) fn name(caller: Option<&Caller>, by: Option<String>) -> String {
+    match (caller.and_then(Caller::known_as), by.filter(|by| !by.is_empty())) {
         (Some(known), Some(by)) if known != by => format!("{known} ({by})"),
         (Some(known), _) => known,
         (None, by) => by.unwrap_or_default(),
-    };
-    Ok(Author { by, why })
-}
-
-fn known(caller: &Caller) -> Option<String> {
-    let name = caller.identity.as_ref().map(|identity| identity.name.to_string());
-    name.or_else(|| caller.uid.map(|uid| format!("uid:{uid}")))
+    }
 }

@@ -14,7 +14,9 @@ use http::uri::Authority;
 use http::{Request, Response, StatusCode};
 
 use crate::app::App;
+use crate::caller::Caller;
 use crate::endpoint::Place;
+use crate::web::is_forward;
 use crate::web::refusal::refuse;
 
 /// Nothing but what this server has, and nothing that a text could become.
@@ -93,43 +95,84 @@ pub(super) fn is_page(path: &str) -> bool {
     path == "/" || path.starts_with("/dashboard/")
 }
 
-/// Refuses a request under a foreign name or from a foreign page: a page elsewhere whose name leads here could ask on behalf of its reader. What probes and
-/// monitoring systems read is left out, since they come under many names.
-pub(super) fn check_host(app: &App, request: &Request<Body>) -> Option<Response<Body>> {
-    let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics" | "/metrics/fleet");
-    let is_unix = app.options.admin.as_ref().is_some_and(|admin| matches!(admin.place, Place::Unix(_)));
-    let is_health = crate::health::PATHS.contains(&request.uri().path());
-    if is_probe || is_health || is_unix {
+/// Refuses what a web page elsewhere could have a browser ask: a request from a foreign page, and one under a foreign name, which may be
+/// that of a page whose name leads here. Left out are probes and what monitoring systems read, which come under many names, and what
+/// proxies ask, which hand on the names and origins of their clients. Callers that need a token may use any name: no page has one.
+pub(super) fn check_page(
+    app: &App,
+    is_admin: bool,
+    caller: &Caller,
+    request: &Request<Body>,
+) -> Option<Response<Body>> {
+    let path = request.uri().path();
+    let is_free = match path {
+        "/healthz" | "/readyz" => true,
+        "/metrics" | "/metrics/fleet" => is_admin,
+        _ => !is_admin && is_forward(path),
+    };
+    if is_free || (caller.peer.is_none() && is_admin) {
         return None;
     }
-    let field = || request.headers().get(HOST)?.to_str().ok()?.parse::<Authority>().ok();
-    let authority = request.uri().authority().cloned().or_else(field);
-    let host = authority.as_ref().map_or("", Authority::host);
-    if may_have(app, host) {
-        return is_foreign(request, authority.as_ref()).then(|| {
-            let detail = "the request comes from a page of another server: open the dashboard of this one";
-            refuse(StatusCode::FORBIDDEN, "foreign_origin", detail)
-        });
+    let field = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    let own = request.uri().authority().map(Authority::as_str).or(field).unwrap_or_default();
+    if is_foreign(request, own) {
+        let detail = if is_admin {
+            "the request comes from a page of another server: open the dashboard of this one"
+        } else {
+            "the request comes from a web page of another server: ask from a program"
+        };
+        return Some(refuse(StatusCode::FORBIDDEN, "foreign_origin", detail));
+    }
+    let has_tokens = app.authenticates() && !caller.is_open;
+    if caller.peer.is_none() || (!is_admin && has_tokens) || may_have(app, is_admin, host_of(own)) {
+        return None;
     }
     let detail = format!(
-        "this listener is not known as {host:?}: ask it by its address or as localhost, or name it with --admin-host"
+        "this listener is not known as {:?}: ask it by its address or as localhost, or name it with --admin-host",
+        host_of(own)
     );
     Some(refuse(StatusCode::MISDIRECTED_REQUEST, "unknown_host", &detail))
 }
 
 /// Whether a browser asks on behalf of a page elsewhere, which it says with everything that could change something.
-fn is_foreign(request: &Request<Body>, own: Option<&Authority>) -> bool {
-    let Some(origin) = request.headers().get(ORIGIN) else { return false };
-    let origin = origin.to_str().unwrap_or_default();
-    origin.split_once("://").map(|(_, authority)| authority) != own.map(Authority::as_str)
+fn is_foreign(request: &Request<Body>, own: &str) -> bool {
+    let origin = request.headers().get(ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
+    let is_other =
+        origin.is_some_and(|origin| origin.split_once("://").map(|(_, authority)| authority) != Some(own));
+    let site = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
+    is_other
+        || site.is_some_and(|site| {
+            matches!(site, b"cross-site" | b"same-site") && !is_page(request.uri().path())
+        })
 }
 
-fn may_have(app: &App, host: &str) -> bool {
+/// The host of an authority.
+fn host_of(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+fn may_have(app: &App, is_admin: bool, host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let own = app.options.admin.as_ref().and_then(|admin| match &admin.place {
+    if bare.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost") {
+        return true;
+    }
+    let options = &app.options;
+    let callers = options.listen.iter().chain(&options.listen_open).filter(|_| !is_admin);
+    let own = options.admin.iter().filter(|_| is_admin).chain(callers).filter_map(|endpoint| match &endpoint
+        .place
+    {
         Place::Tcp { address, .. } => address.rsplit_once(':').map(|(host, _)| host),
         Place::Unix(_) => None,
     });
-    let mut names = app.options.admin_hosts.iter().map(String::as_str).chain(own).chain(["localhost"]);
-    bare.parse::<IpAddr>().is_ok() || names.any(|name| name.eq_ignore_ascii_case(host))
+    // A name without a dot is one of this network: no page elsewhere can have it.
+    (!is_admin && !host.is_empty() && !host.contains('.'))
+        || options
+            .admin_hosts
+            .iter()
+            .map(String::as_str)
+            .chain(own)
+            .any(|name| name.eq_ignore_ascii_case(host))
 }

@@ -14,6 +14,7 @@ use similar::TextDiff;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
+use crate::log::LogRecord;
 use crate::web::admin::MostQuery;
 use crate::web::author::{Author, author};
 use crate::web::query::{self, Shared, query};
@@ -90,8 +91,8 @@ async fn newest(app: &App, status: &ConfigurationStatus, version: Option<u64>) -
     }
     let document = match &app.options.policies {
         Some(path) => {
-            let text = fs::read_to_string(path).unwrap_or_default();
-            Some(canonical_document(&text).map_err(failed)?)
+            // Why a file that cannot be used is not in force, the status says.
+            fs::read_to_string(path).ok().and_then(|text| canonical_document(&text).ok())
         }
         None => None,
     };
@@ -131,7 +132,12 @@ async fn try_put(app: &App, request: Request<Body>) -> Result<Response<Body>, Re
     let text = text(app, body).await?;
     let options = PublishOptions::default().expected_version(expected).by(&by).why(&why);
     match app.limiter.publish(&text, options).await {
-        Ok(status) => Ok(json(&status)),
+        Ok(status) => {
+            let record = LogRecord::info("document_published", "a document of limits was published")
+                .with("version", status.version);
+            app.log(&record.with("by", &by).with("why", &why));
+            Ok(json(&status))
+        }
         Err(error) => {
             // Another version than the expected one is a conflict and no mistake in the document.
             let there = app.limiter.published_document(None).await.ok().flatten();
@@ -165,7 +171,11 @@ pub(super) async fn rollback(State(app): Shared, request: Request<Body>) -> Resp
         check_published(&app)?;
         let Author { by, why } = author(&head.extensions, by, why)?;
         let options = PublishOptions::default().by(&by).why(&why);
-        app.limiter.rollback(version, options).await.map(|status| json(&status)).map_err(failed)
+        let status = app.limiter.rollback(version, options).await.map_err(failed)?;
+        let record =
+            LogRecord::info("document_rolled_back", format!("document {version} was published again"));
+        app.log(&record.with("version", status.version).with("by", &by).with("why", &why));
+        Ok(json(&status))
     };
     rolled_back.await.unwrap_or_else(Refused::response)
 }

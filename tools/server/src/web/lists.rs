@@ -10,11 +10,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::app::App;
-use crate::web::author::{Author, author};
+use crate::caller::Caller;
+use crate::log::LogRecord;
+use crate::web::author::{self, Author, author, check_note};
 use crate::web::operation::KeyRequest;
 use crate::web::query::{self, Shared};
 use crate::web::refusal::{Refused, json, of_error, refuse};
-use crate::web::shown::shown;
+use crate::web::shown::{shown, shown_item};
 
 /// The items of both lists.
 #[derive(Serialize)]
@@ -79,6 +81,13 @@ async fn change(app: &App, request: Request<Body>, adds: bool) -> Result<Respons
     };
     let entry = format!("{list} {item}");
     if let Some(status) = changed.map_err(|error| Refused::of(of_error(&error)))? {
+        let (event, what) = if adds {
+            ("list_item_added", "an item was added to a list")
+        } else {
+            ("list_item_removed", "an item was removed from a list")
+        };
+        let record = LogRecord::info(event, what).with("entry", shown_item(app, &entry));
+        app.log(&record.with("by", &by).with("why", &why).with("version", status.version));
         return Ok(json(&ChangeReport { entry, version: status.version }));
     }
     let detail = format!(
@@ -99,6 +108,11 @@ pub(super) struct BlockRequest {
     key_base64: Option<String>,
     /// For how long, in microseconds, 1,000 to 31,622,400,000,000; 0 ends the block, and forgets what a penalty has counted.
     for_us: u64,
+    /// The reason, for the log; up to 1,024 bytes.
+    #[serde(default)]
+    why: String,
+    /// The author's name, for the log: in brackets after the caller's name, where the server knows it. Up to 256 bytes.
+    by: Option<String>,
 }
 
 /// What has become of a block.
@@ -112,8 +126,10 @@ struct BlockReport {
 
 pub(super) async fn block(State(app): Shared, request: Request<Body>) -> Response<Body> {
     let blocked = async {
-        let asked = query::parse(&query::body(&app, request.into_body()).await?)?;
-        let BlockRequest { policy, key, key_base64, for_us } = asked;
+        let (head, body) = request.into_parts();
+        let asked = query::parse(&query::body(&app, body).await?)?;
+        let BlockRequest { policy, key, key_base64, for_us, why, by } = asked;
+        check_note(by.as_deref(), &why)?;
         let prepared = KeyRequest::of(policy, key, key_base64).prepare(&app, None)?;
         let usage = app.limiter.block(prepared.request(), Duration::from_micros(for_us)).await;
         let usage = usage.map_err(|error| Refused::of(of_error(&error)))?;
@@ -121,6 +137,21 @@ pub(super) async fn block(State(app): Shared, request: Request<Body>) -> Respons
             let detail = "the store has not answered, so nothing has changed: try again once it does";
             return Err(Refused::of(refuse(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)));
         }
+        let (event, what) = match for_us {
+            0 => ("key_unblocked", "the block of a key was ended"),
+            _ => ("key_blocked", "a key was blocked"),
+        };
+        let caller = head.extensions.get::<Caller>();
+        let record = LogRecord::info(event, what)
+            .with("policy", prepared.policy())
+            .with("key", app.options.show_keys.of(prepared.key()));
+        let record = if for_us > 0 { record.with("for_us", for_us) } else { record };
+        app.log(
+            &record
+                .with("by", author::name(caller, by))
+                .with("why", why)
+                .with("peer", caller.map(Caller::place).unwrap_or_default()),
+        );
         Ok(json(&BlockReport { reset_after_us: usage.reset_after_us(), remaining: usage.remaining() }))
     };
     blocked.await.unwrap_or_else(|refused: Refused| refused.response())

@@ -16,7 +16,10 @@ use utoipa::ToSchema;
 
 use crate::access::Identity;
 use crate::app::App;
+use crate::caller::Caller;
 use crate::counters::{Interface, Rejection};
+use crate::log::LogRecord;
+use crate::web::author::{self, check_note};
 use crate::web::query::{self, check_length, from_base64};
 use crate::web::refusal::{self, Refused, denied, invalid, json, of_error, too_large};
 
@@ -117,6 +120,10 @@ pub(super) struct KeyRequest {
     ttl_us: Option<u64>,
     /// What a commit charges; what was reserved, by default.
     spent: Option<u64>,
+    /// The reason of a reset, for the log; up to 1,024 bytes.
+    why: Option<String>,
+    /// The author of a reset, for the log: in brackets after the caller's name, where the server knows it. Up to 256 bytes.
+    by: Option<String>,
 }
 
 /// Several requests of one operation.
@@ -167,6 +174,8 @@ pub(super) struct Prepared {
     id: Option<String>,
     ttl: Option<Duration>,
     spent: Option<u64>,
+    why: Option<String>,
+    by: Option<String>,
 }
 
 impl KeyRequest {
@@ -177,7 +186,7 @@ impl KeyRequest {
 
     /// Checks a request of this caller.
     pub(super) fn prepare(self, app: &App, caller: Option<&Identity>) -> Result<Prepared, Refused> {
-        let Self { policy, key, key_base64, cost, headroom, plan, id, ttl_us, spent } = self;
+        let Self { policy, key, key_base64, cost, headroom, plan, id, ttl_us, spent, why, by } = self;
         let key = match (key, key_base64) {
             (Some(key), None) => key.into_bytes(),
             (None, Some(key)) => from_base64("key_base64", &key)?,
@@ -198,11 +207,20 @@ impl KeyRequest {
         };
         let (cost, headroom) = (cost.unwrap_or(1), headroom.unwrap_or(0));
         let ttl = ttl_us.map(Duration::from_micros);
-        Ok(Prepared { policy, key, cost, headroom, plan, id, ttl, spent })
+        Ok(Prepared { policy, key, cost, headroom, plan, id, ttl, spent, why, by })
     }
 }
 
 impl Prepared {
+    /// The policy that was named; empty where none was.
+    pub(super) fn policy(&self) -> &str {
+        self.policy.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
     pub(super) fn request(&self) -> Request<'_> {
         let mut request = Request::new(&self.key).cost(self.cost).headroom(self.headroom);
         if let Some(policy) = &self.policy {
@@ -245,10 +263,14 @@ impl Prepared {
         let takes_id = operation == Operation::Reserve || operation.needs_id();
         let takes_ttl = matches!(operation, Operation::Reserve | Operation::Renew);
         let is_spending = operation == Operation::Commit;
+        let is_noted = operation == Operation::Reset;
+        check_note(self.by.as_deref(), self.why.as_deref().unwrap_or_default())?;
         for (name, is_given, is_taken) in [
             ("id", self.id.is_some(), takes_id),
             ("ttl_us", self.ttl.is_some(), takes_ttl),
             ("spent", self.spent.is_some(), is_spending),
+            ("why", self.why.is_some(), is_noted),
+            ("by", self.by.is_some(), is_noted),
         ] {
             if is_given && !is_taken {
                 return Err(invalid(&format!(
@@ -268,7 +290,7 @@ impl Prepared {
 pub(super) async fn answer(
     app: &App,
     operation: Operation,
-    caller: Option<&Identity>,
+    caller: &Caller,
     request: (Parts, Body),
 ) -> Response<Body> {
     match perform(app, operation, caller, request).await {
@@ -280,7 +302,7 @@ pub(super) async fn answer(
 async fn perform(
     app: &App,
     operation: Operation,
-    caller: Option<&Identity>,
+    caller: &Caller,
     (head, body): (Parts, Body),
 ) -> Result<Response<Body>, Refused> {
     let tells_status = head.uri.query().is_some_and(has_status);
@@ -291,10 +313,11 @@ async fn perform(
         }
         return many(app, operation, query::parse(&body)?, caller).await;
     }
-    let prepared = query::parse::<KeyRequest>(&body)?.prepare(app, caller)?;
+    let prepared = query::parse::<KeyRequest>(&body)?.prepare(app, caller.identity.as_ref())?;
     prepared.check(operation)?;
     let call = prepared.call(operation).map_err(|error| Refused::of(of_error(&error)))?;
     let answer = app.limiter.call(&call).await.map_err(|error| Refused::of(of_error(&error)))?;
+    note(app, operation, caller, &prepared);
     if tells_status && let Answer::Decision(decision) = &answer {
         return Ok(with_status(app, &prepared, &call, decision, &head.headers));
     }
@@ -322,7 +345,7 @@ async fn many(
     app: &App,
     operation: Operation,
     many: ManyRequests,
-    caller: Option<&Identity>,
+    caller: &Caller,
 ) -> Result<Response<Body>, Refused> {
     let ManyRequests { requests, together } = many;
     let most = app.options.limits.requests;
@@ -341,7 +364,7 @@ async fn many(
     }
     let mut prepared = Vec::with_capacity(requests.len());
     for request in requests {
-        let request = request.prepare(app, caller)?;
+        let request = request.prepare(app, caller.identity.as_ref())?;
         request.check(operation)?;
         prepared.push(request);
     }
@@ -358,10 +381,24 @@ async fn many(
     }
     let each = prepared.iter().map(async |request| {
         let call = request.call(operation)?;
-        app.limiter.call(&call).await.map(|answer| raw_answer(&call, &answer))
+        let answer = app.limiter.call(&call).await?;
+        note(app, operation, caller, request);
+        Ok(raw_answer(&call, &answer))
     });
     let results = join_all(each).await.into_iter().map(result);
     Ok(json(&Results { results: results.collect() }))
+}
+
+/// Records what takes units or blocks from a key without a decision.
+fn note(app: &App, operation: Operation, caller: &Caller, prepared: &Prepared) {
+    if operation != Operation::Reset {
+        return;
+    }
+    let record = LogRecord::info("key_reset", "a key was reset").with("policy", prepared.policy());
+    let record = record
+        .with("key", app.options.show_keys.of(&prepared.key))
+        .with("by", author::name(Some(caller), prepared.by.clone()));
+    app.log(&record.with("why", prepared.why.as_deref().unwrap_or_default()).with("peer", caller.place()));
 }
 
 fn result(answer: Result<Option<Box<RawValue>>, Error>) -> OneResult {

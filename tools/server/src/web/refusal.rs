@@ -112,9 +112,24 @@ pub(super) async fn no_such_method(method: Method, uri: Uri) -> Response<Body> {
     refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &detail)
 }
 
+/// The same for callers, who may not reach the admin listener.
+pub(super) async fn no_such_data_path(uri: Uri) -> Response<Body> {
+    let detail = format!(
+        "there is no {:?} for callers: allowed are POST /v1/check, peek, take, charge, refund, reset, reserve, commit, cancel, renew and \
+         decide, /v1/forward, GET /healthz and /readyz; what operators ask for is on the admin listener",
+        uri.path()
+    );
+    refuse(StatusCode::NOT_FOUND, "not_found", &detail)
+}
+
+pub(super) async fn no_such_data_method(method: Method, uri: Uri) -> Response<Body> {
+    let detail = format!("{:?} has no method {method}: the field allow names those that it has", uri.path());
+    refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &detail)
+}
+
 /// The answer where only `POST` is allowed, and the router does not see it.
 pub(super) async fn only_post(method: Method, uri: Uri) -> Response<Body> {
-    let mut response = no_such_method(method, uri).await;
+    let mut response = no_such_data_method(method, uri).await;
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
     response
 }

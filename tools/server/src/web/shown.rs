@@ -4,18 +4,15 @@ use axum::body::Body;
 use http::Response;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
 use crate::app::App;
-use crate::options::ShownKeys;
+use crate::options::{ShownKeys, key_digest};
 use crate::web::refusal::json;
 
 /// The fields that hold a key.
 const KEYS: [&str; 2] = ["key", "key_base64"];
 /// The fields that hold an item of a list or an override, whose text may end with a key.
 const ITEMS: [&str; 3] = ["item", "entry", "entries"];
-/// How many digits of a digest tell keys apart.
-const DIGITS: usize = 16;
 
 /// A value as JSON, with the keys in it as the options say.
 pub(super) fn shown(app: &App, value: &impl Serialize) -> Response<Body> {
@@ -33,6 +30,14 @@ pub(super) fn shown(app: &App, value: &impl Serialize) -> Response<Body> {
     }
 }
 
+/// An item of a list for the log.
+pub(super) fn shown_item(app: &App, item: &str) -> String {
+    match app.options.show_keys {
+        ShownKeys::Plain => item.to_owned(),
+        keys => hidden_item(item, keys),
+    }
+}
+
 fn hide(value: &mut Value, keys: ShownKeys, is_item: bool) {
     match value {
         Value::Object(fields) => hide_fields(fields, keys),
@@ -43,7 +48,8 @@ fn hide(value: &mut Value, keys: ShownKeys, is_item: bool) {
 }
 
 fn hide_fields(fields: &mut Map<String, Value>, keys: ShownKeys) {
-    let known = KEYS.iter().filter_map(|name| fields.remove(*name)).find_map(|key| key.as_str().map(digest));
+    let known =
+        KEYS.iter().filter_map(|name| fields.remove(*name)).find_map(|key| key.as_str().map(key_digest));
     match keys {
         ShownKeys::Off => {
             if fields.remove("key_digest").is_some() || known.is_some() {
@@ -67,16 +73,11 @@ fn hidden_item(text: &str, keys: ShownKeys) -> String {
     let has_key = words.iter().take(2).any(|word| *word == "key") || words.first() == Some(&"override");
     match (words.split_last(), has_key) {
         (Some((key, before)), true) => {
-            let key = if keys == ShownKeys::Hash { format!("#{}", digest(key)) } else { "#".to_owned() };
+            let key = if keys == ShownKeys::Hash { format!("#{}", key_digest(key)) } else { "#".to_owned() };
             format!("{} {key}", before.join(" "))
         }
         _ => text.to_owned(),
     }
-}
-
-fn digest(key: &str) -> String {
-    let digest = Sha256::digest(key);
-    digest.iter().take(DIGITS / 2).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 #[cfg(test)]

@@ -128,7 +128,12 @@ fn bad_file_keeps_the_document_before() {
         || server.http().post("/v1/peek", &json!({ "policy": "api", "key": "k" })).json()["limit"].clone();
     assert_eq!(limit(), 5);
     write("often");
-    until(&|| server.admin().get("/v1/policies").status == 400);
+    until(&|| server.admin().get("/v1/policies").json()["status"]["error"].is_string());
+    let read = server.admin().get("/v1/policies");
+    assert_eq!((read.status, &read.json()["document"]), (200, &json!(null)));
+    assert!(server.admin().get("/metrics").body.contains("polylimit_policies_last_reload_successful 0"));
+    let ready = server.admin().get("/readyz");
+    assert!(ready.status == 200 && ready.body.contains("see the log"), "{ready:?}");
     assert_eq!(limit(), 5);
     write("7/minute");
     until(&|| limit() == 7);

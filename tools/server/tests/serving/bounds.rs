@@ -123,3 +123,19 @@ fn events_are_told_to_64_listeners_at_a_time() {
         head == *b"HTTP/1.1 200"
     });
 }
+
+#[test]
+fn old_connection_ends_after_its_answer() {
+    let server = with_limits(|limits| limits.connection_age = Some(Duration::from_millis(50)));
+    let mut stream = connect(server.address(0));
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    assert!(has_ended(&mut stream));
+    run(async {
+        let stream = tokio::net::TcpStream::connect(server.address(0)).await.unwrap();
+        let (sender, connection) = h2::client::handshake(stream).await.unwrap();
+        let ended = tokio::spawn(connection);
+        // The server says GOAWAY, and the connection ends without a call.
+        assert!(ended.await.unwrap().is_ok());
+        drop(sender);
+    });
+}

@@ -1,6 +1,6 @@
 //! Input that is too large, malformed or slow. The server answers or ends the connection, and goes on.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use polylimit_server::{Limits, ServerOptions};
@@ -141,7 +141,7 @@ fn slow_body_is_408() {
 fn bytes_that_are_no_command_end_the_connection() {
     let server = with_limits(|_| ());
     for (bytes, told) in [
-        (&b"PING\r\n"[..], "-ERR Protocol error: expected an array of bulk strings\r\n"),
+        (&b"POST / HTTP/1.1\r\n"[..], "-ERR Protocol error: expected an array of bulk strings\r\n"),
         (b"*1000000000\r\n", "-ERR Protocol error: too many arguments: allowed are up to 64\r\n"),
         (b"*1\r\n$1000000000\r\n", "-ERR Protocol error: a bulk string is too long\r\n"),
         (b"*-1\r\n", "-ERR Protocol error: a length is no number\r\n"),
@@ -224,6 +224,71 @@ fn operators_have_a_bound_too() {
     let mut held = connect(server.address(2));
     held.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
     expect(&mut held, "HTTP/1.1 200 OK\r\n");
+    // Probes are still answered, once for each connection, and nothing else is.
+    assert_eq!((server.admin().get("/healthz").status, server.admin().get("/readyz").status), (200, 200));
+    let refused = server.admin().get("/v1/stats");
+    assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("too_many_connections")));
+    drop(held);
+    wait_until(|| server.admin().get("/v1/stats").status == 200);
+    let server = with_limits(|limits| (limits.admin_connections, limits.probe_connections) = (1, 0));
+    let mut held = connect(server.address(2));
+    held.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    expect(&mut held, "HTTP/1.1 200 OK\r\n");
     expect(&mut connect(server.address(2)), "HTTP/1.1 503 Service Unavailable\r\n");
     assert_alive(&server);
+}
+
+#[test]
+fn body_that_is_declared_too_large_or_encoded_is_refused_at_once() {
+    let server = with_limits(|_| ());
+    for expects in ["", "expect: 100-continue\r\n"] {
+        let mut stream = connect(server.address(0));
+        let head =
+            format!("POST /v1/check HTTP/1.1\r\nhost: a\r\n{expects}content-length: 1073741824\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        expect(&mut stream, "HTTP/1.1 413 Payload Too Large\r\n");
+    }
+    let body = json!({ "policy": "api", "key": "k" }).to_string();
+    let send = |path: &str, encoding: &str| {
+        server.http().send("POST", path, &[("content-encoding", encoding)], body.as_bytes()).status
+    };
+    assert_eq!((send("/v1/check", "gzip"), send("/v1/check", "identity")), (415, 200));
+    // A proxy hands on what its client has said about a body that is not there.
+    assert_eq!(send("/v1/forward/api", "gzip"), 200);
+}
+
+#[test]
+fn web_pages_cannot_ask() {
+    let server = with_limits(|_| ());
+    let body = json!({ "policy": "api", "key": "k" }).to_string();
+    let send = |path: &str, fields: &[(&str, &str)]| {
+        let reply = server.http().send("POST", path, fields, body.as_bytes());
+        (reply.status, reply.field("content-type").unwrap_or_default().starts_with("application/problem"))
+    };
+    for path in ["/v1/check", "/v1/charge", "/v1/reset", "/v1/decide"] {
+        for foreign in [("origin", "http://evil.com"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
+            assert_eq!(send(path, &[foreign]), (403, true), "{path} {foreign:?}");
+        }
+    }
+    assert_eq!(send("/v1/peek", &[("origin", "http://localhost"), ("sec-fetch-site", "same-origin")]).0, 200);
+    assert_eq!(send("/v1/forward/api", &[("origin", "http://evil.com")]).0, 200);
+    let under = |path: &str, host: &str| {
+        let mut stream = connect(server.address(0));
+        let head = format!("POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
+        write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        Reply::parse(&bytes).status
+    };
+    for (host, status) in [
+        ("evil.com", 421),
+        ("evil.com:80", 421),
+        ("127.0.0.1:1", 200),
+        ("[::1]:1", 200),
+        ("limits", 200),
+        ("localhost", 200),
+    ] {
+        assert_eq!(under("/v1/peek", host), status, "{host}");
+    }
+    assert_eq!(under("/v1/forward/api", "evil.com"), 200);
 }

@@ -16,6 +16,7 @@ mod fleet;
 mod forward;
 mod hostile;
 mod life;
+mod log;
 #[path = "../../src/rls/messages.rs"]
 mod messages;
 mod openapi;

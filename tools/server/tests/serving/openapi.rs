@@ -208,7 +208,7 @@ fn exchanges() -> Vec<Exchange> {
         Exchange("POST", "/v1/explain_request", request("a"), 200),
         Exchange("POST", "/v1/explain_request", request("mallory"), 200),
         Exchange("GET", "/v1/forward/api?key=ip", none(), 200),
-        Exchange("GET", "/v1/forward/api?cost=9", none(), 429),
+        Exchange("GET", "/v1/forward/api?cost=5", none(), 429),
         Exchange("GET", "/v1/forward/api?cost=x", none(), 400),
         Exchange("GET", "/v1/forward", none(), 400),
         Exchange("POST", "/v1/explain", key(), 200),

@@ -144,3 +144,45 @@ fn client_of_redis_asks_without_knowing_the_difference() {
     });
     assert_eq!((taken.len(), units.sum::<i64>()), (100, 3));
 }
+
+#[test]
+fn transaction_is_carried_out_or_spends_nothing() {
+    let server = started();
+    let mut stream = server.resp();
+    let throttle = "CL.THROTTLE k 15 30 60";
+    exchange(
+        &mut stream,
+        &["MULTI", throttle, "PING", throttle, "EXEC"],
+        "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n+PONG\r\n*5\r\n:0\r\n:16\r\n:14\r\n:-1\r\n:4\r\n",
+    );
+    exchange(
+        &mut stream,
+        &["MULTI", throttle, "NONE", throttle, "EXEC"],
+        "+OK\r\n+QUEUED\r\n-ERR unknown command 'NONE'",
+    );
+    let mut stream = server.resp();
+    exchange(
+        &mut stream,
+        &["MULTI", "POLYLIMIT.CHECK", "EXEC"],
+        "+OK\r\n-ERR wrong number of arguments for 'polylimit.check' command\r\n-EXECABORT",
+    );
+    let mut stream = server.resp();
+    exchange(
+        &mut stream,
+        &["MULTI", throttle, "MULTI", "DISCARD", "EXEC", throttle],
+        "+OK\r\n+QUEUED\r\n-ERR MULTI calls can not be nested\r\n+OK\r\n-ERR EXEC without MULTI\r\n*5\r\n:0\r\n:16\r\n:13\r\n",
+    );
+}
+
+#[test]
+fn probes_of_clients_are_answered() {
+    let server = started();
+    let mut stream = server.resp();
+    exchange(&mut stream, &["ECHO hello", "RESET", "TIME"], "$5\r\nhello\r\n+RESET\r\n*2\r\n$10\r\n");
+    for line in ["PING\r\n", "ping\n"] {
+        let mut stream = server.resp();
+        stream.write_all(&line.as_bytes()[..2]).unwrap();
+        stream.write_all(&line.as_bytes()[2..]).unwrap();
+        expect(&mut stream, "+PONG\r\n");
+    }
+}

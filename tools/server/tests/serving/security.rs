@@ -440,3 +440,32 @@ fn unix_sockets_have_the_mode_that_was_asked_for() {
     assert!(server.stop());
     assert!(!http.exists() && !resp.exists());
 }
+
+#[test]
+fn open_listener_asks_for_no_token_and_may_check_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = with_tokens(folder.path());
+    options.listen = vec!["http://127.0.0.1:0".parse().unwrap()];
+    options.listen_open =
+        ["http://127.0.0.1:0", "resp://127.0.0.1:0"].map(|text| text.parse().unwrap()).to_vec();
+    let server = Running::start(limiter().0, options.clone());
+    let body = json!({ "policy": "api", "key": "k" }).to_string();
+    let ask = |at: usize, path: &str, fields: &[(&str, &str)]| {
+        send_on(&mut connect(server.address(at)), "POST", path, fields, body.as_bytes()).status
+    };
+    assert_eq!((ask(0, "/v1/peek", &[]), ask(1, "/v1/peek", &[])), (401, 200));
+    // What a proxy hands on may be a token of its client.
+    for token in ["Bearer of the client", "Bearer admin"] {
+        assert_eq!(ask(1, "/v1/peek", &[("authorization", token)]), 200);
+        assert_eq!(ask(1, "/v1/reset", &[("authorization", token)]), 403);
+    }
+    let mut stream = connect(server.address(2));
+    exchange(
+        &mut stream,
+        &["POLYLIMIT.RESET api k", "POLYLIMIT.PEEK api k"],
+        "-NOPERM the caller has the role check, and this needs admin\r\n*9\r\n",
+    );
+    options.listen_open = vec!["http://0.0.0.0:0".parse().unwrap()];
+    options.insecure = true;
+    assert!(refused(options).contains("loopback and Unix sockets"));
+}
