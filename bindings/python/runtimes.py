@@ -51,12 +51,13 @@ ENTER = r"""
 set -euo pipefail
 root=$1 folder=$2
 shift 2
-mkdir -p "$folder$root"
 mount --bind "$folder" "$folder"
-mount --bind "$root" "$folder$root"
-mount -o remount,bind,ro "$folder$root"
 mount -t proc proc "$folder/proc"
 mount -t tmpfs -o mode=1777 tmpfs "$folder/tmp"
+# The project may itself be in /tmp.
+mkdir -p "$folder$root"
+mount --bind "$root" "$folder$root"
+mount -o remount,bind,ro "$folder$root"
 for place in null zero random urandom; do
   [ -e "$folder/dev/$place" ] || touch "$folder/dev/$place"
   mount --bind "/dev/$place" "$folder/dev/$place"
