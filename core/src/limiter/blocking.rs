@@ -88,6 +88,11 @@ impl Limiter {
         self.block_on(self.limiter.ready(timeout))?
     }
 
+    /// See [`Limiter::close`](AsyncLimiter::close).
+    pub fn close(&self) {
+        self.limiter.close();
+    }
+
     /// See [`Limiter::doctor`](AsyncLimiter::doctor).
     ///
     /// # Errors

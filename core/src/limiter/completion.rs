@@ -61,6 +61,8 @@ struct Parts<T> {
 
 struct Calls<T> {
     running: FuturesUnordered<Running<T>>,
+    /// How many of them were cancelled and not polled since.
+    cancelled: usize,
     /// Calls that finished while another call was started.
     finished: Vec<Finished<T>>,
     started: u64,
@@ -120,7 +122,7 @@ impl<T: Unpin> Calls<T> {
                 match finished {
                     Some((number, (_, answer))) if Some(number) == added => known = Some(answer),
                     Some((_, finished)) => self.finished.push(finished),
-                    None => {}
+                    None => self.cancelled -= 1,
                 }
             }
             if !polling.again() {
@@ -138,7 +140,8 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     /// must not call these completions.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         let wake = Arc::new(WakeOnce { state: AtomicU8::new(0), wake: Box::new(wake) });
-        let calls = Calls { running: FuturesUnordered::new(), finished: Vec::new(), started: 0 };
+        let calls =
+            Calls { running: FuturesUnordered::new(), cancelled: 0, finished: Vec::new(), started: 0 };
         let waker = Waker::from(Arc::clone(&wake));
         let parts = Parts { submitted: Mutex::new(calls), deferred: DeferredCalls::new(waker.clone()) };
         Self { parts: Some(parts), wake, waker, generation: ProcessGeneration::here() }
@@ -222,7 +225,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         }
     }
 
-    /// Cancels the call with this tag, if it has not finished. An [`acquire`](Limiter::acquire) leaves the queue, and units
+    /// Cancels the call with this tag, if it has not finished; of several calls with one tag, any one of them. An [`acquire`](Limiter::acquire) leaves the queue, and units
     /// that the store has spent for it are refunded; another operation may have been applied. Returns whether there was
     /// such a call.
     pub fn cancel(&self, tag: &T) -> bool
@@ -236,6 +239,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
             .iter_mut()
             .find(|running| running.call.as_ref().is_some_and(|(other, _)| other == tag))
             .and_then(|running| running.call.take().map(|call| (call, running.waker.take())));
+        calls.cancelled += usize::from(cancelled.is_some());
         // Neither is dropped or called under the lock, because both may wake the loop.
         drop(calls);
         let Some((call, waker)) = cancelled else { return false };
@@ -246,11 +250,11 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         true
     }
 
-    /// How many calls were started and not handed out yet.
+    /// How many calls were started, and not handed out or cancelled yet.
     pub fn pending(&self) -> usize {
         self.parts().map_or(0, |Parts { submitted, deferred }| {
             let calls = submitted.lock();
-            calls.running.len() + calls.finished.len() + deferred.pending()
+            calls.running.len() - calls.cancelled + calls.finished.len() + deferred.pending()
         })
     }
 

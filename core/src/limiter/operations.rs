@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     /// The callers of `acquire` that wait, for each key.
     pub(crate) wait_queues: WaitQueues,
     /// The reservations that are renewed while their handles live.
-    pub(crate) renewals: Renewals,
+    pub(crate) renewals: Arc<Renewals>,
     /// Detects whether the store decides.
     pub(crate) watch: Arc<DegradationWatch>,
     /// Ends waits for anything but the store's answer when the limiter is closed.
@@ -60,7 +60,7 @@ impl Shared {
             tally: Tally::new(),
             watch,
             wait_queues: WaitQueues::default(),
-            renewals: Renewals::default(),
+            renewals: Arc::default(),
             closing: CloseSignal::default(),
             observed: Observed::new(observe_keys).map(Box::new),
             timers: OnceLock::new(),
@@ -140,6 +140,7 @@ impl Shared {
             return;
         }
         self.closing.close();
+        self.renewals.changed.notify_one();
         self.watch.close();
         self.configured.close();
         self.store.close();

@@ -26,8 +26,8 @@ const TOGETHER_US: u64 = 5_000;
 #[derive(Debug, Default)]
 pub(crate) struct Renewals {
     state: Mutex<RenewalState>,
-    /// Wakes the task when a renewal comes that may be due earlier.
-    pub(crate) added: Notify,
+    /// Wakes the task when a renewal comes that may be due earlier, and when the limiter is closed.
+    pub(crate) changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -115,7 +115,7 @@ impl Renewals {
         state.renewed.push(Arc::clone(&renewed));
         let starts = !std::mem::replace(&mut state.is_running, true);
         drop(state);
-        self.added.notify_one();
+        self.changed.notify_one();
         (Renewal(renewed), starts)
     }
 

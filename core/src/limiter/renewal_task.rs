@@ -1,10 +1,11 @@
 //! The task that renews the reservations of a limiter.
 
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::limiter::Limiter;
-use crate::limiter::renewal::{Next, Renewal};
+use crate::limiter::renewal::{Next, Renewal, Renewals};
+use crate::limiter::{Limiter, Shared};
 use crate::rules::request::Request;
 use crate::rules::reservation::list::ReservationTerms;
 use crate::store::request::StoreRequest;
@@ -32,9 +33,10 @@ impl Limiter {
             shared.store.clock(),
         );
         if starts {
-            let limiter = self.clone();
             match shared.driver() {
-                Ok(driver) => driver.spawn(async move { limiter.renew_all().await }),
+                Ok(driver) => {
+                    driver.spawn(renew_all(Arc::downgrade(&self.shared), Arc::clone(&shared.renewals)));
+                }
                 Err(error) => {
                     shared.renewals.not_started();
                     return Err(error);
@@ -43,34 +45,69 @@ impl Limiter {
         }
         Ok(renewal)
     }
+}
 
-    /// Renews what is due, until no handle is left or the limiter is closed.
-    async fn renew_all(&self) {
-        loop {
-            let shared = self.shared();
-            let Some(next) = shared.renewals.next() else { return };
-            if next.left_us() > 0 {
-                tokio::select! {
-                    () = next.reached() => {}
-                    () = shared.renewals.added.notified() => {}
-                    () = shared.closing.closed() => return,
-                }
-                continue;
+/// Renews what is due, until no handle is left or the limiter is closed or dropped.
+async fn renew_all(limiter: Weak<Shared>, renewals: Arc<Renewals>) {
+    while let Some(next) = renewals.next() {
+        if next.left_us() > 0 {
+            // Nothing of the limiter is held while this waits, so that its last user can drop it.
+            tokio::select! {
+                () = next.reached() => {}
+                () = renewals.changed.notified() => {}
             }
-            let due = shared.renewals.due();
-            let in_force = shared.configured.in_force();
-            let requests: Vec<StoreRequest<'_>> =
-                due.iter().map(|renewed| renewed.request(in_force.as_deref(), &shared.store)).collect();
-            // The time before the store is asked: no reservation lasts longer here than there.
-            let clock = shared.store.clock();
-            let next: Vec<Next> = due.iter().map(|renewed| renewed.next(clock)).collect();
-            let answers = shared.store.ask_many(&requests).await;
-            for (request, answer) in requests.iter().zip(answers.iter().flatten()) {
-                shared.count_operation(request.id, request.action, request.cost, answer);
-            }
-            for (at, (renewed, next)) in due.iter().zip(next).enumerate() {
-                renewed.answered(answers.as_ref().ok().and_then(|answers| answers.get(at)), next);
-            }
+        }
+        let Some(limiter) = limiter.upgrade().map(|shared| Limiter { shared }) else { return };
+        let shared = limiter.shared();
+        if shared.closing.is_closed() {
+            return;
+        }
+        renew_due(shared).await;
+    }
+}
+
+/// Renews the reservations that are due now.
+async fn renew_due(shared: &Shared) {
+    let due = shared.renewals.due();
+    if due.is_empty() {
+        return;
+    }
+    let in_force = shared.configured.in_force();
+    let requests: Vec<StoreRequest<'_>> =
+        due.iter().map(|renewed| renewed.request(in_force.as_deref(), &shared.store)).collect();
+    // The time before the store is asked: no reservation lasts longer here than there.
+    let clock = shared.store.clock();
+    let next: Vec<Next> = due.iter().map(|renewed| renewed.next(clock)).collect();
+    let answers = shared.store.ask_many(&requests).await;
+    for (request, answer) in requests.iter().zip(answers.iter().flatten()) {
+        shared.count_operation(request.id, request.action, request.cost, answer);
+    }
+    for (at, (renewed, next)) in due.iter().zip(next).enumerate() {
+        renewed.answered(answers.as_ref().ok().and_then(|answers| answers.get(at)), next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::limiter::reservation::ReserveOptions;
+    use crate::rules::policy::Policy;
+
+    #[test]
+    fn limiter_that_is_dropped_ends_although_a_renewal_is_due_much_later() {
+        let policy = Policy::parse("api", "10/minute token_bucket").unwrap();
+        let limiter = Limiter::builder().policy(policy).build().unwrap();
+        let options = ReserveOptions::default().ttl(Duration::from_secs(3_600));
+        let reservation = limiter.blocking().reserve("key", options).unwrap();
+        drop(reservation);
+        let shared = Arc::downgrade(&limiter.shared);
+        drop(limiter);
+        let start = Instant::now();
+        while shared.upgrade().is_some() {
+            assert!(start.elapsed() < Duration::from_secs(30), "the task holds the limiter");
+            std::thread::yield_now();
         }
     }
 }

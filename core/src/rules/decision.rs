@@ -179,9 +179,10 @@ impl Decision {
         }
     }
 
-    /// [`retry_after_us`](Self::retry_after_us) as a duration.
+    /// How long to wait before the same request is admitted. `None` when no wait helps: it is admitted already, or
+    /// [`retry_after_us`](Self::retry_after_us) is `None`, because its cost exceeds what a quota can ever admit.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_after_us().map(Duration::from_micros)
+        self.retry_after_us().filter(|&wait_us| wait_us > 0).map(Duration::from_micros)
     }
 
     /// How long this admitted request has to wait for its turn, in microseconds: leaky bucket only, otherwise 0.

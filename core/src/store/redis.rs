@@ -29,7 +29,7 @@ pub(crate) mod transport;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
 
@@ -42,6 +42,7 @@ use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
 use crate::runtime::monotonic;
+use crate::store::finding::Severity;
 pub use crate::store::redis::config::RedisOptions;
 use crate::store::redis::config::target::{Credentials, Secret};
 use crate::store::redis::denial_cache::DenialCache;
@@ -210,6 +211,10 @@ impl RedisStore {
                 },
                 Err(_) => Degradation::Unreachable,
             };
+            // No wait changes what the server thinks of the credentials.
+            if reason == Degradation::Auth {
+                return Err(self.refused_by_server(until).await);
+            }
             if monotonic::now() >= until {
                 let (ms, reason) = (timeout.as_millis(), reason.name());
                 let message = format!("the store did not answer within {ms} ms ({reason}): doctor says more");
@@ -217,6 +222,20 @@ impl RedisStore {
             }
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// What the doctor says of a server that refuses the user, its password or a command.
+    async fn refused_by_server(&self, until: Instant) -> Error {
+        let examined = timeout_at(until.into(), self.examine()).await;
+        let findings = examined.ok().and_then(Result::ok).unwrap_or_default();
+        let problems = findings.into_iter().filter(|finding| finding.severity >= Severity::Problem);
+        let message = problems.map(|finding| finding.message).collect::<Vec<_>>().join("; ");
+        let message = if message.is_empty() {
+            "the server refuses the user, the password or a command".to_owned()
+        } else {
+            message
+        };
+        Error::new(ErrorKind::StoreUnavailable, format!("the store refuses decisions (auth): {message}"))
     }
 
     /// The time between the first decision and the examination of the servers.

@@ -34,6 +34,18 @@ const UNITS: [(u64, &str, &str, &str); 7] = [
     (1, "us", "us", "microsecond microseconds"),
 ];
 
+/// What other limiters call our algorithms.
+const OF_OTHERS: [(&str, &str); 8] = [
+    ("gcra", "token_bucket"),
+    ("token-bucket", "token_bucket"),
+    ("leaky-bucket", "leaky_bucket"),
+    ("fixed-window", "fixed_window"),
+    ("moving-window", "sliding_log"),
+    ("sliding-log", "sliding_log"),
+    ("sliding-window", "sliding_window"),
+    ("sliding-window-counter", "sliding_window"),
+];
+
 /// The canonical text: settings that equal the default are left out, and the period is in the longest unit that divides
 /// it.
 impl fmt::Display for Quota {
@@ -225,6 +237,7 @@ impl<'a> Reader<'a> {
         words: &mut Peekable<impl Iterator<Item = Span>>,
     ) -> Result<(Span, Span), Error> {
         const EXAMPLE: &str = "a quota such as 100/minute";
+        const AFTER_LIMIT: &str = "per or / and a period, as in 100/minute, or concurrent";
         let (limit, after) = if let Some(at) = self.read(first).find('/') {
             let slash = first.start + at;
             (Span { end: slash, ..first }, Span { start: slash + 1, ..first })
@@ -233,7 +246,10 @@ impl<'a> Reader<'a> {
             let read = self.read(separator);
             let length = if read.eq_ignore_ascii_case("per") { read.len() } else { 1 };
             if length == 1 && !read.starts_with('/') {
-                return Err(self.error(first.start, EXAMPLE));
+                let is_limit = self.number(first, EXAMPLE).is_ok();
+                let (at, allowed) =
+                    if is_limit { (separator.start, AFTER_LIMIT) } else { (first.start, EXAMPLE) };
+                return Err(self.error(at, allowed));
             }
             (first, Span { start: separator.start + length, ..separator })
         };
@@ -269,6 +285,9 @@ impl<'a> Reader<'a> {
                 None => (&read[digits..], span.start + digits),
             };
         let unit = &*lower_case(written);
+        if let Some(at) = written.find([',', '|', '&', '+']) {
+            return Err(self.error(unit_at + at, "; between quotas, as in 10/second; 100/minute"));
+        }
         if unit == "M" {
             return Err(self
                 .error_at(unit_at, "read \"M\", allowed is m for minutes, or days for a month, as in 30d"));
@@ -303,6 +322,11 @@ impl<'a> Reader<'a> {
                 (name, format!("{name} once"))
             }
             _ => {
+                if let Some((_, ours)) =
+                    OF_OTHERS.iter().find(|(theirs, _)| name.eq_ignore_ascii_case(theirs))
+                {
+                    return Err(self.error(word.start, &format!("{ours}, which is that algorithm here")));
+                }
                 let rates = Algorithm::ALL.into_iter().filter(|algorithm| algorithm.is_rate());
                 let algorithms = rates.map(Algorithm::name).collect::<Vec<_>>().join(", ");
                 let allowed = format!(
@@ -416,7 +440,16 @@ mod tests {
             ("10/ month", "column 5: read \"month\", which has no fixed length"),
             ("10/M", "column 4: read \"M\", allowed is m for minutes, or days"),
             ("10 per", "column 7: the text ends, allowed is us"),
-            ("10 minutes", "column 1: read \"10\", allowed is a quota such as 100/minute"),
+            (
+                "10 minutes",
+                "column 4: read \"minutes\", allowed is per or / and a period, as in 100/minute, or concurrent",
+            ),
+            ("20 concurent", "column 4: read \"concurent\", allowed is per or / and a period"),
+            ("ten minutes", "column 1: read \"ten\", allowed is a quota such as 100/minute"),
+            ("100/day, 50/hour", "column 8: read \",\", allowed is ; between quotas"),
+            ("10/hour|5/minute", "column 8: read \"|5/minute\", allowed is ; between quotas"),
+            ("10/s gcra", "column 6: read \"gcra\", allowed is token_bucket, which is that algorithm here"),
+            ("10/s moving-window", "column 6: read \"moving-window\", allowed is sliding_log"),
             ("10 per 5", "column 9: the text ends, allowed is us"),
             ("10/5 fixed_window", "column 5: read \"fixed_window\", allowed is us"),
             ("10perminute", "column 1: read \"10perminute\", allowed is a quota"),
