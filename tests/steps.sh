@@ -1,7 +1,8 @@
 # Sourced by the scripts that run many commands and add up what their tests report: tests/run, and `test` of some bindings.
 #
 #   step NAME COMMAND [ARGUMENT]...   runs a command, and shows its output when it fails
-#   side_by_side FUNCTION...          runs functions that call `step`, two at a time, and starts them in this order
+#   side_by_side FUNCTION...          runs functions that call `step`, two at a time, and starts them in this order; with the
+#                                     variable AT_A_TIME, as many as it says
 #   report_result                     prints the sums in cargo's form; its status is 0 when nothing failed
 #
 # A step counts the test cases that its output reports, one for each line of these forms:
@@ -66,13 +67,13 @@ step() {
 }
 
 # Runs functions that call `step` side by side, one process for each, and adds up what they report: side_by_side FUNCTION...
-# Two run at a time. Put the longest first: then both cores are busy until nearly the end.
+# Put the longest first: then both cores are busy until nearly the end.
 side_by_side() {
   local folder lane started=0 sums progress
   folder=$(mktemp -d)
   exec {progress}>&1
   for lane in "$@"; do
-    [ $started -lt 2 ] || wait -n
+    [ $started -lt "${AT_A_TIME:-2}" ] || wait -n
     started=$((started + 1))
     (
       passed=0 failed=0 skipped=() step_log=$folder/$lane.log step_times=$folder/$lane.times
