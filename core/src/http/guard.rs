@@ -46,9 +46,8 @@ use sha2::{Digest, Sha256};
 
 pub use builder::GuardBuilder;
 pub use check::{GuardCheck, OutageReport, Verdict};
-pub use ending::Spent;
 pub use key::{KeyPart, MissingKey};
-pub use ledger::RequestLimits;
+pub use ledger::{RequestLimits, Spent};
 
 use crate::configuration::request::RequestAttributes;
 use crate::error::Error;

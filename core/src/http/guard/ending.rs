@@ -4,55 +4,10 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::http::guard::check::{Applied, GuardCheck, Origin, Stage};
+use crate::http::guard::ledger::Spent;
 use crate::http::guard::settlement::{Settlement, Step};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
-
-/// What a request has spent, as its program says when the response is done; from 0 to [`Request::MAX_COST`] units.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub enum Spent<'a> {
-    /// What was reserved.
-    #[default]
-    Reserved,
-    /// These units under each policy.
-    Units(u64),
-    /// Units for each policy, in the order of the policies. `None`, and a policy beyond the end, is what was reserved. The limits of
-    /// a configuration have no such order: for a guard that decides by one, the first counts for all.
-    Each(&'a [Option<u64>]),
-}
-
-impl From<Option<u64>> for Spent<'_> {
-    fn from(units: Option<u64>) -> Self {
-        units.map_or(Self::Reserved, Self::Units)
-    }
-}
-
-impl<'a> From<&'a [Option<u64>]> for Spent<'a> {
-    fn from(units: &'a [Option<u64>]) -> Self {
-        Self::Each(units)
-    }
-}
-
-impl Spent<'_> {
-    /// The units of the policy at this position; `None` is what was reserved.
-    pub(super) fn at(self, at: usize) -> Option<u64> {
-        match self {
-            Self::Reserved => None,
-            Self::Units(units) => Some(units),
-            Self::Each(units) => units.get(at).copied().flatten(),
-        }
-    }
-
-    fn checked(self) -> Result<(), Error> {
-        let check = |units: u64| Request::new("").cost(units).checked().map(drop);
-        match self {
-            Self::Reserved => Ok(()),
-            Self::Units(units) => check(units),
-            Self::Each(units) => units.iter().flatten().try_for_each(|units| check(*units)),
-        }
-    }
-}
 
 impl GuardCheck {
     /// Ends the check when there is a response: a guard that meets the same request again, such as in another

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use crate::http::guard::ending::Spent;
+use crate::error::Error;
 use crate::http::guard::settlement::{Settlement, Step};
 use crate::http::headers::{
     HeaderField, HeaderSettings, HeaderStyle, fields_at, outage_field, push_limits, push_over,
@@ -16,6 +16,7 @@ use crate::limiter::Limiter;
 use crate::limiter::reservation::{AtEnd, Reservation};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
+use crate::rules::request::Request;
 
 /// The limits of one request: shared by all guards that it passes, and by the program, which may read the decisions.
 /// Clones share everything.
@@ -85,6 +86,52 @@ pub(super) enum Taken {
     Units(u64),
     /// A reservation.
     Reservation(Box<Reservation>),
+}
+
+/// What a request has spent, as its program says when the response is done; from 0 to [`Request::MAX_COST`] units.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub enum Spent<'a> {
+    /// What was reserved.
+    #[default]
+    Reserved,
+    /// These units under each policy.
+    Units(u64),
+    /// Units for each policy, in the order of the policies. `None`, and a policy beyond the end, is what was reserved. The limits of
+    /// a configuration have no such order: for a guard that decides by one, the first counts for all.
+    Each(&'a [Option<u64>]),
+}
+
+impl From<Option<u64>> for Spent<'_> {
+    fn from(units: Option<u64>) -> Self {
+        units.map_or(Self::Reserved, Self::Units)
+    }
+}
+
+impl<'a> From<&'a [Option<u64>]> for Spent<'a> {
+    fn from(units: &'a [Option<u64>]) -> Self {
+        Self::Each(units)
+    }
+}
+
+impl Spent<'_> {
+    /// The units of the policy at this position; `None` is what was reserved.
+    pub(super) fn at(self, at: usize) -> Option<u64> {
+        match self {
+            Self::Reserved => None,
+            Self::Units(units) => Some(units),
+            Self::Each(units) => units.get(at).copied().flatten(),
+        }
+    }
+
+    pub(super) fn checked(self) -> Result<(), Error> {
+        let check = |units: u64| Request::new("").cost(units).checked().map(drop);
+        match self {
+            Self::Reserved => Ok(()),
+            Self::Units(units) => check(units),
+            Self::Each(units) => units.iter().flatten().try_for_each(|units| check(*units)),
+        }
+    }
 }
 
 /// A decision that no guard relies on yet. Its units are refunded when the guard that asked for it ends.

@@ -3,7 +3,7 @@
 use crate::configuration::request::RequestAttributes;
 use crate::error::Error;
 use crate::http::guard::check::{GuardCheck, Stage, no_decision};
-use crate::http::guard::ending::Spent;
+use crate::http::guard::ledger::Spent;
 use crate::limiter::Limiter;
 use crate::limiter::call::{Answer, Call};
 use crate::rules::decision::Decision;
