@@ -11,8 +11,8 @@ const MAX_BYTES: usize = 4096;
 
 /// How long a response asks its client to wait, counted from now; `None` if it does not say.
 ///
-/// `retry_after` is the value of the field `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date in any of the
-/// three formats of HTTP. It has precedence where it is present and well-formed (draft-ietf-httpapi-ratelimit-headers-11,
+/// `retry_after` is the value of the field `Retry-After` (RFC 9110, section 10.2.3): seconds, also with a decimal fraction, which is
+/// rounded up to the next second, or a date in any of the three formats of HTTP. It has precedence where it is present and well-formed (draft-ietf-httpapi-ratelimit-headers-11,
 /// section 7). Otherwise `rate_limit_lines`, the values of all lines of the field `RateLimit` of that draft, decide: the
 /// wait is the longest `t` over the policies with `r=0`, which have nothing left. A field that is malformed or, with all
 /// lines joined, longer than 4 KiB is ignored.
@@ -32,9 +32,14 @@ pub fn server_wait<'a>(
 
 fn parse_retry_after(value: &[u8], now_us: u64) -> Option<Duration> {
     let value = str::from_utf8(value.trim_ascii()).ok()?;
-    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+    // Some servers send a fraction, such as 2.0, though the RFC has whole seconds.
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
+    let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if are_digits(whole) && are_digits(fraction) {
         // A text of digits fails to parse only because it is too large.
-        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
+        let whole: u64 = whole.parse().unwrap_or(u64::MAX);
+        let has_fraction = fraction.bytes().any(|digit| digit != b'0');
+        return Some(Duration::from_secs(whole.saturating_add(u64::from(has_fraction))));
     }
     let date = httpdate::parse_http_date(value).ok()?;
     let since_epoch = date.duration_since(SystemTime::UNIX_EPOCH).ok()?;

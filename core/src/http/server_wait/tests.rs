@@ -65,9 +65,18 @@ fn retry_after_is_seconds_or_a_date() {
         assert_eq!(wait_us(EXAMPLE_US + 1), Some(0), "{value}");
         assert_eq!(wait_us(u64::MAX), Some(0), "{value}");
     }
-    for value in
-        ["", "-1", "+1", "1.5", "1 2", "1s", "soon", "Sun, 06 Nov 1994", "Sun, 99 Nov 1994 08:49:37 GMT"]
-    {
+    for value in [
+        "",
+        "-1",
+        "+1",
+        "1.5.0",
+        "1.x",
+        "1 2",
+        "1s",
+        "soon",
+        "Sun, 06 Nov 1994",
+        "Sun, 99 Nov 1994 08:49:37 GMT",
+    ] {
         assert_eq!(retry_after(value, EXAMPLE_US), None, "{value}");
     }
     assert_eq!(server_wait(Some(b"\xff"), [], 0), None);
