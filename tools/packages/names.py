@@ -23,7 +23,7 @@ def wheel(version: str, row: dict[str, str]) -> str:
     """The wheel of a platform. Wheels for glibc have the new and the old name of what they promise."""
     processor = row["rust"].partition("-")[0]
     platforms = {"manylinux2014": ["manylinux_2_17", "manylinux2014"]}.get(row["wheel"], [row["wheel"]])
-    return f"polylimit-{version}-cp39-abi3-{'.'.join(f'{platform}_{processor}' for platform in platforms)}.whl"
+    return f"polylimit-{version}-cp310-abi3-{'.'.join(f'{platform}_{processor}' for platform in platforms)}.whl"
 
 
 def files(version: str, rows: list[dict[str, str]]) -> dict[str, list[str]]:

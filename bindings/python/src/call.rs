@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::configuration::{OwnedAttributes, PyConfigurationStatus};
+use crate::convert::read_bool;
 use crate::decision::{PyDecision, PyUsage};
 use crate::error::{call_core, invalid_argument, raise_panic, to_exception};
 use crate::events::{self, PyFinding};
@@ -114,7 +115,12 @@ pub(crate) enum OwnedCall {
 }
 
 impl OwnedCall {
-    pub(crate) fn check_many(requests: &Bound<'_, PyAny>, return_exceptions: bool) -> PyResult<Self> {
+    pub(crate) fn check_many(
+        requests: &Bound<'_, PyAny>,
+        return_exceptions: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let return_exceptions =
+            return_exceptions.map_or(Ok(false), |value| read_bool("return_exceptions", value))?;
         Ok(Self::CheckMany { requests: read_requests(requests)?, return_exceptions })
     }
 

@@ -5,13 +5,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use polylimit::client::{Attempts, Step, Throttle};
 use polylimit::{Backoff, server_wait as core_server_wait};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::types::PyDict;
 
-use crate::convert::{Key, read_duration, read_integer, seconds};
+use crate::convert::{Key, read_duration, read_integer, read_items, read_object, seconds, wrong_type};
 use crate::decision::PyDecision;
-use crate::error::call_core;
+use crate::error::{call_core, call_core_with};
+use crate::value::immutable;
 
 /// The value of a header field.
 pub(crate) enum FieldValue {
@@ -28,17 +29,28 @@ impl FieldValue {
     }
 }
 
-impl<'py> FromPyObject<'_, 'py> for FieldValue {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+impl FieldValue {
+    /// Reads the argument `name`.
+    fn read(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(text) = value.extract::<PyBackedStr>() {
             return Ok(Self::Text(text));
         }
-        let kind = value.get_type().name()?;
-        value.extract::<PyBackedBytes>().map(Self::Bytes).map_err(|_| {
-            PyTypeError::new_err(format!("a field's value is of type {kind}: allowed are str and bytes"))
-        })
+        let bytes = value.extract::<PyBackedBytes>();
+        bytes.map(Self::Bytes).map_err(|_| wrong_type(name, value, "allowed are str and bytes"))
+    }
+
+    /// Reads the two fields of a response.
+    fn read_both(
+        retry_after: Option<&Bound<'_, PyAny>>,
+        rate_limit: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<(Option<Self>, Vec<Self>)> {
+        let retry_after = retry_after.map(|value| Self::read("retry_after", value)).transpose()?;
+        let lines = rate_limit.map(|lines| {
+            read_items("rate_limit", lines, "a list of str and bytes", |line| {
+                Self::read("an item of rate_limit", &line)
+            })
+        });
+        Ok((retry_after, lines.transpose()?.unwrap_or_default()))
     }
 }
 
@@ -57,13 +69,14 @@ impl<'py> FromPyObject<'_, 'py> for FieldValue {
 ///     The time in seconds since the Unix epoch, or as a ``timedelta`` since then, with which a date is compared; the default is
 ///     the system's time.
 #[pyfunction]
-#[pyo3(signature = (retry_after = None, rate_limit = Vec::new(), *, now = None), text_signature = "(retry_after=None, rate_limit=(), *, now=None)")]
+#[pyo3(signature = (retry_after = None, rate_limit = None, *, now = None), text_signature = "(retry_after=None, rate_limit=(), *, now=None)")]
 pub(crate) fn server_wait(
     py: Python<'_>,
-    retry_after: Option<FieldValue>,
-    rate_limit: Vec<FieldValue>,
+    retry_after: Option<&Bound<'_, PyAny>>,
+    rate_limit: Option<&Bound<'_, PyAny>>,
     now: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Option<f64>> {
+    let (retry_after, rate_limit) = FieldValue::read_both(retry_after, rate_limit)?;
     let now = match now {
         Some(now) => read_duration("now", now)?,
         None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
@@ -101,7 +114,8 @@ fn as_seconds(duration: Duration) -> f64 {
 /// ------
 /// InvalidArgumentError
 ///     When a setting is out of its range.
-#[pyclass(name = "Backoff", module = "polylimit", frozen)]
+#[pyclass(name = "Backoff", module = "polylimit", frozen, eq, weakref)]
+#[derive(PartialEq)]
 pub(crate) struct PyBackoff(Backoff);
 
 #[pymethods]
@@ -116,6 +130,7 @@ impl PyBackoff {
         max_retries: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let mut builder = Backoff::builder();
+        let written = [("base", base), ("cap", cap), ("max_wait", max_wait)];
         if let Some(base) = base {
             builder = builder.base(read_duration("base", base)?);
         }
@@ -128,7 +143,7 @@ impl PyBackoff {
         if let Some(max_retries) = max_retries {
             builder = builder.max_retries(read_integer("max_retries", max_retries)?);
         }
-        call_core(py, || builder.build()).map(Self)
+        call_core_with(py, &written, || builder.build()).map(Self)
     }
 
     /// How many seconds to wait before the next try; ``None`` to give up.
@@ -152,7 +167,28 @@ impl PyBackoff {
         let server_wait = server_wait.map(|wait| read_duration("server_wait", wait)).transpose()?;
         call_core(py, || Ok(self.0.wait(retry, server_wait).map(as_seconds)))
     }
+
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((), Bound<'py, PyDict>)> {
+        let named = PyDict::new(py);
+        for (name, setting) in
+            [("base", self.0.base()), ("cap", self.0.cap()), ("max_wait", self.0.max_wait())]
+        {
+            named.set_item(name, as_seconds(setting))?;
+        }
+        named.set_item("max_retries", self.0.max_retries())?;
+        Ok(((), named))
+    }
+
+    fn __repr__(&self) -> String {
+        let [base, cap, max_wait] = [self.0.base(), self.0.cap(), self.0.max_wait()].map(as_seconds);
+        format!(
+            "Backoff(base={base:?}, cap={cap:?}, max_wait={max_wait:?}, max_retries={})",
+            self.0.max_retries()
+        )
+    }
 }
+
+immutable!(PyBackoff);
 
 /// The pauses and the backoff of one client, for the wrappers of this package.
 #[pyclass(name = "Throttle", module = "polylimit", frozen)]
@@ -162,8 +198,9 @@ pub(crate) struct PyThrottle(Throttle);
 impl PyThrottle {
     #[new]
     #[pyo3(signature = (backoff = None))]
-    fn new(backoff: Option<&Bound<'_, PyBackoff>>) -> Self {
-        Self(Throttle::new(backoff.map(|backoff| backoff.get().0.clone()).unwrap_or_default()))
+    fn new(backoff: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let backoff = backoff.map(|backoff| read_object::<PyBackoff>("backoff", backoff)).transpose()?;
+        Ok(Self(Throttle::new(backoff.map(|backoff| backoff.get().0.clone()).unwrap_or_default())))
     }
 
     /// Starts a request; its waits end after the timeout or ``max_wait``, whichever is shorter.
@@ -210,9 +247,10 @@ impl PyAttempts {
         &self,
         py: Python<'_>,
         status: u16,
-        retry_after: Option<FieldValue>,
-        rate_limit: Vec<FieldValue>,
+        retry_after: Option<&Bound<'_, PyAny>>,
+        rate_limit: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<bool> {
+        let (retry_after, rate_limit) = FieldValue::read_both(retry_after, rate_limit)?;
         let retry_after = retry_after.as_ref().map(FieldValue::as_bytes);
         let lines = rate_limit.iter().map(FieldValue::as_bytes);
         call_core(py, || Ok(self.0.lock().responded(status, retry_after, lines)))

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use polylimit::{CandidateCounts, ConfigurationStatus, PolicyMatch, RequestAttributes, RouterPaths};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDateTime, PyDict, PyMapping, PyString};
+use pyo3::types::{PyCFunction, PyDateTime, PyDict, PyMapping, PyString, PyTuple};
 
-use crate::convert::{Key, Utf8Text, seconds};
+use crate::convert::{Key, Utf8Text, read_integer, read_items, seconds, wrong_type};
+use crate::policy::PyQuota;
+use crate::value::immutable;
 
 /// What is known of a request: what the rules, lists and plans of a configuration are about.
 ///
@@ -31,7 +32,7 @@ use crate::convert::{Key, Utf8Text, seconds};
 /// router_paths
 ///     How the router behind the limit reads paths, as a sum: 1 where it ignores case, 2 where it drops the parameters of segments such
 ///     as ``;x=1``, and 4 where it accepts a format at the end, such as ``.json``. The table ``paths`` of a document overrides it.
-#[pyclass(name = "RequestAttributes", module = "polylimit", frozen)]
+#[pyclass(name = "RequestAttributes", module = "polylimit", frozen, weakref)]
 pub(crate) struct PyRequestAttributes(Arc<OwnedAttributes>);
 
 impl PyRequestAttributes {
@@ -76,7 +77,7 @@ impl OwnedAttributes {
 impl PyRequestAttributes {
     #[new]
     #[pyo3(
-        signature = (*, method = None, path = None, peer = None, headers = None, attributes = None, router_paths = 0),
+        signature = (*, method = None, path = None, peer = None, headers = None, attributes = None, router_paths = None),
         text_signature = "(*, method=None, path=None, peer=None, headers=(), attributes=None, router_paths=0)"
     )]
     fn new(
@@ -85,7 +86,7 @@ impl PyRequestAttributes {
         peer: Option<&Bound<'_, PyAny>>,
         headers: Option<&Bound<'_, PyAny>>,
         attributes: Option<&Bound<'_, PyAny>>,
-        router_paths: u32,
+        router_paths: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let bytes =
             |name, value: Option<&Bound<'_, PyAny>>| value.map(|value| Key::read(name, value)).transpose();
@@ -95,7 +96,7 @@ impl PyRequestAttributes {
             peer: peer.map(|peer| Utf8Text::read(peer, "peer")).transpose()?,
             headers: Vec::new(),
             attributes: Vec::new(),
-            router_paths,
+            router_paths: router_paths.map_or(Ok(0), |sum| read_integer("router_paths", sum))?,
         };
         if let Some(headers) = headers {
             owned.headers = read_headers(headers)?;
@@ -104,6 +105,23 @@ impl PyRequestAttributes {
             owned.attributes = read_attributes(attributes)?;
         }
         Ok(Self(Arc::new(owned)))
+    }
+
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((), Bound<'py, PyDict>)> {
+        let OwnedAttributes { method, path, peer, headers, attributes, router_paths } = &*self.0;
+        let named = PyDict::new(py);
+        named.set_item("method", method.as_ref().map(Key::as_bytes))?;
+        named.set_item("path", path.as_ref().map(Key::as_bytes))?;
+        named.set_item("peer", peer.as_deref())?;
+        let lines: Vec<_> = headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+        named.set_item("headers", lines)?;
+        let known = PyDict::new(py);
+        for (name, value) in attributes {
+            known.set_item(&**name, value.as_bytes())?;
+        }
+        named.set_item("attributes", known)?;
+        named.set_item("router_paths", router_paths)?;
+        Ok(((), named))
     }
 
     /// Shows which attributes there are, and no value: they identify clients.
@@ -120,35 +138,32 @@ impl PyRequestAttributes {
     }
 }
 
+immutable!(PyRequestAttributes);
+
 /// Reads pairs of names and values, or a mapping.
 fn read_headers(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(Key, Key)>> {
+    let allowed = "a list of pairs of a name and a value";
     let pairs = match headers.cast::<PyMapping>() {
         Ok(mapping) => mapping.items()?.into_any(),
-        Err(_) if headers.is_instance_of::<PyString>() || headers.is_instance_of::<PyBytes>() => {
-            let kind = headers.get_type().name()?;
-            return Err(PyTypeError::new_err(format!(
-                "headers are of type {kind}: allowed are pairs of names and values"
-            )));
-        }
         Err(_) => headers.clone(),
     };
-    let pairs = pairs.try_iter()?.map(|pair| {
-        let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
-        Ok((Key::read("header name", &name)?, Key::read("header", &value)?))
-    });
-    pairs.collect()
+    read_items("headers", &pairs, allowed, |pair| {
+        let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract().map_err(|_| {
+            wrong_type("an item of headers", &pair, "allowed is a pair of a name and a value")
+        })?;
+        Ok((Key::read("a name in headers", &name)?, Key::read("a value in headers", &value)?))
+    })
 }
 
 fn read_attributes(attributes: &Bound<'_, PyAny>) -> PyResult<Vec<(Utf8Text, Key)>> {
     let Ok(mapping) = attributes.cast::<PyMapping>() else {
-        let kind = attributes.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("attributes are of type {kind}: allowed is a dict")));
+        return Err(wrong_type("attributes", attributes, "allowed is a dict"));
     };
     let pairs = mapping.items()?.into_iter().filter_map(|pair| {
         let pair = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>();
         let read = pair.and_then(|(name, value)| {
-            let name = Utf8Text::read(&name, "attribute name")?;
-            Ok(if value.is_none() { None } else { Some((name, Key::read("attribute", &value)?)) })
+            let name = Utf8Text::read(&name, "a name in attributes")?;
+            Ok(if value.is_none() { None } else { Some((name, Key::read("a value in attributes", &value)?)) })
         });
         read.transpose()
     });
@@ -161,21 +176,35 @@ pub(crate) fn read_json(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Box<st
         return Ok((&*Utf8Text::new(text, name)?).into());
     }
     if value.cast::<PyMapping>().is_err() {
-        let kind = value.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("{name} is of type {kind}: allowed are str and dict")));
+        return Err(wrong_type(name, value, "allowed are str and dict"));
     }
     let py = value.py();
     let options = PyDict::new(py);
-    // A time in a value, such as that of `until`, is written as RFC 3339 has it.
-    options.set_item("default", py.get_type::<PyDateTime>().getattr("isoformat")?)?;
+    let in_value = name.to_owned();
+    let write = move |arguments: &Bound<'_, PyTuple>,
+                      _named: Option<&Bound<'_, PyDict>>|
+          -> PyResult<String> { write_in_json(&in_value, &arguments.get_item(0)?) };
+    options.set_item("default", PyCFunction::new_closure(py, None, None, write)?)?;
     let dict = PyDict::new(py);
     dict.update(value.cast::<PyMapping>()?)?;
     let text = py.import("json")?.call_method("dumps", (dict,), Some(&options))?;
     Ok((&*Utf8Text::read(&text, name)?).into())
 }
 
+/// The text of an object that JSON does not have: quotas, and a time, such as that of `until`, as RFC 3339 writes it.
+fn write_in_json(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(quota) = value.cast::<PyQuota>() {
+        return Ok(quota.get().0.to_string());
+    }
+    if value.cast::<PyDateTime>().is_ok() {
+        return value.call_method0("isoformat")?.extract();
+    }
+    let allowed = "allowed are what JSON has, a datetime and a Quota";
+    Err(wrong_type(&format!("a value in {name}"), value, allowed))
+}
+
 /// Which configuration is in force, and where it comes from.
-#[pyclass(name = "ConfigurationStatus", module = "polylimit", frozen, eq)]
+#[pyclass(name = "ConfigurationStatus", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyConfigurationStatus(pub(crate) ConfigurationStatus);
 
@@ -243,7 +272,7 @@ impl PyConfigurationStatus {
 }
 
 /// A policy that the rules of a configuration apply to a request.
-#[pyclass(name = "PolicyMatch", module = "polylimit", frozen, eq)]
+#[pyclass(name = "PolicyMatch", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyPolicyMatch(pub(crate) PolicyMatch);
 
@@ -281,7 +310,7 @@ impl PyPolicyMatch {
 }
 
 /// What the candidate of a policy would have decided beside the quotas in force, in checks since either's quotas changed.
-#[pyclass(name = "CandidateCounts", module = "polylimit", frozen, eq)]
+#[pyclass(name = "CandidateCounts", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyCandidateCounts(pub(crate) CandidateCounts);
 
@@ -319,3 +348,5 @@ impl PyCandidateCounts {
         )
     }
 }
+
+immutable!(PyConfigurationStatus, PyPolicyMatch, PyCandidateCounts);

@@ -10,9 +10,10 @@ use crate::call::OwnedCall;
 use crate::configuration::{
     PyCandidateCounts, PyConfigurationStatus, PyPolicyMatch, PyRequestAttributes, read_json,
 };
-use crate::convert::{Utf8Text, read_duration, read_integer};
-use crate::error::call_core;
+use crate::convert::{Utf8Text, read_duration, read_integer, read_object};
+use crate::error::{call_core, call_core_with};
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
+use crate::request::PolicyArgument;
 use crate::reserve::read_id;
 
 /// The documentation of `decide` in both classes.
@@ -161,7 +162,7 @@ impl PyLimiter {
     fn decide(
         &self,
         py: Python<'_>,
-        attributes: &Bound<'_, PyRequestAttributes>,
+        attributes: &Bound<'_, PyAny>,
         id: Option<&Bound<'_, PyAny>>,
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
@@ -169,7 +170,7 @@ impl PyLimiter {
     }
 
     #[doc = matching_doc!()]
-    fn matching(&self, attributes: &Bound<'_, PyRequestAttributes>) -> PyResult<Vec<PyPolicyMatch>> {
+    fn matching(&self, attributes: &Bound<'_, PyAny>) -> PyResult<Vec<PyPolicyMatch>> {
         matching(self.core(), attributes)
     }
 
@@ -234,7 +235,7 @@ impl PyAsyncLimiter {
     #[pyo3(signature = (attributes, *, id = None, ttl = None))]
     fn decide(
         this: &Bound<'_, Self>,
-        attributes: &Bound<'_, PyRequestAttributes>,
+        attributes: &Bound<'_, PyAny>,
         id: Option<&Bound<'_, PyAny>>,
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
@@ -242,7 +243,7 @@ impl PyAsyncLimiter {
     }
 
     #[doc = matching_doc!()]
-    fn matching(&self, attributes: &Bound<'_, PyRequestAttributes>) -> PyResult<Vec<PyPolicyMatch>> {
+    fn matching(&self, attributes: &Bound<'_, PyAny>) -> PyResult<Vec<PyPolicyMatch>> {
         matching(self.core(), attributes)
     }
 
@@ -299,23 +300,24 @@ impl PyAsyncLimiter {
 }
 
 fn decide_call(
-    attributes: &Bound<'_, PyRequestAttributes>,
+    attributes: &Bound<'_, PyAny>,
     id: Option<&Bound<'_, PyAny>>,
     ttl: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<OwnedCall> {
     let mut options = ReserveOptions::default();
+    let attributes = read_object::<PyRequestAttributes>("attributes", attributes)?;
     if let Some(id) = id {
         options = options.id(read_id(id)?);
     }
     if let Some(ttl) = ttl {
         options = options.ttl(read_duration("ttl", ttl)?);
     }
-    let terms: ReservationTerms = call_core(attributes.py(), || options.terms())?;
+    let terms: ReservationTerms = call_core_with(attributes.py(), &[("ttl", ttl)], || options.terms())?;
     Ok(OwnedCall::Decide(attributes.get().shared(), terms))
 }
 
-fn matching(limiter: &Limiter, attributes: &Bound<'_, PyRequestAttributes>) -> PyResult<Vec<PyPolicyMatch>> {
-    let owned = attributes.get().shared();
+fn matching(limiter: &Limiter, attributes: &Bound<'_, PyAny>) -> PyResult<Vec<PyPolicyMatch>> {
+    let owned = read_object::<PyRequestAttributes>("attributes", attributes)?.get().shared();
     let matched = call_core(attributes.py(), || limiter.matching(&owned.as_core()))?;
     Ok(matched.into_iter().map(PyPolicyMatch).collect())
 }
@@ -361,7 +363,7 @@ fn wait_call(version: &Bound<'_, PyAny>, timeout: &Bound<'_, PyAny>) -> PyResult
 }
 
 fn candidate_counts(limiter: &Limiter, policy: &Bound<'_, PyAny>) -> PyResult<Option<PyCandidateCounts>> {
-    let name = Utf8Text::read(policy, "policy")?;
-    let counts = call_core(policy.py(), || Ok(limiter.candidate_counts(&name)))?;
+    let name: PolicyArgument = policy.extract()?;
+    let counts = call_core(policy.py(), || Ok(limiter.candidate_counts(name.as_str())))?;
     Ok(counts.map(PyCandidateCounts))
 }

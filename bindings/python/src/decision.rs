@@ -2,14 +2,16 @@
 
 use std::fmt::Write as _;
 
-use polylimit::{Cause, Decision, Degradation, QuotaUsage, QuotaVerdict, Source, Usage};
+use polylimit::{Cause, Decision, DecisionParts, Degradation, QuotaUsage, QuotaVerdict, Source, Usage};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyMapping, PyTuple};
 
-use crate::convert::seconds;
+use crate::convert::{Utf8Text, read_bool, read_integer, read_items, seconds, wrong_type};
+use crate::error::{call_core, invalid_argument};
+use crate::value::immutable;
 
 /// The result of a check, a peek, an acquire or a reserve; true when the request is allowed.
-#[pyclass(name = "Decision", module = "polylimit", frozen, eq)]
+#[pyclass(name = "Decision", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyDecision(pub(crate) Decision);
 
@@ -119,6 +121,42 @@ impl PyDecision {
         quota_usages(py, self.0.quotas(), self.0.verdicts())
     }
 
+    /// The decision as a dict of what JSON has, with the names of the properties; each of ``quotas`` is a dict as well.
+    fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let decision = &self.0;
+        let dict = PyDict::new(py);
+        dict.set_item("allowed", decision.allowed())?;
+        dict.set_item("remaining", decision.remaining())?;
+        set_wait(&dict, "retry_after", decision.retry_after_us())?;
+        set_wait(&dict, "reset_after", Some(decision.reset_after_us()))?;
+        set_wait(&dict, "delay", Some(decision.delay_us()))?;
+        dict.set_item("over", decision.over())?;
+        dict.set_item("cause", self.cause())?;
+        dict.set_item("crossed", decision.crossed())?;
+        dict.set_item("elastic", decision.elastic())?;
+        dict.set_item("shadowed", decision.shadowed())?;
+        dict.set_item("source", self.source())?;
+        dict.set_item("degraded", self.degraded())?;
+        dict.set_item("quotas", quota_dicts(py, decision.quotas(), decision.verdicts())?)?;
+        Ok(dict)
+    }
+
+    /// The decision of which ``as_dict`` made this dict. A test may write one: ``allowed`` and ``quotas``, each with its ``limit``, are needed;
+    /// what is left out is 0, false or ``None``. Of a time, the twin in microseconds is read.
+    ///
+    /// Raises
+    /// ------
+    /// InvalidArgumentError
+    ///     When the parts do not make a decision.
+    #[staticmethod]
+    fn from_dict(parts: &Bound<'_, PyAny>) -> PyResult<Self> {
+        read_decision(parts).map(Self)
+    }
+
+    fn __reduce__<'py>(this: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyDict>,))> {
+        Ok((this.getattr("from_dict")?, (this.get().as_dict(this.py())?,)))
+    }
+
     fn __bool__(&self) -> bool {
         self.0.allowed()
     }
@@ -153,8 +191,10 @@ impl PyDecision {
     }
 }
 
-/// The result of every operation that decides nothing, such as a charge, a commit or a block: what is left after it.
-#[pyclass(name = "Usage", module = "polylimit", frozen, eq)]
+/// The result of every operation that decides nothing, such as a take, a charge, a commit or a block: what is left after it.
+///
+/// It is true when ``taken`` is above 0: ``if limiter.take("user:42", cost=5): ...``
+#[pyclass(name = "Usage", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyUsage(pub(crate) Usage);
 
@@ -211,9 +251,26 @@ impl PyUsage {
     /// The usage of each quota, in the policy's order.
     #[getter]
     fn quotas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        // Nothing was asked, so nothing denies; as in C.
-        let admits = QuotaVerdict { allowed: true, retry_after_us: Some(0) };
-        quota_usages(py, self.0.quotas(), std::iter::repeat(admits))
+        quota_usages(py, self.0.quotas(), std::iter::repeat(ADMITS))
+    }
+
+    /// The usage as a dict of what JSON has, with the names of the properties; each of ``quotas`` is a dict as well.
+    fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let usage = &self.0;
+        let dict = PyDict::new(py);
+        dict.set_item("remaining", usage.remaining())?;
+        set_wait(&dict, "reset_after", Some(usage.reset_after_us()))?;
+        dict.set_item("taken", usage.taken())?;
+        dict.set_item("found", usage.found())?;
+        dict.set_item("over", usage.over())?;
+        dict.set_item("source", self.source())?;
+        dict.set_item("degraded", self.degraded())?;
+        dict.set_item("quotas", quota_dicts(py, usage.quotas(), std::iter::repeat(ADMITS))?)?;
+        Ok(dict)
+    }
+
+    fn __bool__(&self) -> bool {
+        self.0.taken() > 0
     }
 
     fn __repr__(&self) -> String {
@@ -230,7 +287,7 @@ impl PyUsage {
 }
 
 /// The usage of one quota by a key after the operation and, in a ``Decision``, the quota's verdict on the request.
-#[pyclass(name = "QuotaUsage", module = "polylimit", frozen, eq)]
+#[pyclass(name = "QuotaUsage", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyQuotaUsage {
     usage: QuotaUsage,
@@ -300,6 +357,120 @@ impl PyQuotaUsage {
             let _ = write!(text, ", allowed=False, retry_after={}", show_wait(self.verdict.retry_after_us));
         }
         text + ")"
+    }
+}
+
+/// The verdict of a quota that was not asked; as in C.
+const ADMITS: QuotaVerdict = QuotaVerdict { allowed: true, retry_after_us: Some(0) };
+
+immutable!(PyDecision, PyUsage, PyQuotaUsage);
+
+/// Sets a time in seconds, and its exact twin.
+fn set_wait(dict: &Bound<'_, PyDict>, name: &str, wait_us: Option<u64>) -> PyResult<()> {
+    dict.set_item(name, wait_us.map(seconds))?;
+    dict.set_item(format!("{name}_us"), wait_us)
+}
+
+fn quota_dicts<'py>(
+    py: Python<'py>,
+    quotas: &[QuotaUsage],
+    verdicts: impl Iterator<Item = QuotaVerdict>,
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let each = quotas.iter().zip(verdicts).map(|(usage, verdict)| {
+        let dict = PyDict::new(py);
+        dict.set_item("limit", usage.limit)?;
+        dict.set_item("remaining", usage.remaining)?;
+        set_wait(&dict, "reset_after", Some(usage.reset_after_us))?;
+        dict.set_item("over", usage.over)?;
+        dict.set_item("allowed", verdict.allowed)?;
+        set_wait(&dict, "retry_after", verdict.retry_after_us)?;
+        Ok(dict)
+    });
+    each.collect()
+}
+
+/// Reads what `as_dict` has written.
+fn read_decision(parts: &Bound<'_, PyAny>) -> PyResult<Decision> {
+    let py = parts.py();
+    let parts = Parts::of("parts", parts)?;
+    let quotas = parts
+        .get("quotas")?
+        .ok_or_else(|| invalid_argument(py, "parts have no quotas: a decision has one or more"))?;
+    let quotas = read_items("quotas", &quotas, "a list of dicts", |quota| {
+        let quota = Parts::of("an item of quotas", &quota)?;
+        let usage = QuotaUsage {
+            limit: quota.number("limit")?.unwrap_or(0),
+            remaining: quota.number("remaining")?.unwrap_or(0),
+            reset_after_us: quota.number("reset_after_us")?.unwrap_or(0),
+            over: quota.number("over")?.unwrap_or(0),
+        };
+        Ok((usage, quota.wait("retry_after_us")?))
+    })?;
+    let (quotas, quota_waits_us): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
+    let allowed = parts.flag("allowed")?;
+    let decision = DecisionParts {
+        allowed,
+        wait_us: if allowed && !parts.flag("shadowed")? {
+            Some(parts.number("delay_us")?.unwrap_or(0))
+        } else {
+            parts.wait("retry_after_us")?
+        },
+        source: parts.named("source", Source::ALL, Source::name)?.unwrap_or(Source::Store),
+        degraded: parts.named("degraded", Degradation::ALL, Degradation::name)?,
+        cause: parts.named("cause", Cause::ALL, Cause::name)?,
+        crossed: parts.flag("crossed")?,
+        elastic: parts.flag("elastic")?,
+        shadowed: parts.flag("shadowed")?,
+        remaining: parts.number("remaining")?.unwrap_or(0),
+        quotas: &quotas,
+        quota_waits_us: &quota_waits_us,
+    };
+    call_core(py, || Decision::from_parts(decision))
+}
+
+/// A dict of which parts are read.
+struct Parts<'py>(Bound<'py, PyMapping>);
+
+impl<'py> Parts<'py> {
+    fn of(name: &str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let mapping = value.cast::<PyMapping>().map_err(|_| wrong_type(name, value, "allowed is a dict"))?;
+        Ok(Self(mapping.clone()))
+    }
+
+    fn get(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if !self.0.contains(name)? {
+            return Ok(None);
+        }
+        self.0.get_item(name).map(|value| (!value.is_none()).then_some(value))
+    }
+
+    fn number(&self, name: &str) -> PyResult<Option<u64>> {
+        self.get(name)?.map(|value| read_integer(name, &value)).transpose()
+    }
+
+    /// A wait, which is 0 where it is left out, and endless where it is `None`.
+    fn wait(&self, name: &str) -> PyResult<Option<u64>> {
+        if self.0.contains(name)? { self.number(name) } else { Ok(Some(0)) }
+    }
+
+    fn flag(&self, name: &str) -> PyResult<bool> {
+        self.get(name)?.map_or(Ok(false), |value| read_bool(name, &value))
+    }
+
+    fn named<T: Copy>(
+        &self,
+        name: &str,
+        all: impl IntoIterator<Item = T>,
+        name_of: fn(T) -> &'static str,
+    ) -> PyResult<Option<T>> {
+        let Some(value) = self.get(name)? else { return Ok(None) };
+        let text = Utf8Text::read(&value, name)?;
+        let known: Vec<_> = all.into_iter().collect();
+        let found = known.iter().copied().find(|one| name_of(*one) == &*text);
+        let names = || known.iter().map(|one| name_of(*one)).collect::<Vec<_>>().join(", ");
+        found.map(Some).ok_or_else(|| {
+            invalid_argument(value.py(), &format!("{name} is not known: allowed are {}", names()))
+        })
     }
 }
 

@@ -108,6 +108,25 @@ pub(crate) fn call_core<R>(py: Python<'_>, call: impl FnOnce() -> Result<R, Erro
     raise_panic(py, catch_unwind(AssertUnwindSafe(call)))?.map_err(|error| to_exception(py, &error))
 }
 
+/// As [`call_core`], where arguments were converted: an error about one of them, `name is ...: allowed ...`, shows its value as the
+/// caller wrote it.
+pub(crate) fn call_core_with<R>(
+    py: Python<'_>,
+    arguments: &[(&str, Option<&Bound<'_, PyAny>>)],
+    call: impl FnOnce() -> Result<R, Error>,
+) -> PyResult<R> {
+    raise_panic(py, catch_unwind(AssertUnwindSafe(call)))?.map_err(|error| {
+        let written = arguments.iter().find_map(|(name, value)| {
+            let (subject, rest) = error.message().split_once(" is ")?;
+            subject.split(' ').find(|word| word == name)?;
+            let allowed = &rest[rest.find(": ").or_else(|| rest.find("; "))?..];
+            let value = value.as_ref()?.repr().ok()?;
+            Some(format!("{name} is {value}{allowed}"))
+        });
+        written.map_or_else(|| to_exception(py, &error), |text| exception(py, error.kind(), &text))
+    })
+}
+
 /// Converts a caught panic to `InternalError`.
 pub(crate) fn raise_panic<R>(py: Python<'_>, result: std::thread::Result<R>) -> PyResult<R> {
     result.map_err(|panic| {

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use polylimit::{DegradedEvent, Finding, LimiterBuilder, Severity};
-use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::convert::seconds;
+use crate::convert::{seconds, wrong_type};
+use crate::value::immutable;
 
 /// The user's function, shared by the limiter and the threads that call it.
 type Hook = Option<Arc<Py<PyAny>>>;
@@ -28,7 +28,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 /// Reports that a limiter began to decide without its store, that it decides with its store again, or what its doctor found.
 ///
 /// Its text is the line that is logged. It contains no key, password or URL.
-#[pyclass(name = "DegradedEvent", module = "polylimit", frozen, eq)]
+#[pyclass(name = "DegradedEvent", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyDegradedEvent(DegradedEvent);
 
@@ -85,8 +85,7 @@ pub(crate) fn queue_events(
     hook: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<LimiterBuilder> {
     if let Some(hook) = hook.filter(|hook| !hook.is_callable()) {
-        let kind = hook.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("on_degraded is of type {kind}: allowed is a function")));
+        return Err(wrong_type("on_degraded", hook, "allowed is a function"));
     }
     let hook = hook.map(|hook| Arc::new(hook.clone().unbind()));
     Ok(builder.on_degraded(move |event| {
@@ -114,7 +113,9 @@ fn deliver_all() {
     Python::attach(|py| {
         for (event, hook) in events {
             let text = event.to_string();
-            if let Err(error) = log(py, &text) {
+            // That all is well again after an outage belongs to the warning of its begin.
+            let is_note = event.finding().is_some() && event.severity() == Severity::Fine;
+            if let Err(error) = log(py, &text, if is_note { "info" } else { "warning" }) {
                 error.write_unraisable(py, None);
             }
             let Some(hook) = hook else { continue };
@@ -127,13 +128,13 @@ fn deliver_all() {
     });
 }
 
-fn log(py: Python<'_>, text: &str) -> PyResult<()> {
+fn log(py: Python<'_>, text: &str, level: &str) -> PyResult<()> {
     let logger = py.import("logging")?.call_method1(intern!(py, "getLogger"), ("polylimit",))?;
-    logger.call_method1(intern!(py, "warning"), ("%s", text)).map(drop)
+    logger.call_method1(level, ("%s", text)).map(drop)
 }
 
 /// One result of the doctor's examination of the store.
-#[pyclass(name = "Finding", module = "polylimit", frozen, eq)]
+#[pyclass(name = "Finding", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyFinding(pub(crate) Finding);
 
@@ -173,3 +174,5 @@ const fn severity_name(severity: Severity) -> &'static str {
         _ => "problem",
     }
 }
+
+immutable!(PyDegradedEvent, PyFinding);

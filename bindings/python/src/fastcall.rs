@@ -1,15 +1,12 @@
 //! Fast methods for the most frequent forms of calls, such as `check("user:42", "api", cost=2)`.
 //!
-//! pyo3's methods accept all forms of arguments, report all errors and can wait. In the stable ABI of Python 3.9 they receive
-//! their arguments in a tuple and a dictionary, which takes longer than a decision. The methods here receive an array
-//! (`METH_FASTCALL`). They replace pyo3's methods in both classes, and call the replaced one for every other form of call. Those of
-//! `AsyncLimiter` are [`async_method`](crate::async_method)s.
+//! pyo3's methods accept all forms of arguments, report all errors and can wait. The methods here replace them in both classes, and
+//! call the replaced one for every other form of call. Those of `AsyncLimiter` are [`async_method`](crate::async_method)s.
 //!
 //! CPU time of a call in memory on CPython 3.11, medians of 25 interleaved runs, with `check(key)` / `check(key, policy, cost=2)` /
-//! `await check(key)`: 330 / 443 / 523 ns with this module, 476 / 592 / 731 ns without it when built for the stable ABI of 3.10,
-//! where pyo3 uses `METH_FASTCALL` itself, and 553 / 1001 / 836 ns without it for 3.9.
+//! `await check(key)`: 330 / 443 / 523 ns with this module, 476 / 592 / 731 ns without it.
 
-use std::ffi::{CString, c_int};
+use std::ffi::CString;
 use std::mem::transmute;
 use std::sync::OnceLock;
 
@@ -27,9 +24,6 @@ use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
 use crate::operation::{FastOperation, State};
 use crate::operation_type;
 use crate::reservation::PyAsyncReservation;
-
-/// The method receives its arguments as an array. Part of the stable ABI from Python 3.10 on.
-const METH_FASTCALL: c_int = 0x80;
 
 /// The names of the replaced methods, in the order of [`operation`].
 const REPLACED: [&str; 5] = ["check", "peek", "take", "charge", "refund"];
@@ -94,7 +88,10 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
 }
 
 fn imported_already() -> PyErr {
-    PyImportError::new_err("polylimit is imported already")
+    PyImportError::new_err(
+        "polylimit is loaded in another interpreter of this process: allowed is one, as with WSGIApplicationGroup %{GLOBAL} of \
+         mod_wsgi and single-interpreter of uWSGI",
+    )
 }
 
 const fn operation(number: usize) -> Operation {
@@ -120,7 +117,7 @@ fn replace_all(
                 // SAFETY: `ml_flags` describes the signature of the function.
                 PyCFunction: unsafe { transmute::<FastMethod, ffi::PyCFunction>(fast) },
             },
-            ml_flags: METH_FASTCALL | ffi::METH_KEYWORDS,
+            ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
             ml_doc: doc.into_raw(),
         }));
         // SAFETY: the class is a type, and the definition is complete and never freed.

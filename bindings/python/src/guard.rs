@@ -7,14 +7,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use polylimit::guard::{Guard, GuardBuilder, RequestFacts, Verdict};
+use polylimit::guard::{Guard, RequestFacts, Verdict};
 use polylimit::{ClientAddressRules, Limiter};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyMapping;
 
 use crate::configuration::{OwnedAttributes, PyRequestAttributes};
-use crate::convert::{Key, Utf8Text, read_cost, read_duration, read_integer};
-use crate::error::call_core;
+use crate::convert::{
+    Key, Utf8Text, read_bool, read_cost, read_duration, read_integer, read_items, read_object, wrong_type,
+};
+use crate::error::{call_core, call_core_with};
 use crate::events;
 use crate::guard_check::{CheckStart, PyGuardCheck};
 use crate::http::PyClientAddressRules;
@@ -38,14 +40,10 @@ impl PyGuard {
     #[new]
     #[pyo3(signature = (
         limiter, policies, *, by_configuration, per_request, scope, per_route, key_parts, missing_key, cost, methods, headers, reset_form,
-        header_names, status, message, dry_run, address_rules, count, spent, ttl, max_age, separate_head, count_preflights,
+        header_names, status, message, dry_run, client_address, count, spent, ttl, max_age, separate_head, count_preflights,
         cors_origins
     ))]
-    #[expect(
-        clippy::too_many_arguments,
-        clippy::fn_params_excessive_bools,
-        reason = "each is an option of a limit"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "each is an option of a limit")]
     fn new(
         py: Python<'_>,
         limiter: &Bound<'_, PyAny>,
@@ -54,32 +52,45 @@ impl PyGuard {
         per_request: bool,
         scope: Option<&Bound<'_, PyAny>>,
         per_route: bool,
-        key_parts: Vec<String>,
-        missing_key: &str,
+        key_parts: &Bound<'_, PyAny>,
+        missing_key: &Bound<'_, PyAny>,
         cost: &Bound<'_, PyAny>,
-        methods: Vec<String>,
-        headers: &str,
-        reset_form: &str,
-        header_names: Vec<(String, String)>,
+        methods: &Bound<'_, PyAny>,
+        headers: &Bound<'_, PyAny>,
+        reset_form: &Bound<'_, PyAny>,
+        header_names: &Bound<'_, PyAny>,
         status: Option<&Bound<'_, PyAny>>,
-        message: Option<String>,
-        dry_run: bool,
-        address_rules: &Bound<'_, PyClientAddressRules>,
+        message: Option<&Bound<'_, PyAny>>,
+        dry_run: &Bound<'_, PyAny>,
+        client_address: &Bound<'_, PyAny>,
         count: Option<Py<PyAny>>,
         spent: Option<Py<PyAny>>,
         ttl: Option<&Bound<'_, PyAny>>,
         max_age: Option<&Bound<'_, PyAny>>,
-        separate_head: bool,
-        count_preflights: bool,
-        cors_origins: Vec<String>,
+        separate_head: &Bound<'_, PyAny>,
+        count_preflights: &Bound<'_, PyAny>,
+        cors_origins: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let limiter = core_limiter(limiter)?;
         let cost = read_cost(cost)?;
+        let client_address = read_object::<PyClientAddressRules>("client_address", client_address)?;
+        let key_parts = read_texts("key", key_parts)?;
+        let methods = read_texts("methods", methods)?;
+        let cors_origins = read_texts("cors_origins", cors_origins)?;
+        let missing_key = Utf8Text::read(missing_key, "missing_key")?;
+        let headers = Utf8Text::read(headers, "headers")?;
+        let reset_form = Utf8Text::read(reset_form, "reset_form")?;
+        let header_names = read_header_names(header_names)?;
+        let message = message.map(|message| Utf8Text::read(message, "message")).transpose()?;
+        let dry_run = read_bool("dry_run", dry_run)?;
+        let separate_head = read_bool("separate_head", separate_head)?;
+        let count_preflights = read_bool("count_preflights", count_preflights)?;
+        let written = [("ttl", ttl), ("max_age", max_age)];
         let scope = scope.map(|scope| Utf8Text::read(scope, "scope")).transpose()?;
         let status = status.map(|status| read_integer("status", status)).transpose()?;
         let ttl = ttl.map(|ttl| read_duration("ttl", ttl)).transpose()?;
         let max_age = max_age.map(|max_age| read_duration("max_age", max_age)).transpose()?;
-        let guard = call_core(py, || {
+        let guard = call_core_with(py, &written, || {
             let mut builder = Guard::builder(limiter)
                 .per_request(per_request)
                 .per_route(per_route)
@@ -90,7 +101,7 @@ impl PyGuard {
                 .dry_run(dry_run)
                 .separate_head(separate_head)
                 .count_preflights(count_preflights)
-                .cors_origins(cors_origins)
+                .cors_origins(cors_origins.iter().map(|origin| origin.to_string()))
                 // A configuration says itself what is reserved.
                 .reserved(spent.is_some() && !by_configuration);
             if by_configuration {
@@ -112,17 +123,17 @@ impl PyGuard {
                 builder = builder.key_part(part.parse()?);
             }
             for (field, name) in header_names {
-                builder = builder.header_name(field, name);
+                builder = builder.header_name(&*field, &*name);
             }
             if let Some(status) = status {
                 builder = builder.status(status);
             }
             if let Some(message) = message {
-                builder = builder.message(message);
+                builder = builder.message(&*message);
             }
-            methods.into_iter().fold(builder, GuardBuilder::method).build()
+            methods.iter().fold(builder, |builder, method| builder.method(&**method)).build()
         })?;
-        let address_rules = address_rules.get().rules().clone();
+        let address_rules = client_address.get().rules().clone();
         Ok(Self { parts: Arc::new(GuardParts::new(guard, count, spent)), address_rules })
     }
 
@@ -270,12 +281,34 @@ impl PyGuard {
     }
 }
 
+/// Reads the argument `name`, texts.
+fn read_texts(name: &str, texts: &Bound<'_, PyAny>) -> PyResult<Vec<Utf8Text>> {
+    read_items(name, texts, "a list of str", |text| Utf8Text::read(&text, &format!("an item of {name}")))
+}
+
+fn read_header_names(names: &Bound<'_, PyAny>) -> PyResult<Vec<(Utf8Text, Utf8Text)>> {
+    let Ok(names) = names.cast::<PyMapping>() else {
+        return Err(wrong_type("header_names", names, "allowed is a dict of names of fields"));
+    };
+    let pairs = names.items()?.into_iter().map(|pair| {
+        let (field, name): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+        let read = |text| Utf8Text::read(text, "a name in header_names");
+        Ok((read(&field)?, read(&name)?))
+    });
+    pairs.collect()
+}
+
 fn core_limiter(limiter: &Bound<'_, PyAny>) -> PyResult<Limiter> {
     if let Ok(limiter) = limiter.cast::<PyAsyncLimiter>() {
         return Ok(limiter.get().core().clone());
     }
     match limiter.cast::<PyLimiter>() {
         Ok(limiter) => Ok(limiter.get().core().clone()),
-        Err(_) => Err(PyTypeError::new_err("limiter: allowed is a Limiter or an AsyncLimiter")),
+        Err(_) => Err(wrong_type(
+            "limiter",
+            limiter,
+            "allowed is a Limiter or an AsyncLimiter, which decides inside of the module: for a test take one in memory, such \
+             as one with a ManualClock, and deny by its block or by the quotas 0/minute",
+        )),
     }
 }

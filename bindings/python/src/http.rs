@@ -9,10 +9,11 @@ use polylimit::{ClientAddress, ClientAddressRules, Decision, ForwardingHeader, P
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use crate::convert::{read_cost, read_integer};
+use crate::convert::{Utf8Text, read_cost, read_integer, read_items, wrong_type};
 use crate::decision::PyDecision;
 use crate::error::{call_core, invalid_argument};
 use crate::policy::PyPolicy;
+use crate::value::immutable;
 
 /// Finds the client of a request: which proxies are trusted to name it, and how much of an address counts as one client.
 ///
@@ -30,26 +31,33 @@ use crate::policy::PyPolicy;
 /// ------
 /// InvalidArgumentError
 ///     When a network cannot be read, a prefix is out of range, or networks are trusted without a header.
-#[pyclass(name = "ClientAddressRules", module = "polylimit", frozen)]
+#[pyclass(name = "ClientAddressRules", module = "polylimit", frozen, weakref)]
 pub(crate) struct PyClientAddressRules(ClientAddressRules);
 
 #[pymethods]
 impl PyClientAddressRules {
     #[new]
-    #[pyo3(signature = (trusted = Vec::new(), header = None, *, ipv4_prefix = None, ipv6_prefix = None), text_signature = "(trusted=(), header=None, *, ipv4_prefix=None, ipv6_prefix=None)")]
+    #[pyo3(signature = (trusted = None, header = None, *, ipv4_prefix = None, ipv6_prefix = None), text_signature = "(trusted=(), header=None, *, ipv4_prefix=None, ipv6_prefix=None)")]
     fn new(
         py: Python<'_>,
-        trusted: Vec<String>,
-        header: Option<&str>,
+        trusted: Option<&Bound<'_, PyAny>>,
+        header: Option<&Bound<'_, PyAny>>,
         ipv4_prefix: Option<&Bound<'_, PyAny>>,
         ipv6_prefix: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        let networks = trusted.map(|trusted| {
+            read_items("trusted", trusted, "a list of networks as str", |network| {
+                Utf8Text::read(&network, "an item of trusted")
+            })
+        });
+        let trusted = networks.transpose()?.unwrap_or_default();
+        let header = header.map(|header| Utf8Text::read(header, "header")).transpose()?;
         let ipv4_prefix = ipv4_prefix.map(|bits| read_integer("ipv4_prefix", bits)).transpose()?;
         let ipv6_prefix = ipv6_prefix.map(|bits| read_integer("ipv6_prefix", bits)).transpose()?;
         let build = || {
             let mut rules =
                 trusted.iter().fold(ClientAddressRules::builder(), |rules, network| rules.trust(network));
-            if let Some(header) = header {
+            if let Some(header) = &header {
                 rules = rules.header(header.parse::<ForwardingHeader>()?);
             }
             if let Some(bits) = ipv4_prefix {
@@ -69,13 +77,26 @@ impl PyClientAddressRules {
         self.0.header().map(ForwardingHeader::name)
     }
 
+    fn __repr__(&self) -> String {
+        match self.header() {
+            Some(header) => format!("ClientAddressRules(header='{header}')"),
+            None => "ClientAddressRules()".to_owned(),
+        }
+    }
+
     /// The client of a request that came from ``peer`` with these lines of the header, in the order they were received.
     ///
     /// ``peer`` is the address of the peer of the socket; for a Unix socket, ``"127.0.0.1"``.
-    #[pyo3(signature = (peer, lines = Vec::new()), text_signature = "($self, peer, lines=())")]
-    fn resolve(&self, py: Python<'_>, peer: &str, lines: Vec<PyBackedBytes>) -> PyResult<PyClientAddress> {
+    #[pyo3(signature = (peer, lines = None), text_signature = "($self, peer, lines=())")]
+    fn resolve(
+        &self,
+        py: Python<'_>,
+        peer: &Bound<'_, PyAny>,
+        lines: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyClientAddress> {
+        let (peer, lines) = (Utf8Text::read(peer, "peer")?, read_lines(lines)?);
         // A link-local address may end in a zone such as `%eth0`, which names an interface of this host.
-        let peer: IpAddr = peer.split('%').next().unwrap_or(peer).parse().map_err(|_| {
+        let peer: IpAddr = peer.split('%').next().unwrap_or(&peer).parse().map_err(|_| {
             invalid_argument(py, "peer is no IP address: allowed are 192.0.2.1 and 2001:db8::1")
         })?;
         call_core(py, || Ok(self.0.resolve(peer, lines.iter().map(|line| &**line)))).map(PyClientAddress)
@@ -84,10 +105,24 @@ impl PyClientAddressRules {
     /// The ``key`` of the client that ``resolve`` returns, for a peer that may be any text.
     ///
     /// A port, brackets and a zone are ignored. Text that is no address counts as ``"unknown"``, and then no line is read.
-    #[pyo3(signature = (peer, lines = Vec::new()), text_signature = "($self, peer, lines=())")]
-    fn key(&self, py: Python<'_>, peer: &str, lines: Vec<PyBackedBytes>) -> PyResult<String> {
-        call_core(py, || Ok(self.0.key_of(peer, lines.iter().map(|line| &**line))))
+    #[pyo3(signature = (peer, lines = None), text_signature = "($self, peer, lines=())")]
+    fn key(
+        &self,
+        py: Python<'_>,
+        peer: &Bound<'_, PyAny>,
+        lines: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<String> {
+        let (peer, lines) = (Utf8Text::read(peer, "peer")?, read_lines(lines)?);
+        call_core(py, || Ok(self.0.key_of(&peer, lines.iter().map(|line| &**line))))
     }
+}
+
+/// Reads the lines of a header.
+fn read_lines(lines: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<PyBackedBytes>> {
+    let read = |line: Bound<'_, PyAny>| {
+        line.extract().map_err(|_| wrong_type("an item of lines", &line, "allowed is bytes"))
+    };
+    lines.map_or_else(|| Ok(Vec::new()), |lines| read_items("lines", lines, "a list of bytes", read))
 }
 
 impl PyClientAddressRules {
@@ -97,7 +132,7 @@ impl PyClientAddressRules {
 }
 
 /// The address of a client, and the key that it counts by.
-#[pyclass(name = "ClientAddress", module = "polylimit", frozen, eq, hash)]
+#[pyclass(name = "ClientAddress", module = "polylimit", frozen, eq, hash, weakref)]
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct PyClientAddress(ClientAddress);
 
@@ -120,6 +155,9 @@ impl PyClientAddress {
     }
 }
 
+/// The fields of a response, pairs of a name and a value.
+pub(crate) type Fields = Vec<(Cow<'static, str>, String)>;
+
 /// A list of pairs of a policy and its decision.
 pub(crate) type PyOutcomes = Vec<(PyPolicy, PyDecision)>;
 
@@ -128,6 +166,13 @@ pub(crate) fn outcomes_to_python(outcomes: Vec<(Policy, Decision)>) -> PyOutcome
 }
 
 type Outcomes<'py> = Vec<(Bound<'py, PyPolicy>, Bound<'py, PyDecision>)>;
+
+fn read_outcomes<'py>(outcomes: &Bound<'py, PyAny>) -> PyResult<Outcomes<'py>> {
+    read_items("outcomes", outcomes, "a list of pairs of a Policy and its Decision", |pair| {
+        let allowed = "allowed is a pair of a Policy and its Decision";
+        pair.extract().map_err(|_| wrong_type("an item of outcomes", &pair, allowed))
+    })
+}
 
 fn with_outcomes<R>(outcomes: &Outcomes<'_>, use_them: impl FnOnce(&[headers::Outcome<'_>]) -> R) -> R {
     let outcomes: Vec<_> =
@@ -147,13 +192,14 @@ fn with_outcomes<R>(outcomes: &Outcomes<'_>, use_them: impl FnOnce(&[headers::Ou
 /// reset_form
 ///     How ``x-ratelimit-reset`` gives the time: ``"seconds"`` from now, or since the ``"epoch"``.
 #[pyfunction]
-#[pyo3(signature = (outcomes, *, style = "ietf", reset_form = "seconds"))]
+#[pyo3(signature = (outcomes, *, style = None, reset_form = None), text_signature = "(outcomes, *, style='ietf', reset_form='seconds')")]
 pub(crate) fn header_fields(
     py: Python<'_>,
-    outcomes: Outcomes<'_>,
-    style: &str,
-    reset_form: &str,
-) -> PyResult<Vec<(Cow<'static, str>, String)>> {
+    outcomes: &Bound<'_, PyAny>,
+    style: Option<&Bound<'_, PyAny>>,
+    reset_form: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Fields> {
+    let outcomes = read_outcomes(outcomes)?;
     let settings = header_settings(py, style, reset_form)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
@@ -164,10 +210,22 @@ pub(crate) fn header_fields(
 }
 
 /// Reads the style of header fields.
-pub(crate) fn header_settings(py: Python<'_>, style: &str, reset_form: &str) -> PyResult<HeaderSettings> {
+fn header_settings(
+    py: Python<'_>,
+    style: Option<&Bound<'_, PyAny>>,
+    reset_form: Option<&Bound<'_, PyAny>>,
+) -> PyResult<HeaderSettings> {
+    let style = style.map(|style| Utf8Text::read(style, "style")).transpose()?;
+    let form = reset_form.map(|form| Utf8Text::read(form, "reset_form")).transpose()?;
     call_core(py, || {
-        let (style, form) = (style.parse::<HeaderStyle>()?, reset_form.parse::<ResetForm>()?);
-        Ok(HeaderSettings::default().style(style).reset_form(form))
+        let mut settings = HeaderSettings::default();
+        if let Some(style) = style {
+            settings = settings.style(style.parse::<HeaderStyle>()?);
+        }
+        if let Some(form) = form {
+            settings = settings.reset_form(form.parse::<ResetForm>()?);
+        }
+        Ok(settings)
     })
 }
 
@@ -183,15 +241,16 @@ pub(crate) fn header_settings(py: Python<'_>, style: &str, reset_form: &str) -> 
 #[pyo3(signature = (outcomes, *, cost = None))]
 pub(crate) fn problem(
     py: Python<'_>,
-    outcomes: Outcomes<'_>,
+    outcomes: &Bound<'_, PyAny>,
     cost: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Option<PyProblem>> {
+    let outcomes = read_outcomes(outcomes)?;
     let cost = cost.map_or(Ok(1), read_cost)?;
     call_core(py, || Ok(with_outcomes(&outcomes, |outcomes| headers::problem(outcomes, cost)).map(PyProblem)))
 }
 
 /// The response to a denied request: a problem document (RFC 9457), or its text.
-#[pyclass(name = "Problem", module = "polylimit", frozen, eq)]
+#[pyclass(name = "Problem", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyProblem(Problem);
 
@@ -242,19 +301,23 @@ impl PyProblem {
 
     /// The content type and the body that a client with this ``Accept`` field prefers; without one, the problem document.
     #[pyo3(signature = (accept = None))]
-    fn body(&self, accept: Option<&str>) -> (&'static str, String) {
-        self.0.body(accept)
+    fn body(&self, accept: Option<&Bound<'_, PyAny>>) -> PyResult<(&'static str, String)> {
+        let accept = accept.map(|accept| Utf8Text::read(accept, "accept")).transpose()?;
+        Ok(self.0.body(accept.as_deref()))
     }
 
     /// The status, the header fields and the body of the response to a client with this ``Accept`` field.
     #[pyo3(signature = (accept = None))]
-    fn response(&self, accept: Option<&str>) -> (u16, Vec<(Cow<'static, str>, String)>, String) {
-        let response = self.0.response(accept);
+    fn response(&self, accept: Option<&Bound<'_, PyAny>>) -> PyResult<(u16, Fields, String)> {
+        let accept = accept.map(|accept| Utf8Text::read(accept, "accept")).transpose()?;
+        let response = self.0.response(accept.as_deref());
         let fields = response.fields.into_iter().map(|field| (field.name, field.value));
-        (response.status, fields.collect(), response.body)
+        Ok((response.status, fields.collect(), response.body))
     }
 
     fn __repr__(&self) -> String {
         format!("Problem(status={}, detail='{}')", self.0.status(), self.0.detail())
     }
 }
+
+immutable!(PyClientAddressRules, PyClientAddress, PyProblem);

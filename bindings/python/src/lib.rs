@@ -45,7 +45,9 @@ mod reserve;
 mod reserve_operation;
 mod response_sender;
 mod store_call;
+mod value;
 mod waiting;
+mod waiting_call;
 mod wake_up;
 
 use pyo3::prelude::*;
@@ -89,12 +91,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<response_sender::ResponseSender>()?;
     module.add_class::<store_call::Settling>()?;
     module.add_class::<store_call::StoreCall>()?;
+    module.add_class::<waiting_call::TrioCall>()?;
     module.add_function(wrap_pyfunction!(client::server_wait, module)?)?;
     module.add_function(wrap_pyfunction!(command_line::run_command, module)?)?;
     module.add_function(wrap_pyfunction!(http::header_fields, module)?)?;
     module.add_function(wrap_pyfunction!(http::problem, module)?)?;
     module.add_function(wrap_pyfunction!(options::options, module)?)?;
-    module.add_function(wrap_pyfunction!(options::suggestion, module)?)?;
+    module.add_function(wrap_pyfunction!(options::advice, module)?)?;
     module.add("Operation", operation_type::create_type(module.py())?)?;
     async_method::create_type(module.py())?;
     fastcall::install(module.py())?;

@@ -219,7 +219,7 @@ impl PyLimiter {
         ttl: Option<&Bound<'_, PyAny>>,
         timeout: Option<&Bound<'_, PyAny>>,
         max_age: Option<&Bound<'_, PyAny>>,
-        commit_at_end: Option<bool>,
+        commit_at_end: Option<&Bound<'_, PyAny>>,
         headroom: Option<&Bound<'_, PyAny>>,
         plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
@@ -290,12 +290,12 @@ impl PyLimiter {
     ///     Keys, or ``Request`` objects where the policy or the cost differs.
     /// return_exceptions
     ///     Whether errors are returned in the list, in the places of their decisions. Otherwise the first one is raised.
-    #[pyo3(signature = (requests, *, return_exceptions = false))]
+    #[pyo3(signature = (requests, *, return_exceptions = None), text_signature = "($self, requests, *, return_exceptions=False)")]
     fn check_many(
         &self,
         py: Python<'_>,
         requests: &Bound<'_, PyAny>,
-        return_exceptions: bool,
+        return_exceptions: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         self.call(py, &OwnedCall::check_many(requests, return_exceptions)?)
     }

@@ -123,7 +123,7 @@ pub(crate) use {block_doc, decision_doc, operation_doc};
 ///
 /// A denial is a value and raises nothing: ``if limiter.check("user:42"): ...``
 #[doc = constructor_doc!()]
-#[pyclass(name = "Limiter", module = "polylimit", frozen)]
+#[pyclass(name = "Limiter", module = "polylimit", frozen, dict, weakref)]
 pub(crate) struct PyLimiter {
     limiter: blocking::Limiter,
 }
@@ -150,7 +150,7 @@ impl PyLimiter {
 ///
 /// A denial is a value and raises nothing: ``if await limiter.check("user:42"): ...``
 #[doc = constructor_doc!()]
-#[pyclass(name = "AsyncLimiter", module = "polylimit", frozen)]
+#[pyclass(name = "AsyncLimiter", module = "polylimit", frozen, dict, weakref)]
 pub(crate) struct PyAsyncLimiter {
     limiter: Limiter,
 }

@@ -17,17 +17,20 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::call::{AnswerForm, answer_to_python};
 use crate::error::{call_core, raise_panic};
 use crate::operation_future::{OperationFuture, finish};
+use crate::waiting_call::{Started, TrioCall, WaitingCall};
 use crate::wake_up::WakeUp;
 
 /// The result of submitting a call.
 pub(crate) enum Submission {
     Known(Py<PyAny>),
     Pending(Py<OperationFuture>),
+    /// A coroutine waits, in an event loop that is not asyncio's.
+    Delegated(Py<PyAny>),
 }
 
 #[pyclass(name = "LoopQueue", module = "polylimit", frozen, weakref)]
@@ -67,8 +70,8 @@ fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
             return error;
         }
         PyRuntimeError::new_err(
-            "an AsyncLimiter waits in an event loop of asyncio, and none runs here: under trio, call the methods of \
-             limiter.blocking in a thread, as by trio.to_thread.run_sync",
+            "an AsyncLimiter waits in an event loop of asyncio or trio, and none runs here: elsewhere use limiter.blocking, whose \
+             methods wait on their thread",
         )
     })
 }
@@ -81,6 +84,9 @@ impl LoopQueue {
         call: &Call<'_>,
         form: AnswerForm,
     ) -> PyResult<Submission> {
+        if runs_in_trio(py)? {
+            return submit_to_trio(py, limiter, call, form);
+        }
         let event_loop = running_loop(py)?;
         let this = Self::of(&event_loop)?;
         let queue = this.get();
@@ -179,6 +185,30 @@ impl LoopQueue {
         if self.pending.lock().by_number.remove(&number).is_some() {
             // A panic leaves the call running, as if it had not been cancelled.
             let _ = py.detach(|| catch_unwind(AssertUnwindSafe(|| self.completions.cancel(&number))));
+        }
+    }
+}
+
+/// Whether the caller is a task of trio.
+fn runs_in_trio(py: Python<'_>) -> PyResult<bool> {
+    let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
+    let is_there = modules.cast::<PyDict>()?.contains(intern!(py, "trio.lowlevel"))?;
+    Ok(is_there && py.import("polylimit._trio")?.call_method0("is_running")?.is_truthy()?)
+}
+
+/// Starts a call, whose answer a coroutine of trio waits for.
+fn submit_to_trio(
+    py: Python<'_>,
+    limiter: &Limiter,
+    call: &Call<'_>,
+    form: AnswerForm,
+) -> PyResult<Submission> {
+    match WaitingCall::start(py, limiter, call)? {
+        Started::Known(answer) => answer_to_python(py, answer, &form).map(Submission::Known),
+        Started::Waits(call) => {
+            let call = Py::new(py, TrioCall::new(call, form))?;
+            let coroutine = py.import("polylimit._trio")?.call_method1("wait", (call,))?;
+            Ok(Submission::Delegated(coroutine.unbind()))
         }
     }
 }

@@ -4,11 +4,13 @@ use polylimit::{Family, Limiter, Sample, SampleValue, TextFormat};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::convert::Utf8Text;
 use crate::error::call_core;
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
+use crate::value::immutable;
 
 /// Samples of one kind, under one name.
-#[pyclass(name = "MetricFamily", module = "polylimit", frozen, eq)]
+#[pyclass(name = "MetricFamily", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyMetricFamily(Family);
 
@@ -45,7 +47,7 @@ impl PyMetricFamily {
 }
 
 /// One number or histogram of a ``MetricFamily``.
-#[pyclass(name = "MetricSample", module = "polylimit", frozen, eq)]
+#[pyclass(name = "MetricSample", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyMetricSample(Sample);
 
@@ -81,7 +83,7 @@ impl PyMetricSample {
 }
 
 /// How many observations were at most some numbers.
-#[pyclass(name = "MetricHistogram", module = "polylimit", frozen, eq)]
+#[pyclass(name = "MetricHistogram", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyMetricHistogram {
     buckets: Vec<(f64, u64)>,
@@ -142,8 +144,10 @@ macro_rules! metrics_methods {
             /// ------
             /// InvalidArgumentError
             ///     When the format is another one.
-            #[pyo3(signature = (format = "prometheus"))]
-            fn metrics_text(&self, py: Python<'_>, format: &str) -> PyResult<String> {
+            #[pyo3(signature = (format = None), text_signature = "($self, format='prometheus')")]
+            fn metrics_text(&self, py: Python<'_>, format: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
+                let format = format.map(|format| Utf8Text::read(format, "format")).transpose()?;
+                let format = format.as_deref().unwrap_or("prometheus");
                 call_core(py, || Ok(self.core().metrics_text(format.parse::<TextFormat>()?)))
             }
         }
@@ -156,3 +160,5 @@ metrics_methods!(PyAsyncLimiter);
 fn families(py: Python<'_>, limiter: &Limiter) -> PyResult<Vec<PyMetricFamily>> {
     call_core(py, || Ok(limiter.metrics().into_iter().map(PyMetricFamily).collect()))
 }
+
+immutable!(PyMetricFamily, PyMetricHistogram, PyMetricSample);

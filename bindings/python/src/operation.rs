@@ -5,11 +5,13 @@
 
 use std::cell::Cell;
 use std::ffi::CStr;
+use std::ptr::null_mut;
 
 use polylimit::{Call, Limiter, Request};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{ffi, intern};
 
 use crate::call::{AnswerForm, Operation, OwnedCall, answer_to_python, try_attached, try_call};
 use crate::convert::Utf8Text;
@@ -27,6 +29,8 @@ pub(crate) enum State {
     /// The result is known before the operation is awaited.
     Ready(Py<PyAny>),
     Waiting(Py<OperationFuture>),
+    /// A coroutine waits, in an event loop that is not asyncio's.
+    Delegated(Py<PyAny>),
     Finished,
 }
 
@@ -36,7 +40,7 @@ impl State {
         match self {
             Self::Fast(fast) => fast.operation.method(),
             Self::NotStarted(_, call) | Self::Tried(_, call) => call.method(),
-            Self::Ready(_) | Self::Waiting(_) | Self::Finished => c"Operation",
+            Self::Ready(_) | Self::Waiting(_) | Self::Delegated(_) | Self::Finished => c"Operation",
         }
     }
 }
@@ -74,11 +78,11 @@ impl FastOperation {
     }
 }
 
-/// Runs the operation until it waits or is finished.
+/// Runs the operation until it waits or is finished. `value` is what the event loop sends.
 ///
 /// The interpreter calls this without pyo3 knowing that the thread is attached, so a Python reference must be dropped inside of
 /// `Python::attach` or by `drop_ref`.
-pub(crate) fn step(state: &Cell<State>, py: Python<'_>) -> PyResult<Step> {
+pub(crate) fn step(state: &Cell<State>, py: Python<'_>, value: Borrowed<'_, '_, PyAny>) -> PyResult<Step> {
     let current = state.replace(State::Finished);
     if let State::Fast(fast) = &current
         && let Some(result) = fast.with(|limiter, call| try_call(py, limiter, call))
@@ -88,10 +92,15 @@ pub(crate) fn step(state: &Cell<State>, py: Python<'_>) -> PyResult<Step> {
         }
         return result.map(Step::Return);
     }
-    Python::attach(|py| step_attached(state, current, py))
+    Python::attach(|py| step_attached(state, current, py, value))
 }
 
-fn step_attached(state: &Cell<State>, current: State, py: Python<'_>) -> PyResult<Step> {
+fn step_attached(
+    state: &Cell<State>,
+    current: State,
+    py: Python<'_>,
+    value: Borrowed<'_, '_, PyAny>,
+) -> PyResult<Step> {
     let submission = match current {
         State::Fast(fast) => {
             fast.with(|limiter, call| LoopQueue::submit(py, limiter, call, AnswerForm::Object))?
@@ -103,6 +112,7 @@ fn step_attached(state: &Cell<State>, current: State, py: Python<'_>) -> PyResul
             None => Submission::Pending(future),
         },
         State::Ready(result) => Submission::Known(result),
+        State::Delegated(coroutine) => return send(state, coroutine, py, value),
         State::Finished => {
             return Err(PyRuntimeError::new_err("cannot reuse an operation that was awaited already"));
         }
@@ -110,10 +120,37 @@ fn step_attached(state: &Cell<State>, current: State, py: Python<'_>) -> PyResul
     let future = match submission {
         Submission::Known(result) => return Ok(Step::Return(result)),
         Submission::Pending(future) => future,
+        Submission::Delegated(coroutine) => {
+            let nothing = py.None();
+            return send(state, coroutine, py, nothing.bind_borrowed(py));
+        }
     };
     let yielded = future.clone_ref(py).into_any();
     state.set(State::Waiting(future));
     Ok(Step::Yield(yielded))
+}
+
+/// Runs the coroutine that waits until it waits again or is finished.
+fn send(
+    state: &Cell<State>,
+    coroutine: Py<PyAny>,
+    py: Python<'_>,
+    value: Borrowed<'_, '_, PyAny>,
+) -> PyResult<Step> {
+    let mut result = null_mut();
+    // SAFETY: the coroutine is an iterator, and the interpreter writes a reference to the result.
+    let (sent, result) = unsafe {
+        let sent = ffi::PyIter_Send(coroutine.as_ptr(), value.as_ptr(), &raw mut result);
+        (sent, Bound::from_owned_ptr_or_opt(py, result))
+    };
+    match (sent, result) {
+        (ffi::PySendResult::PYGEN_NEXT, Some(yielded)) => {
+            state.set(State::Delegated(coroutine));
+            Ok(Step::Yield(yielded.unbind()))
+        }
+        (ffi::PySendResult::PYGEN_RETURN, Some(result)) => Ok(Step::Return(result.unbind())),
+        _ => Err(PyErr::fetch(py)),
+    }
 }
 
 /// Decides at once where the store allows it, unless that was tried, and otherwise submits the call to the queue of the running
@@ -135,16 +172,26 @@ pub(crate) fn throw(
 ) -> PyResult<Py<PyAny>> {
     match state.replace(State::Finished) {
         State::Waiting(future) => LoopQueue::abandon(py, &future),
+        State::Delegated(coroutine) => {
+            let yielded = coroutine.bind(py).call_method1(intern!(py, "throw"), exception)?;
+            state.set(State::Delegated(coroutine));
+            return Ok(yielded.unbind());
+        }
         State::Fast(_) | State::NotStarted(..) | State::Tried(..) | State::Ready(_) | State::Finished => {}
     }
     Err(exception_of(exception)?)
 }
 
 /// Ends the operation without a result.
-pub(crate) fn close(state: &Cell<State>, py: Python<'_>) {
-    if let State::Waiting(future) = state.replace(State::Finished) {
-        LoopQueue::abandon(py, &future);
+pub(crate) fn close(state: &Cell<State>, py: Python<'_>) -> PyResult<()> {
+    match state.replace(State::Finished) {
+        State::Waiting(future) => LoopQueue::abandon(py, &future),
+        State::Delegated(coroutine) => {
+            coroutine.bind(py).call_method0(intern!(py, "close"))?;
+        }
+        State::Fast(_) | State::NotStarted(..) | State::Tried(..) | State::Ready(_) | State::Finished => {}
     }
+    Ok(())
 }
 
 /// The exception that the one, two or three arguments of `throw` describe.

@@ -34,8 +34,7 @@ static TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
 
 const DOC: &str = "An operation that has to be awaited.\0";
 
-/// The slot `am_send` and its results, in the stable ABI from Python 3.10 on.
-const AM_SEND: c_int = 81;
+/// The results of `am_send`.
 const RETURNED: c_int = 0;
 const FAILED: c_int = -1;
 const YIELDED: c_int = 1;
@@ -80,7 +79,7 @@ pub(crate) fn create_type(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         slot(ffi::Py_nb_bool, truth as *mut c_void),
         slot(ffi::Py_tp_getset, attributes.as_mut_ptr().cast()),
         slot(ffi::Py_tp_repr, repr as *mut c_void),
-        slot(AM_SEND, am_send as *mut c_void),
+        slot(ffi::Py_am_send, am_send as *mut c_void),
         slot(0, null_mut()),
     ];
     let mut spec = ffi::PyType_Spec {
@@ -134,11 +133,11 @@ unsafe fn state<'a>(this: *mut ffi::PyObject) -> &'a Cell<State> {
 }
 
 /// # Safety
-/// `this` is an operation, and the interpreter makes the call.
-unsafe fn step(py: Python<'_>, this: *mut ffi::PyObject) -> PyResult<Step> {
+/// `this` is an operation, `value` an object, and the interpreter makes the call.
+unsafe fn step(py: Python<'_>, this: *mut ffi::PyObject, value: *mut ffi::PyObject) -> PyResult<Step> {
     // SAFETY: as the caller guarantees.
-    let state = unsafe { state(this) };
-    let result = catch_unwind(AssertUnwindSafe(|| operation::step(state, py)));
+    let (state, value) = unsafe { (state(this), Borrowed::from_ptr(py, value)) };
+    let result = catch_unwind(AssertUnwindSafe(|| operation::step(state, py, value)));
     let result = raise_panic(py, result)??;
     if matches!(result, Step::Yield(_)) {
         // SAFETY: only a waiting operation can be part of a reference cycle; it is tracked once.
@@ -153,13 +152,13 @@ unsafe fn step(py: Python<'_>, this: *mut ffi::PyObject) -> PyResult<Step> {
 
 unsafe extern "C" fn am_send(
     this: *mut ffi::PyObject,
-    _value: *mut ffi::PyObject,
+    value: *mut ffi::PyObject,
     result: *mut *mut ffi::PyObject,
 ) -> c_int {
     // SAFETY: the interpreter calls this function.
     unsafe {
         let py = Python::assume_attached();
-        let (object, status) = match step(py, this) {
+        let (object, status) = match step(py, this, value) {
             Ok(Step::Return(object)) => (object.into_ptr(), RETURNED),
             Ok(Step::Yield(object)) => (object.into_ptr(), YIELDED),
             Err(error) => {
@@ -174,9 +173,14 @@ unsafe extern "C" fn am_send(
 
 unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls this function.
+    unsafe { send(this, ffi::Py_None()) }
+}
+
+unsafe extern "C" fn send(this: *mut ffi::PyObject, value: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter calls this function.
     unsafe {
         let py = Python::assume_attached();
-        match step(py, this) {
+        match step(py, this, value) {
             Ok(Step::Yield(object)) => object.into_ptr(),
             Ok(Step::Return(object)) => {
                 raise_stop_iteration(py, object);
@@ -209,11 +213,6 @@ unsafe extern "C" fn return_self(this: *mut ffi::PyObject) -> *mut ffi::PyObject
     this
 }
 
-unsafe extern "C" fn send(this: *mut ffi::PyObject, _value: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls this function.
-    unsafe { next(this) }
-}
-
 unsafe extern "C" fn throw(this: *mut ffi::PyObject, exception: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls this function with a tuple.
     let (state, exception) = unsafe {
@@ -231,7 +230,7 @@ unsafe extern "C" fn close(this: *mut ffi::PyObject, _unused: *mut ffi::PyObject
     let state = unsafe { state(this) };
     Python::attach(|py| {
         let closed = catch_unwind(AssertUnwindSafe(|| operation::close(state, py)));
-        into_ptr(py, raise_panic(py, closed).map(|()| py.None()))
+        into_ptr(py, raise_panic(py, closed).and_then(|closed| closed).map(|()| py.None()))
     })
 }
 
@@ -313,7 +312,7 @@ unsafe extern "C" fn traverse(
         }
         match &*state(this).as_ptr() {
             State::Waiting(future) => visit(future.as_ptr(), argument),
-            State::Ready(object) => visit(object.as_ptr(), argument),
+            State::Ready(object) | State::Delegated(object) => visit(object.as_ptr(), argument),
             State::Fast(_) | State::NotStarted(..) | State::Tried(..) | State::Finished => 0,
         }
     }

@@ -2,16 +2,19 @@
 
 use std::ops::Deref;
 
-use polylimit::{Clock, Limiter, LimiterBuilder, ManualClock, OptionKind, StoreOption, Suggestion};
-use pyo3::exceptions::PyTypeError;
+use polylimit::{
+    Clock, Limiter, LimiterBuilder, ManualClock, OptionKind, OptionPlace, StoreOption, Suggestion,
+};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyMapping, PyString};
+use pyo3::types::{PyDelta, PyDict, PyFloat, PyMapping, PyString};
 
 use crate::configuration::read_json;
-use crate::convert::{Utf8Text, read_duration, seconds};
+use crate::convert::{Utf8Text, is_real, read_duration, seconds, whole_text, wrong_type};
 use crate::error::{call_core, invalid_argument};
 use crate::events;
-use crate::policy::read_policies;
+use crate::policy::{PyPolicy, read_policies};
+use crate::request::PolicyArgument;
+use crate::value::immutable;
 
 /// Every option of a limiter that is given by name.
 #[pyfunction]
@@ -20,7 +23,7 @@ pub(crate) fn options() -> Vec<PyOption> {
 }
 
 /// An option of a limiter.
-#[pyclass(name = "Option", module = "polylimit", frozen, eq)]
+#[pyclass(name = "Option", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyOption(StoreOption);
 
@@ -71,15 +74,11 @@ impl PyOption {
     }
 }
 
-/// What to use instead of an option of another rate limiter, such as ``"use key"`` for ``key_func``.
+/// What the error for an unknown option of a limit recommends, where these are known: ``use key`` for ``key_func``, or a name that is near.
 #[pyfunction]
-pub(crate) fn suggestion(name: &str) -> Option<String> {
-    let suggestion = Suggestion::for_option(name)?;
-    Some(if suggestion.name == "store" {
-        "use the URL of the limiter".to_owned()
-    } else {
-        suggestion.to_string()
-    })
+pub(crate) fn advice(name: &str, known: Vec<String>) -> String {
+    let known: Vec<_> = known.iter().map(String::as_str).collect();
+    Suggestion::advice(name, OptionPlace::Guard, &known)
 }
 
 /// A clock for tests: it moves only when it is set or advanced, and it may go back.
@@ -93,7 +92,7 @@ pub(crate) fn suggestion(name: &str) -> Option<String> {
 /// ------
 /// InvalidArgumentError
 ///     When the time is after the year 2255.
-#[pyclass(name = "ManualClock", module = "polylimit", frozen)]
+#[pyclass(name = "ManualClock", module = "polylimit", frozen, weakref)]
 pub(crate) struct PyManualClock(ManualClock);
 
 #[pymethods]
@@ -142,9 +141,8 @@ fn read_clock(clock: &Bound<'_, PyAny>) -> PyResult<Clock> {
     if let Ok(clock) = clock.cast::<PyManualClock>() {
         return Ok(clock.get().0.clone().into());
     }
-    let name = clock.cast::<PyString>().map_err(|_| {
-        PyTypeError::new_err("clock is neither a ManualClock nor one of \"system\" and \"coarse\"")
-    })?;
+    let allowed = "allowed are \"system\", \"coarse\" and a ManualClock";
+    let name = clock.cast::<PyString>().map_err(|_| wrong_type("clock", clock, allowed))?;
     match &*name.to_cow()? {
         "system" => Ok(Clock::system()),
         "coarse" => Ok(Clock::coarse()),
@@ -165,10 +163,11 @@ impl<'py> FromPyObject<'_, 'py> for Url {
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let text = value.cast::<PyString>().map_err(|_| {
-            let kind = value.get_type().name().map_or_else(|_| "another".to_owned(), |kind| kind.to_string());
-            PyTypeError::new_err(format!(
-                "url is of type {kind}: allowed is str, such as \"memory:\", \"local:name\" or \"redis://host:port\""
-            ))
+            wrong_type(
+                "url",
+                &value,
+                "allowed is str, such as \"memory:\", \"local:name\" or \"redis://host:port\"",
+            )
         })?;
         Utf8Text::new(&text, "url").map(|url| Self(Some(url)))
     }
@@ -240,8 +239,12 @@ fn add_policy_options(
     let dict = PyDict::new(values.py());
     dict.update(values)?;
     for (policy, value) in &dict {
-        let (policy, value): (String, String) = (policy.extract()?, value.extract()?);
-        builder = builder.option(&format!("{name}.{policy}"), &value);
+        let policy: PolicyArgument = match policy.cast::<PyPolicy>() {
+            Ok(policy) => policy.extract()?,
+            Err(_) => PolicyArgument::Text(Utf8Text::read(&policy, &format!("a name in {name}"))?),
+        };
+        let name = format!("{name}.{}", policy.as_str());
+        builder = builder.option(&name, &Utf8Text::read(&value, &name)?);
     }
     Ok(builder)
 }
@@ -251,13 +254,12 @@ fn option_text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(text) = value.cast::<PyString>() {
         return Ok(Utf8Text::new(text, name)?.to_string());
     }
-    let is_number = (value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>())
-        && !value.is_instance_of::<PyBool>();
-    if !is_number && !value.is_instance_of::<PyDelta>() {
-        let kind = value.get_type().name()?;
-        return Err(PyTypeError::new_err(format!(
-            "option {name} is of type {kind}: allowed are str, numbers, and timedelta for durations"
-        )));
+    if !is_real(value) && !value.is_instance_of::<PyDelta>() {
+        return Err(wrong_type(
+            &format!("option {name}"),
+            value,
+            "allowed are str, numbers, and timedelta for durations",
+        ));
     }
     let is_duration = LimiterBuilder::options()
         .iter()
@@ -267,7 +269,10 @@ fn option_text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     }
     if value.is_instance_of::<PyFloat>() {
         // The core reads at most six decimals.
-        return Ok(format!("{:.6}", value.extract::<f64>()?));
+        let text = format!("{:.6}", value.extract::<f64>()?);
+        return Ok(text.trim_end_matches('0').trim_end_matches('.').to_owned());
     }
-    Ok(value.str()?.to_string())
+    Ok(whole_text(name, value)?.unwrap_or_default())
 }
+
+immutable!(PyOption);

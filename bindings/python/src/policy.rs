@@ -1,12 +1,15 @@
 //! `Quota` and `Policy`, and the forms in which callers write them.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use polylimit::{Algorithm, Policy, Quota};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
-use crate::convert::{Utf8Text, read_duration, read_integer};
-use crate::error::call_core;
+use crate::convert::{Utf8Text, read_bool, read_duration, read_integer, wrong_type};
+use crate::error::{call_core, call_core_with, invalid_argument};
+use crate::value::immutable;
 
 /// At most ``limit`` units per ``period``, counted by an algorithm.
 ///
@@ -38,7 +41,7 @@ use crate::error::call_core;
 /// ------
 /// InvalidArgumentError
 ///     When a number is out of bounds, or a setting does not belong to the algorithm.
-#[pyclass(name = "Quota", module = "polylimit", frozen, eq, hash)]
+#[pyclass(name = "Quota", module = "polylimit", frozen, eq, hash, weakref)]
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct PyQuota(pub(crate) Quota);
 
@@ -67,12 +70,13 @@ impl PyQuota {
                 ));
             }
             let text = limit.cast::<PyString>().map_err(|_| {
-                PyTypeError::new_err("a quota of numbers needs a period; without one a text is read")
+                wrong_type("limit", limit, "without a period, allowed is a text such as \"100/minute\"")
             })?;
             let text = Utf8Text::new(text, "quota")?;
             return Ok(Self(call_core(py, || text.parse())?));
         };
         let limit = read_integer("limit", limit)?;
+        let written = [("period", Some(period))];
         let period = read_duration("period", period)?;
         let algorithm = algorithm.map(|name| Utf8Text::read(name, "algorithm")).transpose()?;
         let algorithm = algorithm.map(|name| call_core(py, || name.parse::<Algorithm>())).transpose()?;
@@ -98,7 +102,7 @@ impl PyQuota {
         if let Some(excess) = excess {
             builder = builder.excess(read_integer("excess", excess)?);
         }
-        Ok(Self(call_core(py, || builder.build())?))
+        Ok(Self(call_core_with(py, &written, || builder.build())?))
     }
 
     /// At most ``limit`` reservations of a key at a time, whatever their cost; the text form is ``"20 concurrent"``. Requests
@@ -186,28 +190,27 @@ impl PyQuota {
     }
 }
 
-fn read_bool(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let kind = value.get_type().name()?;
-    value.extract().map_err(|_| PyTypeError::new_err(format!("{name} is of type {kind}: allowed is bool")))
-}
+immutable!(PyQuota);
 
 /// The text form of quotas, which are given as a `str`, a `Quota`, or a list or tuple of them.
 fn quotas_text(quotas: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Some(text) = quota_text(quotas)? {
         return Ok(text);
     }
-    let wrong_type = |value: &Bound<'_, PyAny>, allowed: &str| {
-        let kind = value.get_type().name()?;
-        Err(PyTypeError::new_err(format!("quotas are of type {kind}: allowed are {allowed}")))
-    };
     if !quotas.is_instance_of::<PyList>() && !quotas.is_instance_of::<PyTuple>() {
-        return wrong_type(quotas, "str, Quota, and a list or tuple of them");
+        return Err(wrong_type(
+            "quotas",
+            quotas,
+            "allowed are str, Quota, Policy, and a list or tuple of str and Quota",
+        ));
     }
     let mut text = String::new();
     for quota in quotas.try_iter()? {
         let quota = quota?;
         // Nested lists are refused: a list that contains itself would recurse without end.
-        let Some(one) = quota_text(&quota)? else { return wrong_type(&quota, "str and Quota within a list") };
+        let Some(one) = quota_text(&quota)? else {
+            return Err(wrong_type("an item of quotas", &quota, "allowed are str and Quota"));
+        };
         if !text.is_empty() {
             text.push_str("; ");
         }
@@ -232,11 +235,14 @@ fn quota_text(quota: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
 /// quotas
 ///     Text such as ``"10/s; 1000/h"``, a ``Quota``, or a list of either; 1 to 16 quotas.
 ///
+/// A limiter takes it in place of its name and quotas: ``Limiter("memory:", [policy])``; and an operation in place of its name:
+/// ``limiter.check("user:42", policy)``.
+///
 /// Raises
 /// ------
 /// InvalidArgumentError
 ///     When the name or a quota is not valid, or two quotas cannot be told apart.
-#[pyclass(name = "Policy", module = "polylimit", frozen, eq)]
+#[pyclass(name = "Policy", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyPolicy(pub(crate) Policy);
 
@@ -267,25 +273,55 @@ impl PyPolicy {
     fn __repr__(&self) -> String {
         format!("Policy({})", self.0)
     }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.0.name().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn __getnewargs__(&self) -> (&str, Vec<String>) {
+        (self.0.name(), self.0.quotas().iter().map(ToString::to_string).collect())
+    }
 }
 
-/// Makes a policy of quotas in any of their forms.
+immutable!(PyPolicy);
+
+/// Makes a policy of quotas in any of their forms, or of a policy of that name.
 pub(crate) fn read_policy(py: Python<'_>, name: &str, quotas: &Bound<'_, PyAny>) -> PyResult<Policy> {
+    if let Ok(policy) = quotas.cast::<PyPolicy>() {
+        let policy = &policy.get().0;
+        if policy.name() != name {
+            let message = format!(
+                "quotas are the policy {}, under the name {name}: allowed is its own name",
+                policy.name()
+            );
+            return Err(invalid_argument(py, &message));
+        }
+        return Ok(policy.clone());
+    }
     let quotas = quotas_text(quotas)?;
     call_core(py, || Policy::parse(name, &quotas))
 }
 
-/// Reads a mapping of names to quotas.
+/// Reads a mapping of names to quotas, or a list of policies.
 pub(crate) fn read_policies(policies: &Bound<'_, PyAny>) -> PyResult<Vec<Policy>> {
     let py = policies.py();
-    let wrong_type = || PyTypeError::new_err("policies are given as a dict of names with their quotas");
-    let policies = policies.cast::<PyMapping>().map_err(|_| wrong_type())?;
+    let allowed = "allowed are a dict of names with their quotas, and a list of Policy objects";
+    if policies.is_instance_of::<PyList>() || policies.is_instance_of::<PyTuple>() {
+        let each = policies.try_iter()?.map(|policy| {
+            let policy = policy?;
+            let known = policy.cast::<PyPolicy>().map(|policy| policy.get().0.clone());
+            known.map_err(|_| wrong_type("an item of policies", &policy, allowed))
+        });
+        return each.collect();
+    }
+    let Ok(mapping) = policies.cast::<PyMapping>() else {
+        return Err(wrong_type("policies", policies, allowed));
+    };
     let dict = PyDict::new(py);
-    dict.update(policies)?;
+    dict.update(mapping)?;
     dict.iter()
-        .map(|(name, quotas)| {
-            let name = name.cast_into().map_err(|_| wrong_type())?;
-            read_policy(py, &Utf8Text::new(&name, "policy")?, &quotas)
-        })
+        .map(|(name, quotas)| read_policy(py, &Utf8Text::read(&name, "a name in policies")?, &quotas))
         .collect()
 }

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use crate::async_limiter;
 use crate::call::{OwnedCall, report_to_python};
 use crate::configuration::PyRequestAttributes;
-use crate::convert::{Key, read_integer};
+use crate::convert::{Key, read_integer, read_object};
 use crate::error::call_core;
 use crate::key_list::{ListArguments, OwnedKeyList};
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
@@ -207,8 +207,9 @@ macro_rules! report_methods {
             ///     When the store does not answer: no outage policy answers in its place.
             fn explain_request(
                 this: &Bound<'_, Self>,
-                attributes: &Bound<'_, PyRequestAttributes>,
+                attributes: &Bound<'_, PyAny>,
             ) -> PyResult<Py<PyAny>> {
+                let attributes = read_object::<PyRequestAttributes>("attributes", attributes)?;
                 $make(this, OwnedCall::ExplainRequest(attributes.get().shared()))
             }
 

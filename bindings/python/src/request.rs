@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use polylimit::Request;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::convert::{Key, Utf8Text, read_cost, read_headroom};
-use crate::policy::PyQuota;
+use crate::convert::{Key, Utf8Text, read_cost, read_headroom, read_items, wrong_type};
+use crate::policy::{PyPolicy, PyQuota};
+use crate::value::immutable;
 
-/// The argument `policy`: a name, or quotas as text or as a `Quota`.
+/// The argument `policy`: a name, quotas as text or as a `Quota`, or a `Policy`, which stands for its name.
 pub(crate) enum PolicyArgument {
     Text(Utf8Text),
     Quota(Box<str>),
@@ -35,10 +35,10 @@ impl<'py> FromPyObject<'_, 'py> for PolicyArgument {
         if let Ok(quota) = value.cast::<PyQuota>() {
             return Ok(Self::Quota(quota.get().0.to_string().into()));
         }
-        Err(PyTypeError::new_err(format!(
-            "policy is of type {}: allowed are str and Quota",
-            value.get_type().name()?
-        )))
+        if let Ok(policy) = value.cast::<PyPolicy>() {
+            return Ok(Self::Quota(policy.get().0.name().into()));
+        }
+        Err(wrong_type("policy", &value, "allowed are str, Quota and Policy"))
     }
 }
 
@@ -127,7 +127,7 @@ impl OwnedRequest {
 ///     The part of each quota that the request leaves for others, in percent from 0 to 99; the default is 0.
 /// plan
 ///     The plan of the key, whose quotas decide where the policy has a plan of that name.
-#[pyclass(name = "Request", module = "polylimit", frozen)]
+#[pyclass(name = "Request", module = "polylimit", frozen, weakref)]
 pub(crate) struct PyRequest {
     key: Py<PyAny>,
     policy: Option<Py<PyAny>>,
@@ -189,6 +189,28 @@ impl PyRequest {
         self.plan.as_ref().map(|plan| plan.clone_ref(py))
     }
 
+    fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Ok(other) = other.cast::<Self>() else { return Ok(false) };
+        let other = other.get();
+        let same = |one: &Option<Py<PyAny>>, other: &Option<Py<PyAny>>| match (one, other) {
+            (Some(one), Some(other)) => one.bind(py).eq(other.bind(py)),
+            (one, other) => Ok(one.is_none() && other.is_none()),
+        };
+        Ok(self.cost == other.cost
+            && self.headroom == other.headroom
+            && self.key.bind(py).eq(other.key.bind(py))?
+            && same(&self.policy, &other.policy)?
+            && same(&self.plan, &other.plan)?)
+    }
+
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+        let named = PyDict::new(py);
+        named.set_item("cost", self.cost)?;
+        named.set_item("headroom", self.headroom)?;
+        named.set_item("plan", self.plan(py))?;
+        Ok(((self.key(py), self.policy(py)).into_pyobject(py)?, named))
+    }
+
     /// Omits the key, which may be a secret or a person's name.
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let policy = match &self.policy {
@@ -206,6 +228,8 @@ impl PyRequest {
     }
 }
 
+immutable!(PyRequest);
+
 impl PyRequest {
     fn owned(&self, py: Python<'_>) -> PyResult<OwnedRequest> {
         let policy = self.policy.as_ref().map(|policy| policy.extract::<PolicyArgument>(py)).transpose()?;
@@ -222,17 +246,10 @@ impl PyRequest {
 
 /// Reads a list of `Request` objects and keys.
 pub(crate) fn read_requests(requests: &Bound<'_, PyAny>) -> PyResult<Vec<OwnedRequest>> {
-    // Iterating over text would take each character for a key.
-    if requests.is_instance_of::<PyString>() || requests.is_instance_of::<PyBytes>() {
-        let kind = requests.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("requests are of type {kind}: allowed is a list of them")));
-    }
-    let requests = requests.try_iter()?.map(|request| {
-        let request = request?;
+    read_items("requests", requests, "a list of keys and Request objects", |request| {
         if let Ok(request) = request.cast::<PyRequest>() {
             return request.get().owned(request.py());
         }
         Ok(OwnedRequest::new(request.extract()?, None, None))
-    });
-    requests.collect()
+    })
 }

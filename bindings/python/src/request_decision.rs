@@ -6,9 +6,10 @@ use pyo3::types::PyTuple;
 
 use crate::convert::seconds;
 use crate::decision::PyDecision;
+use crate::value::immutable;
 
 /// The decision on a request by the lists, rules and policies of a configuration; true when the request is allowed.
-#[pyclass(name = "RequestDecision", module = "polylimit", frozen, eq)]
+#[pyclass(name = "RequestDecision", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyRequestDecision(pub(crate) RequestDecision);
 
@@ -68,7 +69,7 @@ impl PyRequestDecision {
 }
 
 /// The decision of one policy on a request.
-#[pyclass(name = "PolicyDecision", module = "polylimit", frozen, eq)]
+#[pyclass(name = "PolicyDecision", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyPolicyDecision(PolicyDecision);
 
@@ -120,3 +121,5 @@ impl PyPolicyDecision {
         )
     }
 }
+
+immutable!(PyRequestDecision, PyPolicyDecision);

@@ -46,7 +46,7 @@ impl GuardParts {
 }
 
 /// The limits of one request: what its guards have decided.
-#[pyclass(name = "RequestLimits", module = "polylimit", frozen)]
+#[pyclass(name = "RequestLimits", module = "polylimit", frozen, weakref)]
 #[derive(Default)]
 pub(crate) struct PyRequestLimits {
     limits: RequestLimits,

@@ -7,9 +7,9 @@ use polylimit::{Answer, Error, ErrorKind, Limiter, ReservationId, ReservationTer
 use pyo3::prelude::*;
 
 use crate::call::{OwnedCall, Recipient};
-use crate::convert::{Utf8Text, read_duration};
+use crate::convert::{Utf8Text, read_bool, read_duration};
 use crate::decision::PyDecision;
-use crate::error::{call_core, exception};
+use crate::error::{call_core, call_core_with, exception};
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
 use crate::request::OwnedRequest;
 use crate::reservation::{PyAsyncReservation, PyReservation, ReservationParts, read_spent};
@@ -61,7 +61,7 @@ pub(crate) struct ReserveArguments<'a, 'py> {
     pub(crate) ttl: Option<&'a Bound<'py, PyAny>>,
     pub(crate) timeout: Option<&'a Bound<'py, PyAny>>,
     pub(crate) max_age: Option<&'a Bound<'py, PyAny>>,
-    pub(crate) commit_at_end: Option<bool>,
+    pub(crate) commit_at_end: Option<&'a Bound<'py, PyAny>>,
 }
 
 /// The class of the limiter that reserves.
@@ -118,10 +118,11 @@ impl Reserving {
             options = options.max_age(read_duration("max_age", max_age)?);
         }
         if let Some(commit_at_end) = commit_at_end {
-            options = options.commit_at_end(commit_at_end);
+            options = options.commit_at_end(read_bool("commit_at_end", commit_at_end)?);
         }
         let request = Arc::new(request);
-        let terms = call_core(py, || options.terms())?;
+        let written = [("ttl", ttl), ("timeout", timeout), ("max_age", max_age)];
+        let terms = call_core_with(py, &written, || options.terms())?;
         let call = OwnedCall::Reserve(Arc::clone(&request), terms);
         let this = Arc::new(Self { reserver, request, terms, options, scope: Mutex::new(Scope::No) });
         let recipient = Arc::clone(&this) as Arc<dyn Recipient>;

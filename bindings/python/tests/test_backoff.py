@@ -60,5 +60,5 @@ def test_setting_out_of_range_is_refused(case):
 def test_argument_of_another_type_is_refused():
     with pytest.raises(TypeError, match=r"^base is of type str: allowed are seconds as a number, or a timedelta$"):
         polylimit.Backoff(base="1s")
-    with pytest.raises(TypeError, match=r"^a field's value is of type int: allowed are str and bytes"):
+    with pytest.raises(TypeError, match=r"^retry_after is of type int: allowed are str and bytes"):
         polylimit.server_wait(5)

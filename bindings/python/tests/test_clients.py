@@ -7,10 +7,12 @@ import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import aiohttp
 import httpx
 import pytest
 import requests
 from polylimit import AsyncLimiter, Backoff, InvalidArgumentError, Limiter
+from polylimit import aiohttp as of_aiohttp
 from polylimit import httpx as of_httpx
 from polylimit import requests as of_requests
 
@@ -72,8 +74,8 @@ class Httpx:
 
 class AsyncHttpx(Httpx):
     def __init__(self, limiter=None, policy=FREE, **options):
-        self.loop = asyncio.new_event_loop()
         transport = of_httpx.AsyncRateLimitTransport(limiter or AsyncLimiter(), policy, **options)
+        self.loop = asyncio.new_event_loop()
         self.client = httpx.AsyncClient(transport=transport, timeout=httpx.Timeout(30, pool=None))
 
     def request(self, method, url, **options):
@@ -81,6 +83,30 @@ class AsyncHttpx(Httpx):
 
     def close(self):
         self.loop.run_until_complete(self.client.aclose())
+        self.loop.close()
+
+
+class Aiohttp:
+    throttled = of_aiohttp.Throttled
+
+    def __init__(self, limiter=None, policy=FREE, **options):
+        limit = of_aiohttp.RateLimitMiddleware(limiter or AsyncLimiter(), policy, **options)
+        self.loop = asyncio.new_event_loop()
+        self.client = self.loop.run_until_complete(self._session(limit))
+
+    async def _session(self, limit):
+        return aiohttp.ClientSession(middlewares=[limit])
+
+    def request(self, method, url, *, content=None, **options):
+        async def answered():
+            async with self.client.request(method, url, data=content, **options) as response:
+                response.status_code = response.status
+                return response
+
+        return self.loop.run_until_complete(answered())
+
+    def close(self):
+        self.loop.run_until_complete(self.client.close())
         self.loop.close()
 
 
@@ -98,7 +124,7 @@ class Requests:
         self.session.close()
 
 
-@pytest.fixture(params=[Httpx, AsyncHttpx, Requests])
+@pytest.fixture(params=[Httpx, AsyncHttpx, Requests, Aiohttp])
 def client(request):
     """Makes clients of one library."""
     made = []
@@ -107,7 +133,10 @@ def client(request):
         made.append(request.param(*arguments, **options))
         return made[-1]
 
-    make.is_async = request.param is AsyncHttpx
+    make.kind = request.param
+    make.is_async = request.param in {AsyncHttpx, Aiohttp}
+    #: Whether a request has a timeout that only its waits count for.
+    make.has_timeout = request.param is not Aiohttp
     yield make
     for one in made:
         one.close()
@@ -170,11 +199,11 @@ def test_retries_are_bounded(client):
 @pytest.mark.parametrize("bound", ["max_wait", "timeout"])
 def test_wait_that_does_not_fit_returns_the_response_and_refuses_the_next_request(client, bound):
     with server((429, {"Retry-After": "60"})) as (url, seen):
-        one = client(backoff=Backoff(max_wait=10)) if bound == "max_wait" else client()
-        timeout = 10 if bound == "timeout" else None
-        assert one.request("GET", url, timeout=timeout).status_code == 429
+        is_timeout = bound == "timeout" and client.has_timeout
+        one, options = (client(), {"timeout": 10}) if is_timeout else (client(backoff=Backoff(max_wait=10)), {})
+        assert one.request("GET", url, **options).status_code == 429
         with pytest.raises(one.throttled) as caught:
-            one.request("GET", url, timeout=timeout)
+            one.request("GET", url, **options)
     assert len(seen) == 1
     assert 10 < caught.value.retry_after <= 60
     assert str(caught.value).startswith("the server asked for a wait of 60 s with status 429: ")
@@ -243,3 +272,33 @@ def test_cancelled_request_leaves_the_queue_and_spends_nothing():
     with server() as (url, seen):
         asyncio.run(main(url))
     assert len(seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        (("nope",), {}, InvalidArgumentError, "nope"),
+        (("100/minit",), {}, InvalidArgumentError, "minit"),
+        (("1 concurrent",), {}, InvalidArgumentError, "policy has a quota of concurrency"),
+        ((), {}, InvalidArgumentError, "polic"),
+        (("1/s",), {"cost": lambda _: 1}, TypeError, "cost is of type function: allowed is int"),
+        (("1/s",), {"cost": -1}, InvalidArgumentError, "cost is -1"),
+        (("1/s",), {"backoff": 5}, TypeError, "backoff is of type int: allowed is Backoff"),
+        (("1/s",), {"key": "k"}, TypeError, "key is of type str: allowed is a function of the request"),
+    ],
+)
+def test_mistake_is_refused_when_the_client_is_made(client, arguments, options, error, message):
+    limiter = (AsyncLimiter if client.is_async else Limiter)(policies={"a": "1/s", "b": "2/s"})
+    made = {
+        Httpx: of_httpx.RateLimitTransport,
+        AsyncHttpx: of_httpx.AsyncRateLimitTransport,
+        Requests: of_requests.RateLimitAdapter,
+        Aiohttp: of_aiohttp.RateLimitMiddleware,
+    }[client.kind]
+    with pytest.raises(error, match=message):
+        made(limiter, *arguments, **options)
+    with pytest.raises(
+        TypeError, match=r"limiter is an? (Async)?Limiter: allowed is a (Async)?Limiter, such as its \."
+    ):
+        made(limiter.blocking if client.is_async else limiter.asynchronous)
+    assert repr(made(limiter, "a")).endswith("'a')")

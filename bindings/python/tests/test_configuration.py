@@ -1,9 +1,7 @@
 """Limits from a configuration: documents, entries, rules, and what limiters tell about them."""
 
-import copy
 import json
 import os
-import pickle
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -295,7 +293,10 @@ def test_types_of_arguments_are_checked():
         (lambda: limiter.set_document(b"polylimit = 1"), "document is of type bytes: allowed are str and dict"),
         (lambda: limiter.set_entry("deny user x", 5), "value is of type int: allowed are str and dict"),
         (lambda: limiter.set_entry(5), "item is of type int: allowed is str"),
-        (lambda: limiter.set_entry("deny user x", {"until": {1}}), "isoformat"),
+        (
+            lambda: limiter.set_entry("deny user x", {"until": {1}}),
+            "a value in value is of type set: allowed are what JSON has",
+        ),
         (lambda: limiter.decide({"method": "GET"}), "attributes"),
         (lambda: limiter.decide(request(), id=5), "id is of type int: allowed is str"),
         (lambda: limiter.wait_for_version("1", 1), "version is of type str: allowed is int"),
@@ -303,11 +304,11 @@ def test_types_of_arguments_are_checked():
         (lambda: limiter.publish(DOCUMENT, expected_version="1"), "expected_version is of type str"),
         (lambda: limiter.publish(DOCUMENT, by=1), "by is of type int"),
         (lambda: limiter.candidate_counts(5), "policy is of type int"),
-        (lambda: RequestAttributes(method=1.5), "method is of type float: allowed are str, bytes and int"),
+        (lambda: RequestAttributes(method=1.5), "method is of type float: allowed are str, bytes, int and UUID"),
         (lambda: RequestAttributes(peer=b"::1"), "peer is of type bytes: allowed is str"),
-        (lambda: RequestAttributes(headers="x"), "headers are of type str"),
-        (lambda: RequestAttributes(headers=[("x", None)]), "header is of type NoneType"),
-        (lambda: RequestAttributes(attributes=[("user", "x")]), "attributes are of type list: allowed is a dict"),
+        (lambda: RequestAttributes(headers="x"), "headers is of type str"),
+        (lambda: RequestAttributes(headers=[("x", None)]), "a value in headers is of type NoneType"),
+        (lambda: RequestAttributes(attributes=[("user", "x")]), "attributes is of type list: allowed is a dict"),
         (lambda: RequestAttributes(attributes={5: "x"}), "attribute name is of type int"),
     ]
     for call, message in calls:
@@ -357,10 +358,6 @@ def test_results_are_compared_by_value(key):
     assert limiter.decide(asked) == limiter.decide(asked)
     assert limiter.matching(request(user=key)) == limiter.matching(request(user=key)) != limiter.matching(request())
     assert limiter.decide(request(user=key)) != limiter.decide(request(user=key))
-    for attempt in (pickle.dumps, copy.copy):
-        for each in (asked, limiter.decide(asked), limiter.configuration()):
-            with pytest.raises(TypeError):
-                attempt(each)
 
 
 def test_closed_limiter_decides_nothing():

@@ -264,5 +264,5 @@ def test_waiting_operation_yields_a_future(redis, key):
 
 
 def test_operation_outside_of_an_event_loop_raises(redis):
-    with pytest.raises(RuntimeError, match="waits in an event loop of asyncio, and none runs here"):
+    with pytest.raises(RuntimeError, match="waits in an event loop of asyncio or trio, and none runs here"):
         AsyncLimiter(redis).check("a", "1/day").send(None)

@@ -9,7 +9,8 @@ from fastapi import APIRouter, BackgroundTasks, Depends, FastAPI, WebSocket
 from fastapi.testclient import TestClient
 from polylimit import AsyncLimiter, InvalidArgumentError, keys
 from polylimit._versions import is_older
-from polylimit.fastapi import RateLimit, RateLimitMiddleware, exempt
+from polylimit.fastapi import DeniedError, RateLimit, RateLimitMiddleware, exempt
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.websockets import WebSocketDisconnect
 
@@ -304,3 +305,46 @@ def test_concurrent_requests_are_counted_exactly():
 
 def test_version_is_supported():
     assert not is_older(fastapi.__version__, "0.100")
+
+
+def one_format(_request, error):
+    return PlainTextResponse(f"one format: {error.status_code}", error.status_code, error.headers)
+
+
+@pytest.mark.parametrize("kind", [fastapi.HTTPException, HTTPException, DeniedError, 429])
+@pytest.mark.parametrize("has_middleware", [True, False])
+def test_handler_of_the_application_makes_the_response(kind, has_middleware):
+    app = FastAPI(dependencies=[Depends(RateLimit(AsyncLimiter(), ONCE, cors_origins="*"))])
+    app.add_exception_handler(kind, one_format)
+    if has_middleware:
+        app.add_middleware(RateLimitMiddleware)
+    app.add_api_route("/x", ran)
+    web = TestClient(app)
+    answers = [web.get("/x", headers={"origin": "https://a.example"}) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 429, 429]
+    for denied in answers[1:]:
+        assert denied.text == "one format: 429"
+        assert denied.headers["access-control-allow-origin"] == "*"
+        assert int(denied.headers["retry-after"]) > 0
+        assert denied.headers.get_list("ratelimit") == [denied.headers["ratelimit"]]
+
+
+def test_limit_with_a_response_of_its_own_does_not_ask_the_handler():
+    own = RateLimit(AsyncLimiter(), ONCE, on_denied=lambda request, denial: PlainTextResponse("own", 429))
+    app = FastAPI(dependencies=[Depends(own)])
+    app.add_exception_handler(HTTPException, one_format)
+    app.add_api_route("/x", ran)
+    web = TestClient(app)
+    assert [web.get("/x").text for _ in range(3)] == ['"ran"', "own", "own"]
+    assert web.get("/unknown").text == "one format: 404"
+
+
+def test_schema_of_openapi_lists_denials():
+    limit = RateLimit(AsyncLimiter(), ONCE)
+    app = FastAPI(dependencies=[Depends(limit)], responses=limit.responses)
+    app.add_api_route("/x", ran)
+    app.add_api_route("/y", ran, responses=RateLimit(AsyncLimiter(), ONCE, status=503).responses)
+    paths = app.openapi()["paths"]
+    denied = paths["/x"]["get"]["responses"]["429"]
+    assert "application/problem+json" in denied["content"] and "Retry-After" in denied["headers"]
+    assert "503" in paths["/y"]["get"]["responses"]

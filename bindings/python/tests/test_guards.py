@@ -21,7 +21,7 @@ WRONG = [
     ({"policy": None}, InvalidArgumentError, "several"),
     ({"policy": "100/minut"}, InvalidArgumentError, "minut"),
     ({"policy": ["a", "100/minut"]}, InvalidArgumentError, "minut"),
-    ({"policy": 5}, TypeError, "policy is of type int: allowed are str and Quota"),
+    ({"policy": 5}, TypeError, "policy is of type int: allowed are str, Quota, Policy"),
     ({"cost": -1}, InvalidArgumentError, "cost is -1: allowed is a whole number from 0 to 1000000000000"),
     ({"cost": math.nan}, InvalidArgumentError, "cost is nan: allowed is a whole number"),
     ({"cost": 10**12 + 1}, InvalidArgumentError, "cost is 1000000000001: allowed is a whole number"),
@@ -49,8 +49,8 @@ WRONG = [
     ({"key_func": str}, TypeError, '^unknown option "key_func": use key$'),
     ({"exempt_when": bool}, TypeError, '^unknown option "exempt_when": use skip$'),
     ({"deduct_when": bool}, TypeError, '^unknown option "deduct_when": use count$'),
-    ({"storage_uri": "memory://"}, TypeError, '^unknown option "storage_uri": use the URL of the limiter$'),
-    ({"colour": "red"}, TypeError, '^unknown option "colour": allowed are limiter, policy, key, .* and scope$'),
+    ({"storage_uri": "memory://"}, TypeError, '^unknown option "storage_uri": use limiter, with its URL$'),
+    ({"colour": "red"}, TypeError, '^unknown option "colour": allowed are limiter, policy, attributes, .*, scope$'),
 ]
 
 
@@ -132,7 +132,7 @@ def test_empty_policy_list_is_refused(make_guard, none):
     ],
 )
 def test_duplicate_policy_is_refused(make_guard, policies, again):
-    with pytest.raises(InvalidArgumentError, match=f'^policy "{again}.*" is given twice: once is enough$'):
+    with pytest.raises(InvalidArgumentError, match=f'^policy "{again}.*" is a duplicate: leave out one of the two$'):
         make_guard(policies)
 
 
@@ -215,8 +215,7 @@ def test_invalid_django_setting_is_refused_at_startup():
         """
     )
     message = ["not known", "minut", "cost is -1", "is an AsyncLimiter", '"key_func": use key', "is of type int"]
-    assert len(printed.splitlines()) == len(message)
-    for line, words in zip(printed.splitlines(), message):
+    for line, words in zip(printed.splitlines(), message, strict=True):
         assert line.startswith("the setting POLYLIMIT: ")
         assert words in line
 

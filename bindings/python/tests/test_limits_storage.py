@@ -19,7 +19,7 @@ NAMES = ["FixedWindowRateLimiter", "MovingWindowRateLimiter", "SlidingWindowCoun
 NOWHERE = "polylimit+redis://127.0.0.1:1"
 
 #: How many of 12 requests the fallback admits with a share of a quarter; for a fixed window it does not know the limit.
-SHARES = dict(zip(NAMES, [12, 3, 3]))
+SHARES = dict(zip(NAMES, [12, 3, 3], strict=True))
 
 #: The methods of a storage that need the store, with arguments.
 CALLS = {

@@ -115,7 +115,7 @@ class Case:
         self.seen.update(names)
         decisions = [
             {**shown("check", made.decision), "policy": policy, "key": key}
-            for made, (policy, key) in zip(decided.decisions, names)
+            for made, (policy, key) in zip(decided.decisions, names, strict=True)
         ]
         given = {name: getattr(decided, name) for name in ("allowed", "cause", "status", "retry_after_us")}
         return {**given, "decisions": decisions}

@@ -7,6 +7,23 @@ True
 
 Durations are seconds or ``datetime.timedelta``; costs and limits are whole units. Nothing shows a key, a password or a
 URL: no error, no ``repr``.
+
+Integrations are modules of their own, which import their library:
+
+``polylimit.flask``, ``polylimit.django``, ``polylimit.drf``, ``polylimit.fastapi``, ``polylimit.asgi``
+    Limits for Flask, Django, its REST framework, FastAPI and Starlette, and any other ASGI application.
+``polylimit.keys``
+    By which key a request counts there.
+``polylimit.functions``
+    Limits for functions and blocks of code.
+``polylimit.httpx``, ``polylimit.requests``, ``polylimit.aiohttp``
+    Clients that stay within a limit and wait as servers demand.
+``polylimit.prometheus``, ``polylimit.opentelemetry``
+    Metrics for monitoring systems.
+``polylimit.limits``
+    Storages for the library limits, and so for Flask-Limiter and slowapi.
+``polylimit.reports``
+    The types of reports, such as those of ``Limiter.explain`` and ``Limiter.list``.
 """
 
 from polylimit._core import (

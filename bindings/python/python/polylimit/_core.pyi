@@ -2,9 +2,10 @@ import builtins
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, NoReturn, TypedDict, final, overload
+from typing import Any, Literal, NoReturn, SupportsIndex, TypeAlias, TypedDict, final, overload
+from uuid import UUID
 
-from typing_extensions import Self, TypeAlias, Unpack
+from typing_extensions import Self, Unpack
 
 from polylimit.reports import KeyExplanation, KeyPage, RequestExplanation, ResetPage, TopKeys
 
@@ -51,23 +52,26 @@ __all__ = [
     "StoreFailedError",
     "StoreUnavailableError",
     "Throttle",
+    "TrioCall",
     "Usage",
     "__version__",
+    "advice",
     "header_fields",
     "options",
     "problem",
     "run_command",
     "server_wait",
-    "suggestion",
 ]
 
 __version__: str
 
-_Quotas: TypeAlias = str | Quota | Sequence[str | Quota]
+_Key: TypeAlias = str | bytes | SupportsIndex | UUID
+_Policy: TypeAlias = str | Quota | Policy
+_Quotas: TypeAlias = str | Quota | Policy | Sequence[str | Quota]
 _Algorithm: TypeAlias = Literal["sliding_window", "token_bucket", "leaky_bucket", "fixed_window", "sliding_log"]
 
 _Outage: TypeAlias = Literal["fallback", "allow", "deny"]
-_Value: TypeAlias = str | bytes | int
+_Value: TypeAlias = str | bytes | SupportsIndex | UUID
 _Cause: TypeAlias = Literal["off", "allow_list", "deny_list", "missing_key", "blocked", "quota", "concurrency"]
 
 class _Options(TypedDict, total=False):
@@ -197,7 +201,7 @@ class Limiter:
     def __new__(
         cls,
         url: str = "memory:",
-        policies: Mapping[str, _Quotas] | None = None,
+        policies: Mapping[str, _Quotas] | Sequence[Policy] | None = None,
         *,
         document: str | Mapping[str, Any] | None = None,
         clock: ManualClock | Literal["system", "coarse"] | None = None,
@@ -206,10 +210,10 @@ class Limiter:
     ) -> Self: ...
     def check(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         headroom: int | None = None,
         plan: str | None = None,
     ) -> Decision:
@@ -238,10 +242,10 @@ class Limiter:
         """
     def peek(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         headroom: int | None = None,
         plan: str | None = None,
     ) -> Decision:
@@ -270,10 +274,10 @@ class Limiter:
         """
     def take(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         plan: str | None = None,
     ) -> Usage:
         """Spends as much of the cost as every quota admits, from 0 to the cost; ``taken`` says how much.
@@ -298,10 +302,10 @@ class Limiter:
         """
     def charge(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         plan: str | None = None,
     ) -> Usage:
         """Spends the cost even where it does not fit, for a cost that is known only afterwards.
@@ -328,10 +332,10 @@ class Limiter:
         """
     def refund(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         plan: str | None = None,
     ) -> Usage:
         """Gives back the cost, at most what is used, the most recent units first.
@@ -354,12 +358,12 @@ class Limiter:
         ClosedError
             When the limiter was closed.
         """
-    def reset(self, key: str | bytes | int, policy: str | Quota | None = None, *, plan: str | None = None) -> Usage:
+    def reset(self, key: _Key, policy: _Policy | None = None, *, plan: str | None = None) -> Usage:
         """Forgets the usage of the key under the policy."""
     def block(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
         time: float | timedelta,
         plan: str | None = None,
@@ -386,14 +390,14 @@ class Limiter:
         ClosedError
             When the limiter was closed.
         """
-    def unblock(self, key: str | bytes | int, policy: str | Quota | None = None, *, plan: str | None = None) -> Usage:
+    def unblock(self, key: _Key, policy: _Policy | None = None, *, plan: str | None = None) -> Usage:
         """Ends the key's block at once, and forgets the denials and blocks that a penalty has counted."""
     def acquire(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         timeout: float | timedelta,
         headroom: int | None = None,
         plan: str | None = None,
@@ -410,10 +414,10 @@ class Limiter:
         """
     def reserve(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         id: str | None = None,
         ttl: float | timedelta | None = None,
         timeout: float | timedelta | None = None,
@@ -463,11 +467,11 @@ class Limiter:
         """
     def commit(
         self,
-        key: str | bytes | int,
+        key: _Key,
         id: str,
         *,
-        spent: int | None = None,
-        policy: str | Quota | None = None,
+        spent: SupportsIndex | None = None,
+        policy: _Policy | None = None,
         plan: str | None = None,
     ) -> Usage:
         """Ends the reservation with this id and charges what was spent, as ``charge`` does. The usage's ``found`` is false, and
@@ -478,17 +482,15 @@ class Limiter:
         spent
             Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
         """
-    def cancel(
-        self, key: str | bytes | int, id: str, *, policy: str | Quota | None = None, plan: str | None = None
-    ) -> Usage:
+    def cancel(self, key: _Key, id: str, *, policy: _Policy | None = None, plan: str | None = None) -> Usage:
         """Ends the reservation with this id and spends nothing. The usage's ``found`` is false when it has ended before."""
     def renew(
         self,
-        key: str | bytes | int,
+        key: _Key,
         id: str,
         ttl: float | timedelta,
         *,
-        policy: str | Quota | None = None,
+        policy: _Policy | None = None,
         plan: str | None = None,
     ) -> Usage:
         """Makes the reservation with this id end ``ttl`` from now. The usage's ``found`` is false when it has ended before.
@@ -669,12 +671,12 @@ class Limiter:
         InvalidArgumentError
             When the limiter has no configuration.
         """
-    def candidate_counts(self, policy: str) -> CandidateCounts | None:
+    def candidate_counts(self, policy: _Policy) -> CandidateCounts | None:
         """What the candidate of a policy would have decided; ``None`` for a policy without a candidate."""
     def list(
         self,
         *,
-        policy: str | Quota | None = None,
+        policy: _Policy | None = None,
         key_prefix: _Value | None = None,
         at_least_used: int | None = None,
         entries: int | None = None,
@@ -723,7 +725,7 @@ class Limiter:
         self,
         most: int,
         *,
-        policy: str | Quota | None = None,
+        policy: _Policy | None = None,
         key_prefix: _Value | None = None,
         at_least_used: int | None = None,
         examined: int | None = None,
@@ -754,7 +756,7 @@ class Limiter:
     def reset_listed(
         self,
         *,
-        policy: str | Quota | None = None,
+        policy: _Policy | None = None,
         key_prefix: _Value | None = None,
         at_least_used: int | None = None,
         entries: int | None = None,
@@ -782,10 +784,10 @@ class Limiter:
         """
     def explain(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         headroom: int | None = None,
         plan: str | None = None,
     ) -> KeyExplanation:
@@ -853,9 +855,9 @@ class Limiter:
         """Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
         period, step and buckets stay the same.
         """
-    def policy(self, policy: str | Quota) -> Policy | None:
+    def policy(self, policy: _Policy) -> Policy | None:
         """The policy of that name, or of these quotas if a request has used them; ``None`` if there is none."""
-    def policy_for(self, policy: str | Quota | None = None, scope: str | None = None) -> Policy:
+    def policy_for(self, policy: _Policy | None = None, scope: str | None = None) -> Policy:
         """The policy that decides requests with this argument, with its current quotas. Requests may use its ``name`` as their
         policy from then on.
 
@@ -950,7 +952,7 @@ class AsyncLimiter:
     def __new__(
         cls,
         url: str = "memory:",
-        policies: Mapping[str, _Quotas] | None = None,
+        policies: Mapping[str, _Quotas] | Sequence[Policy] | None = None,
         *,
         document: str | Mapping[str, Any] | None = None,
         clock: ManualClock | Literal["system", "coarse"] | None = None,
@@ -959,10 +961,10 @@ class AsyncLimiter:
     ) -> Self: ...
     async def check(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         headroom: int | None = None,
         plan: str | None = None,
     ) -> Decision:
@@ -991,10 +993,10 @@ class AsyncLimiter:
         """
     async def peek(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         headroom: int | None = None,
         plan: str | None = None,
     ) -> Decision:
@@ -1023,10 +1025,10 @@ class AsyncLimiter:
         """
     async def take(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         plan: str | None = None,
     ) -> Usage:
         """Spends as much of the cost as every quota admits, from 0 to the cost; ``taken`` says how much.
@@ -1051,10 +1053,10 @@ class AsyncLimiter:
         """
     async def charge(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         plan: str | None = None,
     ) -> Usage:
         """Spends the cost even where it does not fit, for a cost that is known only afterwards.
@@ -1081,10 +1083,10 @@ class AsyncLimiter:
         """
     async def refund(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         plan: str | None = None,
     ) -> Usage:
         """Gives back the cost, at most what is used, the most recent units first.
@@ -1107,14 +1109,12 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
-    async def reset(
-        self, key: str | bytes | int, policy: str | Quota | None = None, *, plan: str | None = None
-    ) -> Usage:
+    async def reset(self, key: _Key, policy: _Policy | None = None, *, plan: str | None = None) -> Usage:
         """Forgets the usage of the key under the policy."""
     async def block(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
         time: float | timedelta,
         plan: str | None = None,
@@ -1141,16 +1141,14 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
-    async def unblock(
-        self, key: str | bytes | int, policy: str | Quota | None = None, *, plan: str | None = None
-    ) -> Usage:
+    async def unblock(self, key: _Key, policy: _Policy | None = None, *, plan: str | None = None) -> Usage:
         """Ends the key's block at once, and forgets the denials and blocks that a penalty has counted."""
     async def acquire(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         timeout: float | timedelta,
         headroom: int | None = None,
         plan: str | None = None,
@@ -1167,10 +1165,10 @@ class AsyncLimiter:
         """
     def reserve(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         id: str | None = None,
         ttl: float | timedelta | None = None,
         timeout: float | timedelta | None = None,
@@ -1220,11 +1218,11 @@ class AsyncLimiter:
         """
     async def commit(
         self,
-        key: str | bytes | int,
+        key: _Key,
         id: str,
         *,
-        spent: int | None = None,
-        policy: str | Quota | None = None,
+        spent: SupportsIndex | None = None,
+        policy: _Policy | None = None,
         plan: str | None = None,
     ) -> Usage:
         """Ends the reservation with this id and charges what was spent, as ``charge`` does. The usage's ``found`` is false, and
@@ -1235,17 +1233,15 @@ class AsyncLimiter:
         spent
             Units, from 0 to 10**12: less than was reserved, or more; the default is what was reserved.
         """
-    async def cancel(
-        self, key: str | bytes | int, id: str, *, policy: str | Quota | None = None, plan: str | None = None
-    ) -> Usage:
+    async def cancel(self, key: _Key, id: str, *, policy: _Policy | None = None, plan: str | None = None) -> Usage:
         """Ends the reservation with this id and spends nothing. The usage's ``found`` is false when it has ended before."""
     async def renew(
         self,
-        key: str | bytes | int,
+        key: _Key,
         id: str,
         ttl: float | timedelta,
         *,
-        policy: str | Quota | None = None,
+        policy: _Policy | None = None,
         plan: str | None = None,
     ) -> Usage:
         """Makes the reservation with this id end ``ttl`` from now. The usage's ``found`` is false when it has ended before.
@@ -1426,12 +1422,12 @@ class AsyncLimiter:
         InvalidArgumentError
             When the limiter has no configuration.
         """
-    def candidate_counts(self, policy: str) -> CandidateCounts | None:
+    def candidate_counts(self, policy: _Policy) -> CandidateCounts | None:
         """What the candidate of a policy would have decided; ``None`` for a policy without a candidate."""
     async def list(
         self,
         *,
-        policy: str | Quota | None = None,
+        policy: _Policy | None = None,
         key_prefix: _Value | None = None,
         at_least_used: int | None = None,
         entries: int | None = None,
@@ -1480,7 +1476,7 @@ class AsyncLimiter:
         self,
         most: int,
         *,
-        policy: str | Quota | None = None,
+        policy: _Policy | None = None,
         key_prefix: _Value | None = None,
         at_least_used: int | None = None,
         examined: int | None = None,
@@ -1511,7 +1507,7 @@ class AsyncLimiter:
     async def reset_listed(
         self,
         *,
-        policy: str | Quota | None = None,
+        policy: _Policy | None = None,
         key_prefix: _Value | None = None,
         at_least_used: int | None = None,
         entries: int | None = None,
@@ -1539,10 +1535,10 @@ class AsyncLimiter:
         """
     async def explain(
         self,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         headroom: int | None = None,
         plan: str | None = None,
     ) -> KeyExplanation:
@@ -1610,9 +1606,9 @@ class AsyncLimiter:
         """Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
         period, step and buckets stay the same.
         """
-    def policy(self, policy: str | Quota) -> Policy | None:
+    def policy(self, policy: _Policy) -> Policy | None:
         """The policy of that name, or of these quotas if a request has used them; ``None`` if there is none."""
-    def policy_for(self, policy: str | Quota | None = None, scope: str | None = None) -> Policy:
+    def policy_for(self, policy: _Policy | None = None, scope: str | None = None) -> Policy:
         """The policy that decides requests with this argument, with its current quotas. Requests may use its ``name`` as their
         policy from then on.
 
@@ -1737,7 +1733,7 @@ class Reservation:
     @property
     def is_lost(self) -> bool:
         """Whether the reservation is known to have ended without its holder, so that its units may be admitted to others meanwhile."""
-    def commit(self, spent: int | None = None) -> Usage:
+    def commit(self, spent: SupportsIndex | None = None) -> Usage:
         """Ends the reservation and charges what was spent. The usage's ``found`` is false, and nothing is charged, when the
         reservation has ended before or was denied.
 
@@ -1780,7 +1776,7 @@ class AsyncReservation:
     @property
     def is_lost(self) -> bool:
         """Whether the reservation is known to have ended without its holder, so that its units may be admitted to others meanwhile."""
-    async def commit(self, spent: int | None = None) -> Usage:
+    async def commit(self, spent: SupportsIndex | None = None) -> Usage:
         """Ends the reservation and charges what was spent. The usage's ``found`` is false, and nothing is charged, when the
         reservation has ended before or was denied.
 
@@ -1866,12 +1862,30 @@ class Decision:
         ``"deny"``, every quota admits.
         """
     def __bool__(self) -> bool: ...
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
+    def as_dict(self) -> dict[str, Any]:
+        """The decision as a dict of what JSON has, with the names of the properties; each of ``quotas`` is a dict as well."""
+    @staticmethod
+    def from_dict(parts: Mapping[str, Any]) -> Decision:
+        """The decision of which ``as_dict`` made this dict. A test may write one: ``allowed`` and ``quotas``, each with its ``limit``, are needed;
+        what is left out is 0, false or ``None``. Of a time, the twin in microseconds is read.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the parts do not make a decision.
+        """
+    def __reduce__(self) -> tuple[Callable[[Mapping[str, Any]], Decision], tuple[dict[str, Any]]]: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
 @final
 class Usage:
-    """The result of every operation that decides nothing, such as a charge, a commit or a block: what is left after it."""
+    """The result of every operation that decides nothing, such as a take, a charge, a commit or a block: what is left after it.
+
+    It is true when ``taken`` is above 0: ``if limiter.take("user:42", cost=5): ...``
+    """
     @property
     def remaining(self) -> int:
         """Whole units that can be spent right now: the minimum over the quotas."""
@@ -1899,6 +1913,11 @@ class Usage:
     @property
     def quotas(self) -> tuple[QuotaUsage, ...]:
         """The usage of each quota, in the policy's order."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
+    def as_dict(self) -> dict[str, Any]:
+        """The usage as a dict of what JSON has, with the names of the properties; each of ``quotas`` is a dict as well."""
+    def __bool__(self) -> bool: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -1931,6 +1950,8 @@ class QuotaUsage:
     @property
     def retry_after_us(self) -> int | None:
         """``retry_after`` in whole microseconds, exact."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2005,7 +2026,7 @@ class Quota:
     def period(self) -> float:
         """The period in seconds; 0 for ``"concurrency"``, which has none."""
     @property
-    def algorithm(self) -> _Algorithm:
+    def algorithm(self) -> _Algorithm | Literal["concurrency"]:
         """The name of the algorithm."""
     @property
     def capacity(self) -> int:
@@ -2025,6 +2046,8 @@ class Quota:
     @property
     def excess(self) -> int:
         """Units beyond the limit or burst that are admitted as well."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __getnewargs__(self) -> tuple[str]: ...
@@ -2040,6 +2063,9 @@ class Policy:
     quotas
         Text such as ``"10/s; 1000/h"``, a ``Quota``, or a list of either; 1 to 16 quotas.
 
+    A limiter takes it in place of its name and quotas: ``Limiter("memory:", [policy])``; and an operation in place of its name:
+    ``limiter.check("user:42", policy)``.
+
     Raises
     ------
     InvalidArgumentError
@@ -2052,8 +2078,11 @@ class Policy:
     @property
     def quotas(self) -> tuple[Quota, ...]:
         """The quotas, in the order in which they were given."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
+    def __getnewargs__(self) -> tuple[str, list[str]]: ...
     def __eq__(self, other: object, /) -> bool: ...
-    __hash__: None  # type: ignore[assignment]
+    def __hash__(self) -> int: ...
 
 @final
 class RequestAttributes:
@@ -2088,6 +2117,9 @@ class RequestAttributes:
         attributes: Mapping[str, _Value | None] | None = None,
         router_paths: int = 0,
     ) -> Self: ...
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]: ...
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
 
 @final
 class RequestDecision:
@@ -2111,6 +2143,8 @@ class RequestDecision:
     def decisions(self) -> tuple[PolicyDecision, ...]:
         """The decisions of the policies that the rules apply, in their order; none where a list or a missing key decides."""
     def __bool__(self) -> bool: ...
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2137,6 +2171,8 @@ class PolicyDecision:
         """The id of the reservation that was made under the policy, for the limiter's ``commit`` and ``cancel``; ``None`` where units
         were spent.
         """
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2155,6 +2191,8 @@ class PolicyMatch:
     @property
     def headroom(self) -> int:
         """The part of each quota that the request leaves for others, in percent."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2185,6 +2223,8 @@ class ConfigurationStatus:
     @property
     def error(self) -> str | None:
         """Why a newer configuration was not applied, or may not be known; ``None`` when all is well."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2203,6 +2243,8 @@ class CandidateCounts:
     @property
     def both_deny(self) -> int:
         """Checks that both deny."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2225,10 +2267,10 @@ class Request:
     """
     def __new__(
         cls,
-        key: str | bytes | int,
-        policy: str | Quota | None = None,
+        key: _Key,
+        policy: _Policy | None = None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         headroom: int | None = None,
         plan: str | None = None,
     ) -> Self: ...
@@ -2247,6 +2289,11 @@ class Request:
     @property
     def plan(self) -> str | None:
         """The plan of the key, if it was given."""
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, Any], dict[str, Any]]: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
 
 @final
 class ManualClock:
@@ -2317,14 +2364,17 @@ class Backoff:
         server_wait
             What the last response asked for, as read by ``server_wait``.
         """
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
 
 @final
 class Throttle:
     """The pauses and the backoff of one client, for the wrappers of this package."""
     def __new__(cls, backoff: Backoff | None = None) -> Self: ...
-    def start(
-        self, key: str | bytes | int, method: str, replayable: bool, timeout: float | timedelta | None
-    ) -> Attempts:
+    def start(self, key: _Key, method: str, replayable: bool, timeout: float | timedelta | None) -> Attempts:
         """Starts a request; its waits end after the timeout or ``max_wait``, whichever is shorter."""
 
 @final
@@ -2363,6 +2413,8 @@ class DegradedEvent:
     @property
     def severity(self) -> Literal["fine", "advice", "problem"]:
         """How serious it is: ``"fine"`` at the end of an outage, otherwise ``"advice"`` or ``"problem"``."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2378,6 +2430,8 @@ class Finding:
     @property
     def message(self) -> str:
         """What was found, and what to do about it. It contains no password and no key."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2396,6 +2450,8 @@ class MetricFamily:
     @property
     def samples(self) -> list[MetricSample]:
         """The samples, which differ in their labels; none where the family does not apply to the limiter."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2408,6 +2464,8 @@ class MetricSample:
     @property
     def value(self) -> int | float | MetricHistogram:
         """The value: a whole number if it is a count, a float, or a ``MetricHistogram``."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2425,6 +2483,8 @@ class MetricHistogram:
     @property
     def count(self) -> int:
         """The number of observations."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2449,6 +2509,8 @@ class Option:
     @property
     def kind(self) -> Literal["duration", "number", "text"]:
         """The kind of its values: ``"duration"``, ``"number"`` or ``"text"``."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2479,6 +2541,8 @@ class Problem:
         """The content type and the body that a client with this ``Accept`` field prefers; without one, the problem document."""
     def response(self, accept: str | None = None) -> tuple[int, list[tuple[str, str]], str]:
         """The status, the header fields and the body of the response to a client with this ``Accept`` field."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
 
@@ -2522,6 +2586,8 @@ class ClientAddressRules:
 
         A port, brackets and a zone are ignored. Text that is no address counts as ``"unknown"``, and then no line is read.
         """
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
 
 @final
 class ClientAddress:
@@ -2532,6 +2598,8 @@ class ClientAddress:
     @property
     def key(self) -> str:
         """The key to limit by: the same text for all addresses that count together, such as ``2001:db8:1:2::/64``."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -2554,7 +2622,7 @@ def header_fields(
         How ``x-ratelimit-reset`` gives the time: ``"seconds"`` from now, or since the ``"epoch"``.
     """
 
-def problem(outcomes: Sequence[tuple[Policy, Decision]], *, cost: int | None = None) -> Problem | None:
+def problem(outcomes: Sequence[tuple[Policy, Decision]], *, cost: SupportsIndex | None = None) -> Problem | None:
     """The response to a request that at least one of these policies denied; ``None`` when all admit it.
 
     Parameters
@@ -2606,8 +2674,8 @@ def server_wait(
         the system's time.
     """
 
-def suggestion(name: str) -> str | None:
-    """What to use instead of an option of another rate limiter, such as ``"use key"`` for ``key_func``."""
+def advice(name: str, known: Sequence[str]) -> str:
+    """What the error for an unknown option of a limit recommends, where these are known: ``use key`` for ``key_func``, or a name that is near."""
 
 @final
 class CoreGuard:
@@ -2615,7 +2683,7 @@ class CoreGuard:
     def __new__(
         cls,
         limiter: Limiter | AsyncLimiter,
-        policies: Sequence[str | Quota] | None,
+        policies: Sequence[_Policy] | None,
         *,
         by_configuration: bool,
         per_request: bool,
@@ -2627,11 +2695,11 @@ class CoreGuard:
         methods: Sequence[str],
         headers: str,
         reset_form: str,
-        header_names: Sequence[tuple[str, str]],
+        header_names: Mapping[str, str],
         status: int | None,
         message: str | None,
         dry_run: bool,
-        address_rules: ClientAddressRules,
+        client_address: ClientAddressRules,
         count: Callable[[Any], Any] | None,
         spent: Callable[[Any], Any] | None,
         ttl: float | timedelta | None,
@@ -2670,16 +2738,16 @@ class CoreGuard:
     def start(
         self,
         limits: RequestLimits,
-        key: str | bytes | int | None,
+        key: _Key | None,
         *,
-        cost: int | None = None,
+        cost: SupportsIndex | None = None,
         route: str | None = None,
-        policies: Sequence[str | Quota] | None = None,
+        policies: Sequence[_Policy] | None = None,
     ) -> GuardCheck | None:
         """Starts a decision on a request that may have passed other guards. Returns the check unless the request is admitted."""
     def start_by_configuration(self, limits: RequestLimits, attributes: RequestAttributes) -> GuardCheck | None:
         """The same for a guard that decides by the configuration of its limiter."""
-    def ask_ahead(self, earlier: GuardCheck, key: str | bytes | int | None, route: str | None) -> None:
+    def ask_ahead(self, earlier: GuardCheck, key: _Key | None, route: str | None) -> None:
         """Lets the store decide for this guard in the call of a guard that the request meets earlier."""
 
 @final
@@ -2767,3 +2835,11 @@ class ResponseSender:
     @property
     def has_started(self) -> bool: ...
     def __call__(self, message: Any) -> Any: ...
+
+@final
+class TrioCall:
+    """The same for the coroutine of `polylimit._trio`."""
+    def fileno(self) -> int: ...
+    def take(self) -> tuple[Any] | None:
+        """A tuple of the result; ``None`` if it is not there yet."""
+    def cancel(self) -> None: ...

@@ -6,16 +6,16 @@ and Starlette, and a dependency for single routes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from polylimit._core import RequestLimits, ResponseSender
+from polylimit._decide import Denied, decide, drive_async, end, fail, finish, refuse
+from polylimit._guard import Denial, Guard, Options, Outage, Policies, refuse_unknown_options
 from polylimit._routes import full_path, host_pattern, matched_route, mount_pattern, path_pattern
-from polylimit.decide import Denied, decide, drive_async, end, fail, finish, refuse
-from polylimit.guard import Denial, Guard, Options, Outage, Policies, refuse_unknown_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from polylimit import AsyncLimiter, Limiter
     from polylimit._core import GuardCheck
 
-__all__ = ["Denial", "Limit", "Outage", "RateLimitMiddleware", "ResponseStart", "request_limits"]
+__all__ = ["Denial", "Limit", "Options", "Outage", "RateLimitMiddleware", "ResponseStart", "request_limits"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -195,6 +195,9 @@ class Limit:
         self._make_guard = partial(Guard, limiter, policy, **options)
         self._guard = self._make_guard(per_route=self._is_of_route, is_attached=self._is_of_route)
 
+    def __repr__(self) -> str:
+        return self._guard.show(self)
+
     def guards(self) -> tuple[Guard, Guard, Guard]:
         """Return the guards of a middleware: that of an application, of a mount, and of a route."""
         make = self._make_guard
@@ -225,7 +228,7 @@ class RateLimitMiddleware:
         Whether the handshakes of web sockets are limited as well. A reservation then lasts until the socket is closed.
         By default they pass through, unless a dependency of FastAPI limits their route.
     options
-        See :class:`polylimit.guard.Options`. Functions of the request get the ASGI scope. All functions but ``count``
+        See :class:`Options`. Functions of the request get the ASGI scope. All functions but ``count``
         and ``spent``, which get a :class:`ResponseStart`, may be asynchronous. ``on_denied`` returns an ASGI
         application.
 
@@ -276,6 +279,9 @@ class RateLimitMiddleware:
             self._guard, self._guard_of_mount, self._guard_of_route = limit.guards()
         # The decision about a request by nothing but the peer of its socket, if that is enough.
         self._enter = self._guard.core.enter_asgi if self._guard is not None and self._guard.needs_only_peer else None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()" if self._guard is None else self._guard.show(self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; other protocols than HTTP and web sockets pass through."""

@@ -19,10 +19,10 @@ from weakref import WeakKeyDictionary
 
 from polylimit import InvalidArgumentError, Limiter
 from polylimit._core import RequestLimits
+from polylimit._decide import decide, drive, drive_async, end, fail, finish, resolve
+from polylimit._guard import Denial, Guard, Options, Outage, Policies
 from polylimit._versions import require
-from polylimit.decide import decide, drive, drive_async, end, fail, finish, resolve
-from polylimit.guard import Denial, Guard, Options, Outage, Policies
-from polylimit.views import NO_LIMITS, ClassView, ViewLimit, ViewLimits, limits_of, wsgi_target
+from polylimit._views import NO_LIMITS, ClassView, ViewLimit, ViewLimits, limits_of, wsgi_target
 
 # Before an import that an older version does not have.
 require("Django", "4.2", "django")
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from django.urls import ResolverMatch, URLPattern
     from typing_extensions import Unpack
 
-    from polylimit.decide import Steps
+    from polylimit._decide import Steps
 
-__all__ = ["Denial", "Outage", "RateLimitMiddleware", "exempt", "limit", "request_limits"]
+__all__ = ["Denial", "Options", "Outage", "RateLimitMiddleware", "exempt", "limit", "request_limits"]
 
 _LOGGER = logging.getLogger("django.request")
 
@@ -350,7 +350,7 @@ class RateLimitMiddleware:
         spends nothing under any. It may be left out where the limiter has one policy. A function of the request returns
         the same, or ``None`` for a request that is not limited.
 
-    The others are those of :class:`polylimit.guard.Options`. For a view that raises, ``count`` gets a response with the
+    The others are those of :class:`Options`. For a view that raises, ``count`` gets a response with the
     status of Django's own. By default a view uses its ``view_name`` as the ``scope``, and the middleware shares one
     budget among all requests.
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from polylimit import Limiter, keys
 from polylimit._core import RequestLimits
+from polylimit._decide import decide, drive
+from polylimit._guard import Denial, Guard
 from polylimit._versions import require
-from polylimit.decide import decide, drive
-from polylimit.guard import Denial, Guard
 
 require("djangorestframework", "3.15", "drf")
 
@@ -64,7 +64,7 @@ class RateThrottle(BaseThrottle):
     rate: str | None = None
     #: The limiter; by default that of the setting ``POLYLIMIT``.
     limiter: Limiter | None = None
-    #: Other options, see :class:`polylimit.guard.Options`, but for those about the response to a denial. Functions of
+    #: Other options, see :class:`Options`, but for those about the response to a denial. Functions of
     #: the request get that of the framework.
     options: ClassVar[dict[str, Any]] = {}
 

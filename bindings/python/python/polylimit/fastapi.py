@@ -22,7 +22,8 @@ FastAPI 0.100 and newer, and Starlette 0.27 and newer.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import starlette
 from starlette.exceptions import HTTPException
@@ -32,15 +33,21 @@ from starlette.websockets import WebSocket
 
 from polylimit import asgi
 from polylimit._core import RequestLimits
+from polylimit._decide import decide, drive_async, fail
+from polylimit._guard import Denial, Guard, Options, Outage, Policies
 from polylimit._routes import matched_route
 from polylimit._versions import is_older, require
+from polylimit._views import NO_LIMITS, ViewLimit, ViewLimits
 from polylimit.asgi import Limit, Receive, ResponseStart, Scope, ScopeInfo
-from polylimit.decide import decide, drive_async, fail
-from polylimit.guard import Denial, Guard, Options, Outage, Policies
-from polylimit.views import NO_LIMITS, ViewLimit, ViewLimits
+
+if TYPE_CHECKING or find_spec("fastapi") is None:
+    _HTTPException = HTTPException
+else:
+    # A handler of the application may be for either.
+    from fastapi import HTTPException as _HTTPException
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from typing_extensions import Unpack
 
@@ -52,6 +59,7 @@ require("starlette", "0.27", "starlette")
 __all__ = [
     "Denial",
     "DeniedError",
+    "Options",
     "Outage",
     "RateLimit",
     "RateLimitMiddleware",
@@ -92,13 +100,22 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
     _info = _Info
 
 
-class DeniedError(HTTPException):
-    """Raised by :class:`RateLimit`. Its ``response`` is sent unless the application has a handler for it."""
+class DeniedError(_HTTPException):
+    """Raised by :class:`RateLimit`.
+
+    A handler that the application has for it, for the ``HTTPException`` of FastAPI or Starlette, or for the status
+    makes the response, which then needs the ``headers`` of the error. Otherwise, and where the limit has an
+    ``on_denied``, it is ``response``.
+    """
 
     def __init__(self, denial: Denial, response: asgi.App, fields: dict[str, str]) -> None:
         super().__init__(denial.problem.status, denial.problem.detail, fields)
         self.denial = denial
         self.response = response
+
+
+class _AnsweredError(DeniedError):
+    """A denial to which the limit makes the response itself."""
 
 
 class RateLimit(Limit):
@@ -167,8 +184,25 @@ class RateLimit(Limit):
         if denied is None:
             response.headers.update(fields)
             return
-        _exception_handlers(scope).setdefault(DeniedError, _respond)
+        handlers, of_statuses = _exception_handlers(scope)
+        is_handled = _is_handled(handlers)
+        if not is_handled:
+            handlers[DeniedError] = _respond
+        elif guard.on_denied is not None and DeniedError not in handlers:
+            handlers[_AnsweredError] = _respond
+            raise _AnsweredError(*denied, fields)
+        if guard.has_cors_origins and (is_handled or denied[0].problem.status in of_statuses):
+            # The response of the limit has them.
+            fields |= guard.core.cors_fields(request.headers.get("origin"))
         raise DeniedError(*denied, fields)
+
+    @property
+    def responses(self) -> dict[int | str, dict[str, Any]]:
+        """What a schema of OpenAPI says about denials.
+
+        ``FastAPI(dependencies=[Depends(limit)], responses=limit.responses)``; a router and a route take the same.
+        """
+        return {self._guard.status: _DENIED}
 
 
 # FastAPI looks the names of annotations up in the globals of a function, which the object has not: before 0.124 it took
@@ -176,20 +210,50 @@ class RateLimit(Limit):
 RateLimit.__call__.__annotations__.update(request=HTTPConnection, response=Response)
 
 
+#: The response to a denial in a schema of OpenAPI.
+_DENIED: dict[str, Any] = {
+    "description": "The request is over a limit. Retry-After has the seconds until it would be admitted.",
+    "headers": {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}},
+    "content": {
+        "application/problem+json": {
+            "schema": {
+                "type": "object",
+                "properties": {name: {"type": "string"} for name in ("type", "title", "detail")},
+            }
+        }
+    },
+}
+
+
+def _is_handled(handlers: dict[Any, Any]) -> bool:
+    """Whether the application itself handles denials, or all exceptions of HTTP."""
+    own = handlers.get(DeniedError)
+    if own is not None:
+        return own is not _respond
+    for kind in (_HTTPException, HTTPException):
+        handler = handlers.get(kind)
+        # Those that FastAPI and Starlette set are theirs.
+        if handler is not None and getattr(handler, "__module__", "").partition(".")[0] not in {"fastapi", "starlette"}:
+            return True
+    return False
+
+
 async def exempt() -> None:
     """Exempt a route from the limits before it: ``dependencies=[Depends(exempt)]``."""
 
 
-def _exception_handlers(scope: Scope) -> dict[Any, Any]:
-    """Return the handlers of exceptions around a route, by their classes."""
-    handlers: tuple[dict[Any, Any], Any] | None = scope.get("starlette.exception_handlers")
+def _exception_handlers(scope: Scope) -> tuple[dict[Any, Any], Container[int]]:
+    """Return the handlers of exceptions around a route, by their classes, and by their statuses."""
+    handlers: tuple[dict[Any, Any], Container[int]] | None = scope.get("starlette.exception_handlers")
     if handlers is not None:
-        return handlers[0]
+        return handlers
     # Starlette before 0.28 has them in a layer of its application alone.
     layer = scope["app"].middleware_stack
     while layer is not None and not hasattr(layer, "_exception_handlers"):
         layer = getattr(layer, "app", None)
-    return {} if layer is None else cast("dict[Any, Any]", layer._exception_handlers)  # noqa: SLF001
+    if layer is None:
+        return {}, ()
+    return layer._exception_handlers, layer._status_handlers  # noqa: SLF001
 
 
 def _limits_after(limit: RateLimit, route: Any) -> ViewLimits:

@@ -17,10 +17,10 @@ from weakref import WeakSet
 
 from polylimit import Limiter
 from polylimit._core import RequestLimits
+from polylimit._decide import decide, drive, end, fail, finish, resolve
+from polylimit._guard import Denial, Guard, Options, Outage, Policies
 from polylimit._versions import require
-from polylimit.decide import decide, drive, end, fail, finish, resolve
-from polylimit.guard import Denial, Guard, Options, Outage, Policies
-from polylimit.views import (
+from polylimit._views import (
     NO_LIMITS,
     ClassView,
     ViewLimit,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-__all__ = ["Denial", "Outage", "RateLimit", "exempt", "limit", "request_limits"]
+__all__ = ["Denial", "Options", "Outage", "RateLimit", "exempt", "limit", "request_limits"]
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -161,7 +161,7 @@ class RateLimit:
         Whether only requests of views are limited, and neither static files nor paths that the application does not
         have.
     options
-        See :class:`polylimit.guard.Options`. The user of ``keys.user()`` is that of Flask-Login, if the application has
+        See :class:`Options`. The user of ``keys.user()`` is that of Flask-Login, if the application has
         a login manager, and otherwise ``request.remote_user``. By default a view uses its endpoint as the ``scope``,
         a blueprint the name under which it is registered, and an application shares one budget among all requests. An
         application that is mounted in another one (``SCRIPT_NAME``) has budgets of its own.
@@ -178,9 +178,9 @@ class RateLimit:
     def __init__(
         self,
         app: flask.Flask | flask.Blueprint | None = None,
-        *,
-        limiter: Limiter,
+        limiter: Limiter | None = None,
         policy: Policies = None,
+        *,
         views_only: bool = False,
         **options: Unpack[Options],
     ) -> None:
@@ -195,6 +195,9 @@ class RateLimit:
             flask.request_tearing_down.connect(_tear_down)
         if app is not None:
             self.init_app(app)
+
+    def __repr__(self) -> str:
+        return self._guard.show(self)
 
     def init_app(self, app: flask.Flask | flask.Blueprint) -> None:
         """Limit the requests of an application or a blueprint."""

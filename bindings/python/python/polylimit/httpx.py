@@ -10,16 +10,22 @@ The rules are those of every language: docs/clients.md.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, TypeVar
 
+import anyio
 import httpx
 
-from polylimit._core import Attempts, Throttle
+from polylimit import AsyncLimiter, Limiter
+from polylimit._client import Client
 
 if TYPE_CHECKING:
-    from polylimit import AsyncLimiter, Backoff, Limiter, Quota
+    from collections.abc import Callable
+
+    from polylimit import Backoff, Policy, Quota
+    from polylimit._core import Attempts, Throttle
+
+T = TypeVar("T")
 
 __all__ = ["AsyncRateLimitTransport", "RateLimitTransport", "Throttled"]
 
@@ -55,6 +61,12 @@ def _throttled(attempts: Attempts, request: httpx.Request) -> Throttled:
     return Throttled(message, retry_after, request)
 
 
+def _checked(transport: T, method: str) -> T:
+    if transport is not None and not callable(getattr(transport, method, None)):
+        raise TypeError(f"transport is of type {type(transport).__name__}: allowed is an object with {method}")
+    return transport
+
+
 class RateLimitTransport(httpx.BaseTransport):
     """A transport for ``httpx.Client``.
 
@@ -75,6 +87,8 @@ class RateLimitTransport(httpx.BaseTransport):
 
     Raises
     ------
+    InvalidArgumentError
+        When the limiter does not know the policy, or the policy has a quota of concurrency.
     Throttled
         By a request that would have to wait for more than ``max_wait`` or httpx's ``pool`` timeout.
     PolylimitError
@@ -85,27 +99,30 @@ class RateLimitTransport(httpx.BaseTransport):
     def __init__(
         self,
         limiter: Limiter,
-        policy: str | Quota | None = None,
+        policy: str | Quota | Policy | None = None,
         *,
         transport: httpx.BaseTransport | None = None,
         key: Callable[[httpx.Request], str | bytes] = host,
         cost: int = 1,
         backoff: Backoff | None = None,
     ) -> None:
-        self._limiter, self._policy, self._key, self._cost = limiter, policy, key, cost
-        self._transport = transport or httpx.HTTPTransport()
-        self._throttle = Throttle(backoff)
+        self._client = Client(limiter, policy, kind=Limiter, key=key, cost=cost, backoff=backoff)
+        self._transport = _checked(transport, "handle_request") or httpx.HTTPTransport()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._client!r})"
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request as soon as its limits allow it."""
-        key = self._key(request)
-        attempts = _start(self._throttle, key, request)
+        client = self._client
+        key = client.key(request)
+        attempts = _start(client.throttle, key, request)
         while True:
             step, seconds = attempts.step()
             if step == "wait":
                 time.sleep(seconds)
             elif step == "acquire":
-                attempts.acquired(self._limiter.acquire(key, self._policy, cost=self._cost, timeout=seconds))
+                attempts.acquired(client.limiter.acquire(key, client.policy, cost=client.cost, timeout=seconds))
             elif step == "send":
                 response = self._transport.handle_request(request)
                 if not _responded(attempts, response):
@@ -120,32 +137,35 @@ class RateLimitTransport(httpx.BaseTransport):
 
 
 class AsyncRateLimitTransport(httpx.AsyncBaseTransport):
-    """A transport for ``httpx.AsyncClient`` on asyncio; its parameters are those of ``RateLimitTransport``."""
+    """A transport for ``httpx.AsyncClient`` on asyncio or trio; its parameters are those of ``RateLimitTransport``."""
 
     def __init__(
         self,
         limiter: AsyncLimiter,
-        policy: str | Quota | None = None,
+        policy: str | Quota | Policy | None = None,
         *,
         transport: httpx.AsyncBaseTransport | None = None,
         key: Callable[[httpx.Request], str | bytes] = host,
         cost: int = 1,
         backoff: Backoff | None = None,
     ) -> None:
-        self._limiter, self._policy, self._key, self._cost = limiter, policy, key, cost
-        self._transport = transport or httpx.AsyncHTTPTransport()
-        self._throttle = Throttle(backoff)
+        self._client = Client(limiter, policy, kind=AsyncLimiter, key=key, cost=cost, backoff=backoff)
+        self._transport = _checked(transport, "handle_async_request") or httpx.AsyncHTTPTransport()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._client!r})"
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request as soon as its limits allow it."""
-        key = self._key(request)
-        attempts = _start(self._throttle, key, request)
+        client = self._client
+        key = client.key(request)
+        attempts = _start(client.throttle, key, request)
         while True:
             step, seconds = attempts.step()
             if step == "wait":
-                await asyncio.sleep(seconds)
+                await anyio.sleep(seconds)
             elif step == "acquire":
-                attempts.acquired(await self._limiter.acquire(key, self._policy, cost=self._cost, timeout=seconds))
+                attempts.acquired(await client.limiter.acquire(key, client.policy, cost=client.cost, timeout=seconds))
             elif step == "send":
                 response = await self._transport.handle_async_request(request)
                 if not _responded(attempts, response):

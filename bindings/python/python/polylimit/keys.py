@@ -13,6 +13,8 @@ from polylimit._core import ClientAddressRules
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
+__all__ = ["KeyPart", "RequestInfo", "client_address", "cookie", "header", "join", "path", "user"]
+
 
 class RequestInfo(Protocol):
     """What an integration reads from its framework's request, and the response that it makes to a denial."""
@@ -72,6 +74,10 @@ class KeyPart:
         #: How the client's address is found, for the part ``address``.
         self.rules = rules
 
+    def __repr__(self) -> str:
+        rules = "" if self.rules is None else f", {self.rules!r}"
+        return f"KeyPart({self.text!r}{rules})"
+
 
 def client_address(
     trusted: Sequence[str] = (),
@@ -99,12 +105,12 @@ def user() -> KeyPart:
 
 def header(name: str) -> KeyPart:
     """Count by the value of a header, such as an API key that was verified before."""
-    return KeyPart(f"header:{name}")
+    return _named("header", name)
 
 
 def cookie(name: str) -> KeyPart:
     """Count by the value of a cookie."""
-    return KeyPart(f"cookie:{name}")
+    return _named("cookie", name)
 
 
 def path(name: str) -> KeyPart:
@@ -112,7 +118,13 @@ def path(name: str) -> KeyPart:
 
     A middleware that runs before the routing does not know it: then it is missing.
     """
-    return KeyPart(f"path:{name}")
+    return _named("path", name)
+
+
+def _named(kind: str, name: str) -> KeyPart:
+    if not isinstance(name, str):
+        raise TypeError(f"name is of type {type(name).__name__}: allowed is str")
+    return KeyPart(f"{kind}:{name}")
 
 
 def join(*parts: KeyPart | str) -> list[KeyPart | str]:

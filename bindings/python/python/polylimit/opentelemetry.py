@@ -11,16 +11,16 @@ attributes; docs/metrics.md describes each family.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
 
+from polylimit._collect import CollectedFamily, LimiterSet
 from polylimit._core import __version__
-from polylimit.collect import CollectedFamily, LimiterSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from polylimit import AsyncLimiter, Limiter
 

@@ -23,7 +23,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from polylimit.collect import CollectedFamily, LimiterSet
+from polylimit._collect import CollectedFamily, LimiterSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

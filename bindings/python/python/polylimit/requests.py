@@ -12,18 +12,21 @@ The rules are those of every language: docs/clients.md.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from requests.adapters import HTTPAdapter
 from requests.exceptions import Timeout
 
-from polylimit._core import Throttle
+from polylimit import Limiter
+from polylimit._client import Client
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import requests
 
-    from polylimit import Backoff, Limiter, Quota
+    from polylimit import Backoff, Policy, Quota
 
 __all__ = ["RateLimitAdapter", "Throttled"]
 
@@ -73,6 +76,8 @@ class RateLimitAdapter(HTTPAdapter):
 
     Raises
     ------
+    InvalidArgumentError
+        When the limiter does not know the policy, or the policy has a quota of concurrency.
     Throttled
         By a request that would have to wait for more than ``max_wait`` or the request's ``timeout``.
     PolylimitError
@@ -83,16 +88,18 @@ class RateLimitAdapter(HTTPAdapter):
     def __init__(
         self,
         limiter: Limiter,
-        policy: str | Quota | None = None,
+        policy: str | Quota | Policy | None = None,
         *,
         key: Callable[[requests.PreparedRequest], str | bytes] = host,
         cost: int = 1,
         backoff: Backoff | None = None,
         **options: Any,
     ) -> None:
+        self._client = Client(limiter, policy, kind=Limiter, key=key, cost=cost, backoff=backoff)
         super().__init__(**options)
-        self._limiter, self._policy, self._key, self._cost = limiter, policy, key, cost
-        self._throttle = Throttle(backoff)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._client!r})"
 
     def send(
         self,
@@ -103,15 +110,16 @@ class RateLimitAdapter(HTTPAdapter):
         **kwargs: Any,
     ) -> requests.Response:
         """Send a request as soon as its limits allow it."""
-        key = self._key(request)
+        client = self._client
+        key = client.key(request)
         replayable = request.body is None or isinstance(request.body, (str, bytes))
-        attempts = self._throttle.start(key, request.method or "", replayable, _total(timeout))
+        attempts = client.throttle.start(key, request.method or "", replayable, _total(timeout))
         while True:
             step, seconds = attempts.step()
             if step == "wait":
                 time.sleep(seconds)
             elif step == "acquire":
-                attempts.acquired(self._limiter.acquire(key, self._policy, cost=self._cost, timeout=seconds))
+                attempts.acquired(client.limiter.acquire(key, client.policy, cost=client.cost, timeout=seconds))
             elif step == "send":
                 response = super().send(request, stream, timeout, *args, **kwargs)
                 lines = response.headers.get("ratelimit")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Callable, TypedDict, Union
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from polylimit import keys
 from polylimit._core import (
@@ -20,7 +20,7 @@ from polylimit._core import (
     PolylimitError,
     Problem,
     Quota,
-    suggestion,
+    advice,
 )
 
 if TYPE_CHECKING:
@@ -30,17 +30,11 @@ if TYPE_CHECKING:
     from typing_extensions import Never
 
 Outcome = tuple[Policy, Decision]
-PolicyName = Union[str, Quota, None]
-Policies = Union[PolicyName, Sequence[PolicyName], Callable[[Any], Any]]
-KeyPart = Union[keys.KeyPart, str]
-Key = Union[KeyPart, Sequence[KeyPart], Callable[[Any], Any]]
-Cost = Union[int, Callable[[Any], Any]]
-
-_NAMES = (
-    "limiter, policy, key, missing_key, client_address, cost, count, spent, ttl, max_age, skip, methods, "
-    "separate_head, count_preflights, cors_origins, on_denied, on_outage, attributes, status, message, dry_run, "
-    "headers, reset_form, header_names and scope"
-)
+PolicyName = str | Quota | Policy | None
+Policies = PolicyName | Sequence[PolicyName] | Callable[[Any], Any]
+KeyPart = keys.KeyPart | str
+Key = KeyPart | Sequence[KeyPart] | Callable[[Any], Any]
+Cost = int | Callable[[Any], Any]
 
 
 class Options(TypedDict, total=False):
@@ -179,7 +173,8 @@ class Guard:
         **unknown: Never,
     ) -> None:
         refuse_unknown_options(unknown)
-        _check_limiter(limiter, limiter_types)
+        self._shown = f"{limiter!r}" if policy is None else f"{limiter!r}, {policy!r}"
+        check_limiter(limiter, limiter_types)
         functions = {
             "attributes": attributes,
             "count": count,
@@ -207,9 +202,13 @@ class Guard:
         elif attributes is not None:
             raise InvalidArgumentError("attributes need a limiter with a configuration, and no policy beside it")
         parts = [] if self.by_configuration else _key_parts(key)
+        _check_policy(policy)
         rules = next((part.rules for part in parts if isinstance(part, keys.KeyPart) and part.rules is not None), None)
         if client_address is not None:
             rules = client_address.rules if isinstance(client_address, keys.KeyPart) else client_address
+            if not isinstance(rules, ClientAddressRules):
+                shown = "a part of a key" if rules is None else f"of type {type(rules).__name__}"
+                raise TypeError(f"client_address is {shown}: allowed is keys.client_address(...)")
         #: Finds the client's address.
         self.rules = rules or ClientAddressRules()
         #: The functions of the request; ``None`` where the option is no function.
@@ -237,23 +236,25 @@ class Guard:
             key_parts=[part.text if isinstance(part, keys.KeyPart) else part for part in parts],
             missing_key=missing_key,
             cost=1 if callable(cost) else cost,
-            methods=[methods] if isinstance(methods, str) else list(methods),
+            methods=[methods] if isinstance(methods, str) else methods,
             headers=headers,
             reset_form=reset_form,
-            header_names=list((header_names or {}).items()),
+            header_names={} if header_names is None else header_names,
             status=status,
             message=message,
             dry_run=dry_run,
-            address_rules=self.rules,
+            client_address=self.rules,
             count=count,
             spent=spent,
             ttl=ttl,
             max_age=max_age,
             separate_head=separate_head,
             count_preflights=count_preflights,
-            cors_origins=[cors_origins] if isinstance(cors_origins, str) else list(cors_origins),
+            cors_origins=[cors_origins] if isinstance(cors_origins, str) else cors_origins,
         )
         self.key_parts = self.core.key_parts
+        #: The status of a request over its limit.
+        self.status = 429 if status is None else status
         #: Whether a part of the key is the user, which may have to be awaited.
         self.has_user = ("user", "") in self.key_parts
         #: Whether all that a decision needs is known before the request reaches this limit, without calling a function.
@@ -264,6 +265,13 @@ class Guard:
         self.needs_only_peer = (
             is_same_for_all and [kind for kind, _ in self.key_parts] == ["address"] and self.rules.header is None
         )
+
+    def __repr__(self) -> str:
+        return f"Guard({self._shown})"
+
+    def show(self, owner: object) -> str:
+        """Return the ``repr`` of the object that has this guard."""
+        return f"{type(owner).__name__}({self._shown})"
 
     def address(self, info: keys.RequestInfo) -> str:
         """Return the key of the client's address."""
@@ -310,16 +318,19 @@ def policy_list(given: Any) -> list[Any]:
 def refuse_unknown_options(options: Mapping[str, Any]) -> None:
     """Raise for unknown options; for one of another rate limiter, the error says what to use instead."""
     for name in options:
-        advice = suggestion(name) or f"allowed are {_NAMES}"
-        raise TypeError(f'unknown option "{name}": {advice}')
+        known = ["limiter", "policy", *Options.__annotations__]
+        raise TypeError(f'unknown option "{name}": {advice(name, known)}')
 
 
-def _check_limiter(limiter: Any, limiter_types: tuple[type, ...]) -> None:
+def check_limiter(limiter: Any, limiter_types: tuple[type, ...]) -> None:
+    """Raise unless a limiter is of one of these classes."""
     if isinstance(limiter, limiter_types):
         return
     allowed = " or ".join(kind.__name__ for kind in limiter_types)
     if isinstance(limiter, AsyncLimiter):
         raise TypeError(f"limiter is an AsyncLimiter: allowed is a {allowed}, such as its .blocking")
+    if isinstance(limiter, Limiter):
+        raise TypeError(f"limiter is a Limiter: allowed is a {allowed}, such as its .asynchronous")
     raise TypeError(f"limiter is of type {type(limiter).__name__}: allowed is a {allowed} of polylimit")
 
 
@@ -336,6 +347,15 @@ def _key_parts(key: Any) -> list[KeyPart]:
                 "polylimit.keys"
             )
     return parts
+
+
+def _check_policy(policy: Any) -> None:
+    for one in [policy] if callable(policy) else policy_list(policy):
+        if not (callable(policy) or isinstance(one, (str, Quota, Policy))):
+            raise TypeError(
+                f"policy is of type {type(one).__name__}: allowed are str, Quota, Policy, a list of them, and a "
+                "function of the request"
+            )
 
 
 def refuse_asynchronous(name: str, given: Callable[..., Any]) -> None:

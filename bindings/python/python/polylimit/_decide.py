@@ -5,25 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Callable, TypeVar, Union
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polylimit._core import RequestAttributes, StoreCall
-from polylimit.guard import Denial, Outage, policy_list
+from polylimit._guard import Denial, Outage, policy_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from polylimit import keys
     from polylimit._core import GuardCheck, Problem, RequestLimits, Settling
-    from polylimit.guard import Guard
+    from polylimit._guard import Guard
 
 T = TypeVar("T")
 #: Steps that return something in the end.
 Steps = Generator[Any, Any, T]
 #: What the steps of a decision return: the denial and the response to it, if the request is denied.
-Denied = Union[tuple[Denial, Any], None]
+Denied = tuple[Denial, Any] | None
 
 
 def decide(

@@ -15,7 +15,7 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from polylimit.guard import Guard
+    from polylimit._guard import Guard
 
 #: The attributes of a view that hold its limits begin with this, so that copying attributes merges them.
 _PREFIX = "_polylimit_limit_"
