@@ -1287,7 +1287,7 @@ typedef struct polylimit_policy_decision {
 
 #ifdef __cplusplus
 extern "C" {
-#endif // __cplusplus
+#endif /* __cplusplus */
 
 /**
  * Writes the defaults into every field except `size`, which the caller sets: 100 ms, 20 s, 5 minutes, 5 retries.
@@ -1494,7 +1494,8 @@ polylimit_status polylimit_completions_open(struct polylimit_completions **compl
 int polylimit_completions_fd(const struct polylimit_completions *completions);
 
 /**
- * Starts an operation without waiting. The request is not used after the call.
+ * Starts an operation without waiting. The request is not used after the call. The tags of operations that are pending at the same
+ * time have to differ, as a tag is how polylimit_completions_cancel and the result name the operation.
  *
  * POLYLIMIT_OK: the answer was available at once and is in `result_out`. POLYLIMIT_PENDING: polylimit_completions_drain will
  * return it, with this tag. Any other status is an error, and there will be no result. `result_size` is
@@ -1545,8 +1546,8 @@ polylimit_status polylimit_completions_drain(const struct polylimit_completions 
  * Cancels the pending operation with this tag. An acquire leaves its wait queue, and units that the store has spent for it are
  * refunded, in Redis in the background; whether any other operation was applied is unknown.
  *
- * `cancelled_out`: 1 when no result with this tag will be drained; 0 when the operation has finished already, in which case its
- * result is drained as usual, or when there is none with this tag.
+ * `cancelled_out`: 1 when no result of the operation will be drained; 0 when it has finished already, in which case its result is
+ * drained as usual, or when none is pending with this tag. Of several with one tag, one is cancelled.
  */
 polylimit_status polylimit_completions_cancel(const struct polylimit_completions *completions,
                                               uint64_t tag,
@@ -1555,7 +1556,7 @@ polylimit_status polylimit_completions_cancel(const struct polylimit_completions
                                               size_t error_capacity);
 
 /**
- * The number of operations that were submitted and not drained yet; 0 when `completions` is NULL.
+ * The number of operations that were submitted and neither drained nor cancelled; 0 when `completions` is NULL.
  */
 size_t polylimit_completions_pending(const struct polylimit_completions *completions);
 
@@ -1630,6 +1631,8 @@ polylimit_status polylimit_limiter_set_on_degraded(const struct polylimit_limite
                                                    void *context,
                                                    char *error_buffer,
                                                    size_t error_capacity);
+
+extern int pthread_setcancelstate(int state, int *before);
 
 /**
  * Creates a guard on a limiter from `option_count` settings with these names:
@@ -1978,7 +1981,8 @@ polylimit_status polylimit_limiter_policy_for(const struct polylimit_limiter *li
                                               size_t error_capacity);
 
 /**
- * Writes the quotas of a policy (NULL is the limiter's only one) as text in canonical form, such as "10/second; 1000/hour".
+ * Writes the quotas of a policy (NULL is the limiter's only one) as text in canonical form, such as "10/second; 1000/hour"; also after
+ * polylimit_limiter_close.
  * The length without the NUL is written to `length_out`, which may be NULL, even if the buffer is too small.
  */
 polylimit_status polylimit_limiter_policy(const struct polylimit_limiter *limiter,
@@ -2722,6 +2726,6 @@ uint32_t polylimit_abi_version(void);
 
 #ifdef __cplusplus
 }  // extern "C"
-#endif  // __cplusplus
+#endif  /* __cplusplus */
 
 #endif  /* POLYLIMIT_H */

@@ -43,10 +43,10 @@ public:
     submit(const Limiter &limiter, std::uint32_t operation, std::string_view key, std::uint64_t tag,
            const Ask &ask = {}, std::chrono::microseconds timeout = {}, const ReservationTerms &terms = {}) const {
         auto request = detail::to_plain(operation, key, ask);
-        request.timeout_us = detail::whole_us(timeout);
+        request.timeout_us = detail::whole_us(timeout, "timeout");
         request.id = terms.id.data();
         request.id_length = terms.id.size();
-        request.ttl_us = detail::whole_us(terms.ttl);
+        request.ttl_us = detail::whole_us(terms.ttl, "ttl");
         detail::Message message;
         polylimit_result result;
         polylimit_status status = polylimit_completions_submit(get(), limiter.get(), &request, tag, &result,

@@ -99,14 +99,18 @@ public:
     [[nodiscard]] std::uint64_t units() const noexcept { return units_; }
 
 private:
+    template <typename Number> static std::string refusal(Number units) {
+        return "cost is " + std::to_string(units) + ": allowed are whole numbers of units, 0 to 10^12";
+    }
+
     template <typename Number> static std::uint64_t checked(Number units) {
         if constexpr (std::is_floating_point_v<Number>) {
             if (!(units >= 0 && units < static_cast<Number>(18446744073709551616.0L)) || std::floor(units) != units) {
-                throw Error(POLYLIMIT_INVALID_ARGUMENT, "cost is no whole number from 0 up to 10^12 units");
+                throw Error(POLYLIMIT_INVALID_ARGUMENT, refusal(units).c_str());
             }
         } else if constexpr (std::is_signed_v<Number>) {
             if (units < 0) {
-                throw Error(POLYLIMIT_INVALID_ARGUMENT, "cost is negative: allowed is 0 to 10^12 units");
+                throw Error(POLYLIMIT_INVALID_ARGUMENT, refusal(units).c_str());
             }
         }
         return static_cast<std::uint64_t>(units);
@@ -290,8 +294,20 @@ struct ReservationTerms {
 
 namespace detail {
 
-inline std::uint64_t whole_us(std::chrono::microseconds duration) noexcept {
-    return static_cast<std::uint64_t>(duration.count() < 0 ? 0 : duration.count());
+/** A duration in the largest unit in which it is whole, such as "-5 s". */
+[[nodiscard]] inline std::string text_of(std::chrono::microseconds duration) {
+    auto us = duration.count();
+    return us % 1000000 == 0 ? std::to_string(us / 1000000) + " s"
+           : us % 1000 == 0  ? std::to_string(us / 1000) + " ms"
+                             : std::to_string(us) + " us";
+}
+
+/** A duration that must not be negative. */
+[[nodiscard]] inline std::uint64_t whole_us(std::chrono::microseconds duration, const char *name) {
+    if (duration.count() < 0) {
+        throw Error(POLYLIMIT_INVALID_ARGUMENT, (name + (" is " + text_of(duration)) + ": allowed is 0 or more").c_str());
+    }
+    return static_cast<std::uint64_t>(duration.count());
 }
 
 /** The units that a commit spends; the number that stands for what was reserved is none. */
@@ -308,14 +324,14 @@ inline polylimit_reservation_options to_plain(const ReserveOptions &options, con
     auto plain = sized<polylimit_reservation_options>();
     message.check(polylimit_reservation_defaults(&plain, message.start(), message.capacity()));
     plain.commit_at_end = options.commit_at_end ? 1 : 0;
-    plain.timeout_us = whole_us(options.timeout);
+    plain.timeout_us = whole_us(options.timeout, "timeout");
     plain.headroom = ask.headroom;
     plain.plan = ask.plan;
     if (options.ttl) {
-        plain.ttl_us = whole_us(*options.ttl);
+        plain.ttl_us = whole_us(*options.ttl, "ttl");
     }
     if (options.max_age) {
-        plain.max_age_us = whole_us(*options.max_age);
+        plain.max_age_us = whole_us(*options.max_age, "max_age");
     }
     if (!options.id.empty()) {
         plain.id = options.id.data();

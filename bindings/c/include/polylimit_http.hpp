@@ -14,11 +14,6 @@ namespace polylimit {
 
 namespace detail {
 
-/** A duration from 0 as microseconds; a negative one is 0. */
-[[nodiscard]] inline std::uint64_t us_of(std::chrono::microseconds duration) noexcept {
-    return duration.count() < 0 ? 0 : static_cast<std::uint64_t>(duration.count());
-}
-
 /** POLYLIMIT_NEVER is no duration. */
 [[nodiscard]] inline std::optional<std::chrono::microseconds> duration_of(std::uint64_t us) noexcept {
     return us == POLYLIMIT_NEVER ? std::nullopt : std::optional(microseconds(us));
@@ -65,7 +60,7 @@ struct ServerHints {
 server_wait(const ServerHints &hints, std::chrono::system_clock::time_point now = std::chrono::system_clock::now()) {
     auto lines = detail::lines_of(hints.rate_limit);
     auto retry_after = detail::line_of(hints.retry_after.value_or(std::string_view()));
-    auto now_us = detail::us_of(std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()));
+    auto now_us = detail::whole_us(std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()), "now");
     std::uint64_t wait_us = 0;
     detail::Message message;
     message.check(polylimit_server_wait(hints.retry_after ? &retry_after : nullptr, lines.data(), lines.size(), now_us,
@@ -83,18 +78,18 @@ public:
     }
 
     /** The longest wait before the first retry. */
-    Backoff &base(std::chrono::microseconds base) noexcept {
-        plain_.base_us = detail::us_of(base);
+    Backoff &base(std::chrono::microseconds base) {
+        plain_.base_us = detail::whole_us(base, "base");
         return *this;
     }
     /** Where the doubling ends. */
-    Backoff &cap(std::chrono::microseconds cap) noexcept {
-        plain_.cap_us = detail::us_of(cap);
+    Backoff &cap(std::chrono::microseconds cap) {
+        plain_.cap_us = detail::whole_us(cap, "cap");
         return *this;
     }
     /** The longest wait that a server may ask for. */
-    Backoff &max_wait(std::chrono::microseconds max_wait) noexcept {
-        plain_.max_wait_us = detail::us_of(max_wait);
+    Backoff &max_wait(std::chrono::microseconds max_wait) {
+        plain_.max_wait_us = detail::whole_us(max_wait, "max_wait");
         return *this;
     }
     /** How many retries may follow the first try. */
@@ -110,7 +105,7 @@ public:
     [[nodiscard]] std::optional<std::chrono::microseconds>
     wait(std::uint32_t retry, std::optional<std::chrono::microseconds> server_wait = std::nullopt) const {
         std::uint64_t wait_us = 0;
-        auto server_wait_us = server_wait ? detail::us_of(*server_wait) : POLYLIMIT_NEVER;
+        auto server_wait_us = server_wait ? detail::whole_us(*server_wait, "server_wait") : POLYLIMIT_NEVER;
         detail::Message message;
         message.check(polylimit_backoff_wait(&plain_, retry, server_wait_us, &wait_us, message.start(),
                                              message.capacity()));
@@ -158,7 +153,7 @@ public:
              std::optional<std::chrono::microseconds> timeout = std::nullopt) {
         detail::Message message;
         polylimit_attempts *attempts = nullptr;
-        auto timeout_us = timeout ? detail::us_of(*timeout) : POLYLIMIT_NEVER;
+        auto timeout_us = timeout ? detail::whole_us(*timeout, "timeout") : POLYLIMIT_NEVER;
         message.check(polylimit_attempts_new(throttle.get(), key.data(), key.size(), detail::text_of(method, "method"),
                                              replayable ? 1 : 0, timeout_us, &attempts, message.start(),
                                              message.capacity()));

@@ -77,11 +77,8 @@ public:
      */
     Usage block(std::string_view key, std::chrono::microseconds time, const char *policy = nullptr,
                 const char *plan = nullptr) const {
-        if (time.count() < 0) {
-            throw Error(POLYLIMIT_INVALID_ARGUMENT, "a block lasts a negative time: allowed are 0, or 1 ms to 366 days");
-        }
         auto request = detail::to_plain(POLYLIMIT_BLOCK, key, {policy, 0, 0, plan});
-        request.ttl_us = detail::whole_us(time);
+        request.ttl_us = detail::whole_us(time, "time");
         return Usage(perform(request).answer.usage);
     }
     /** Ends the block of the key, and forgets its penalties. */
@@ -92,7 +89,7 @@ public:
     /** Waits until admitted, at most for `timeout`. A denial means that it would take longer. */
     [[nodiscard]] Decision acquire(std::string_view key, std::chrono::microseconds timeout, const Ask &ask = {}) const {
         auto request = detail::to_plain(POLYLIMIT_ACQUIRE, key, ask);
-        request.timeout_us = detail::whole_us(timeout);
+        request.timeout_us = detail::whole_us(timeout, "timeout");
         return Decision(perform(request).answer.decision);
     }
 
@@ -129,7 +126,7 @@ public:
     /** Makes the reservation with this id end `ttl` from now: 1 ms to 48 h. */
     Usage renew(std::string_view key, std::string_view id, std::chrono::microseconds ttl, const char *policy = nullptr,
                 const char *plan = nullptr) const {
-        return end(POLYLIMIT_RENEW, key, id, 0, policy, plan, detail::whole_us(ttl));
+        return end(POLYLIMIT_RENEW, key, id, 0, policy, plan, detail::whole_us(ttl, "ttl"));
     }
 
     /** Checks several requests in one call. Each is decided on its own, in order; an error of one is its own result. */
@@ -169,8 +166,7 @@ public:
     /** Waits until the store answers; throws store_unavailable after `timeout`. */
     void ready(std::chrono::microseconds timeout) const {
         detail::Message message;
-        auto timeout_us = static_cast<std::uint64_t>(timeout.count() < 0 ? 0 : timeout.count());
-        message.check(polylimit_limiter_ready(get(), timeout_us, message.start(), message.capacity()));
+        message.check(polylimit_limiter_ready(get(), detail::whole_us(timeout, "timeout"), message.start(), message.capacity()));
     }
 
     /**
@@ -260,7 +256,7 @@ public:
         auto change = detail::sized<polylimit_change>();
         change.operation = POLYLIMIT_WAIT_FOR_VERSION;
         change.version = version;
-        change.timeout_us = detail::whole_us(timeout);
+        change.timeout_us = detail::whole_us(timeout, "timeout");
         return perform(change);
     }
 

@@ -111,7 +111,8 @@ pub unsafe extern "C" fn polylimit_completions_fd(completions: *const polylimit_
     guard_or(-1, || unsafe { completions.as_ref() }.map_or(-1, |completions| completions.event.descriptor()))
 }
 
-/// Starts an operation without waiting. The request is not used after the call.
+/// Starts an operation without waiting. The request is not used after the call. The tags of operations that are pending at the same
+/// time have to differ, as a tag is how polylimit_completions_cancel and the result name the operation.
 ///
 /// POLYLIMIT_OK: the answer was available at once and is in `result_out`. POLYLIMIT_PENDING: polylimit_completions_drain will
 /// return it, with this tag. Any other status is an error, and there will be no result. `result_size` is
@@ -271,8 +272,8 @@ pub unsafe extern "C" fn polylimit_completions_drain(
 /// Cancels the pending operation with this tag. An acquire leaves its wait queue, and units that the store has spent for it are
 /// refunded, in Redis in the background; whether any other operation was applied is unknown.
 ///
-/// `cancelled_out`: 1 when no result with this tag will be drained; 0 when the operation has finished already, in which case its
-/// result is drained as usual, or when there is none with this tag.
+/// `cancelled_out`: 1 when no result of the operation will be drained; 0 when it has finished already, in which case its result is
+/// drained as usual, or when none is pending with this tag. Of several with one tag, one is cancelled.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_cancel(
     completions: *const polylimit_completions,
@@ -291,7 +292,7 @@ pub unsafe extern "C" fn polylimit_completions_cancel(
     })
 }
 
-/// The number of operations that were submitted and not drained yet; 0 when `completions` is NULL.
+/// The number of operations that were submitted and neither drained nor cancelled; 0 when `completions` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_pending(completions: *const polylimit_completions) -> usize {
     guard_or(0, || {

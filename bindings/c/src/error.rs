@@ -1,7 +1,7 @@
 //! Statuses and error messages of calls, and the boundary at which panics become errors.
 
 use std::any::Any;
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polylimit::{Error, ErrorKind};
@@ -85,12 +85,54 @@ impl MessageBuffer {
     }
 }
 
+/// Defers pthread_cancel while it exists. A cancelled thread is unwound by an exception of C, which ends the process when it arrives at
+/// a function of Rust.
+struct WithoutCancellation {
+    #[cfg(target_os = "linux")]
+    before: c_int,
+}
+
+#[cfg(target_os = "linux")]
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+impl WithoutCancellation {
+    #[inline]
+    fn begin() -> Self {
+        #[cfg(target_os = "linux")]
+        {
+            /// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
+            const DISABLE: c_int = 1;
+            let mut before = 0;
+            // SAFETY: `before` may be written, and the state may be set at any time.
+            unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
+            Self { before }
+        }
+        #[cfg(not(target_os = "linux"))]
+        Self {}
+    }
+}
+
+impl Drop for WithoutCancellation {
+    #[inline]
+    fn drop(&mut self) {
+        #[cfg(target_os = "linux")]
+        {
+            let mut disabled = 0;
+            // SAFETY: it is a state that this thread has had.
+            unsafe { pthread_setcancelstate(self.before, &raw mut disabled) };
+        }
+    }
+}
+
 /// Runs the work of an export, and turns a failure or a panic into a status and a message.
 #[inline]
 pub(crate) fn guard(
     message: MessageBuffer,
     work: impl FnOnce() -> Result<polylimit_status, Failure>,
 ) -> polylimit_status {
+    let _deferred = WithoutCancellation::begin();
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(status)) => status,
         Ok(Err(failure)) => report(message, &failure),
@@ -109,6 +151,7 @@ pub(crate) fn guard_unit(
 
 /// Runs the work of an export that cannot report an error; after a panic it returns `fallback`.
 pub(crate) fn guard_or<T>(fallback: T, work: impl FnOnce() -> T) -> T {
+    let _deferred = WithoutCancellation::begin();
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
         std::mem::forget(payload);
         fallback

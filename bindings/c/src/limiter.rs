@@ -143,7 +143,8 @@ pub unsafe extern "C" fn polylimit_limiter_policy_for(
     })
 }
 
-/// Writes the quotas of a policy (NULL is the limiter's only one) as text in canonical form, such as "10/second; 1000/hour".
+/// Writes the quotas of a policy (NULL is the limiter's only one) as text in canonical form, such as "10/second; 1000/hour"; also after
+/// polylimit_limiter_close.
 /// The length without the NUL is written to `length_out`, which may be NULL, even if the buffer is too small.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_limiter_policy(
@@ -159,7 +160,12 @@ pub unsafe extern "C" fn polylimit_limiter_policy(
     guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
         // SAFETY: the caller guarantees a limiter and a text, or NULL.
         let (limiter, name) = unsafe { (handle(limiter, "limiter")?, optional_text(name, "name")?) };
-        let policy = limiter.limiter.asynchronous().policy_for(name, None)?;
+        let limiter = limiter.limiter.asynchronous();
+        let known = match name {
+            Some(name) => limiter.policy(name),
+            None => <[_; 1]>::try_from(limiter.policies()).ok().map(|[only]| only),
+        };
+        let policy = known.map_or_else(|| limiter.policy_for(name, None), Ok)?;
         let quotas: Vec<_> = policy.quotas().iter().map(ToString::to_string).collect();
         // SAFETY: the caller guarantees the buffer.
         unsafe { TextBuffer { start: buffer, capacity, length_out }.write(&quotas.join("; ")) }

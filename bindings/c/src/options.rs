@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use polylimit::{LimiterBuilder, Policy};
+use polylimit::{LimiterBuilder, Policy, Suggestion};
 
 use crate::arguments::text;
 use crate::error::Failure;
@@ -40,6 +40,7 @@ pub(crate) unsafe fn apply(
         let (name, value) = unsafe { (text(option.name, "the name of an option")?, option.value) };
         // SAFETY: the caller guarantees it.
         let value = unsafe { text(value, &format!("the value of option {}", name.escape_debug())) }?;
+        refuse_unknown(name)?;
         builder = if let Some(policy) = name.strip_prefix("policy.") {
             builder.policy(Policy::parse(policy, value)?)
         } else if name == "document" {
@@ -49,4 +50,54 @@ pub(crate) unsafe fn apply(
         };
     }
     Ok(builder)
+}
+
+/// Refuses a name that is no setting, unless the core says more about it: the setting of another limiter, or a slip in an option of the
+/// store. The message fits into a buffer of 256 bytes, as in the examples.
+fn refuse_unknown(name: &str) -> Result<(), Failure> {
+    const FAMILIES: [&str; 3] = ["policy", "outage", "lease"];
+    const DOCUMENT: &str = "document";
+
+    let options = LimiterBuilder::options();
+    let (family, of) = name.split_once('.').unwrap_or((name, "<name>"));
+    let is_family = name.contains('.') && FAMILIES.contains(&family);
+    if is_family || name == DOCUMENT || options.iter().any(|option| option.name == name) {
+        return Ok(());
+    }
+    let known = FAMILIES.into_iter().chain([DOCUMENT]).chain(options.iter().map(|option| option.name));
+    let advice = match Suggestion::nearest(family, known) {
+        Some(family) if FAMILIES.contains(&family) => format!("did you mean {family}.{}?", excerpt(of)),
+        Some(DOCUMENT) => format!("did you mean {DOCUMENT}?"),
+        Some(_) => return Ok(()),
+        None if Suggestion::for_option(name).is_some() => return Ok(()),
+        None => "allowed are policy.<name>, outage.<name>, lease.<name>, document, and options of the store such as deadline".to_owned(),
+    };
+    Err(Failure::invalid(format!("option {} is not known: {advice}", excerpt(name))))
+}
+
+/// As much of a name as a short message has room for.
+fn excerpt(name: &str) -> String {
+    const LENGTH: usize = 40;
+    let name = name.escape_debug().to_string();
+    let end = name.floor_char_boundary(LENGTH);
+    format!("{}{}", &name[..end], if end < name.len() { "..." } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_setting_is_answered_with_the_nearest_in_a_short_message() {
+        let refused = |name: &str| refuse_unknown(name).unwrap_err().message;
+        assert_eq!(&*refused("polcy.a"), "option polcy.a is not known: did you mean policy.a?");
+        assert_eq!(&*refused("policy"), "option policy is not known: did you mean policy.<name>?");
+        assert_eq!(&*refused("documnet"), "option documnet is not known: did you mean document?");
+        for name in ["colour".to_owned(), "x".repeat(1000), "\u{1}".repeat(1000)] {
+            assert!(refused(&name).len() < 256, "{}", refused(&name));
+        }
+        for known in ["policy.a", "outage.a", "lease.a", "document", "deadline", "dedline"] {
+            assert!(refuse_unknown(known).is_ok(), "{known}");
+        }
+    }
 }

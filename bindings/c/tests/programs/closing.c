@@ -1,4 +1,7 @@
-/* Closing a limiter ends the operations that wait for a suspended server, long before their deadline. */
+/*
+ * Closing a limiter ends the operations that wait for a suspended server, long before their deadline. A thread that is cancelled while it
+ * waits ends after its call.
+ */
 #include "server.h"
 
 #include <poll.h>
@@ -8,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAITING = 4 };
+enum { WAITING = 4, CANCELLED = 2 };
 
 static atomic_int ended;
 
@@ -32,6 +35,7 @@ static void *run_blocking_operation(void *argument) {
         waiter->status = polylimit_limiter_check(waiter->limiter, NULL, "k", 1, 1, &decision, MESSAGE);
     }
     atomic_fetch_add(&ended, 1);
+    pthread_testcancel();
     return NULL;
 }
 
@@ -61,13 +65,19 @@ static void close_ends_operations_that_wait_for_a_stopped_server(void) {
     polylimit_result result;
     IS(POLYLIMIT_PENDING,
        polylimit_completions_submit(completions, limiter, &request, 7, &result, sizeof result, MESSAGE));
-    usleep(500000);
+    usleep(300000);
+    for (int at = 0; at < CANCELLED; at++) {
+        CHECK(pthread_cancel(threads[at]) == 0);
+    }
+    usleep(200000);
     CHECK(atomic_load(&ended) == 0 && polylimit_completions_pending(completions) == 1);
 
     time_t began = seconds();
     polylimit_limiter_close(limiter);
     for (int at = 0; at < WAITING; at++) {
-        CHECK(pthread_join(threads[at], NULL) == 0);
+        void *result = NULL;
+        CHECK(pthread_join(threads[at], &result) == 0);
+        CHECK(result == (at < CANCELLED ? PTHREAD_CANCELED : NULL));
     }
     size_t count = 0;
     struct pollfd readable = {.fd = polylimit_completions_fd(completions), .events = POLLIN};

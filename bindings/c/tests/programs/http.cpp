@@ -187,8 +187,8 @@ static void client_waits_and_gives_up() {
     backoff.base(1s).cap(2s).max_wait(1min).max_retries(2);
     CHECK(*backoff.wait(1, 3s) >= 3s && *backoff.wait(1, 3s) <= 5s);
     CHECK(!backoff.wait(2) && !backoff.wait(0, 2min));
-    CHECK(status_of([&] { (void)backoff.base(-1s).wait(0); }) == POLYLIMIT_INVALID_ARGUMENT);
-    CHECK(status_of([&] { polylimit::Throttle refused(backoff); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { (void)backoff.base(-1s); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { polylimit::Throttle refused(backoff.base(0s)); }) == POLYLIMIT_INVALID_ARGUMENT);
 }
 
 static void request_is_acquired_sent_retried_and_refused() {

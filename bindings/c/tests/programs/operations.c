@@ -286,6 +286,38 @@ static void operations_after_close_return_closed(void) {
     polylimit_limiter_close(NULL);
 }
 
+/* What only describes a limiter can be read after it was closed. */
+static void closed_limiter_describes_itself(void) {
+    polylimit_limiter *limiter = open_limiter("memory:", "9/hour", NULL);
+    CHECK(check(limiter, "k", 1).allowed);
+    polylimit_limiter_close(limiter);
+    char text[65536];
+    OK(polylimit_limiter_policy(limiter, "api", text, sizeof text, NULL, MESSAGE));
+    CHECK(strcmp(text, "9/hour") == 0);
+    OK(polylimit_limiter_policy(limiter, NULL, text, sizeof text, NULL, MESSAGE));
+    OK(polylimit_limiter_metrics_text(limiter, "prometheus", text, sizeof text, NULL, MESSAGE));
+    CHECK(strstr(text, "polylimit_decisions_total{policy=\"api\"") != NULL);
+    polylimit_stat stats[64];
+    size_t count = 0;
+    OK(polylimit_limiter_stats(limiter, stats, 64, &count, MESSAGE));
+    CHECK(count > 0);
+    polylimit_report *report = NULL;
+    OK(polylimit_limiter_top_keys(limiter, 9, &report, MESSAGE));
+    polylimit_report_free(report);
+    IS(POLYLIMIT_CLOSED, polylimit_limiter_set_policy(limiter, "api", "5/hour", MESSAGE));
+    IS(POLYLIMIT_CLOSED, polylimit_limiter_policy_for(limiter, "5/minute", NULL, text, sizeof text, NULL, MESSAGE));
+    polylimit_limiter_free(limiter);
+}
+
+static void unknown_option_is_answered_with_the_nearest_in_a_short_message(void) {
+    polylimit_option options[] = {{"polcy.a", "1/s"}};
+    polylimit_limiter *limiter = NULL;
+    char short_message[256];
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_limiter_open("memory:", options, 1, NULL, &limiter, short_message, sizeof short_message));
+    CHECK(strcmp(short_message, "option polcy.a is not known: did you mean policy.a?") == 0);
+}
+
 int main(void) {
     static const struct test tests[] = {
         {"decision has all numbers", decision_has_all_numbers},
@@ -301,6 +333,9 @@ int main(void) {
         {"blocked key is denied until then", blocked_key_is_denied_until_then},
         {"set policy changes a policy", set_policy_changes_a_policy},
         {"operations after close return closed", operations_after_close_return_closed},
+        {"closed limiter describes itself", closed_limiter_describes_itself},
+        {"unknown option is answered with the nearest in a short message",
+         unknown_option_is_answered_with_the_nearest_in_a_short_message},
     };
     RUN(tests);
 }

@@ -80,6 +80,30 @@ static void leaves_headroom_and_blocks() {
     CHECK(status_of([&] { (void)limiter.check("k", {nullptr, 1, 100}); }) == POLYLIMIT_INVALID_ARGUMENT);
 }
 
+/* The message of an error; empty if there is none. */
+template <typename Work> static std::string message_of(Work work) {
+    try {
+        work();
+    } catch (const polylimit::Error &error) {
+        CHECK(error.status() == POLYLIMIT_INVALID_ARGUMENT);
+        return error.what();
+    }
+    return "";
+}
+
+static void reports_numbers_as_they_were_written() {
+    polylimit::Limiter limiter("memory:", {{"policy.api", "3/minute"}});
+    polylimit::ReserveOptions options;
+    options.max_age = -1500ms;
+    CHECK(message_of([&] { (void)limiter.check("k", {nullptr, -1}); }) ==
+          "cost is -1: allowed are whole numbers of units, 0 to 10^12");
+    CHECK(message_of([&] { (void)limiter.check("k", {nullptr, 1.5}); }).find("cost is 1.5") == 0);
+    CHECK(message_of([&] { (void)limiter.renew("k", "id", -5s); }) == "ttl is -5 s: allowed is 0 or more");
+    CHECK(message_of([&] { (void)limiter.acquire("k", -1us); }) == "timeout is -1 us: allowed is 0 or more");
+    CHECK(message_of([&] { (void)limiter.reserve("k", {}, options); }) == "max_age is -1500 ms: allowed is 0 or more");
+    CHECK(message_of([&] { limiter.ready(-1s); }).find("timeout is -1 s") == 0);
+}
+
 static void decides_by_a_configuration() {
     const char *document = R"({"polylimit": 1, "policies": {"api": {"quotas": "3/minute fixed_window"}, "slots": {"quotas": "1 concurrent"}},
         "rules": [{"match": {"path": "/slow"}, "apply": [{"policy": "slots", "key": "all"}], "continue": true},
@@ -340,6 +364,7 @@ int main() {
         {"decides", decides},
         {"tells which quota denied", tells_which_quota_denied},
         {"leaves headroom and blocks", leaves_headroom_and_blocks},
+        {"reports numbers as they were written", reports_numbers_as_they_were_written},
         {"decides by a configuration", decides_by_a_configuration},
         {"publishes a configuration", publishes_a_configuration},
         {"checks several", checks_several},
