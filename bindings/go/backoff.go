@@ -35,7 +35,13 @@ func DefaultBackoff() Backoff {
 // for more than MaxWait. retry is how many retries were made before, 0 after the first failure; serverWait is what ServerWait read
 // of the last response, 0 for nothing. It fails with ErrInvalidArgument when a field is out of its range.
 func (b Backoff) Wait(retry uint32, serverWait time.Duration) (time.Duration, bool, error) {
-	plain := b.plain()
+	plain, err := b.plain()
+	if err == nil {
+		err = checkDuration("serverWait", serverWait)
+	}
+	if err != nil {
+		return 0, false, err
+	}
 	var us C.uint64_t
 	var told message
 	status := C.polylimit_backoff_wait(&plain, C.uint32_t(retry), C.uint64_t(microseconds(serverWait)), &us,
@@ -46,10 +52,11 @@ func (b Backoff) Wait(retry uint32, serverWait time.Duration) (time.Duration, bo
 	return duration(uint64(us)), true, nil
 }
 
-func (b Backoff) plain() C.polylimit_backoff {
+func (b Backoff) plain() (C.polylimit_backoff, error) {
+	err := checkDurations(namedDuration{"Base", b.Base}, namedDuration{"Cap", b.Cap}, namedDuration{"MaxWait", b.MaxWait})
 	return C.polylimit_backoff{size: C.sizeof_polylimit_backoff, max_retries: C.uint32_t(b.MaxRetries),
 		base_us: C.uint64_t(microseconds(b.Base)), cap_us: C.uint64_t(microseconds(b.Cap)),
-		max_wait_us: C.uint64_t(microseconds(b.MaxWait))}
+		max_wait_us: C.uint64_t(microseconds(b.MaxWait))}, err
 }
 
 // ServerWait is how long a response asks its client to wait, counted from now, and whether it says so. retryAfter are the values of

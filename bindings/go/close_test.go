@@ -3,7 +3,9 @@ package polylimit_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -65,6 +67,67 @@ func closeDuringOperations(t *testing.T, url string) {
 	}
 	if _, err := limiter.Headers(polylimit.HeaderSettings{}); !errors.Is(err, polylimit.ErrClosed) {
 		t.Error(err)
+	}
+}
+
+// What only describes a limiter can be read after Close; what decides, changes or asks the store fails.
+func TestClosedLimiterDescribesItself(t *testing.T) {
+	for name, url := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			document := `{"polylimit": 1, "policies": {"api": {"quotas": "9/hour fixed_window"}}}`
+			limiter := open(t, url, polylimit.WithDocument(document), polylimit.WithObserveKeys(16))
+			_ = must(limiter.Check(ctx, polylimit.Key("k")))(t)
+			var closer io.Closer = limiter
+			if err := closer.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if quotas := must(limiter.Policy("api"))(t); quotas != "9/hour fixed_window" {
+				t.Error(quotas)
+			}
+			if text := must(limiter.MetricsText("prometheus"))(t); !strings.Contains(text, "polylimit_decisions_total{policy=\"api\",") {
+				t.Error(text)
+			}
+			if families := must(limiter.Metrics())(t); len(families) == 0 {
+				t.Error("no metrics")
+			}
+			if stats := must(limiter.Stats())(t); len(stats) == 0 {
+				t.Error("no counters")
+			}
+			if status, has := limiter.Configuration(); !has || status.Source != "document" {
+				t.Error(status, has)
+			}
+			if top := must(limiter.TopKeys(9))(t); top.Counters == 0 {
+				t.Error(top)
+			}
+			if text := fmt.Sprint(limiter); !strings.HasPrefix(text, "closed limiter on ") || strings.Contains(text, "//") {
+				t.Error(text)
+			}
+			key := polylimit.Key("k")
+			operations := map[string]func() error{
+				"check":   func() error { _, err := limiter.Check(ctx, key); return err },
+				"acquire": func() error { _, err := limiter.Acquire(ctx, key, time.Hour); return err },
+				"reserve": func() error { _, err := limiter.Reserve(ctx, key); return err },
+				"block":   func() error { _, err := limiter.Block(ctx, key, time.Second); return err },
+				"list":    func() error { _, err := limiter.List(ctx, polylimit.ListOptions{}); return err },
+				"explain": func() error { _, err := limiter.Explain(ctx, key); return err },
+				"ready":   func() error { return limiter.Ready(ctx, time.Second) },
+				"doctor":  func() error { _, err := limiter.Doctor(ctx); return err },
+				"policies": func() error {
+					_, err := limiter.PolicyFor("5/minute", "")
+					return err
+				},
+				"set policy": func() error { return limiter.SetPolicy("api", "5/hour") },
+				"set document": func() error {
+					_, err := limiter.SetDocument(document)
+					return err
+				},
+			}
+			for operation, run := range operations {
+				if err := run(); !errors.Is(err, polylimit.ErrClosed) {
+					t.Error(operation, err)
+				}
+			}
+		})
 	}
 }
 

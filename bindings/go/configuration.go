@@ -6,6 +6,7 @@ import "C"
 import (
 	"context"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,12 +29,9 @@ type ConfigurationStatus struct {
 	Error string
 }
 
-// Configuration tells which configuration is in force; false for a limiter that has none, and after Close.
+// Configuration tells which configuration is in force; false for a limiter that has none.
 func (l *Limiter) Configuration() (ConfigurationStatus, bool) {
-	if l.enter() != nil {
-		return ConfigurationStatus{}, false
-	}
-	defer l.leave()
+	defer runtime.KeepAlive(l)
 	var plain *C.polylimit_configuration
 	if C.polylimit_limiter_configuration(l.limiter, &plain, nil, 0) != C.POLYLIMIT_OK || plain == nil {
 		return ConfigurationStatus{}, false
@@ -130,6 +128,9 @@ func (l *Limiter) Publish(ctx context.Context, document string, options PublishO
 // WaitForVersion waits until this version of the configuration, or a later one, is in force; it fails with ErrStoreUnavailable after the
 // timeout.
 func (l *Limiter) WaitForVersion(ctx context.Context, version uint64, timeout time.Duration) (ConfigurationStatus, error) {
+	if err := checkDuration("timeout", timeout); err != nil {
+		return ConfigurationStatus{}, err
+	}
 	return l.change(ctx, change{operation: C.POLYLIMIT_WAIT_FOR_VERSION, version: version, timeout: timeout})
 }
 
@@ -199,13 +200,9 @@ type CandidateCounts struct {
 	BothAllow, OnlyLiveDenies, OnlyCandidateDenies, BothDeny uint64
 }
 
-// CandidateCounts tells how the candidate of a policy has compared with its quotas in this process; false for a policy without one, and
-// after Close.
+// CandidateCounts tells how the candidate of a policy has compared with its quotas in this process; false for a policy without one.
 func (l *Limiter) CandidateCounts(policy string) (CandidateCounts, bool) {
-	if l.enter() != nil {
-		return CandidateCounts{}, false
-	}
-	defer l.leave()
+	defer runtime.KeepAlive(l)
 	name, err := cText(policy, "policy")
 	if err != nil {
 		return CandidateCounts{}, false

@@ -4,6 +4,7 @@ package polylimit
 import "C"
 
 import (
+	"fmt"
 	"math"
 	"time"
 	"unsafe"
@@ -63,6 +64,43 @@ type Decision struct {
 	numbers plainNumbers
 }
 
+// String is the decision for a log, such as "denied (quota), retry after 12s, 0 remaining, reset after 54s".
+func (d Decision) String() string {
+	text := "denied"
+	if d.Allowed {
+		text = "allowed"
+	}
+	if d.Cause != "" {
+		text += " (" + d.Cause + ")"
+	}
+	switch {
+	case d.Allowed && !d.Shadowed:
+	case d.RetryAfter == Never:
+		text += ", never admitted"
+	default:
+		text += fmt.Sprintf(", retry after %v", d.RetryAfter)
+	}
+	if d.Delay > 0 {
+		text += fmt.Sprintf(", delay %v", d.Delay)
+	}
+	return text + stateText(d.Remaining, d.ResetAfter, d.Over, d.Source, d.Degraded)
+}
+
+// stateText is what decisions and usages have in common.
+func stateText(remaining uint64, resetAfter time.Duration, over uint64, source, degraded string) string {
+	text := fmt.Sprintf(", %d remaining, reset after %v", remaining, resetAfter)
+	if over > 0 {
+		text += fmt.Sprintf(", %d over", over)
+	}
+	if source != "store" {
+		text += ", by " + source
+	}
+	if degraded != "" {
+		text += ", degraded: " + degraded
+	}
+	return text
+}
+
 // Quotas is each quota's own view, in the policy's order.
 func (d *Decision) Quotas() []QuotaUsage { return d.numbers.quotas() }
 
@@ -85,6 +123,15 @@ type Usage struct {
 	Source, Degraded string
 
 	numbers plainNumbers
+}
+
+// String is the usage for a log, such as "taken 3, 2 remaining, reset after 54s".
+func (u Usage) String() string {
+	text := fmt.Sprintf("taken %d", u.Taken)
+	if !u.Found {
+		text += ", no reservation found"
+	}
+	return text + stateText(u.Remaining, u.ResetAfter, u.Over, u.Source, u.Degraded)
 }
 
 // Quotas is each quota's own view, in the policy's order.

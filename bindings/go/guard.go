@@ -127,6 +127,9 @@ func (l *Limiter) NewGuard(options GuardOptions, rules AddressRules) (*Guard, er
 	if options.Policies != nil && len(options.Policies) == 0 {
 		return nil, invalid("policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them")
 	}
+	if err := checkDuration("TTL", options.TTL); err != nil {
+		return nil, err
+	}
 	addresses, err := rules.Keys()
 	if err != nil {
 		return nil, err
@@ -288,6 +291,9 @@ func (g *Guard) start(check *GuardCheck, own *guardCall, earlier *GuardCheck, fa
 	}
 	hasCost, hasPolicies := C.uint32_t(0), C.uint32_t(0)
 	if facts.HasCost {
+		if facts.Cost < 0 {
+			return 0, negativeCost(facts.Cost)
+		}
 		hasCost = 1
 	}
 	if facts.Policies != nil {

@@ -117,6 +117,9 @@ type Problem struct {
 
 // Problem makes the response to a denied request of this cost; nil when no outcome is a denial.
 func (l *Limiter) Problem(cost int64, json bool, outcomes ...Outcome) (*Problem, error) {
+	if cost < 0 {
+		return nil, negativeCost(cost)
+	}
 	if err := l.enter(); err != nil {
 		return nil, err
 	}
@@ -132,7 +135,7 @@ func (l *Limiter) Problem(cost int64, json bool, outcomes ...Outcome) (*Problem,
 	}
 	body, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
 		return C.polylimit_problem_render(l.limiter, plain.start(), C.size_t(len(plain.outcomes)),
-			C.uint64_t(Request{}.Cost(cost).units()), asJSON, &status, buffer, capacity, length, &told[0], C.size_t(len(told)))
+			C.uint64_t(cost), asJSON, &status, buffer, capacity, length, &told[0], C.size_t(len(told)))
 	})
 	if err != nil || status == 0 {
 		return nil, err

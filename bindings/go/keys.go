@@ -153,10 +153,7 @@ func (l *Limiter) TopKeys(most int) (TopKeys, error) {
 	if most < 0 {
 		return TopKeys{}, notNegative("most", most)
 	}
-	if err := l.enter(); err != nil {
-		return TopKeys{}, err
-	}
-	defer l.leave()
+	defer runtime.KeepAlive(l)
 	return made[TopKeys](func(report **C.polylimit_report, told *message) C.polylimit_status {
 		return C.polylimit_limiter_top_keys(l.limiter, C.uint64_t(most), report, &told[0], C.size_t(len(told)))
 	})

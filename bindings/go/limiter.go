@@ -6,16 +6,19 @@ import "C"
 import (
 	"context"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
 )
 
-// Limiter decides whether requests may proceed. Any goroutine may use it at any time. Close releases its resources.
+// Limiter decides whether requests may proceed. Any goroutine may use it at any time. Close releases its goroutine, descriptors and
+// connections; a limiter that is forgotten is closed by the garbage collector, unless its OnDegraded function refers to it.
 //
 // Every operation fails with ErrInvalidArgument when the key is longer than 1 MiB, the cost is not from 0 to 10^12 or
-// the policy is unknown; with ErrClosed after Close; and with the context's error when that is done first. A context
+// the policy is unknown; with ErrClosed after Close, except what only describes the limiter (Policy, Metrics, MetricsText, Stats,
+// Configuration, CandidateCounts, TopKeys), which tells its last state; and with the context's error when that is done first. A context
 // that is done cancels the operation: an acquire leaves its wait queue, and units that the store has spent for it are refunded, in
 // Redis in the background; whether any other operation was applied is unknown.
 type Limiter struct {
@@ -28,6 +31,8 @@ type Limiter struct {
 	closing     sync.Once
 	freeing     sync.Once
 	freed       chan struct{}
+	// The kind of the store.
+	store string
 	// Under this number the limiter raises events.
 	number       uint64
 	subscription *C.polylimit_go_subscription
@@ -61,7 +66,9 @@ func Open(url string, options ...Option) (*Limiter, error) {
 			clock = option.clock.clock
 		}
 	}
-	limiter := &Limiter{freed: make(chan struct{})}
+	// What stands before the colon of a URL is no secret.
+	store, _, _ := strings.Cut(url, ":")
+	limiter := &Limiter{freed: make(chan struct{}), store: store}
 	var told message
 	err = told.err(C.polylimit_limiter_open(cURL, array, C.size_t(len(plain)), clock, &limiter.limiter,
 		&told[0], C.size_t(len(told))))
@@ -74,15 +81,28 @@ func Open(url string, options ...Option) (*Limiter, error) {
 		return nil, err
 	}
 	if err = limiter.subscribe(hook); err != nil {
-		limiter.Close()
+		_ = limiter.Close()
+		C.polylimit_limiter_free(limiter.limiter)
 		return nil, err
 	}
+	runtime.SetFinalizer(limiter, func(limiter *Limiter) {
+		free := func() {
+			_ = limiter.Close()
+			C.polylimit_limiter_free(limiter.limiter)
+		}
+		if limiter.uses.Load()&closed != 0 {
+			free()
+			return
+		}
+		// Closing waits for the goroutine of the completions, and other finalizers wait for this one.
+		go free()
+	})
 	return limiter, nil
 }
 
 // Close closes the limiter and its connections, and returns leased units to the store. Pending and later operations fail with
-// ErrClosed; Close waits until they have ended. Closing again has no effect.
-func (l *Limiter) Close() {
+// ErrClosed; Close waits until they have ended. Closing again has no effect. The error is always nil: a limiter is an io.Closer.
+func (l *Limiter) Close() error {
 	l.closing.Do(func() {
 		l.uses.Add(1)
 		l.uses.Or(closed)
@@ -90,6 +110,15 @@ func (l *Limiter) Close() {
 		l.leave()
 	})
 	<-l.freed
+	return nil
+}
+
+// String is the kind of the store.
+func (l *Limiter) String() string {
+	if l.uses.Load()&closed != 0 {
+		return "closed limiter on " + l.store
+	}
+	return "limiter on " + l.store
 }
 
 // enter registers an operation, which must call leave when it ends.
@@ -118,12 +147,11 @@ func (l *Limiter) isAlone() bool {
 	return l.accompanied.Load() <= 0 || l.accompanied.Add(-1) < 0
 }
 
-// leave ends an operation. The last one after Close frees the resources in C.
+// leave ends an operation. The last one after Close frees what only operations need; what describes the limiter stays until it is collected.
 func (l *Limiter) leave() {
 	if l.uses.Add(-1) == closed {
 		l.freeing.Do(func() {
 			l.completions.stop()
-			C.polylimit_limiter_free(l.limiter)
 			l.unsubscribe()
 			close(l.freed)
 		})
@@ -144,6 +172,9 @@ func (l *Limiter) Peek(ctx context.Context, request Request) (Decision, error) {
 // context's deadline. If these cannot be met, it returns a denial at once and spends nothing. Requests that wait for the same
 // key under the same policy are served in order.
 func (l *Limiter) Acquire(ctx context.Context, request Request, timeout time.Duration) (Decision, error) {
+	if err := checkDuration("timeout", timeout); err != nil {
+		return Decision{}, err
+	}
 	if deadline, has := ctx.Deadline(); has {
 		timeout = min(timeout, time.Until(deadline))
 	}
@@ -174,6 +205,9 @@ func (l *Limiter) Reset(ctx context.Context, request Request) (Usage, error) {
 // Ready waits until the store answers, and fails with ErrStoreUnavailable after the timeout. A service calls it at its start, so
 // that its first decisions are the store's; a limiter works without it too.
 func (l *Limiter) Ready(ctx context.Context, timeout time.Duration) error {
+	if err := checkDuration("timeout", timeout); err != nil {
+		return err
+	}
 	var result C.polylimit_result
 	return l.run(ctx, C.POLYLIMIT_READY, Request{}, microseconds(timeout), &result)
 }

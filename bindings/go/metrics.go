@@ -3,7 +3,10 @@ package polylimit
 // #include "shim.h"
 import "C"
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"runtime"
+)
 
 // MetricFamily is samples of one kind, under one name.
 type MetricFamily struct {
@@ -68,10 +71,7 @@ func (b *MetricBucket) UnmarshalJSON(text []byte) error {
 //
 // The packages polylimitprometheus and polylimitotel hand them to client_golang and to OpenTelemetry.
 func (l *Limiter) Metrics() ([]MetricFamily, error) {
-	if err := l.enter(); err != nil {
-		return nil, err
-	}
-	defer l.leave()
+	defer runtime.KeepAlive(l)
 	return made[[]MetricFamily](func(report **C.polylimit_report, told *message) C.polylimit_status {
 		return C.polylimit_limiter_metrics(l.limiter, report, &told[0], C.size_t(len(told)))
 	})
@@ -81,10 +81,7 @@ func (l *Limiter) Metrics() ([]MetricFamily, error) {
 // "text/plain; version=0.0.4; charset=utf-8") or "openmetrics" (version 1.0.0, media type
 // "application/openmetrics-text; version=1.0.0; charset=utf-8").
 func (l *Limiter) MetricsText(format string) (string, error) {
-	if err := l.enter(); err != nil {
-		return "", err
-	}
-	defer l.leave()
+	defer runtime.KeepAlive(l)
 	name, err := cText(format, "format")
 	if err != nil {
 		return "", err

@@ -68,9 +68,4 @@ func TestMetricsRefuseWhatIsNotKnown(t *testing.T) {
 			t.Error(format, err)
 		}
 	}
-	limiter.Close()
-	_, err := limiter.Metrics()
-	if _, textErr := limiter.MetricsText("prometheus"); !errors.Is(err, polylimit.ErrClosed) || !errors.Is(textErr, polylimit.ErrClosed) {
-		t.Error(err, textErr)
-	}
 }

@@ -15,6 +15,18 @@ type Option struct {
 	onDegraded  func(DegradedEvent)
 }
 
+// String is the name of the setting: its value may be a secret.
+func (o Option) String() string {
+	switch {
+	case o.clock != nil:
+		return "clock"
+	case o.onDegraded != nil:
+		return "on degraded"
+	default:
+		return o.name
+	}
+}
+
 // WithPolicy adds a policy: a name, and its quotas as text, such as "10/second; 1000/hour". A limiter
 // without policies takes requests that name quotas.
 func WithPolicy(name, quotas string) Option { return Option{name: "policy." + name, value: quotas} }

@@ -4,32 +4,45 @@ package polylimit
 import "C"
 
 import (
+	"context"
+	"runtime"
 	"strings"
 	"unsafe"
 )
 
 // Doctor examines the store for problems of its operation. Each finding is a line "severity: subject: message"; the severity is
-// fine, advice or problem. It makes a decision on a key of its own, which it then deletes. It blocks a thread.
-func (l *Limiter) Doctor() ([]string, error) {
+// fine, advice or problem. It makes a decision on a key of its own, which it then deletes. It blocks a thread, but not the caller, whose
+// context may end before.
+func (l *Limiter) Doctor(ctx context.Context) ([]string, error) {
 	if err := l.enter(); err != nil {
 		return nil, err
 	}
-	defer l.leave()
-	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
-		return C.polylimit_limiter_doctor(l.limiter, buffer, capacity, length, &told[0], C.size_t(len(told)))
-	})
-	if err != nil || text == "" {
-		return nil, err
+	type examined struct {
+		text string
+		err  error
 	}
-	return strings.Split(strings.TrimSuffix(text, "\n"), "\n"), nil
+	done := make(chan examined, 1)
+	go func() {
+		defer l.leave()
+		text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+			return C.polylimit_limiter_doctor(l.limiter, buffer, capacity, length, &told[0], C.size_t(len(told)))
+		})
+		done <- examined{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case found := <-done:
+		if found.err != nil || found.text == "" {
+			return nil, found.err
+		}
+		return strings.Split(strings.TrimSuffix(found.text, "\n"), "\n"), nil
+	}
 }
 
 // Stats are the counters of the limiter, by name.
 func (l *Limiter) Stats() (map[string]uint64, error) {
-	if err := l.enter(); err != nil {
-		return nil, err
-	}
-	defer l.leave()
+	defer runtime.KeepAlive(l)
 	plain := make([]C.polylimit_stat, 64)
 	for {
 		var count C.size_t

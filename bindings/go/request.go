@@ -5,6 +5,7 @@ package polylimit
 // Without cgo the package cannot be used, and nocgo.go is the only file that is compiled.
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ type Request struct {
 	plan   string
 	// The cost minus 1, so that the zero value of Request costs 1 as well.
 	beyondOne int64
-	headroom  uint32
+	headroom  int
 }
 
 // Key makes a request of cost 1. The key identifies what is limited, such as a user or an address: any bytes, up to 1 MiB.
@@ -39,8 +40,7 @@ func (r Request) Cost(units int64) Request {
 // Headroom is the part of each quota's capacity that a check, a peek or a reserve leaves for others, in percent, rounded up: 0 to 99.
 // So less important requests are denied first.
 func (r Request) Headroom(percent int) Request {
-	// What is out of the range of C is out of the range of the library as well.
-	r.headroom = uint32(min(uint64(percent), math.MaxUint32))
+	r.headroom = percent
 	return r
 }
 
@@ -50,8 +50,28 @@ func (r Request) Plan(plan string) Request {
 	return r
 }
 
-// check refuses texts that C would read only in part.
+// String omits the key, which may be a secret.
+func (r Request) String() string {
+	text := fmt.Sprintf("request of %d units", r.units())
+	for _, given := range [][2]string{{"policy", r.policy}, {"plan", r.plan}} {
+		if given[1] != "" {
+			text += fmt.Sprintf(", %s %q", given[0], given[1])
+		}
+	}
+	if r.headroom != 0 {
+		text += fmt.Sprintf(", headroom %d%%", r.headroom)
+	}
+	return text
+}
+
+// check refuses what C cannot read as it was written: numbers below 0, and texts with a NUL.
 func (r *Request) check() error {
+	if r.units() < 0 {
+		return negativeCost(r.units())
+	}
+	if r.headroom < 0 || r.headroom > math.MaxUint32 {
+		return invalid(fmt.Sprintf("headroom is %d %%: allowed is 0 to 99 %%", r.headroom))
+	}
 	if strings.IndexByte(r.policy, 0) >= 0 {
 		return invalid("policy contains a NUL")
 	}
@@ -61,8 +81,35 @@ func (r *Request) check() error {
 	return nil
 }
 
-// units is the cost. A negative one becomes larger than any valid cost, and is refused.
-func (r Request) units() uint64 { return uint64(r.beyondOne + 1) }
+// units is the cost.
+func (r Request) units() int64 { return r.beyondOne + 1 }
+
+func negativeCost(units int64) error {
+	return invalid(fmt.Sprintf("cost is %d: allowed is 0 to 10^12 units", units))
+}
+
+// checkDuration refuses a duration that C cannot be given.
+func checkDuration(name string, duration time.Duration) error {
+	if duration < 0 {
+		return invalid(fmt.Sprintf("%s is %v: allowed is 0 or more", name, duration))
+	}
+	return nil
+}
+
+// checkDurations is checkDuration for several.
+func checkDurations(named ...namedDuration) error {
+	for _, one := range named {
+		if err := checkDuration(one.name, one.duration); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type namedDuration struct {
+	name     string
+	duration time.Duration
+}
 
 // microseconds is a duration in microseconds, rounded up; 0 when it is negative.
 func microseconds(duration time.Duration) uint64 {

@@ -85,7 +85,7 @@ func (l *Limiter) Reserve(ctx context.Context, request Request, options ...Reser
 		option(&settings)
 	}
 	if deadline, has := ctx.Deadline(); has && settings.timeout > 0 {
-		settings.timeout = min(settings.timeout, time.Until(deadline))
+		settings.timeout = min(settings.timeout, max(0, time.Until(deadline)))
 	}
 	plain, err := settings.toC()
 	if err != nil {
@@ -122,11 +122,20 @@ func (s *reserveSettings) toC() (plain C.polylimit_reservation_options, err erro
 	if err := told.err(C.polylimit_reservation_defaults(&plain, &told[0], C.size_t(len(told)))); err != nil {
 		return plain, err
 	}
+	if err := checkDuration("timeout", s.timeout); err != nil {
+		return plain, err
+	}
 	plain.timeout_us = C.uint64_t(microseconds(s.timeout))
 	if s.ttl != nil {
+		if err := checkDuration("ttl", *s.ttl); err != nil {
+			return plain, err
+		}
 		plain.ttl_us = C.uint64_t(microseconds(*s.ttl))
 	}
 	if s.maxAge != nil {
+		if err := checkDuration("maxAge", *s.maxAge); err != nil {
+			return plain, err
+		}
 		plain.max_age_us = C.uint64_t(microseconds(*s.maxAge))
 	}
 	return plain, nil

@@ -36,6 +36,9 @@ func (l *Limiter) Cancel(ctx context.Context, request Request, id string) (Usage
 // Renew makes the reservation with this id end ttl from now, which is 1 ms to 48 h; the cost of the request has no effect. Usage.Found
 // is false when it is gone.
 func (l *Limiter) Renew(ctx context.Context, request Request, id string, ttl time.Duration) (Usage, error) {
+	if err := checkDuration("ttl", ttl); err != nil {
+		return Usage{}, err
+	}
 	return l.byID(ctx, C.POLYLIMIT_RENEW, request, id, 0, ttl)
 }
 

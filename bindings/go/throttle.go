@@ -21,7 +21,10 @@ func NewThrottle(backoff *Backoff) (*Throttle, error) {
 	throttle := &Throttle{}
 	var plain *C.polylimit_backoff
 	if backoff != nil {
-		own := backoff.plain()
+		own, err := backoff.plain()
+		if err != nil {
+			return nil, err
+		}
 		plain = &own
 	}
 	var told message

@@ -22,7 +22,7 @@ func limitedRequest(t testing.TB) func() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(limiter.Close)
+	t.Cleanup(func() { limiter.Close() })
 	limit, err := nethttp.New(nethttp.Options{Limiter: limiter})
 	if err != nil {
 		t.Fatal(err)

@@ -232,7 +232,7 @@ func (c guardCase) limiter(t *testing.T, store string) *polylimit.Limiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(limiter.Close)
+	t.Cleanup(func() { limiter.Close() })
 	return limiter
 }
 

@@ -22,7 +22,7 @@ func TestInvalidOptionsAreRefusedByNew(t *testing.T) {
 		"is not known":       {Policy: "nobody"},
 		"read \"minut\"":     {Policy: "100/minut"},
 		"there are several":  {},
-		"is given twice":     {Policies: []string{"60/minute", "60 per 60s"}},
+		"is a duplicate":     {Policies: []string{"60/minute", "60 per 60s"}},
 		"scope":              {Policy: "60/minute", Scope: strings.Repeat("x", 257)},
 		"is not known: this": {Policies: []string{"a", "nobody"}},
 	} {

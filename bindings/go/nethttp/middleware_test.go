@@ -208,7 +208,7 @@ func TestOptions(t *testing.T) {
 		limiter := open(t, polylimit.WithPolicy("ip", "9/hour"))
 		for message, options := range map[string]nethttp.Options{
 			"policy is an empty list: allowed is a policy's name": {Policies: []string{}},
-			`policy "ip" is given twice: once is enough`:          {Policies: []string{"ip", "5/hour", "ip"}},
+			`policy "ip" is a duplicate: leave out one`:           {Policies: []string{"ip", "5/hour", "ip"}},
 			`header style "all" is not known`:                     {Headers: polylimit.HeaderSettings{Style: "all"}},
 			"both Key and KeyParts":                               {Key: user, KeyParts: []nethttp.KeyPart{nethttp.Address()}},
 			"Options.User is needed":                              {KeyParts: []nethttp.KeyPart{nethttp.User()}},
@@ -233,7 +233,7 @@ func open(t *testing.T, options ...polylimit.Option) *polylimit.Limiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(limiter.Close)
+	t.Cleanup(func() { limiter.Close() })
 	return limiter
 }
 

@@ -130,7 +130,7 @@ func TestStoreThatCannotDecideIsAnOutage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(limiter.Close)
+	t.Cleanup(func() { limiter.Close() })
 	var mutex sync.Mutex
 	var heard []error
 	add := func(err error) {
@@ -160,7 +160,7 @@ func TestUnitsInRedisAreRefunded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(limiter.Close)
+		t.Cleanup(func() { limiter.Close() })
 		limit, err := nethttp.New(nethttp.Options{Limiter: limiter, Policies: []string{policy, "other"}, Key: user,
 			Count: func(_ *http.Request, status int, _ http.Header) bool { return status == http.StatusUnauthorized }})
 		if err != nil {
@@ -205,7 +205,7 @@ func TestDeadlineOfTheRequestIsAnOutage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(limiter.Close)
+		t.Cleanup(func() { limiter.Close() })
 		limit, err := nethttp.New(nethttp.Options{Limiter: limiter, OnError: func(*http.Request, error) {}})
 		if err != nil {
 			t.Fatal(err)

@@ -71,7 +71,7 @@ func throttled(t *testing.T, options nethttp.TransportOptions) *http.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(limiter.Close)
+	t.Cleanup(func() { limiter.Close() })
 	if options.Limiter = limiter; options.Policy == "" {
 		options.Policy = "1000000/s token_bucket"
 	}

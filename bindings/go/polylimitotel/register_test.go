@@ -33,7 +33,7 @@ func open(t *testing.T, url string) *polylimit.Limiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(limiter.Close)
+	t.Cleanup(func() { limiter.Close() })
 	for range 3 {
 		if _, err := limiter.Check(context.Background(), polylimit.Key("k")); err != nil {
 			t.Fatal(err)

@@ -116,7 +116,7 @@ func open(t *testing.T, options ...polylimit.Option) *polylimit.Limiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(limiter.Close)
+	t.Cleanup(func() { limiter.Close() })
 	return limiter
 }
 
