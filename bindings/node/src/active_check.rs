@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use polylimit::Error;
-use polylimit::guard::GuardCheck;
+use polylimit::guard::{GuardCheck, Spent};
 use polylimit::headers::Problem;
 
 use crate::request_attributes::ReadAttributes;
@@ -48,7 +48,7 @@ impl ActiveCheck {
 
     /// Ends what the check holds. Earlier checks of the request that rely on the same units are finished too, if they were not
     /// before; a response counts where no `count` decides.
-    pub(crate) fn end(&mut self, spent: Option<u64>) -> Result<(), Error> {
+    pub(crate) fn end<'a>(&mut self, spent: impl Into<Spent<'a>>) -> Result<(), Error> {
         if !self.is_finished {
             self.finish(true);
         }
@@ -79,6 +79,8 @@ pub(crate) struct PreparedFacts {
     /// The check of the guard before, with which it shares the limits of the request.
     pub(crate) earlier: Option<SharedCheck>,
     pub(crate) policies: Option<Vec<String>>,
+    /// The costs of policies by position, where a function of the program has found them.
+    pub(crate) costs: Vec<Option<u64>>,
     /// For a guard by the configuration.
     pub(crate) attributes: Option<ReadAttributes>,
 }

@@ -2,12 +2,15 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use napi::Env;
+use napi::bindgen_prelude::Unknown;
 use napi_derive::napi;
-use polylimit::Backoff;
 use polylimit::client::{Attempts, Step, Throttle};
+use polylimit::{Backoff, Request};
 
 use crate::error::{Result, catch_panic, to_js_error};
-use crate::number::{duration, milliseconds, whole};
+use crate::number::{ANY, BASE, CAP, COST, MAX_WAIT, cost, duration, number, out_of_range, whole};
+use crate::text::owned_bytes;
 
 /// The settings of a backoff that differ from the defaults, not yet checked. Durations are in milliseconds.
 #[napi(object, object_to_js = false)]
@@ -24,8 +27,9 @@ pub struct NativeBackoff {
     backoff: Backoff,
 }
 
+/// Whole milliseconds, rounded up: a timer of this time does not end too early.
 fn whole_ms(duration: Duration) -> f64 {
-    milliseconds(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+    number(u64::try_from(duration.as_micros().div_ceil(1000)).unwrap_or(u64::MAX))
 }
 
 fn retries(name: &str, number: f64) -> Result<u32> {
@@ -39,13 +43,13 @@ impl NativeBackoff {
         catch_panic(|| {
             let mut builder = Backoff::builder();
             if let Some(base) = settings.base_ms {
-                builder = builder.base(duration("baseMs", base)?);
+                builder = builder.base(duration("baseMs", base, &BASE)?);
             }
             if let Some(cap) = settings.cap_ms {
-                builder = builder.cap(duration("capMs", cap)?);
+                builder = builder.cap(duration("capMs", cap, &CAP)?);
             }
             if let Some(max_wait) = settings.max_wait_ms {
-                builder = builder.max_wait(duration("maxWaitMs", max_wait)?);
+                builder = builder.max_wait(duration("maxWaitMs", max_wait, &MAX_WAIT)?);
             }
             if let Some(max_retries) = settings.max_retries {
                 builder = builder.max_retries(retries("maxRetries", max_retries)?);
@@ -58,7 +62,7 @@ impl NativeBackoff {
     #[napi]
     pub fn wait(&self, retry: f64, server_wait_ms: Option<f64>) -> Result<Option<f64>> {
         catch_panic(|| {
-            let told = server_wait_ms.map(|ms| duration("serverWaitMs", ms)).transpose()?;
+            let told = server_wait_ms.map(|ms| duration("serverWaitMs", ms, &ANY)).transpose()?;
             Ok(self.backoff.wait(retries("retry", retry)?, told).map(whole_ms))
         })
     }
@@ -91,16 +95,31 @@ pub struct NativeThrottle {
 
 #[napi]
 impl NativeThrottle {
+    /// `units` are the cost of each attempt, which is only checked here.
     #[napi(constructor)]
-    pub fn new(backoff: Option<&NativeBackoff>) -> Self {
-        Self { throttle: Throttle::new(backoff.map(|backoff| backoff.backoff.clone()).unwrap_or_default()) }
+    pub fn new(backoff: Option<&NativeBackoff>, units: Option<f64>) -> Result<Self> {
+        catch_panic(|| {
+            let units = units.map_or(Ok(0), cost)?;
+            if units > Request::MAX_COST {
+                return Err(out_of_range("cost", number(units), COST));
+            }
+            let backoff = backoff.map(|backoff| backoff.backoff.clone()).unwrap_or_default();
+            Ok(Self { throttle: Throttle::new(backoff) })
+        })
     }
 
     /// Starts a request.
     #[napi]
-    pub fn start(&self, key: String, method: String, replayable: bool) -> Result<NativeAttempts> {
+    pub fn start(
+        &self,
+        env: Env,
+        key: Unknown<'_>,
+        method: String,
+        replayable: bool,
+    ) -> Result<NativeAttempts> {
         catch_panic(|| {
-            let attempts = self.throttle.start(key.as_bytes(), &method, replayable, None);
+            let key = owned_bytes("the result of key", env, key)?;
+            let attempts = self.throttle.start(&key, &method, replayable, None);
             Ok(NativeAttempts { attempts: attempts.map_err(to_js_error)? })
         })
     }
@@ -140,12 +159,13 @@ impl NativeAttempts {
         })
     }
 
-    /// The limiter has decided; `retry_after_ms` is nothing for never.
+    /// The limiter has decided; `retry_after_us` is nothing for never.
     #[napi]
-    pub fn acquired(&mut self, allowed: bool, retry_after_ms: Option<f64>) -> Result<()> {
+    pub fn acquired(&mut self, allowed: bool, retry_after_us: Option<f64>) -> Result<()> {
         catch_panic(|| {
-            let retry_after = retry_after_ms.map(|ms| duration("retryAfterMs", ms)).transpose()?;
-            self.attempts.acquired(allowed, retry_after);
+            let retry_after =
+                retry_after_us.map(|us| whole("retryAfterUs", us, "microseconds")).transpose()?;
+            self.attempts.acquired(allowed, retry_after.map(Duration::from_micros));
             Ok(())
         })
     }

@@ -10,7 +10,7 @@ use polylimit::{
 use crate::error::{Result, catch_panic, to_js_error};
 use crate::exchange::{NativeExchange, no_answer};
 use crate::limiter::NativeLimiter;
-use crate::number::{duration, milliseconds, number, whole};
+use crate::number::{TIMEOUT, TTL, duration, milliseconds, number, whole};
 use crate::request_attributes::AttributesRow;
 use crate::reservation::read_id;
 
@@ -83,7 +83,7 @@ pub struct NativeRequestDecision {
     pub cause: Option<&'static str>,
     pub status: Option<u32>,
     /// `None` for never.
-    pub retry_after_ms: Option<f64>,
+    pub retry_after_us: Option<f64>,
     pub decisions: Vec<NativePolicyDecision>,
 }
 
@@ -105,7 +105,7 @@ impl NativeRequestDecision {
             allowed: made.allowed,
             cause: made.cause.map(polylimit::Cause::name),
             status: made.status().map(Into::into),
-            retry_after_ms: made.retry_after_us.map(milliseconds),
+            retry_after_us: made.retry_after_us.map(number),
             decisions: made.decisions.iter().map(NativePolicyDecision::of).collect(),
         }
     }
@@ -125,13 +125,13 @@ impl NativeLimiter {
     /// Which configuration is in force; `None` for a limiter without one.
     #[napi]
     pub fn configuration(&self) -> Result<Option<NativeConfiguration>> {
-        catch_panic(|| Ok(self.handle.limiter()?.configuration().map(Into::into)))
+        catch_panic(|| Ok(self.handle.limiter().configuration().map(Into::into)))
     }
 
     /// Replaces the document that the program has given.
     #[napi]
     pub fn set_document(&self, text: String) -> Result<NativeConfiguration> {
-        catch_panic(|| self.handle.limiter()?.set_document(&text).map(Into::into).map_err(to_js_error))
+        catch_panic(|| self.handle.limiter().set_document(&text).map(Into::into).map_err(to_js_error))
     }
 
     #[napi]
@@ -162,7 +162,7 @@ impl NativeLimiter {
     pub fn wait_for_version(&self, version: f64, timeout_ms: f64) -> Result<()> {
         catch_panic(|| {
             let version = whole("version", version, VERSIONS)?;
-            self.handle.submit(&Call::WaitForVersion(version, duration("timeoutMs", timeout_ms)?))
+            self.handle.submit(&Call::WaitForVersion(version, duration("timeoutMs", timeout_ms, &TIMEOUT)?))
         })
     }
 
@@ -171,7 +171,7 @@ impl NativeLimiter {
     pub fn matching(&self, env: Env, attributes: AttributesRow<'_>) -> Result<Vec<NativeMatch>> {
         catch_panic(|| {
             let read = attributes.read(env)?;
-            let matches = self.handle.limiter()?.matching(&read.attributes()).map_err(to_js_error)?;
+            let matches = self.handle.limiter().matching(&read.attributes()).map_err(to_js_error)?;
             let matches = matches.iter().map(|applied| NativeMatch {
                 policy: applied.policy.to_string(),
                 key: key_value(&applied.key),
@@ -197,7 +197,7 @@ impl NativeLimiter {
                 options = options.id(read_id(env, id)?);
             }
             if let Some(ttl_ms) = ttl_ms {
-                options = options.ttl(duration("ttlMs", ttl_ms)?);
+                options = options.ttl(duration("ttlMs", ttl_ms, &TTL)?);
             }
             let terms = options.terms().map_err(to_js_error)?;
             let read = attributes.read(env)?;
@@ -210,7 +210,7 @@ impl NativeLimiter {
     #[napi]
     pub fn candidate_counts(&self, policy: String) -> Result<Option<NativeCandidateCounts>> {
         catch_panic(|| {
-            let counts = self.handle.limiter()?.candidate_counts(&policy);
+            let counts = self.handle.limiter().candidate_counts(&policy);
             Ok(counts.map(|counts| NativeCandidateCounts {
                 both_allow: number(counts.both_allow),
                 only_live_denies: number(counts.only_live_denies),

@@ -182,7 +182,7 @@ impl NativeExchange {
         on_event: Function<'_, (), ()>,
     ) -> Result<Self> {
         catch_panic(|| {
-            let on_finished = ThreadsafeCallback::new(env, on_finished)?;
+            let on_finished = ThreadsafeCallback::new(env, &on_finished)?;
             let exchange = Exchange {
                 arrays: SharedArrays::new(fields, request, short_key)?,
                 completions: Completions::new(on_finished.caller()),
@@ -194,10 +194,19 @@ impl NativeExchange {
                 prepared: RefCell::default(),
                 on_finished,
                 events: PendingEvents::default(),
-                on_event: ThreadsafeCallback::new(env, on_event)?,
+                on_event: ThreadsafeCallback::new(env, &on_event)?,
                 last_ticket: Cell::new(0),
             };
             Ok(Self { exchange: Rc::new(exchange) })
+        })
+    }
+
+    /// Lets other threads report events and finished operations, which the first limiter needs.
+    #[napi]
+    pub fn open(&self, env: Env) -> Result<()> {
+        catch_panic(|| {
+            self.exchange.on_finished.open(env)?;
+            self.exchange.on_event.open(env)
         })
     }
 

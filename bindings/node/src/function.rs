@@ -6,9 +6,9 @@
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use napi::bindgen_prelude::{FromNapiValue, Function, Unknown};
+use napi::bindgen_prelude::{FromNapiValue, Function, FunctionRef, Unknown};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, JsError, Status, sys};
 
@@ -118,16 +118,31 @@ unsafe extern "C" fn trampoline<F: NativeFunction>(
 /// A weak reference: by itself it does not keep the process alive.
 type WeakFunction = ThreadsafeFunction<(), (), (), Status, false, true>;
 
-/// A JavaScript function that any thread may call. Once the environment has ended, calls do nothing.
+/// A JavaScript function that any thread may call once it is [open](Self::open). Once the environment has ended, calls do nothing.
+///
+/// Node's diagnostics name each function of this kind as an open handle, so that a program which only loads the addon has none.
 pub(crate) struct ThreadsafeCallback {
     env: sys::napi_env,
-    function: Arc<WeakFunction>,
+    source: FunctionRef<(), ()>,
+    function: Arc<OnceLock<WeakFunction>>,
 }
 
 impl ThreadsafeCallback {
-    pub(crate) fn new(env: Env, function: Function<'_, (), ()>) -> Result<Self> {
-        let function = function.build_threadsafe_function().weak::<true>().build().map_err(node_api_error)?;
-        Ok(Self { env: env.raw(), function: Arc::new(function) })
+    pub(crate) fn new(env: Env, function: &Function<'_, (), ()>) -> Result<Self> {
+        let source = function.create_ref().map_err(node_api_error)?;
+        Ok(Self { env: env.raw(), source, function: Arc::default() })
+    }
+
+    /// Lets other threads call the function.
+    pub(crate) fn open(&self, env: Env) -> Result<()> {
+        if self.function.get().is_some() {
+            return Ok(());
+        }
+        let source = self.source.borrow_back(&env).map_err(node_api_error)?;
+        let function = source.build_threadsafe_function().weak::<true>().build().map_err(node_api_error)?;
+        // Only this thread sets it, and has not set it before.
+        let _ = self.function.set(function);
+        Ok(())
     }
 
     /// The closure with which other threads call the function.
@@ -135,16 +150,19 @@ impl ThreadsafeCallback {
         let function = Arc::clone(&self.function);
         move || {
             // The status is ignored: the call fails only while the environment ends, when no promise can be settled any more.
-            function.call((), ThreadsafeFunctionCallMode::NonBlocking);
+            if let Some(function) = function.get() {
+                function.call((), ThreadsafeFunctionCallMode::NonBlocking);
+            }
         }
     }
 
     /// Whether this function keeps the process alive; at first it does not.
     pub(crate) fn keep_alive(&self, is_kept: bool) -> Result<()> {
+        let Some(function) = self.function.get() else { return Ok(()) };
         let change =
             if is_kept { sys::napi_ref_threadsafe_function } else { sys::napi_unref_threadsafe_function };
         // SAFETY: this is the environment's thread, and `self.function` keeps the function.
-        let status = unsafe { change(self.env, self.function.raw()) };
+        let status = unsafe { change(self.env, function.raw()) };
         if status == sys::Status::napi_ok {
             return Ok(());
         }

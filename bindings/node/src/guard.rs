@@ -48,7 +48,7 @@ impl NativeGuard {
     #[napi(constructor)]
     pub fn new(limiter: &NativeLimiter, settings: GuardSettings) -> Result<Self> {
         catch_panic(|| {
-            let open = limiter.handle.limiter()?.clone();
+            let open = limiter.handle.limiter().clone();
             let is_immediate = open.answers_at_once();
             let hears_outages = settings.hears_outages;
             let handle = Rc::new(GuardHandle {
@@ -127,23 +127,26 @@ impl NativeGuard {
         catch_panic(|| Ok(self.handle.guard()?.policies().map(ToOwned::to_owned).collect()))
     }
 
-    /// Gives the next decision the limits of its request: those of an earlier check, or of the newest one. And its policies,
-    /// where they are a function of the request.
+    /// Gives the next decision the limits of its request: those of an earlier check, or of the newest one. And its policies and the
+    /// costs of single policies, where they are functions of the request.
     #[napi]
     pub fn prepare(
         &self,
         earlier: Option<&NativeCheck>,
         is_newest: bool,
         policies: Option<Vec<String>>,
+        costs: Option<Vec<Option<f64>>>,
     ) -> Result<()> {
         catch_panic(|| {
+            let costs = costs.unwrap_or_default().into_iter().map(|units| units.map(cost).transpose());
+            let costs = costs.collect::<Result<Vec<_>>>()?;
             let earlier = match earlier {
                 None if is_newest => Some(self.handle.exchange.current()?),
                 None => None,
                 Some(earlier) => Some(Rc::clone(&earlier.shared)),
             };
             *self.handle.exchange.prepared.borrow_mut() =
-                PreparedFacts { earlier, policies, attributes: None };
+                PreparedFacts { earlier, policies, costs, attributes: None };
             Ok(())
         })
     }
@@ -275,7 +278,7 @@ impl GuardHandle {
     }
 
     fn decide(&self, facts: RequestFacts<'_>) -> Result<Option<String>> {
-        let PreparedFacts { earlier, policies, attributes } = self.exchange.prepared.take();
+        let PreparedFacts { earlier, policies, costs, attributes } = self.exchange.prepared.take();
         let guard = self.guard()?;
         let texts: Option<Vec<&str>> =
             policies.as_ref().map(|policies| policies.iter().map(|one| &**one).collect());
@@ -283,6 +286,7 @@ impl GuardHandle {
             Some(texts) => facts.policies(texts),
             None => facts,
         };
+        let facts = facts.costs(&costs);
         let attributes = attributes.as_ref().map(ReadAttributes::attributes);
         let facts = match &attributes {
             Some(attributes) => facts.attributes(attributes),

@@ -96,15 +96,24 @@ impl NativeCheck {
         })
     }
 
-    /// Ends what the check holds, when the response is done or its client has gone: commits what was `spent`, by default what was
-    /// reserved. This needs no answer.
+    /// Ends what the check holds, when the response is done or its client has gone: commits what was `spent` under each policy, or
+    /// under all of them, by default what was reserved. This needs no answer.
     #[napi]
-    pub fn end(&self, spent: Option<f64>) -> Result<()> {
+    pub fn end(&self, spent: Vec<Option<f64>>, for_all: bool) -> Result<()> {
         catch_panic(|| {
-            let spent = spent.map(|spent| units("the result of spent", spent)).transpose();
-            let known = spent.as_ref().map_or(None, |spent| *spent);
-            let ended = self.shared.borrow_mut().end(known);
-            spent.and(ended.map_err(to_js_error))
+            let read = |units_spent: Option<f64>| {
+                units_spent.map(|spent| units("the result of spent", spent)).transpose()
+            };
+            let all: Vec<Result<Option<u64>>> = spent.into_iter().map(read).collect();
+            let known: Vec<Option<u64>> =
+                all.iter().map(|one| one.as_ref().map_or(None, |one| *one)).collect();
+            let ended = if for_all {
+                self.shared.borrow_mut().end(known.first().copied().flatten())
+            } else {
+                self.shared.borrow_mut().end(known.as_slice())
+            };
+            all.into_iter().collect::<Result<Vec<_>>>()?;
+            ended.map_err(to_js_error)
         })
     }
 

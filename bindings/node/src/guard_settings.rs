@@ -5,7 +5,7 @@ use polylimit::guard::{Guard, KeyPart};
 use polylimit::headers::{HeaderStyle, ResetForm};
 
 use crate::error::{Result, to_js_error};
-use crate::number::{cost, duration, whole};
+use crate::number::{ANY, TTL, cost, duration, whole};
 
 /// The options of a guard, as in the core. Those that are absent have the core's defaults.
 #[napi(object, object_to_js = false)]
@@ -13,6 +13,10 @@ use crate::number::{cost, duration, whole};
 pub struct GuardSettings {
     /// `None` for the only policy of the limiter.
     pub policies: Option<Vec<String>>,
+    /// The costs that policies have for themselves, by their position.
+    pub costs: Vec<Option<f64>>,
+    /// Whether the program says what a request has spent under a policy, by its position; such a policy is reserved.
+    pub reserved: Vec<bool>,
     /// Whether the configuration of the limiter decides.
     pub by_configuration: bool,
     /// Whether the policies are a function of the request.
@@ -49,15 +53,16 @@ pub(crate) fn build(limiter: polylimit::Limiter, settings: GuardSettings) -> Res
         .count_preflights(settings.count_preflights)
         .cors_origins(settings.cors_origins)
         .dry_run(settings.dry_run)
-        .reserved(settings.spends);
+        .reserved(settings.spends)
+        .reserved_each(settings.reserved);
     if settings.by_configuration {
         builder = builder.by_configuration();
     }
     if let Some(ttl_ms) = settings.ttl_ms {
-        builder = builder.ttl(duration("ttlMs", ttl_ms)?);
+        builder = builder.ttl(duration("ttlMs", ttl_ms, &TTL)?);
     }
     if let Some(max_age_ms) = settings.max_age_ms {
-        builder = builder.max_age(duration("maxAgeMs", max_age_ms)?);
+        builder = builder.max_age(duration("maxAgeMs", max_age_ms, &ANY)?);
     }
     if let Some(policies) = settings.policies {
         builder = builder.policies(policies);
@@ -73,6 +78,10 @@ pub(crate) fn build(limiter: polylimit::Limiter, settings: GuardSettings) -> Res
     }
     if let Some(units) = settings.cost {
         builder = builder.cost(cost(units)?);
+    }
+    if settings.costs.iter().any(Option::is_some) {
+        let costs = settings.costs.into_iter().map(|units| units.map(cost).transpose());
+        builder = builder.costs(costs.collect::<Result<Vec<_>>>()?);
     }
     for method in settings.methods {
         builder = builder.method(method);

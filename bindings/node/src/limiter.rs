@@ -1,18 +1,17 @@
 //! A limiter as JavaScript holds it: its construction, and every operation that is not on a single key.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use napi::Env;
 use napi::bindgen_prelude::Unknown;
 use napi_derive::napi;
-use polylimit::{Call, Family, Limiter, Policy, TextFormat};
+use polylimit::{Call, Limiter, Policy, TextFormat};
 
-use crate::error::{Result, catch_panic, internal, to_js_error};
+use crate::error::{Result, catch_panic, internal, invalid_argument, to_js_error};
 use crate::exchange::NativeExchange;
 use crate::function;
 use crate::limiter_handle::{LimiterHandle, OperateFunction};
-use crate::number::{duration, number};
+use crate::number::{BLOCK, TIMEOUT, duration, number};
 use crate::owned_request::{KeyChoice, OwnedRequest, RequestOptions};
 use crate::values::NativeClock;
 
@@ -34,7 +33,6 @@ pub struct OptionText {
 
 /// A counter of `stats`.
 #[napi(object, object_from_js = false)]
-#[derive(Clone)]
 pub struct Counter {
     pub name: &'static str,
     pub count: f64,
@@ -68,15 +66,6 @@ pub struct InvalidCheck {
 #[napi]
 pub struct NativeLimiter {
     pub(crate) handle: Rc<LimiterHandle>,
-    final_state: RefCell<FinalState>,
-}
-
-/// The policies, counters and metrics of a closed limiter, as they were when it was closed.
-#[derive(Default)]
-struct FinalState {
-    policies: Vec<Vec<String>>,
-    counters: Vec<Counter>,
-    families: Vec<Family>,
 }
 
 #[napi]
@@ -100,7 +89,7 @@ impl NativeLimiter {
                         builder = builder.option(&format!("{option}.{name}"), &text);
                     }
                 }
-                builder = builder.policy(Policy::parse(&name, &quotas).map_err(to_js_error)?);
+                builder = builder.policy(parse_policy(&name, &quotas)?);
             }
             for OptionText { name, text } in options {
                 builder = builder.option(&name, &text);
@@ -113,7 +102,7 @@ impl NativeLimiter {
             }
             let limiter = builder.build().map_err(to_js_error)?;
             let handle = Rc::new(LimiterHandle::new(limiter, Rc::clone(&exchange.exchange)));
-            Ok(Self { handle, final_state: RefCell::default() })
+            Ok(Self { handle })
         })
     }
 
@@ -153,7 +142,7 @@ impl NativeLimiter {
     #[napi]
     pub fn block(&self, env: Env, key: Unknown<'_>, for_ms: f64, choice: KeyChoice) -> Result<()> {
         catch_panic(|| {
-            let time = duration("forMs", for_ms)?;
+            let time = duration("forMs", for_ms, &BLOCK)?;
             self.handle.submit(&Call::Block(choice.of(env, key)?.request(), time))
         })
     }
@@ -161,7 +150,7 @@ impl NativeLimiter {
     /// Waits until the store answers.
     #[napi]
     pub fn ready(&self, timeout_ms: f64) -> Result<()> {
-        catch_panic(|| self.handle.submit(&Call::Ready(duration("timeoutMs", timeout_ms)?)))
+        catch_panic(|| self.handle.submit(&Call::Ready(duration("timeoutMs", timeout_ms, &TIMEOUT)?)))
     }
 
     /// Has the doctor examine the store.
@@ -174,8 +163,8 @@ impl NativeLimiter {
     #[napi]
     pub fn set_policy(&self, name: String, quotas: String) -> Result<()> {
         catch_panic(|| {
-            let policy = Policy::parse(&name, &quotas).map_err(to_js_error)?;
-            self.handle.limiter()?.set_policy(policy).map_err(to_js_error)
+            let policy = parse_policy(&name, &quotas)?;
+            self.handle.limiter().set_policy(policy).map_err(to_js_error)
         })
     }
 
@@ -183,7 +172,12 @@ impl NativeLimiter {
     #[napi]
     pub fn policy_for(&self, policy: Option<String>, scope: Option<String>) -> Result<Vec<String>> {
         catch_panic(|| {
-            let found = self.handle.limiter()?.policy_for(policy.as_deref(), scope.as_deref());
+            let limiter = self.handle.limiter();
+            // A closed limiter still knows the policies by their names.
+            if let Some(named) = policy.as_deref().and_then(|name| limiter.policy(name)) {
+                return Ok(policy_row(&named));
+            }
+            let found = limiter.policy_for(policy.as_deref(), scope.as_deref());
             found.as_ref().map(policy_row).map_err(|error| to_js_error(error.clone()))
         })
     }
@@ -191,32 +185,30 @@ impl NativeLimiter {
     /// All policies: the name of each, then its quotas as text.
     #[napi]
     pub fn policies(&self) -> Vec<Vec<String>> {
-        match self.handle.limiter() {
-            Ok(limiter) => policy_rows(&limiter),
-            Err(_) => self.final_state.borrow().policies.clone(),
-        }
+        self.handle.limiter().policies().iter().map(policy_row).collect()
     }
 
     #[napi]
     pub fn set_credentials(&self, username: Option<String>, password: String) -> Result<()> {
         catch_panic(|| {
-            self.handle.limiter()?.set_credentials(username.as_deref(), &password).map_err(to_js_error)
+            self.handle.limiter().set_credentials(username.as_deref(), &password).map_err(to_js_error)
         })
     }
 
     /// The counters of the limiter.
     #[napi]
     pub fn stats(&self) -> Vec<Counter> {
-        match self.handle.limiter() {
-            Ok(limiter) => counters(&limiter),
-            Err(_) => self.final_state.borrow().counters.clone(),
-        }
+        let stats = self.handle.limiter().stats();
+        stats.iter().map(|(name, count)| Counter { name, count: number(count) }).collect()
     }
 
     /// The metrics of the limiter, as JSON.
     #[napi]
     pub fn metrics(&self) -> Result<String> {
-        catch_panic(|| serde_json::to_string(&self.families()).map_err(|error| internal(error.to_string())))
+        catch_panic(|| {
+            serde_json::to_string(&self.handle.limiter().metrics())
+                .map_err(|error| internal(error.to_string()))
+        })
     }
 
     /// The metrics of the limiter, as text in that format.
@@ -224,44 +216,33 @@ impl NativeLimiter {
     pub fn metrics_text(&self, format: String) -> Result<String> {
         catch_panic(|| {
             let format: TextFormat = format.parse().map_err(to_js_error)?;
-            Ok(format.write(&self.families()))
+            Ok(format.write(&self.handle.limiter().metrics()))
         })
     }
 
     #[napi]
     pub fn keys(&self) -> Option<f64> {
-        let limiter = self.handle.limiter().ok()?;
-        limiter.keys().map(|keys| number(keys as u64))
+        self.handle.limiter().keys().map(|keys| number(keys as u64))
     }
 
     #[napi]
     pub fn close(&self) -> Result<()> {
         catch_panic(|| {
-            if let Some(limiter) = self.handle.close() {
-                let (policies, counters, families) =
-                    (policy_rows(&limiter), counters(&limiter), limiter.metrics());
-                self.final_state.replace(FinalState { policies, counters, families });
-            }
+            self.handle.close();
             Ok(())
         })
     }
 }
 
-impl NativeLimiter {
-    fn families(&self) -> Vec<Family> {
-        match self.handle.limiter() {
-            Ok(limiter) => limiter.metrics(),
-            Err(_) => self.final_state.borrow().families.clone(),
-        }
-    }
+/// Reads the quotas of a policy. The error names it, because a program has several.
+fn parse_policy(name: &str, quotas: &str) -> Result<Policy> {
+    Policy::parse(name, quotas)
+        .map_err(|error| invalid_argument(format!("policy {}: {}", excerpt(name), error.message())))
 }
 
-fn policy_rows(limiter: &Limiter) -> Vec<Vec<String>> {
-    limiter.policies().iter().map(policy_row).collect()
-}
-
-fn counters(limiter: &Limiter) -> Vec<Counter> {
-    limiter.stats().iter().map(|(name, count)| Counter { name, count: number(count) }).collect()
+/// A name that a program has chosen, as messages show it.
+fn excerpt(name: &str) -> String {
+    format!("{:?}", name.chars().take(40).collect::<String>())
 }
 
 fn policy_row(policy: &Policy) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! A limiter as the addon holds it, and the function that runs its operations on single keys.
 
-use std::cell::{Ref, RefCell};
+use std::cell::RefCell;
 use std::ffi::CStr;
 use std::ptr;
 use std::rc::Rc;
@@ -8,41 +8,34 @@ use std::rc::Rc;
 use napi::sys;
 use polylimit::{Answer, Call, Limiter, Request};
 
-use crate::error::{Code, Result, closed, internal, invalid_argument, to_js_error};
+use crate::error::{Code, Result, internal, invalid_argument, to_js_error};
 use crate::exchange::{Exchange, OperationResult};
 use crate::function::{ARGUMENT_COUNT, NativeFunction};
-use crate::number::{cost, duration, headroom};
+use crate::number::{TIMEOUT, cost, duration, headroom};
 use crate::policy_interner::PolicyInterner;
 use crate::request_layout::{Field, Operation, PolicyRef, RequestHeader};
 use crate::text::TextBuffer;
 
 /// A limiter, and the exchange that takes its answers to JavaScript.
 pub(crate) struct LimiterHandle {
-    /// `None` after `close`: JavaScript may keep a reference to a closed limiter, which must not keep connections or memory.
-    open: RefCell<Option<OpenLimiter>>,
+    limiter: Limiter,
+    /// The same limiter, if its store answers without waiting.
+    immediate: Option<polylimit::blocking::Limiter>,
     interner: RefCell<PolicyInterner>,
     /// What follows on `close`.
     on_close: RefCell<Vec<Box<dyn Fn()>>>,
     pub(crate) exchange: Rc<Exchange>,
 }
 
-struct OpenLimiter {
-    limiter: Limiter,
-    /// The same limiter, if its store answers without waiting.
-    immediate: Option<polylimit::blocking::Limiter>,
-}
-
 impl LimiterHandle {
     pub(crate) fn new(limiter: Limiter, exchange: Rc<Exchange>) -> Self {
         let immediate = limiter.answers_at_once().then(|| limiter.blocking());
-        let open = RefCell::new(Some(OpenLimiter { limiter, immediate }));
-        Self { open, interner: RefCell::default(), on_close: RefCell::default(), exchange }
+        Self { limiter, immediate, interner: RefCell::default(), on_close: RefCell::default(), exchange }
     }
 
-    /// The limiter; an error after `close`.
-    pub(crate) fn limiter(&self) -> Result<Ref<'_, Limiter>> {
-        Ref::filter_map(self.open.borrow(), |open| open.as_ref().map(|open| &open.limiter))
-            .map_err(|_| closed())
+    /// The limiter, which says by itself what it still does after `close`.
+    pub(crate) fn limiter(&self) -> &Limiter {
+        &self.limiter
     }
 
     /// Has `then` run once the limiter is closed.
@@ -50,13 +43,10 @@ impl LimiterHandle {
         self.on_close.borrow_mut().push(Box::new(then));
     }
 
-    /// Closes the limiter and drops it from the handle. Returns it the first time, `None` after that.
-    pub(crate) fn close(&self) -> Option<Limiter> {
-        let OpenLimiter { limiter, .. } = self.open.take()?;
-        limiter.close();
-        self.interner.take();
+    /// Closes the limiter. A program may keep a reference to a closed one, which has no connections and no states any more.
+    pub(crate) fn close(&self) {
+        self.limiter.close();
         self.on_close.take().iter().for_each(|then| then());
-        Some(limiter)
     }
 }
 
@@ -95,7 +85,6 @@ impl LimiterHandle {
         };
         let request = Request::new(self.exchange.arrays.short_key(length));
         let PolicyRef::Interned(number) = header.policy else { return self.execute(header, request) };
-        let _open = self.limiter()?;
         let interner = self.interner.borrow();
         self.execute(header, request.policy(interner.name(number)?))
     }
@@ -129,14 +118,13 @@ impl LimiterHandle {
         match header.policy {
             PolicyRef::None => self.execute(header, request),
             PolicyRef::Interned(number) => {
-                let _open = self.limiter()?;
                 self.execute(header, request.policy(self.interner.borrow().name(number)?))
             }
             PolicyRef::Argument => {
                 // SAFETY: the caller guarantees it.
                 let name = unsafe { policy_text.text(env, policy) };
                 let name = name.ok_or_else(|| internal("the policy argument is not a string"))?;
-                arrays.set_interned_policy(self.interner.borrow_mut().intern(name, &*self.limiter()?));
+                arrays.set_interned_policy(self.interner.borrow_mut().intern(name, &self.limiter));
                 self.execute(header, request.policy(name))
             }
         }
@@ -151,8 +139,7 @@ impl LimiterHandle {
             request = request.headroom(headroom(percent)?);
         }
         let operation = header.operation;
-        let open = self.open.borrow();
-        let OpenLimiter { limiter, immediate } = open.as_ref().ok_or_else(closed)?;
+        let Self { limiter, immediate, .. } = self;
         let is_check = matches!(operation, CHECK | CHECK_SYNC);
         // The most frequent call: its decision is written from where it was made.
         if is_check && let Some(decision) = limiter.try_check(request) {
@@ -174,16 +161,22 @@ impl LimiterHandle {
             RESET => Call::Reset(request),
             ACQUIRE => {
                 let timeout_ms = self.exchange.arrays.get(Field::TimeoutMs as usize);
-                Call::Acquire(request, duration("timeoutMs", timeout_ms)?)
+                Call::Acquire(request, duration("timeoutMs", timeout_ms, &TIMEOUT)?)
             }
             _ => return Err(internal(format!("there is no operation {operation}"))),
         };
-        self.submit_to(limiter, &call)
+        self.submit(&call)
     }
 
     /// Submits a call, and writes its answer, or the ticket of the answer that is still to come.
+    #[inline]
     pub(crate) fn submit(&self, call: &Call<'_>) -> Result<()> {
-        self.submit_to(&*self.limiter()?, call)
+        let (ticket, immediate) = self.start(call);
+        if let Some(result) = immediate {
+            return self.write_answer(result);
+        }
+        self.exchange.arrays.set_ticket(ticket);
+        Ok(())
     }
 
     /// Submits a call as [`submit`](Self::submit) does, and has `take` do something with its result before JavaScript reads it.
@@ -192,7 +185,7 @@ impl LimiterHandle {
         call: &Call<'_>,
         take: impl FnOnce(OperationResult) -> OperationResult + 'static,
     ) -> Result<()> {
-        let (ticket, immediate) = self.start(&*self.limiter()?, call);
+        let (ticket, immediate) = self.start(call);
         if let Some(result) = immediate {
             return self.write_answer(take(result));
         }
@@ -201,21 +194,11 @@ impl LimiterHandle {
         Ok(())
     }
 
-    #[inline]
-    fn submit_to(&self, limiter: &Limiter, call: &Call<'_>) -> Result<()> {
-        let (ticket, immediate) = self.start(limiter, call);
-        if let Some(result) = immediate {
-            return self.write_answer(result);
-        }
-        self.exchange.arrays.set_ticket(ticket);
-        Ok(())
-    }
-
     /// Starts a call; its ticket, and its result if it need not wait.
     #[inline]
-    fn start(&self, limiter: &Limiter, call: &Call<'_>) -> (u32, Option<OperationResult>) {
-        let ticket = self.exchange.next_ticket();
-        let exchange = &self.exchange;
+    fn start(&self, call: &Call<'_>) -> (u32, Option<OperationResult>) {
+        let Self { limiter, exchange, .. } = self;
+        let ticket = exchange.next_ticket();
         let waits_in_line = match call {
             Call::Acquire(..) => true,
             Call::Reserve(_, terms) => !terms.timeout.is_zero(),

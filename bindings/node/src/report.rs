@@ -122,7 +122,7 @@ impl NativeLimiter {
     /// The keys that this limiter has denied and admitted most often, as JSON.
     #[napi]
     pub fn top_keys(&self, most: f64) -> Result<String> {
-        catch_panic(|| Ok(report_json(&self.handle.limiter()?.top_keys(count("most", most)?))))
+        catch_panic(|| Ok(report_json(&self.handle.limiter().top_keys(count("most", most)?))))
     }
 }
 

@@ -7,7 +7,7 @@ use polylimit::Policy;
 
 /// Indices of the `Float64Array`: the numbers of the newest answer, and those of a request that may have a fraction.
 ///
-/// Times are milliseconds; `RetryAfterMs` is -1 for never. `Source` and `Degraded` are indices in their tables; `Degraded` is
+/// Times are in the unit of their name; `RetryAfterUs` is -1 for never. `Source` and `Degraded` are indices in their tables; `Degraded` is
 /// -1 for an answer that is not degraded. `Ticket` is the number of a pending operation, or 0 when the answer is there.
 #[napi]
 pub enum Field {
@@ -15,9 +15,9 @@ pub enum Field {
     Ticket,
     Allowed,
     Remaining,
-    RetryAfterMs,
+    RetryAfterUs,
     ResetAfterMs,
-    DelayMs,
+    DelayUs,
     Source,
     Degraded,
     Limit,
@@ -29,10 +29,10 @@ pub enum Field {
     /// 1 when a commit, a cancel or a renew has found the reservation, and for every other usage.
     Found,
     /// The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs`, `Over`
-    /// and `QuotaRetryAfterMs`.
+    /// and `QuotaRetryAfterUs`.
     Quotas,
     /// How long the only quota denies the request of a decision: 0 when it admits it, -1 for never.
-    QuotaRetryAfterMs,
+    QuotaRetryAfterUs,
     /// The HTTP status of the response to a denied request.
     Status,
     /// A bit for each header value that differs from the previous response; -1 when all names and values are given.

@@ -11,7 +11,7 @@ use polylimit::{Answer, Call, Reservation, ReservationId, ReserveOptions};
 use crate::error::{Result, catch_panic, internal, to_js_error};
 use crate::limiter::NativeLimiter;
 use crate::limiter_handle::LimiterHandle;
-use crate::number::{duration, units};
+use crate::number::{ANY, TIMEOUT, TTL, duration, units};
 use crate::owned_request::{KeyChoice, OwnedRequest, RequestOptions};
 use crate::text::TextBuffer;
 
@@ -36,13 +36,13 @@ impl ReserveSettings<'_> {
             options = options.id(read_id(env, id)?);
         }
         if let Some(ttl_ms) = self.ttl_ms {
-            options = options.ttl(duration("ttlMs", ttl_ms)?);
+            options = options.ttl(duration("ttlMs", ttl_ms, &TTL)?);
         }
         if let Some(timeout_ms) = self.timeout_ms {
-            options = options.timeout(duration("timeoutMs", timeout_ms)?);
+            options = options.timeout(duration("timeoutMs", timeout_ms, &TIMEOUT)?);
         }
         if let Some(max_age_ms) = self.max_age_ms {
-            options = options.max_age(duration("maxAgeMs", max_age_ms)?);
+            options = options.max_age(duration("maxAgeMs", max_age_ms, &ANY)?);
         }
         if let Some(commits) = self.commit_at_end {
             options = options.commit_at_end(commits);
@@ -65,7 +65,7 @@ impl NativeReservation {
     fn new(limiter: &Rc<LimiterHandle>, asked: OwnedRequest, options: ReserveOptions) -> Result<Self> {
         let terms = options.terms().map_err(to_js_error)?;
         let made: Rc<RefCell<Option<Reservation>>> = Rc::default();
-        let (core, slot, asked) = (limiter.limiter()?.clone(), Rc::clone(&made), Rc::new(asked));
+        let (core, slot, asked) = (limiter.limiter().clone(), Rc::clone(&made), Rc::new(asked));
         let adopted = Rc::clone(&asked);
         limiter.submit_then(&Call::Reserve(asked.request(), terms), move |result| {
             if let Ok(Answer::Decision(decision)) = &result {
@@ -180,7 +180,7 @@ impl NativeLimiter {
         choice: KeyChoice,
     ) -> Result<()> {
         catch_panic(|| {
-            let (id, ttl) = (read_id(env, id)?, duration("ttlMs", ttl_ms)?);
+            let (id, ttl) = (read_id(env, id)?, duration("ttlMs", ttl_ms, &TTL)?);
             self.handle.submit(&Call::Renew(choice.of(env, key)?.request(), id, ttl))
         })
     }

@@ -1,12 +1,14 @@
 //! The arrays that this addon shares with JavaScript.
 
+use std::time::Duration;
+
 use napi::bindgen_prelude::{Float64Array, Int32Array, Uint8Array};
 use polylimit::{
     Cause, Decision, DecisionParts, Degradation, Policy, QuotaUsage, QuotaVerdict, Source, Usage,
 };
 
 use crate::error::{Result, internal, invalid_argument, to_js_error};
-use crate::number::{microseconds, milliseconds, number, whole};
+use crate::number::{ANY, duration, milliseconds, number, whole};
 use crate::request_layout::{
     AnswerKind, DecisionFlag, FIELD_COUNT, Field, NOT_INTERNED, NUMBERS_PER_QUOTA, PolicyRef,
     REQUEST_FIELD_COUNT, RequestField, RequestHeader, RequestOption,
@@ -109,18 +111,15 @@ impl SharedArrays {
             // The numbers of a single quota are those of the answer.
             Some((_, verdict)) => {
                 self.write_kind(AnswerKind::Decision, 1);
-                self.set(
-                    Field::QuotaRetryAfterMs as usize,
-                    verdict.retry_after_us.map_or(NEVER, milliseconds),
-                );
+                self.set(Field::QuotaRetryAfterUs as usize, verdict.retry_after_us.map_or(NEVER, number));
             }
             None => self.write_quotas(AnswerKind::Decision, decision.quotas(), decision.verdicts()),
         }
         let totals = [decision.limit(), decision.remaining(), decision.reset_after_us(), decision.over()];
         self.write_totals(totals, decision.source(), decision.degraded());
         self.set(Field::Allowed as usize, if decision.allowed() { 1.0 } else { 0.0 });
-        self.set(Field::RetryAfterMs as usize, decision.retry_after_us().map_or(NEVER, milliseconds));
-        self.set(Field::DelayMs as usize, milliseconds(decision.delay_us()));
+        self.set(Field::RetryAfterUs as usize, decision.retry_after_us().map_or(NEVER, number));
+        self.set(Field::DelayUs as usize, number(decision.delay_us()));
         self.set(Field::Details as usize, details(decision).into());
     }
 
@@ -162,17 +161,14 @@ impl SharedArrays {
         let places = (Field::FirstQuota as usize..).step_by(NUMBERS_PER_QUOTA);
         for ((quota, verdict), at) in quotas.iter().zip(verdicts).zip(places) {
             if quotas.len() == 1 {
-                self.set(
-                    Field::QuotaRetryAfterMs as usize,
-                    verdict.retry_after_us.map_or(NEVER, milliseconds),
-                );
+                self.set(Field::QuotaRetryAfterUs as usize, verdict.retry_after_us.map_or(NEVER, number));
                 return;
             }
             self.set(at, number(quota.limit));
             self.set(at + 1, number(quota.remaining));
             self.set(at + 2, milliseconds(quota.reset_after_us));
             self.set(at + 3, number(quota.over));
-            self.set(at + WAIT, verdict.retry_after_us.map_or(NEVER, milliseconds));
+            self.set(at + WAIT, verdict.retry_after_us.map_or(NEVER, number));
         }
     }
 
@@ -186,17 +182,17 @@ impl SharedArrays {
         for (index, (quota, quota_wait_us)) in quotas[..count].iter_mut().zip(&mut quota_waits_us).enumerate()
         {
             let first = Field::FirstQuota as usize + NUMBERS_PER_QUOTA * index;
-            let [limit, remaining, reset_after_ms, over, retry_after_ms] = match count {
+            let [limit, remaining, reset_after_ms, over, retry_after_us] = match count {
                 1 => ONLY_QUOTA.map(|field| field as usize),
                 _ => [first, first + 1, first + 2, first + 3, first + WAIT],
             };
             *quota = QuotaUsage {
                 limit: whole("limit", self.get(limit), UNITS)?,
                 remaining: whole("remaining", self.get(remaining), UNITS)?,
-                reset_after_us: microseconds("resetAfterMs", self.get(reset_after_ms))?,
+                reset_after_us: duration("resetAfterMs", self.get(reset_after_ms), &ANY).map(micros)?,
                 over: whole("over", self.get(over), UNITS)?,
             };
-            *quota_wait_us = self.wait_us(retry_after_ms)?;
+            *quota_wait_us = self.wait_us(retry_after_us)?;
         }
         let allowed = self.get(Field::Allowed as usize) != 0.0;
         let (cause, flags) = self.details();
@@ -205,9 +201,9 @@ impl SharedArrays {
                 .map(|flag| flags & flag as u32 != 0);
         // A request that only shadow admits has the wait of its denial.
         let wait_us = if allowed && !shadowed {
-            Some(microseconds("delayMs", self.get(Field::DelayMs as usize))?)
+            Some(whole("delayUs", self.get(Field::DelayUs as usize), MICROSECONDS)?)
         } else {
-            self.wait_us(Field::RetryAfterMs as usize)?
+            self.wait_us(Field::RetryAfterUs as usize)?
         };
         let source = entry(&Source::ALL, self.get(Field::Source as usize));
         let source = source.ok_or_else(|| invalid_argument("source is not one of a decision"))?;
@@ -231,8 +227,8 @@ impl SharedArrays {
 
     /// How long a request, or a quota, has to wait; `None` for ever.
     fn wait_us(&self, at: usize) -> Result<Option<u64>> {
-        let retry_after_ms = self.get(at);
-        (retry_after_ms != NEVER).then(|| microseconds("retryAfterMs", retry_after_ms)).transpose()
+        let retry_after_us = self.get(at);
+        (retry_after_us != NEVER).then(|| whole("retryAfterUs", retry_after_us, MICROSECONDS)).transpose()
     }
 
     /// The cause and the sum of the flags of the decision that JavaScript has written.
@@ -269,8 +265,13 @@ const NEVER: f64 = -1.0;
 const WAIT: usize = NUMBERS_PER_QUOTA - 1;
 /// The places of a single quota.
 const ONLY_QUOTA: [Field; NUMBERS_PER_QUOTA] =
-    [Field::Limit, Field::Remaining, Field::ResetAfterMs, Field::Over, Field::QuotaRetryAfterMs];
+    [Field::Limit, Field::Remaining, Field::ResetAfterMs, Field::Over, Field::QuotaRetryAfterUs];
 const UNITS: &str = "a whole number of units";
+const MICROSECONDS: &str = "a whole number of microseconds";
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
 
 #[inline]
 fn index(at: Option<usize>) -> f64 {

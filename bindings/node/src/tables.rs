@@ -4,7 +4,7 @@ use napi_derive::napi;
 use polylimit::headers::{HeaderStyle, ResetForm};
 use polylimit::{
     Algorithm, Cause, Degradation, ErrorKind, ForwardingHeader, LimiterBuilder, NumbersSource, OptionKind,
-    Outage, PolicyMode, Source, Suggestion,
+    OptionPlace, Outage, PolicyMode, Source, Suggestion,
 };
 
 /// A row of the error table.
@@ -63,17 +63,24 @@ pub struct OptionRow {
     pub kind: &'static str,
 }
 
-/// The option of polylimit that corresponds to an option of another rate limiter.
-#[napi(object, object_from_js = false)]
-pub struct SuggestionRow {
-    pub name: &'static str,
-    pub hint: &'static str,
-}
-
-/// Finds the counterpart of another rate limiter's option.
+/// What an error says about an unknown option: which one to use. `position` is what the options belong to,
+/// empty where no other limiter has such options; `known` are their names.
 #[napi]
-pub fn suggestion(option: String) -> Option<SuggestionRow> {
-    Suggestion::for_option(&option).map(|Suggestion { name, hint, .. }| SuggestionRow { name, hint })
+pub fn option_advice(name: String, position: String, known: Vec<String>) -> String {
+    let place = match &*position {
+        "limiter" => OptionPlace::Limiter,
+        "request" => OptionPlace::Request,
+        "list" => OptionPlace::List,
+        "guard" => OptionPlace::Guard,
+        _ => {
+            return match Suggestion::nearest(&name, known.iter().map(|name| &**name)) {
+                Some(nearest) => format!("did you mean {nearest}?"),
+                None => format!("allowed are {}", known.join(", ")),
+            };
+        }
+    };
+    let known: Vec<&str> = known.iter().map(|name| &**name).collect();
+    Suggestion::advice(&name, place, &known)
 }
 
 /// All options of a limiter.

@@ -56,7 +56,9 @@ impl TextBuffer {
         // SAFETY: the caller guarantees it.
         match unsafe { self.string(env, value) } {
             Read::Bytes(bytes) => Ok(bytes),
-            Read::UnpairedSurrogate => Err(not_bytes(name)),
+            Read::UnpairedSurrogate => Err(invalid_argument(format!(
+                "{name} is text with an unpaired surrogate, which has no UTF-8: allowed is any other text"
+            ))),
             // SAFETY: the caller guarantees it.
             Read::NotAString => unsafe { array_bytes(name, env, value) },
         }
@@ -222,7 +224,7 @@ unsafe fn array_bytes<'a>(name: &str, env: sys::napi_env, value: sys::napi_value
 
 fn not_bytes(name: &str) -> napi::Error<Code> {
     invalid_argument(format!(
-        "{name} is neither text nor bytes: allowed are a string without unpaired surrogates, and a Uint8Array"
+        "{name} is neither text nor bytes: allowed are text without unpaired surrogates, and a Uint8Array"
     ))
 }
 

@@ -1,12 +1,10 @@
 //! Values that JavaScript creates and keeps: quotas, and the manual clock for tests.
 
-use std::time::Duration;
-
 use napi_derive::napi;
 use polylimit::{Algorithm, ManualClock, Quota};
 
 use crate::error::{Result, catch_panic, to_js_error};
-use crate::number::{microseconds, milliseconds, number, whole};
+use crate::number::{ANY, PERIOD, duration, milliseconds, number, whole};
 
 /// The settings of a quota beside its limit and period.
 #[napi(object, object_to_js = false)]
@@ -60,7 +58,7 @@ const UNITS: &str = "a whole number of units, up to 1000000000000";
 pub fn build_quota(limit: f64, period_ms: f64, settings: QuotaSettings) -> Result<QuotaNumbers> {
     catch_panic(|| {
         let limit = whole("limit", limit, UNITS)?;
-        let mut builder = Quota::builder(limit, Duration::from_micros(microseconds("periodMs", period_ms)?));
+        let mut builder = Quota::builder(limit, duration("periodMs", period_ms, &PERIOD)?);
         if let Some(algorithm) = settings.algorithm {
             builder = builder.algorithm(algorithm.parse::<Algorithm>().map_err(to_js_error)?);
         }
@@ -122,8 +120,6 @@ impl NativeClock {
 
     #[napi]
     pub fn advance(&self, by_ms: f64) -> Result<()> {
-        catch_panic(|| {
-            self.clock.advance(Duration::from_micros(microseconds("byMs", by_ms)?)).map_err(to_js_error)
-        })
+        catch_panic(|| self.clock.advance(duration("byMs", by_ms, &ANY)?).map_err(to_js_error))
     }
 }

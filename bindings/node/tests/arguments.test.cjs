@@ -4,7 +4,9 @@
 const assert = require("node:assert/strict");
 const { test } = require("node:test");
 
-const { ClientAddressRules, Limiter, ManualClock, Quota } = require("polylimit");
+const { Backoff, ClientAddressRules, headerFields, Limiter, ManualClock, Quota } = require("polylimit");
+const { rateLimit } = require("polylimit/express");
+const { createFetch } = require("polylimit/fetch-client");
 
 const { invalid } = require("./support/code.cjs");
 const { withRedis } = require("./support/redis.cjs");
@@ -54,9 +56,9 @@ test("inherited options are read, and other inherited properties are ignored", a
   const own = Object.assign(Object.create(defaults), { tenant: "somebody" });
   await assert.rejects(
     limiter.check("k", own),
-    invalid('option "tenant" is not known: use one of policy, cost, headroom, plan'),
+    invalid('option "tenant" is not known: allowed are policy, cost, headroom, plan'),
   );
-  assert.throws(() => new Limiter("memory:", Object.create({ maxKeys: 0 })), { message: /^max_keys is 0/ });
+  assert.throws(() => new Limiter("memory:", Object.create({ maxKeys: 0 })), { message: /^maxKeys is 0/ });
   // Some packages add properties to the prototype of all objects.
   Object.prototype.tenant = "somebody";
   try {
@@ -102,7 +104,7 @@ test("policies are an object or a Map", async () => {
   for (const other of [new Set(["1/s"]), ["1/s"], new Map([[5, "1/s"]]), new Map([["api", new Map()]]), "1/s", null]) {
     assert.throws(() => new Limiter("memory:", { policies: other }), refused);
   }
-  assert.throws(() => new Limiter("memory:", policies), { ...refused, message: /^options is an object/ });
+  assert.throws(() => new Limiter("memory:", policies), { ...refused, message: /^options is a Map: / });
 });
 
 test("a method without its object fails with invalid_argument", async () => {
@@ -147,6 +149,132 @@ test("the error for an option of another rate limiter names the counterpart", as
   );
   const { limiter } = limiterAt(0, "100/minute");
   await assert.rejects(limiter.check("k", { pointsToConsume: 2 }), answered(/is not known: use cost$/));
+  await assert.rejects(limiter.check("k", { points: 2 }), answered(/is not known: use cost$/));
+  await assert.rejects(limiter.acquire("k", { timeout: 2 }), answered(/is not known: use timeoutMs$/));
+  await assert.rejects(limiter.list({ limit: 5 }), answered(/is not known: use entries$/));
+  await assert.rejects(limiter.list({ cursr: "" }), answered(/is not known: did you mean cursor\?$/));
+  for (const [name, ours] of [
+    ["redis", "the URL of the limiter"],
+    ["statusCode", "status of a middleware"],
+    ["tokensPerInterval", "policies, with quotas such as 10/second token_bucket burst=50"],
+  ]) {
+    assert.throws(() => new Limiter("memory:", { [name]: 1 }), answered(`option "${name}" is not known: use ${ours}`));
+  }
+});
+
+/** What looks like options and has none: its entries or its promise are no properties. */
+const NO_OPTIONS = {
+  "a Map": new Map([["cost", 50]]),
+  "a Set": new Set(),
+  "a Date": new Date(),
+  "a Promise": Promise.resolve({ cost: 50 }),
+  "an array": [],
+  "a Uint8Array": new Uint8Array(1),
+  "an Error": new Error("x"),
+  // biome-ignore lint/suspicious/noThenProperty: a promise of another library
+  "an object": Object.assign(Object.create({}), { then() {} }),
+};
+
+test("a value that cannot have options is refused wherever options are read", async () => {
+  const { limiter } = limiterAt(0, "100/minute");
+  const middleware = { limiter, policy: "api" };
+  const calls = {
+    ...Object.fromEntries(
+      ["check", "peek", "take", "charge", "refund", "reset", "acquire", "explain", "checkSync", "reserve"].map(
+        (name) => [name, (options) => limiter[name]("k", options)],
+      ),
+    ),
+    ...Object.fromEntries(["commit", "cancel"].map((name) => [name, (options) => limiter[name]("k", "id", options)])),
+    renew: (options) => limiter.renew("k", "id", 1000, options),
+    block: (options) => limiter.block("k", 1000, options),
+    unblock: (options) => limiter.unblock("k", options),
+    checkMany: (options) => limiter.checkMany([options]),
+    decide: (options) => limiter.decide({}, options),
+    publish: (options) => limiter.publish("", options),
+    list: (options) => limiter.list(options),
+    scanTop: (options) => limiter.scanTop(1, options),
+    limiter: (options) => new Limiter("memory:", options),
+    policy: (options) => new Limiter("memory:", { policies: { api: [options] } }),
+    quota: (options) => new Quota(1, 1000, options),
+    backoff: (options) => new Backoff(options),
+    "address rules": (options) => new ClientAddressRules(options),
+    "fields of a response": (options) => headerFields(limiter, { decision: limiter.checkSync("k") }, options),
+    fetch: (options) => createFetch(options),
+    express: (options) => rateLimit(options),
+    "names of fields": (headerNames) => rateLimit({ ...middleware, headerNames }),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    for (const [kind, value] of Object.entries(NO_OPTIONS)) {
+      const refused = {
+        name: "PolylimitError",
+        code: "invalid_argument",
+        message: new RegExp(` is ${kind}: allowed `),
+      };
+      await assert.rejects(async () => await call(value), refused, `${name}: ${kind}`);
+    }
+  }
+  assert.equal((await limiter.peek("k")).remaining, 100 - NO_OPTIONS_DECIDED);
+});
+
+/** The checks that the test of the fields makes for itself. */
+const NO_OPTIONS_DECIDED = Object.keys(NO_OPTIONS).length;
+
+test("a quota is a policy wherever its text is", async () => {
+  const { limiter } = limiterAt(0, "100/minute");
+  const quota = Quota.perMinute(5);
+  assert.equal((await limiter.check("k", quota)).remaining, 4);
+  assert.equal((await limiter.check("k", { policy: quota, cost: 2 })).remaining, 2);
+  assert.equal(limiter.checkSync("k", "5/minute").remaining, 1);
+  assert.equal((await limiter.checkMany([{ key: "k", policy: quota }]))[0].remaining, 0);
+  assert.equal((await limiter.acquire("k", { policy: quota, timeoutMs: 0 })).allowed, false);
+  assert.equal(String(limiter.policyFor(quota).quotas), "5/minute");
+  assert.equal((await limiter.explain("k", quota)).quotas[0].quota, "5/minute");
+  assert.deepEqual(
+    (await limiter.list({ policy: quota })).keys.map(({ key }) => key),
+    ["k"],
+  );
+  assert.equal((await limiter.refund("k", quota)).remaining, 1);
+});
+
+test("the waits of a decision are whole milliseconds, rounded up, and exact microseconds", async () => {
+  const { limiter, clock } = limiterAt(0, "1/37ms token_bucket");
+  await limiter.check("k");
+  clock.advanceMs(0.3);
+  const denied = await limiter.check("k");
+  assert.deepEqual([denied.retryAfterMs, denied.retryAfterUs], [37, 36_700]);
+  assert.deepEqual([denied.quotas[0].retryAfterMs, denied.quotas[0].retryAfterUs], [37, 36_700]);
+  clock.advanceMs(denied.retryAfterMs);
+  assert.equal((await limiter.check("k")).allowed, true);
+  const never = await limiter.check("k", { cost: 5 });
+  assert.deepEqual([never.retryAfterMs, never.retryAfterUs], [null, null]);
+  const shaped = new Limiter("memory:", { policies: { api: "3/second leaky_bucket burst=3" }, clock });
+  await shaped.check("k");
+  const { delayMs, delayUs } = await shaped.check("k");
+  assert.deepEqual([delayMs, delayUs], [334, 333_334]);
+});
+
+test("errors name the culprit", async () => {
+  const { limiter } = limiterAt(0, "100/minute");
+  const cycle = {};
+  cycle.self = cycle;
+  for (const [call, message] of [
+    [() => new Limiter("memory:", { policies: { good: "1/s", bad: "5 per" } }), /^policy "bad": quota at column/],
+    [() => new Limiter("memory:", { policies: { a: [] } }), /^policy a is an empty array: allowed are text/],
+    [() => new Limiter("memory:", { policies: { a: {} } }), /^policy a has no quotas: allowed are text/],
+    [() => limiter.setPolicy("bad", "5 per"), /^policy "bad": quota at column/],
+    [() => limiter.check(undefined), /^key is undefined: allowed are text, bytes, whole numbers/],
+    [() => limiter.check(1.5), /^key is 1.5: allowed are /],
+    [() => limiter.check("k", { cost: Number.MIN_VALUE }), /^cost is 5e-324: allowed is a whole number/],
+    [() => limiter.block("k", -1), /^forMs is -1 ms: allowed is 1 ms to 366 days, or 0/],
+    [() => limiter.renew("k", "id", 0), /^ttlMs is 0 ms: allowed is 1 ms to 48 h$/],
+    [() => new Quota(5, -1), /^periodMs is -1 ms: allowed is 1 ms to 366 days$/],
+    [() => new Quota(5, 1e15), /^periodMs is 1000000000000000 ms: allowed is 1 ms to 366 days$/],
+    [() => limiter.decide({ attributes: { tokens: 1.5 } }), /^attribute "tokens" is 1.5: allowed are /],
+    [() => limiter.setDocument(cycle), /^document has no JSON text: /],
+    [() => limiter.setDocument({ polylimit: 1n }), /^document has no JSON text: .*BigInt/],
+  ]) {
+    await assert.rejects(async () => await call(), { name: "PolylimitError", code: "invalid_argument", message });
+  }
 });
 
 test("an invalid key is refused", async () => {
@@ -227,7 +355,7 @@ test("an unknown option is refused by name", async () => {
   const { limiter } = limiterAt(0, "100/minute");
   const named = (name) => ({
     code: "invalid_argument",
-    message: new RegExp(`^option "${name}" is not known: use one of `),
+    message: new RegExp(`^option "${name}" is not known: `),
   });
   await assert.rejects(limiter.check("k", { costs: 1 }), named("costs"));
   await assert.rejects(limiter.acquire("k", { timeout: 1 }), named("timeout"));
@@ -244,7 +372,7 @@ test("an invalid value of an option is refused by name", async () => {
   for (const options of [5, true, null, Symbol("s")])
     await assert.rejects(limiter.check("k", options), about(/options|policy/));
   await assert.rejects(limiter.check("k", { policy: 5 }), about(/^policy is 5: /));
-  for (const timeoutMs of [undefined, "1", -1, Number.NaN, Infinity, 1n]) {
+  for (const timeoutMs of [undefined, "1", -1, Number.NaN, -Infinity, 1n]) {
     await assert.rejects(limiter.acquire("k", { timeoutMs }), about(/^timeoutMs is /));
     await assert.rejects(limiter.ready(timeoutMs), about(/^timeoutMs is /));
   }

@@ -64,7 +64,7 @@ withStores("requests are decided by the rules and lists of a document", async (u
   ]);
   const first = await limiter.decide(alice, { id: "one", ttlMs: 5000 });
   const { decisions, ...summary } = first;
-  assert.deepEqual(summary, { allowed: true, cause: null, status: null, retryAfterMs: 0 });
+  assert.deepEqual(summary, { allowed: true, cause: null, status: null, retryAfterMs: 0, retryAfterUs: 0 });
   assert.deepEqual(
     decisions.map(({ policy, key, cost, headroom, reservation, decision }) => {
       return [policy, key, cost, headroom, reservation, decision.allowed, decision.remaining];
@@ -146,10 +146,10 @@ test("a program replaces its document, and a bad one changes nothing", async () 
   assert.throws(() => limiter.setDocument(5), refusal("document", "5"));
   assert.throws(() => limiter.setDocument([]), refusal("document", "an array"));
   assert.throws(() => limiter.setDocument(null), refusal("document", "null"));
-  assert.throws(() => new Limiter("memory:", { document: new Uint8Array(1) }), refusal("document", "an object"));
+  assert.throws(() => new Limiter("memory:", { document: new Uint8Array(1) }), refusal("document", "a Uint8Array"));
   limiter.close();
   assert.throws(() => limiter.setDocument(document("1/day")), { code: "closed" });
-  assert.throws(() => limiter.configuration(), { code: "closed" });
+  assert.deepEqual(limiter.configuration(), next);
 });
 
 test("a limiter without a configuration says so", async () => {
@@ -233,7 +233,7 @@ test("attributes that are not allowed are refused", async () => {
   const headers = "pairs of texts, or an object of texts and lists of texts";
   for (const [request, message] of [
     ["/v1", "request is a string: allowed is an object of options"],
-    [{ url: "/" }, 'option "url" is not known: use one of method, path, peer, headers, attributes'],
+    [{ url: "/" }, 'option "url" is not known: allowed are method, path, peer, headers, attributes'],
     [{ path: 5 }, "path is 5: allowed is text"],
     [{ headers: "accept: */*" }, `headers is a string: allowed is ${headers}`],
     [{ headers: { accept: 5 } }, `a header is 5: allowed is ${headers}`],

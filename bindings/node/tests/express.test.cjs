@@ -327,7 +327,7 @@ test("a refund that fails on one limiter does not prevent those of others", asyn
 test("an unknown option is refused by name", () => {
   const { limiter } = limiterOf("1/s");
   const refusals = [
-    [{ limiter, keys: 1 }, /^option "keys" is not known: use one of limiter, policy, scope, key/],
+    [{ limiter, keys: 1 }, /^option "keys" is not known: did you mean key\?$/],
     [{}, /^limiter is undefined: allowed is a Limiter/],
     [{ limiter: {} }, /^limiter is an object: allowed is a Limiter/],
     [{ limiter, policy: 5 }, /^policy is 5/],
@@ -336,8 +336,8 @@ test("an unknown option is refused by name", () => {
       /^policy is an empty list: allowed is a policy's name or quotas, or a list of at least one/,
     ],
     [{ limiter, policy: ["api", 5] }, /^policy is 5/],
-    [{ limiter, policy: ["api", "5/minute", "api"] }, /^policy "api" is given twice: once is enough$/],
-    [{ limiter, policy: ["5/minute", "5/minute"] }, /^policy "5\/minute" is given twice/],
+    [{ limiter, policy: ["api", "5/minute", "api"] }, /^policy "api" is a duplicate: leave out one of the two$/],
+    [{ limiter, policy: ["5/minute", "5/minute"] }, /^policy "5\/minute" is a duplicate/],
     [{ limiter, key: "ip" }, /^key part "ip" cannot be read: allowed are address, user, header:NAME/],
     [{ limiter, key: 5 }, /^key is 5: allowed is a function, a part of the key, or a list of them/],
     [{ limiter, missingKey: "ignore" }, /missing key "ignore" is not known/],

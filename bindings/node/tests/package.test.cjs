@@ -70,13 +70,13 @@ async function withServer(body) {
 }
 
 /** Runs every snippet of a page in that folder, and compares its output with the comments at the ends of its lines. */
-async function runSnippets(folder, page) {
+async function runSnippets(folder, page, warnings = /^$/) {
   const snippets = [...page.matchAll(/^```js\n(.*?)^```/gms)].map(([, code]) => code);
   for (const [number, code] of snippets.entries()) {
     const name = join(folder, `snippet-${number}.${code.includes("require(") ? "cjs" : "mjs"}`);
     await writeFile(name, code);
     const { stdout: written, stderr } = await run(process.execPath, [name], { cwd: folder });
-    assert.equal(stderr, "", code);
+    assert.match(stderr, warnings, code);
     const expected = [...code.matchAll(/; \/\/ (.+)$/gm)].map(([, text]) => `${text}\n`).join("");
     assert.equal(written, expected, code);
   }
@@ -107,9 +107,90 @@ test("the packed packages install into an empty folder, and every snippet of the
     }
     const policies = await readFile(join(root, "..", "..", "docs", "policies.md"), "utf8");
     await withRedis(async ({ url }) => {
-      assert.equal(await runSnippets(folder, policies.replaceAll("redis://localhost", url)), 1);
+      // Nothing is published there.
+      const warnings = /PolylimitWarning: .*no document is published in the store/;
+      assert.equal(await runSnippets(folder, policies.replaceAll("redis://localhost", url), warnings), 1);
     });
   });
+});
+
+/** Runs a program in a folder, and returns what it has printed. */
+async function printed(program, folder) {
+  const { stdout } = await run(process.execPath, [program], { cwd: folder });
+  return stdout;
+}
+
+test("programs that copy what a service needs find the addon, and a bundle works with polylimit in it or beside it", async () => {
+  const { build } = require("esbuild");
+  const { nodeFileTrace } = await import("@vercel/nft");
+  await installed(async (folder) => {
+    const [platform] = await readdir(join(folder, "node_modules", "@polylimit"));
+    const addon = join("node_modules", "@polylimit", platform, `polylimit.${platform}.node`);
+    const decide = 'console.log(new Limiter("memory:", { policies: { api: "1/s" } }).checkSync("k").allowed);';
+    await writeFile(join(folder, "app.cjs"), `const { Limiter } = require("polylimit");\n${decide}`);
+    await writeFile(join(folder, "app.mjs"), `import { Limiter } from "polylimit";\n${decide}`);
+    for (const app of ["app.cjs", "app.mjs"]) {
+      const { fileList, warnings } = await nodeFileTrace([join(folder, app)], { base: folder });
+      assert.ok(fileList.has(addon), `${app}: ${[...fileList].filter((name) => name.endsWith(".node"))}`);
+      // The addons of other platforms are not installed.
+      for (const warning of warnings) assert.match(warning.message, /@polylimit\//, `${app}: ${warning.message}`);
+    }
+    const common = { absWorkingDir: folder, bundle: true, platform: "node", logLevel: "silent" };
+    for (const [app, format, extension] of [
+      ["app.cjs", "cjs", "cjs"],
+      ["app.mjs", "cjs", "cjs"],
+      ["app.mjs", "esm", "mjs"],
+    ]) {
+      const outfile = join(folder, `beside-${format}.${extension}`);
+      await build({ ...common, entryPoints: [app], format, outfile, external: ["polylimit"] });
+      assert.equal(await printed(outfile, folder), "true\n", `${app}, external`);
+    }
+    // With the addon as a file of the bundle, which then runs in another folder.
+    const outdir = join(folder, "..", `${folder.split("/").pop()}-bundle`);
+    try {
+      await build({
+        ...common,
+        entryPoints: ["app.cjs"],
+        outdir,
+        loader: { ".node": "copy" },
+        outExtension: { ".js": ".cjs" },
+      });
+      assert.equal(await printed(join(outdir, "app.cjs"), outdir), "true\n", "with the addon");
+    } finally {
+      await rm(outdir, { recursive: true, force: true });
+    }
+    // A bundle without the addon says what to do.
+    const bare = join(outdir, "bare.cjs");
+    try {
+      await build({ ...common, entryPoints: ["app.cjs"], outfile: bare, external: ["@polylimit/*"] });
+      const failed = await run(process.execPath, [bare], { cwd: outdir }).catch((error) => error);
+      assert.match(failed.stderr, /if the program is bundled, leave polylimit external/);
+    } finally {
+      await rm(outdir, { recursive: true, force: true });
+    }
+  });
+});
+
+/** What loading the package does in a process that has a socket open. */
+const LOADING = `
+  const hooks = require("node:async_hooks");
+  const { connect, createServer } = require("node:net");
+  process.report.getReport = () => { throw new Error("resolves the names of sockets"); };
+  const server = createServer((socket) => socket.once("data", () => {
+    const opened = [];
+    hooks.createHook({ init: (_, type) => opened.push(type) }).enable();
+    const { Limiter } = require("polylimit");
+    const handles = opened.filter((type) => /napi|threadsafe/i.test(type));
+    const { allowed } = new Limiter("memory:", { policies: { api: "1/s" } }).checkSync("k");
+    console.log(JSON.stringify([handles, allowed]));
+    process.exit();
+  }));
+  server.listen(0, "127.0.0.1", () => connect(server.address().port, "127.0.0.1").write("x"));
+`;
+
+test("loading the package asks for no report of the process, whose sockets' names would be resolved, and opens no handle", async () => {
+  const { stdout } = await run(process.execPath, ["-e", LOADING], { cwd: root });
+  assert.deepEqual(JSON.parse(stdout), [[], true]);
 });
 
 test("the packages contain licences and third-party notices, and their links are absolute", async () => {

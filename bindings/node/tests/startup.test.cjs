@@ -32,8 +32,21 @@ const MISTAKES = {
   "no policy where there are several": [{ limiter }, /^no policy is named and there are several/],
   "quotas that do not parse": [{ limiter, policy: "100/minut" }, /minut/],
   "an unknown policy in a list": [{ limiter, policy: ["api", "nobody"] }, /^policy "nobody" is not known/],
-  "one policy in two spellings": [{ limiter, policy: ["5/minute", "5 per min"] }, /is given twice: once is enough$/],
+  "one policy in two spellings": [
+    { limiter, policy: ["5/minute", "5 per min"] },
+    /is a duplicate: leave out one of the two$/,
+  ],
   "a policy that is none": [{ limiter, policy: 5 }, /^policy is 5: /],
+  "a cost that no request can ever spend": [
+    { limiter: one, cost: 6 },
+    /^cost is 6 for policy "api", which never admits more than 5 at once: lower the cost, raise the quota, or give/,
+  ],
+  "a cost of one policy that is not allowed": [
+    { limiter, policy: [{ policy: "api", cost: -1 }] },
+    /^cost is -1: allowed/,
+  ],
+  "an unknown option of one policy": [{ limiter, policy: [{ policy: "api", costs: 1 }] }, /did you mean cost\?$/],
+  "a policy without a name": [{ limiter, policy: [{ cost: 1 }] }, /^policy is undefined: allowed is a policy's name/],
   "a negative cost": [{ limiter: one, cost: -1 }, /^cost is -1: allowed is a whole number from 0 to 1000000000000/],
   "a cost that is no number": [{ limiter: one, cost: Number.NaN }, /^cost is NaN: allowed is a whole number/],
   "a fractional cost": [{ limiter: one, cost: 0.5 }, /^cost is 0.5: allowed is a whole number/],
@@ -41,7 +54,7 @@ const MISTAKES = {
   "a cost as text": [{ limiter: one, cost: "1" }, /^cost is a string: allowed/],
   "a text in place of the limiter": [{ limiter: "redis://localhost" }, /^limiter is a string: allowed is a Limiter/],
   "no limiter": [{}, /^limiter is undefined: allowed is a Limiter/],
-  "a promise of a limiter": [{ limiter: Promise.resolve(one) }, /^limiter is an object: allowed is a Limiter/],
+  "a promise of a limiter": [{ limiter: Promise.resolve(one) }, /^limiter is a Promise: allowed is a Limiter/],
   "an empty scope": [{ limiter: one, policy: "1/s", scope: "" }, /scope/],
   "a scope that is too long": [{ limiter: one, policy: "1/s", scope: "x".repeat(257) }, /scope/],
   "an empty list of key parts": [{ limiter: one, key: [] }, /^key is an empty list: leave it out, or give a function/],
@@ -55,7 +68,10 @@ const MISTAKES = {
   "an origin beside all others": [{ limiter: one, corsOrigins: ["*", "https://app.example"] }, /"\*"/],
   "a switch as text": [{ limiter: one, separateHead: "yes" }, /^separateHead is a string: allowed is true or false/],
   "another switch as text": [{ limiter: one, countPreflights: 1 }, /^countPreflights is 1: allowed is true or false/],
-  "options in a Map": [new Map([["limiter", one]]), /^(options is an object|limiter is undefined)/],
+  "options in a Map": [
+    new Map([["limiter", one]]),
+    /^(options is a Map: allowed is an object of options|limiter is undefined)/,
+  ],
   "keyGenerator of another library": [
     { limiter: one, keyGenerator: () => "k" },
     /"keyGenerator" is not known: use key$/,

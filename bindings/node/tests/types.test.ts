@@ -90,6 +90,8 @@ async function decide(): Promise<number> {
   // @ts-expect-error unknown cause
   if (cause === "tired") await limiter.block("user", 5000, "api");
   await limiter.peek("user", { headroom: 20, plan: "gold" });
+  await limiter.peek("user", quota);
+  await limiter.take("user", { policy: quota });
   // @ts-expect-error a headroom is a number
   await limiter.peek("user", { headroom: "20" });
   // @ts-expect-error a block has a time
@@ -187,6 +189,20 @@ app.use(
     onOutage: ({ outcomes }) => (outcomes.length > 0 ? "admit" : undefined),
   }),
 );
+app.use(
+  rateLimit({
+    limiter,
+    policy: [
+      { policy: "tpm", cost: (req) => Number(req.get("x-tokens")), spent: (_, res) => Number(res.getHeader("x-used")) },
+      { policy: Quota.perMinute(60), cost: 2 },
+      "api",
+    ],
+    onDenied: ({ key }, _, res) => res.end(String(key)),
+  }),
+);
+app.use(rateLimit({ limiter, policy: (req: Request) => (req.ip === "::1" ? undefined : Quota.perMinute(5)) }));
+// @ts-expect-error a cost is a number
+app.use(rateLimit({ limiter, policy: [{ policy: "tpm", cost: "5" }] }));
 // @ts-expect-error not a part of a key
 app.use(rateLimit({ limiter, key: "ip" }));
 // @ts-expect-error unknown header style
@@ -270,9 +286,12 @@ export async function report(): Promise<string | undefined> {
   await limiter.scanTop(5, { cursor });
   const { quotas, mode, pool } = await limiter.explain("user", { cost: 5 });
   const { policies } = await limiter.explainRequest({ path: "/" });
+  const until: Date | null | undefined = policies[0]?.listEntry?.until;
+  const waits: (number | null)[] = [quotas[0]?.retryAfterMs ?? null, quotas[0]?.retryAfterUs ?? null];
+  console.log(until?.getTime(), waits);
   const { error } = limiter.topKeys(5).denied[0] ?? { error: 0 };
   console.log((await limiter.resetListed()).unknown, quotas[0]?.words, mode === "shadow", policies.length, error);
-  return pool?.key_digest;
+  return pool?.keyDigest;
 }
 
 export { configure, decide, decorators, guards, handler, reserve, respond };

@@ -15,8 +15,8 @@ export declare class NativeAddressRules {
 
 export declare class NativeAttempts {
   step(): NativeStep
-  /** The limiter has decided; `retry_after_ms` is nothing for never. */
-  acquired(allowed: boolean, retryAfterMs?: number | undefined | null): void
+  /** The limiter has decided; `retry_after_us` is nothing for never. */
+  acquired(allowed: boolean, retryAfterUs?: number | undefined | null): void
   /** A response has arrived; returns whether to discard it and try again. */
   responded(status: number, retryAfter?: string | undefined | null, line?: string | undefined | null): boolean
 }
@@ -40,10 +40,10 @@ export declare class NativeCheck {
    */
   settle(): void
   /**
-   * Ends what the check holds, when the response is done or its client has gone: commits what was `spent`, by default what was
-   * reserved. This needs no answer.
+   * Ends what the check holds, when the response is done or its client has gone: commits what was `spent` under each policy, or
+   * under all of them, by default what was reserved. This needs no answer.
    */
-  end(spent?: number | undefined | null): void
+  end(spent: Array<number | undefined | null>, forAll: boolean): void
   /** The fields of the response as they are now: names and values, each on a line. */
   fields(): string
 }
@@ -65,6 +65,8 @@ export declare class NativeExchange {
    * after limiters have raised events.
    */
   constructor(fields: Float64Array, request: Int32Array, shortKey: Uint8Array, onFinished: () => void, onEvent: () => void)
+  /** Lets other threads report events and finished operations, which the first limiter needs. */
+  open(): void
   /** Creates the function that starts the deferred operations. */
   startFunction(): () => void
   /**
@@ -127,10 +129,10 @@ export declare class NativeGuard {
   /** The names of the policies of a request that is on no route. */
   policies(): Array<string>
   /**
-   * Gives the next decision the limits of its request: those of an earlier check, or of the newest one. And its policies,
-   * where they are a function of the request.
+   * Gives the next decision the limits of its request: those of an earlier check, or of the newest one. And its policies and the
+   * costs of single policies, where they are functions of the request.
    */
-  prepare(earlier: NativeCheck | undefined | null, isNewest: boolean, policies?: Array<string> | undefined | null): void
+  prepare(earlier: NativeCheck | undefined | null, isNewest: boolean, policies?: Array<string> | undefined | null, costs?: Array<number | undefined | null> | undefined | null): void
   /** Whether the configuration of the limiter decides. */
   isByConfiguration(): boolean
   /**
@@ -247,9 +249,10 @@ export declare class NativeReservation {
 }
 
 export declare class NativeThrottle {
-  constructor(backoff?: NativeBackoff | undefined | null)
+  /** `units` are the cost of each attempt, which is only checked here. */
+  constructor(backoff?: NativeBackoff | undefined | null, units?: number | undefined | null)
   /** Starts a request. */
-  start(key: string, method: string, replayable: boolean): NativeAttempts
+  start(key: unknown, method: string, replayable: boolean): NativeAttempts
 }
 
 export interface AddressSettings {
@@ -326,7 +329,7 @@ export interface ErrorRow {
 /**
  * Indices of the `Float64Array`: the numbers of the newest answer, and those of a request that may have a fraction.
  *
- * Times are milliseconds; `RetryAfterMs` is -1 for never. `Source` and `Degraded` are indices in their tables; `Degraded` is
+ * Times are in the unit of their name; `RetryAfterUs` is -1 for never. `Source` and `Degraded` are indices in their tables; `Degraded` is
  * -1 for an answer that is not degraded. `Ticket` is the number of a pending operation, or 0 when the answer is there.
  */
 export declare const enum Field {
@@ -334,9 +337,9 @@ export declare const enum Field {
   Ticket = 1,
   Allowed = 2,
   Remaining = 3,
-  RetryAfterMs = 4,
+  RetryAfterUs = 4,
   ResetAfterMs = 5,
-  DelayMs = 6,
+  DelayUs = 6,
   Source = 7,
   Degraded = 8,
   Limit = 9,
@@ -351,11 +354,11 @@ export declare const enum Field {
   Found = 13,
   /**
    * The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs`, `Over`
-   * and `QuotaRetryAfterMs`.
+   * and `QuotaRetryAfterUs`.
    */
   Quotas = 14,
   /** How long the only quota denies the request of a decision: 0 when it admits it, -1 for never. */
-  QuotaRetryAfterMs = 15,
+  QuotaRetryAfterUs = 15,
   /** The HTTP status of the response to a denied request. */
   Status = 16,
   /** A bit for each header value that differs from the previous response; -1 when all names and values are given. */
@@ -386,6 +389,10 @@ export interface FieldSettings {
 export interface GuardSettings {
   /** `None` for the only policy of the limiter. */
   policies?: Array<string>
+  /** The costs that policies have for themselves, by their position. */
+  costs: Array<number | undefined | null>
+  /** Whether the program says what a request has spent under a policy, by its position; such a policy is reserved. */
+  reserved: Array<boolean>
   /** Whether the configuration of the limiter decides. */
   byConfiguration: boolean
   /** Whether the policies are a function of the request. */
@@ -525,7 +532,7 @@ export interface NativeRequestDecision {
   cause?: string
   status?: number
   /** `None` for never. */
-  retryAfterMs?: number
+  retryAfterUs?: number
   decisions: Array<NativePolicyDecision>
 }
 
@@ -554,6 +561,12 @@ export declare const enum Operation {
   /** A check that fails unless the store answers without waiting. */
   CheckSync = 7,
 }
+
+/**
+ * What an error says about an unknown option: which one to use. `position` is what the options belong to,
+ * empty where no other limiter has such options; `known` are their names.
+ */
+export declare function optionAdvice(name: string, position: string, known: Array<string>): string
 
 export interface OptionRow {
   name: string
@@ -657,13 +670,6 @@ export interface ReserveSettings {
 export declare function runCommandLine(arguments: Array<string>): Promise<number>
 
 export declare function serverWait(retryAfter?: string | undefined | null, line?: string | undefined | null, nowUs?: number | undefined | null): number | null
-
-export declare function suggestion(option: string): SuggestionRow | null
-
-export interface SuggestionRow {
-  name: string
-  hint: string
-}
 
 export declare function tables(): Tables
 

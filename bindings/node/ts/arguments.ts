@@ -1,7 +1,10 @@
 /** Checks of arguments. Each error names the argument, what was read and what is allowed. */
 
+import { types } from "node:util";
+
 import { invalidArgument, type PolylimitError } from "./errors";
-import { native } from "./native";
+import { camelCase } from "./names";
+import { native, tables } from "./native";
 
 /** A value as error messages show it. The content of a string is never shown, because it may be a key. */
 export function describe(value: unknown): string {
@@ -9,16 +12,25 @@ export function describe(value: unknown): string {
     case "bigint":
       return `the BigInt ${value}n`;
     case "number":
+      // As the addon writes numbers.
+      return Object.is(value, -0) ? "-0" : String(value);
     case "boolean":
     case "undefined":
       return String(value);
     case "string":
       return "a string";
     case "object":
-      return value === null ? "null" : Array.isArray(value) ? "an array" : "an object";
+      return value === null ? "null" : Array.isArray(value) ? "an array" : objectKind(value as object);
     default:
       return `a ${typeof value}`;
   }
+}
+
+/** The kind of an object, of which only the built-in ones have a name of their own, such as `Map`, `Date` and `Promise`. */
+function objectKind(value: object): string {
+  const kind = Object.prototype.toString.call(value).slice("[object ".length, -1);
+  if (kind === "Object" || !/^[A-Z][A-Za-z0-9]{1,20}$/.test(kind)) return "an object";
+  return `${/^[AEIO]/.test(kind) ? "an" : "a"} ${kind}`;
 }
 
 export function notAllowed(name: string, value: unknown, allowed: string): PolylimitError {
@@ -41,32 +53,43 @@ export function optionalFunction<F>(name: string, value: F | undefined): F | und
   return value;
 }
 
+/**
+ * Whether a value is an object with properties that a program has chosen. A Map or an array has entries in place of properties, and
+ * the properties of a Date or a promise are other ones: options that were read from them would all be absent.
+ */
+export function hasProperties(value: unknown): value is object {
+  if (typeof value !== "object" || value === null) return false;
+  if (Object.getPrototypeOf(value) === Object.prototype) return true;
+  if (Symbol.iterator in value || typeof (value as { then?: unknown }).then === "function") return false;
+  return Object.prototype.toString.call(value) === "[object Object]";
+}
+
 /** Checks that a value is an object of options with known names. Inherited properties are read, but need not be known. */
-export function checkedOptions<T extends object>(what: string, options: T, names: readonly string[]): T {
-  // A Map, for example, has entries instead of properties.
-  if (typeof options !== "object" || options === null || Symbol.iterator in options) {
-    throw notAllowed(what, options, "an object of options");
-  }
+export function checkedOptions<T extends object>(
+  what: string,
+  options: T,
+  names: readonly string[],
+  position?: Position,
+): T {
+  if (!hasProperties(options)) throw notAllowed(what, options, "an object of options");
   for (const name of Object.keys(options)) {
-    if (!names.includes(name)) throw unknownOption(name, names);
+    if (!names.includes(name)) throw unknownOption(name, names, position);
   }
   return options;
 }
 
-/** The error for an unknown option. For an option of another rate limiter it suggests the counterpart, if that is allowed here. */
-export function unknownOption(name: string, names: readonly string[]): PolylimitError {
-  const found = native.suggestion(name);
-  const counterpart = found && names.find((own) => [own, CORE_NAMES[own]].includes(camelCase(found.name)));
-  const advice = counterpart ? [counterpart, found.hint].filter(Boolean).join(", ") : `one of ${names.join(", ")}`;
-  return invalidArgument(`option ${excerpt(name)} is not known: use ${advice}`);
-}
+/** What an object of options belongs to, by which an option of another limiter has another counterpart. */
+export type Position = "limiter" | "request" | "list" | "guard";
 
-/** The names in the core's suggestions of options that have another name here. */
-const CORE_NAMES: Readonly<Record<string, string>> = { policies: "policy", limiter: "store" };
+/** Words of the text form of quotas, which are the same in every language. */
+const QUOTA_WORDS: readonly string[] = [...tables.algorithms, "count_denied"];
 
-/** A name of the core in camel case. */
-export function camelCase(name: string): string {
-  return name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
+/** The error for an unknown option: its counterpart, if another limiter has it, or the nearest name of those that are known here. */
+export function unknownOption(name: string, names: readonly string[], position?: Position): PolylimitError {
+  const advice = native
+    .optionAdvice(name, position ?? "", names as string[])
+    .replace(/\b[a-z]+(?:_[a-z]+)+\b/g, (word) => (QUOTA_WORDS.includes(word) ? word : camelCase(word)));
+  return invalidArgument(`option ${excerpt(name)} is not known: ${advice}`);
 }
 
 /** A string that the program chose (not a key) as messages show it. */
@@ -80,18 +103,15 @@ export function excerpt(text: string): string {
  */
 export type Key = string | Uint8Array | number | bigint;
 
-/** Converts numbers to text. The addon refuses a value that is not a key. */
-export function keyOf(key: Key): string | Uint8Array {
+/** Converts numbers to text. `name` is that of the value in errors. */
+export function keyOf(key: Key, name = "key"): string | Uint8Array {
+  if (typeof key === "string" || types.isUint8Array(key)) return key;
   if (typeof key === "number" ? Number.isSafeInteger(key) : typeof key === "bigint" && isOf64Bits(key)) {
     return String(key);
   }
-  if (typeof key === "number" || typeof key === "bigint") {
-    throw invalidArgument(
-      "key is a number without an exact decimal text: allowed are whole numbers up to 2^53 - 1, a BigInt of at most 64 bits, " +
-        "text and bytes",
-    );
-  }
-  return key as string | Uint8Array;
+  throw invalidArgument(
+    `${name} is ${describe(key)}: allowed are text, bytes, whole numbers up to 2^53 - 1 and a BigInt of at most 64 bits`,
+  );
 }
 
 function isOf64Bits(key: bigint): boolean {

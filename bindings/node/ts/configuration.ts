@@ -3,9 +3,9 @@
 import { types } from "node:util";
 
 import type { AttributesRow, NativeConfiguration } from "./addon";
-import { checkedOptions, type Key, keyOf, notAllowed, number, text } from "./arguments";
-import { type Decision, readDecision } from "./decision";
-import { callNative } from "./errors";
+import { checkedOptions, excerpt, hasProperties, type Key, keyOf, notAllowed, number, text } from "./arguments";
+import { type Decision, readDecision, wholeMs } from "./decision";
+import { callNative, invalidArgument } from "./errors";
 import { exchange } from "./exchange";
 import { nativeOf, operateAll } from "./native_limiters";
 import { TIMEOUT } from "./options";
@@ -97,8 +97,13 @@ export interface RequestDecision {
   readonly cause: Cause | null;
   /** The HTTP status of a denial: 400 for a missing key, 403 for a deny list, otherwise 429; `null` when allowed. */
   readonly status: number | null;
-  /** Milliseconds until the request would be admitted: the longest over the denials; 0 when allowed, and `null` means never. */
+  /**
+   * Whole milliseconds, rounded up, until the request would be admitted: the longest over the denials; 0 when allowed, and `null` means
+   * never.
+   */
   readonly retryAfterMs: number | null;
+  /** The same in exact microseconds. */
+  readonly retryAfterUs: number | null;
   /** One for each policy that the rules apply; none where a list of attributes decides. */
   readonly decisions: readonly MatchedDecision[];
 }
@@ -129,10 +134,17 @@ export function documentText(document: string | object): string {
 
 function jsonText(name: string, value: unknown, allowed: string): string {
   if (typeof value === "string") return value;
-  if (typeof value !== "object" || value === null || Symbol.iterator in value || types.isProxy(value)) {
-    throw notAllowed(name, value, allowed);
+  if (!hasProperties(value) || types.isProxy(value)) throw notAllowed(name, value, allowed);
+  let written: unknown;
+  try {
+    written = JSON.stringify(value);
+  } catch (thrown) {
+    // A cycle, a BigInt, or a getter of the program.
+    throw invalidArgument(
+      `${name} has no JSON text: ${thrown instanceof Error ? thrown.message.split("\n")[0] : thrown}`,
+    );
   }
-  return JSON.stringify(value);
+  return text(name, written, allowed);
 }
 
 export function configuration(limiter: object): ConfigurationStatus | undefined {
@@ -221,12 +233,13 @@ function statusOf({ source, version, digest, appliedAtMs, ageMs, error }: Native
 }
 
 function readRequestDecision(): RequestDecision {
-  const { allowed, cause, status, retryAfterMs, decisions } = exchange.requestDecision();
+  const { allowed, cause, status, retryAfterUs = null, decisions } = exchange.requestDecision();
   return {
     allowed,
     cause: (cause ?? null) as Cause | null,
     status: status ?? null,
-    retryAfterMs: retryAfterMs ?? null,
+    retryAfterMs: wholeMs(retryAfterUs),
+    retryAfterUs,
     decisions: decisions.map(({ policy, key, cost, headroom, reservation }, at) => {
       exchange.loadDecision(at);
       return { policy, key, cost, headroom, decision: readDecision(), reservation: reservation ?? null };
@@ -267,12 +280,12 @@ const HEADERS = "pairs of texts, or an object of texts and lists of texts";
 export function attributeRows(
   attributes: Readonly<Record<string, Key | null | undefined>>,
 ): { name: string; value: unknown }[] {
-  if (typeof attributes !== "object" || attributes === null || Symbol.iterator in attributes) {
+  if (!hasProperties(attributes)) {
     throw notAllowed("attributes", attributes, "an object of text, bytes and whole numbers");
   }
   const rows: { name: string; value: unknown }[] = [];
   for (const [name, value] of Object.entries(attributes)) {
-    if (value !== undefined && value !== null) rows.push({ name, value: keyOf(value) });
+    if (value !== undefined && value !== null) rows.push({ name, value: keyOf(value, `attribute ${excerpt(name)}`) });
   }
   return rows;
 }

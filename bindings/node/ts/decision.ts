@@ -12,7 +12,7 @@ export interface QuotaUsage {
   readonly limit: number;
   /** Whole units, or reservations, that this quota would admit right now. */
   readonly remaining: number;
-  /** Milliseconds until nothing counts as used under this quota if nothing else arrives. */
+  /** Milliseconds, exact to the microsecond, until nothing counts as used under this quota if nothing else arrives. */
   readonly resetAfterMs: number;
   /** Units of the quota's excess that are in use: above 0 once use is beyond the limit. */
   readonly over: number;
@@ -26,19 +26,21 @@ export interface QuotaVerdict extends QuotaUsage {
   /** Whether this quota admits the request. */
   readonly allowed: boolean;
   /**
-   * Milliseconds until this quota would admit the same request if no other arrives, exact to the microsecond. 0 when it admits it;
-   * `null` means never: the cost exceeds what the quota can ever admit.
+   * Whole milliseconds, rounded up, until this quota would admit the same request if no other arrives. 0 when it admits it; `null`
+   * means never: the cost exceeds what the quota can ever admit.
    */
   readonly retryAfterMs: number | null;
+  /** The same in exact microseconds. */
+  readonly retryAfterUs: number | null;
 }
 
-/** The properties of every answer. Times are milliseconds with a fraction down to the microsecond. */
+/** The properties of every answer. */
 interface Common {
   /** Units per period: the least over the quotas. */
   readonly limit: number;
   /** Whole units that can be spent right now, after this operation: the least over the quotas. */
   readonly remaining: number;
-  /** Milliseconds until nothing counts as used if nothing else arrives: the longest over the quotas. */
+  /** Milliseconds, exact to the microsecond, until nothing counts as used if nothing else arrives: the longest over the quotas. */
   readonly resetAfterMs: number;
   /** Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit. */
   readonly over: number;
@@ -55,12 +57,19 @@ export interface Decision extends Common {
   /** Whether every quota of the policy admits the request. */
   readonly allowed: boolean;
   /**
-   * Milliseconds until the same request would be admitted if no other arrives, exact to the microsecond. 0 when allowed, unless
-   * in shadow; `null` means never: the cost exceeds what a quota can ever admit.
+   * Whole milliseconds, rounded up, until the same request would be admitted if no other arrives: a timer of this time does not end
+   * too early. 0 when allowed, unless in shadow; `null` means never: the cost exceeds what a quota can ever admit.
    */
   readonly retryAfterMs: number | null;
-  /** Milliseconds that this admitted request must wait before it proceeds: leaky bucket only, otherwise 0. */
+  /** The same in exact microseconds. */
+  readonly retryAfterUs: number | null;
+  /**
+   * Whole milliseconds, rounded up, that this admitted request must wait before it proceeds: leaky bucket only, otherwise 0. Only
+   * `acquire` waits by itself.
+   */
   readonly delayMs: number;
+  /** The same in exact microseconds. */
+  readonly delayUs: number;
   /** Why the request was denied, or admitted without the store; `null` for every other decision. */
   readonly cause: Cause | null;
   /** Whether the request's units were the first beyond a quota's limit: some quota's `over` is above 0 and at most what it spent. */
@@ -87,16 +96,19 @@ const causes = tables.causes as readonly Cause[];
 const degradations = tables.degradations as readonly Degradation[];
 
 export function readDecision(): Decision {
-  const retryAfterMs = fields[Field.RetryAfterMs];
+  const retryAfterUs = waitIn(Field.RetryAfterUs);
+  const delayUs = fields[Field.DelayUs];
   const details = fields[Field.Details];
   return {
     allowed: fields[Field.Allowed] === 1,
     limit: fields[Field.Limit],
     remaining: fields[Field.Remaining],
-    retryAfterMs: retryAfterMs < 0 ? null : retryAfterMs,
+    retryAfterMs: wholeMs(retryAfterUs),
+    retryAfterUs,
     resetAfterMs: fields[Field.ResetAfterMs],
     over: fields[Field.Over],
-    delayMs: fields[Field.DelayMs],
+    delayMs: Math.ceil(delayUs / 1000),
+    delayUs,
     cause: details < DecisionFlag.Radix ? null : causes[(details / DecisionFlag.Radix - 1) | 0],
     crossed: (details & DecisionFlag.Crossed) !== 0,
     elastic: (details & DecisionFlag.Elastic) !== 0,
@@ -121,6 +133,17 @@ export function readUsage(): Usage {
   };
 }
 
+/** The time in a place of the array; `null` for never. */
+function waitIn(at: number): number | null {
+  const us = fields[at];
+  return us < 0 ? null : us;
+}
+
+/** A time as whole milliseconds, rounded up. */
+export function wholeMs(us: number | null): number | null {
+  return us === null ? null : Math.ceil(us / 1000);
+}
+
 function readDegraded(): Degradation | null {
   const at = fields[Field.Degraded];
   return at < 0 ? null : degradations[at];
@@ -130,7 +153,7 @@ function readDegraded(): Degradation | null {
 function readVerdicts(): QuotaVerdict[] {
   const count = fields[Field.Quotas];
   if (count === 1) {
-    return [readVerdict(Field.Limit, Field.Remaining, Field.ResetAfterMs, Field.Over, Field.QuotaRetryAfterMs)];
+    return [readVerdict(Field.Limit, Field.Remaining, Field.ResetAfterMs, Field.Over, Field.QuotaRetryAfterUs)];
   }
   const quotas: QuotaVerdict[] = [];
   for (let quota = 0; quota < count; quota++) {
@@ -141,12 +164,13 @@ function readVerdicts(): QuotaVerdict[] {
 }
 
 function readVerdict(limit: number, remaining: number, resetAfter: number, over: number, wait: number): QuotaVerdict {
-  const retryAfterMs = fields[wait];
+  const retryAfterUs = waitIn(wait);
   return {
-    allowed: retryAfterMs === 0,
+    allowed: retryAfterUs === 0,
     limit: fields[limit],
     remaining: fields[remaining],
-    retryAfterMs: retryAfterMs < 0 ? null : retryAfterMs,
+    retryAfterMs: wholeMs(retryAfterUs),
+    retryAfterUs,
     resetAfterMs: fields[resetAfter],
     over: fields[over],
   };
@@ -201,8 +225,8 @@ export function withErrors<T>(
 /** Writes a decision into the shared arrays, so that the addon can make header fields of it. */
 export function writeDecision(decision: Decision): void {
   fields[Field.Allowed] = decision.allowed ? 1 : 0;
-  fields[Field.RetryAfterMs] = decision.retryAfterMs ?? -1;
-  fields[Field.DelayMs] = decision.delayMs;
+  fields[Field.RetryAfterUs] = waitOf(decision);
+  fields[Field.DelayUs] = decision.delayUs;
   fields[Field.Source] = sources.indexOf(decision.source);
   fields[Field.Degraded] = decision.degraded === null ? -1 : degradations.indexOf(decision.degraded);
   fields[Field.Details] = detailsOf(decision);
@@ -212,7 +236,7 @@ export function writeDecision(decision: Decision): void {
   fields[Field.Over] = decision.over;
   fields[Field.Quotas] = decision.quotas.length;
   if (decision.quotas.length === 1) {
-    fields[Field.QuotaRetryAfterMs] = waitOf(decision.quotas[0]);
+    fields[Field.QuotaRetryAfterUs] = waitOf(decision.quotas[0]);
     return;
   }
   let at: number = Field.FirstQuota;
@@ -225,9 +249,9 @@ export function writeDecision(decision: Decision): void {
   }
 }
 
-/** A quota that is not from a decision has no wait, which the addon refuses. */
-function waitOf({ retryAfterMs }: QuotaVerdict): number {
-  return retryAfterMs === null ? -1 : retryAfterMs;
+/** An object that is not from a decision has no wait, which the addon refuses. */
+function waitOf({ retryAfterUs }: { readonly retryAfterUs: number | null }): number {
+  return retryAfterUs === null ? -1 : retryAfterUs;
 }
 
 function detailsOf({ cause, crossed, elastic, shadowed }: Decision): number {

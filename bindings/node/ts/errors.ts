@@ -2,7 +2,8 @@
 
 import { types } from "node:util";
 
-import { tables } from "./native";
+import { camelCase } from "./names";
+import { native, tables } from "./native";
 import type { ErrorCode } from "./tables";
 
 /** No decision could be made. A denial is not an error: it is a `Decision`. */
@@ -24,6 +25,19 @@ export function invalidArgument(message: string): PolylimitError {
   return new PolylimitError("invalid_argument", message);
 }
 
+/** The core's names of what has another name here, in its messages. */
+const OWN_NAMES: ReadonlyMap<string, string> = new Map([
+  ...native.limiterOptions().map(({ name }): [string, string] => [name, camelCase(name)]),
+  ["set_document", "setDocument"],
+  ["max_wait", "maxWaitMs"],
+]);
+
+/** A message of the core with the names of this package. Those of a store URL and of a document are the same in every language. */
+export function ownMessage(message: string): string {
+  if (/^(store URL|line )/.test(message)) return message;
+  return message.replace(/\b[a-z]+(?:_[a-z]+)+\b/g, (name) => OWN_NAMES.get(name) ?? name);
+}
+
 const codes: ReadonlySet<string> = new Set(tables.errors.map(({ code }) => code));
 
 /**
@@ -34,7 +48,8 @@ const codes: ReadonlySet<string> = new Set(tables.errors.map(({ code }) => code)
 export function toPublicError(thrown: unknown): unknown {
   if (types.isNativeError(thrown) && !(thrown instanceof PolylimitError)) {
     const { code } = thrown as { code?: unknown };
-    if (typeof code === "string" && codes.has(code)) return new PolylimitError(code as ErrorCode, thrown.message);
+    if (typeof code === "string" && codes.has(code))
+      return new PolylimitError(code as ErrorCode, ownMessage(thrown.message));
   }
   return thrown;
 }

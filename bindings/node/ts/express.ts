@@ -15,7 +15,7 @@ import { expressRoute, isOnRoute, mountPattern, noteMount, routePattern } from "
 import { checkPathParts, needsAddress } from "./http/key_parts";
 
 export type { ExpressOptions, ExpressRequest } from "./http/express";
-export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
+export type { Denial, KeyPart, OutageEvent, PolicyCharge, RateLimit } from "./http/options";
 
 /**
  * Limits the requests that pass through it. `req.rateLimit` is the decision, and the response gets its header fields. The

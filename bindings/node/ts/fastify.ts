@@ -16,7 +16,7 @@ import { needsAddress } from "./http/key_parts";
 import type { RateLimit } from "./http/options";
 
 export type { FastifyRateLimitOptions } from "./http/fastify";
-export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
+export type { Denial, KeyPart, OutageEvent, PolicyCharge, RateLimit } from "./http/options";
 
 /** What a route says about its limits in its `config`. */
 export interface FastifyRouteLimits {

@@ -2,18 +2,21 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { checkedOptions, notAllowed, optionalFunction } from "./arguments";
+import { checkedOptions, type Key, keyOf, notAllowed, optionalFunction } from "./arguments";
 import { Backoff, nativeBackoff } from "./backoff";
+import { callNative, ownMessage } from "./errors";
 import { Limiter } from "./limiter";
 import { native } from "./native";
+import { costOf, policyOf } from "./options";
+import type { Quota } from "./policy";
 
 export interface FetchClientOptions {
   /** The limiter that every attempt acquires from. */
   readonly limiter: Limiter;
   /** Its policy, or quotas; not needed if the limiter has exactly one policy. */
-  readonly policy?: string;
+  readonly policy?: string | Quota;
   /** Returns the key of a request; the default is its host, with the port unless it is the scheme's own. */
-  readonly key?: (request: Request) => string;
+  readonly key?: (request: Request) => Key;
   /** The units of each attempt; 1 by default. */
   readonly cost?: number;
   /** How often and how long a request may wait; `maxWaitMs` bounds all of its waits. */
@@ -29,7 +32,7 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A request was not sent, because it would have to wait for too long. */
 export class ThrottledError extends Error {
-  /** The milliseconds after which the request would be sent; `undefined` if the limiter never admits it. */
+  /** The whole milliseconds after which the request would be sent; `undefined` if the limiter never admits it. */
   readonly retryAfterMs: number | undefined;
 
   constructor(message: string, retryAfterMs: number | undefined) {
@@ -42,21 +45,23 @@ export class ThrottledError extends Error {
 /**
  * Creates a function with the parameters of `fetch`. It rejects with a `ThrottledError` when a request would have to wait for more
  * than `maxWaitMs` of the backoff, with a `PolylimitError` when the limiter cannot decide, and with the reason of the request's
- * signal when that aborts it.
+ * signal when that aborts it. A request with a body is tried again where the body is text, bytes, a `Blob`, a form or parameters that
+ * were passed to the function itself: a stream, which the body of a `Request` is too, can be sent only once.
  *
  * @throws PolylimitError `invalid_argument` with the name of the option
  */
 export function createFetch(options: FetchClientOptions): typeof globalThis.fetch {
-  const { limiter, policy, cost, backoff } = checkedOptions("options", options, NAMES);
+  const { limiter, backoff } = checkedOptions("options", options, NAMES, "guard");
   if (!(limiter instanceof Limiter)) throw notAllowed("limiter", limiter, "a Limiter");
   if (backoff !== undefined && !(backoff instanceof Backoff)) throw notAllowed("backoff", backoff, "a Backoff");
-  const keyOf = optionalFunction("key", options.key) ?? ((request: Request) => new URL(request.url).host);
+  const keyOfRequest = optionalFunction("key", options.key) ?? ((request: Request) => new URL(request.url).host);
   const send = optionalFunction("fetch", options.fetch) ?? globalThis.fetch;
+  const [policy, cost] = [policyOf(options), costOf(options)];
   limiter.policyFor(policy);
-  const throttle = new native.NativeThrottle(backoff && nativeBackoff(backoff));
+  const throttle = callNative(() => new native.NativeThrottle(backoff && nativeBackoff(backoff), cost));
 
   /** Acquires; units that come after the request was aborted are given back. */
-  const acquire = async (key: string, timeoutMs: number, signal: AbortSignal) => {
+  const acquire = async (key: string | Uint8Array, timeoutMs: number, signal: AbortSignal) => {
     const acquired = limiter.acquire(key, { policy, cost, timeoutMs });
     const { promise: aborted, stop } = rejectsOnAbort(signal);
     try {
@@ -75,18 +80,19 @@ export function createFetch(options: FetchClientOptions): typeof globalThis.fetc
   return async (input, init) => {
     const request = new Request(input, init);
     const { signal } = request;
-    const key = keyOf(request);
-    const attempts = throttle.start(key, request.method, request.body === null || isReplayable(init?.body));
+    const key = keyOf(keyOfRequest(request), "the result of key");
+    const replayable = request.body === null || isReplayable(init?.body);
+    const attempts = callNative(() => throttle.start(key, request.method, replayable));
     for (let isFirst = true; ; ) {
       const { kind, ms, message } = attempts.step();
       if (kind === "wait") {
-        await sleep(Math.min(Math.ceil(ms ?? 0), LONGEST_TIMER_MS), undefined, { signal }).catch((thrown) => {
+        await sleep(Math.min(ms ?? 0, LONGEST_TIMER_MS), undefined, { signal }).catch((thrown) => {
           throw signal.aborted ? signal.reason : thrown;
         });
       } else if (kind === "acquire") {
         signal.throwIfAborted();
-        const { allowed, retryAfterMs } = await acquire(key, ms ?? 0, signal);
-        attempts.acquired(allowed, retryAfterMs ?? undefined);
+        const { allowed, retryAfterUs } = await acquire(key, ms ?? 0, signal);
+        attempts.acquired(allowed, retryAfterUs ?? undefined);
       } else if (kind === "send") {
         const response = await send(isFirst ? request : new Request(input, init));
         isFirst = false;
@@ -99,7 +105,7 @@ export function createFetch(options: FetchClientOptions): typeof globalThis.fetc
         if (!again) return response;
         await response.body?.cancel();
       } else {
-        throw new ThrottledError(message ?? "", ms);
+        throw new ThrottledError(ownMessage(message ?? ""), ms);
       }
     }
   };

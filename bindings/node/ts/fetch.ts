@@ -10,7 +10,7 @@ import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/opti
 import { bodyUntilDone } from "./http/response_end";
 import { addCors } from "./http/run_guard";
 
-export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
+export type { Denial, KeyPart, OutageEvent, PolicyCharge, RateLimit } from "./http/options";
 
 /** A handler; `More` are its further parameters. */
 export type FetchHandler<More extends unknown[]> = (request: Request, ...more: More) => Response | Promise<Response>;

@@ -15,7 +15,7 @@ import { honoPath, honoPattern, honoRoute, isOnHonoHandler } from "./http/hono_r
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
 import { bodyUntilDone, whenDone } from "./http/response_end";
 
-export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
+export type { Denial, KeyPart, OutageEvent, PolicyCharge, RateLimit } from "./http/options";
 
 declare module "hono" {
   interface ContextVariableMap {

@@ -13,7 +13,7 @@ import { whenDone } from "./http/response_end";
 import { addCors, beforeHead, headerLine, setFields, varyWith } from "./http/run_guard";
 import { checkVersion, loadedVersion } from "./http/versions";
 
-export type { Denial, KeyPart, OutageEvent, RateLimit } from "./http/options";
+export type { Denial, KeyPart, OutageEvent, PolicyCharge, RateLimit } from "./http/options";
 
 /** The properties of Koa's context that are used here. */
 export interface KoaContext {

@@ -1,6 +1,7 @@
 import { Field, type NativeLimiter, Operation, RequestField, RequestOption } from "./addon";
 import {
   checkedOptions,
+  hasProperties,
   type Key,
   keyOf,
   notAllowed,
@@ -40,7 +41,7 @@ import {
   type RequestOptions,
   TIMEOUT,
 } from "./options";
-import { policyRows } from "./policy";
+import { policyRows, Quota } from "./policy";
 import {
   block,
   type CommitOptions,
@@ -65,7 +66,12 @@ const NO_POLICY = -1;
 const NOT_INTERNED = -2;
 
 /** Submits an operation on one key. */
-let submit: (limiter: Limiter, operation: Operation, key: Key, options: RequestOptions | string | undefined) => void;
+let submit: (
+  limiter: Limiter,
+  operation: Operation,
+  key: Key,
+  options: RequestOptions | string | Quota | undefined,
+) => void;
 
 /**
  * Decides whether requests may proceed, for one or more policies.
@@ -96,9 +102,10 @@ export class Limiter extends LimiterManagement {
     optionalFunction("onDegraded", options.onDegraded);
     const given = document === undefined ? undefined : documentText(document);
     const [rows, id] = [policyRows(policies), registerLimiter(this, options.onDegraded)];
-    this.#native = callNative(
-      () => new native.NativeLimiter(exchange, id, url, rows, texts, given, clock && nativeClock(clock)),
-    );
+    this.#native = callNative(() => {
+      exchange.open();
+      return new native.NativeLimiter(exchange, id, url, rows, texts, given, clock && nativeClock(clock));
+    });
     this.#operate = this.#native.operateFunction() as OperateFunction;
     registerNative(this, this.#native, url);
   }
@@ -108,7 +115,7 @@ export class Limiter extends LimiterManagement {
    *
    * @param options the policy and the cost, or only the policy
    */
-  check(key: Key, options?: RequestOptions | string): Promise<Decision> {
+  check(key: Key, options?: RequestOptions | string | Quota): Promise<Decision> {
     // The same as `operate` below, written out because this is the most frequent call.
     try {
       this.#submit(Operation.Check, key, options);
@@ -119,27 +126,27 @@ export class Limiter extends LimiterManagement {
   }
 
   /** The decision that a check would give now; leaves no trace. */
-  peek(key: Key, options?: RequestOptions | string): Promise<Decision> {
+  peek(key: Key, options?: RequestOptions | string | Quota): Promise<Decision> {
     return operate(this, Operation.Peek, key, options, readDecision);
   }
 
   /** Spends as much of the cost as every quota admits; `taken` is how much that was. */
-  take(key: Key, options?: RequestOptions | string): Promise<Usage> {
+  take(key: Key, options?: RequestOptions | string | Quota): Promise<Usage> {
     return operate(this, Operation.Take, key, options, readUsage);
   }
 
   /** Spends the cost even if it exceeds what is left, for a cost that is known only afterwards; up to 8 times the capacity. */
-  charge(key: Key, options?: RequestOptions | string): Promise<Usage> {
+  charge(key: Key, options?: RequestOptions | string | Quota): Promise<Usage> {
     return operate(this, Operation.Charge, key, options, readUsage);
   }
 
   /** Gives units back, the newest first, at most as many as are used. */
-  refund(key: Key, options?: RequestOptions | string): Promise<Usage> {
+  refund(key: Key, options?: RequestOptions | string | Quota): Promise<Usage> {
     return operate(this, Operation.Refund, key, options, readUsage);
   }
 
   /** Deletes the state of the key under its policy; the cost has no effect. */
-  reset(key: Key, options?: RequestOptions | string): Promise<Usage> {
+  reset(key: Key, options?: RequestOptions | string | Quota): Promise<Usage> {
     return operate(this, Operation.Reset, key, options, readUsage);
   }
 
@@ -151,12 +158,12 @@ export class Limiter extends LimiterManagement {
    * other operations go on. A store in this process that is full of states in use does not block a key without a state: then
    * `degraded` says so.
    */
-  block(key: Key, forMs: number, options?: PolicyChoice | string): Promise<Usage> {
+  block(key: Key, forMs: number, options?: PolicyChoice | string | Quota): Promise<Usage> {
     return block(this, key, forMs, options);
   }
 
   /** Forgets the key's block, and the denials and blocks that a penalty has counted: `block` for 0 ms. */
-  unblock(key: Key, options?: PolicyChoice | string): Promise<Usage> {
+  unblock(key: Key, options?: PolicyChoice | string | Quota): Promise<Usage> {
     return block(this, key, 0, options);
   }
 
@@ -166,7 +173,7 @@ export class Limiter extends LimiterManagement {
    */
   acquire(key: Key, options: AcquireOptions): Promise<Decision> {
     try {
-      checkedOptions("options", options, ACQUIRE);
+      checkedOptions("options", options, ACQUIRE, "request");
       const timeoutMs = number("timeoutMs", options.timeoutMs, TIMEOUT);
       const [policy, cost] = [policyOf(options), costOf(options)];
       const [headroom, plan] = [headroomOf(options), planOf(options)];
@@ -195,13 +202,13 @@ export class Limiter extends LimiterManagement {
    * It fails with `invalid_argument` also when the id or the ttl is out of range, and when the policy is leased or has a
    * leaky bucket.
    */
-  reserve(key: Key, options?: ReserveOptions | string): Promise<Reservation>;
+  reserve(key: Key, options?: ReserveOptions | string | Quota): Promise<Reservation>;
   reserve<T>(
     key: Key,
-    options: ReserveOptions | string | undefined,
+    options: ReserveOptions | string | Quota | undefined,
     use: (reservation: Reservation) => T | PromiseLike<T>,
   ): Promise<T>;
-  reserve(key: Key, options?: ReserveOptions | string, use?: ReservationUse<unknown>): Promise<unknown> {
+  reserve(key: Key, options?: ReserveOptions | string | Quota, use?: ReservationUse<unknown>): Promise<unknown> {
     return reserve(this, key, options, use);
   }
 
@@ -209,19 +216,19 @@ export class Limiter extends LimiterManagement {
    * Ends the reservation with this id, and charges `spent` units, or what was reserved, as `charge` does. If the reservation
    * is gone, nothing is charged, and `found` is `false`: a repeated commit never charges twice.
    */
-  commit(key: Key, id: ReservationId, options?: CommitOptions | string): Promise<Usage> {
+  commit(key: Key, id: ReservationId, options?: CommitOptions | string | Quota): Promise<Usage> {
     return commitReservation(this, key, id, options);
   }
 
   /** Ends the reservation with this id, and spends nothing. If it is gone, `found` is `false`. */
-  cancel(key: Key, id: ReservationId, options?: PolicyChoice | string): Promise<Usage> {
+  cancel(key: Key, id: ReservationId, options?: PolicyChoice | string | Quota): Promise<Usage> {
     return cancelReservation(this, key, id, options);
   }
 
   /**
    * Makes the reservation with this id end `ttlMs` milliseconds from now: 1 ms to 48 h. If it is gone, `found` is `false`.
    */
-  renew(key: Key, id: ReservationId, ttlMs: number, options?: PolicyChoice | string): Promise<Usage> {
+  renew(key: Key, id: ReservationId, ttlMs: number, options?: PolicyChoice | string | Quota): Promise<Usage> {
     return renewReservation(this, key, id, ttlMs, options);
   }
 
@@ -229,7 +236,7 @@ export class Limiter extends LimiterManagement {
    * Decides without a promise. This needs a store that answers at once (`memory:` or `local:`); with any other it fails with
    * `invalid_argument`.
    */
-  checkSync(key: Key, options?: RequestOptions | string): Decision {
+  checkSync(key: Key, options?: RequestOptions | string | Quota): Decision {
     try {
       this.#submit(Operation.CheckSync, key, options);
       return readDecision();
@@ -271,17 +278,21 @@ export class Limiter extends LimiterManagement {
   }
 
   /** Checks the options, and submits an operation. */
-  #submit(operation: Operation, key: Key, options: RequestOptions | string | undefined): void {
+  #submit(operation: Operation, key: Key, options: RequestOptions | string | Quota | undefined): void {
     if (options === undefined || typeof options === "string") {
       this.#write(operation, key, options);
       return;
     }
+    if (options instanceof Quota) {
+      this.#write(operation, key, options.text);
+      return;
+    }
+    if (!hasProperties(options)) throw notAllowed("options", options, "an object, or a policy");
     for (const name in options) {
       // Inherited properties are read, but may have any name.
       if (name === "policy" || name === "cost" || !Object.hasOwn(options, name)) continue;
-      if (!REQUEST.includes(name)) throw unknownOption(name, REQUEST);
+      if (!REQUEST.includes(name)) throw unknownOption(name, REQUEST, "request");
     }
-    if (typeof options !== "object" || options === null) throw notAllowed("options", options, "an object, or a policy");
     this.#write(operation, key, policyOf(options), costOf(options), headroomOf(options), planOf(options));
   }
 
@@ -338,7 +349,7 @@ function operate<T>(
   limiter: Limiter,
   operation: Operation,
   key: Key,
-  options: RequestOptions | string | undefined,
+  options: RequestOptions | string | Quota | undefined,
   read: () => T,
 ): Promise<T> {
   try {

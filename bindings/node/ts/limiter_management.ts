@@ -1,6 +1,6 @@
 /** The operations of a limiter besides those that decide: on its store, its keys, its policies and its configuration. */
 
-import { camelCase, type Key, number, text } from "./arguments";
+import { type Key, number, text } from "./arguments";
 import {
   type CandidateCounts,
   type ConfigurationStatus,
@@ -24,9 +24,10 @@ import { callNative } from "./errors";
 import type { Finding } from "./events";
 import { exchange } from "./exchange";
 import type { MetricFamily, MetricsFormat } from "./metrics";
+import { camelCase } from "./names";
 import { nativeOf, operateAll } from "./native_limiters";
-import { POLICY, type RequestOptions, TIMEOUT } from "./options";
-import { type PolicyView, policyView, type Quotas, quotasText } from "./policy";
+import { policyOf, type RequestOptions, TIMEOUT } from "./options";
+import { type PolicyView, policyView, type Quota, type Quotas, quotasText } from "./policy";
 import {
   explain,
   explainRequest,
@@ -77,11 +78,11 @@ export abstract class LimiterManagement {
    * @throws PolylimitError `invalid_argument` when no policy has that name, the quotas cannot be read, or `policy` is
    * missing and the limiter has several
    */
-  policyFor(policy?: string, scope?: string): PolicyView {
+  policyFor(policy?: string | Quota, scope?: string): PolicyView {
     const native = nativeOf(this);
-    if (policy !== undefined) text("policy", policy, POLICY);
+    const named = policyOf({ policy });
     if (scope !== undefined) text("scope", scope, "text of 1 to 256 bytes");
-    return policyView(callNative(() => native.policyFor(policy, scope)));
+    return policyView(callNative(() => native.policyFor(named, scope)));
   }
 
   /** Adds a policy, or changes the numbers of the one of that name. Usage is kept. */
@@ -173,7 +174,7 @@ export abstract class LimiterManagement {
    * let cursor: string | null = null;
    * do {
    *   const page: KeyPage = await limiter.list({ policy: "api", atLeastUsed: 80, cursor });
-   *   for (const { key, used_percent } of page.keys) console.log(key, used_percent);
+   *   for (const { key, usedPercent } of page.keys) console.log(key, usedPercent);
    *   cursor = page.cursor;
    * } while (cursor !== null);
    * ```
@@ -210,7 +211,7 @@ export abstract class LimiterManagement {
    * the configuration says about the key. It charges nothing. It fails with `store_unavailable` when the store does not answer: no
    * outage policy answers in its place.
    */
-  explain(key: Key, options: RequestOptions | string = {}): Promise<KeyExplanation> {
+  explain(key: Key, options: RequestOptions | string | Quota = {}): Promise<KeyExplanation> {
     return explain(this, key, options);
   }
 

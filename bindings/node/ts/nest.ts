@@ -45,7 +45,7 @@ const VERSION = "__version__";
 export function RateLimit<Req = ExpressRequest, Res = ServerResponse>(
   options: Partial<NestOptions<Req, Res>> | false,
 ): ClassDecorator & MethodDecorator {
-  if (options !== false) checkedOptions("options", options, OPTION_NAMES);
+  if (options !== false) checkedOptions("options", options, OPTION_NAMES, "guard");
   return (target: object, _key?: string | symbol, descriptor?: { readonly value?: unknown }) =>
     metadata.defineMetadata(OPTIONS, options, (descriptor?.value as object | undefined) ?? target);
 }

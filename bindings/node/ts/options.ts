@@ -1,11 +1,12 @@
 /** The options of limiters and of requests: their types, their checks, and the form in which the addon reads them. */
 
-import { camelCase, checkedOptions, type Key, keyOf, notAllowed, number, text } from "./arguments";
+import { checkedOptions, type Key, keyOf, notAllowed, number, text } from "./arguments";
 import { invalidArgument, PolylimitError } from "./errors";
 import type { DegradedEvent } from "./events";
 import type { ManualClock } from "./manual_clock";
+import { camelCase } from "./names";
 import { native } from "./native";
-import type { Policies } from "./policy";
+import { type Policies, Quota } from "./policy";
 import type { StoreOptions } from "./tables";
 
 /** The options of a limiter: those of its store, and these. */
@@ -28,8 +29,8 @@ export interface LimiterOptions extends StoreOptions {
 
 /** The options of a request. */
 export interface RequestOptions {
-  /** A policy's name, or quotas such as `"100/minute"`. It is optional when the limiter has one policy. */
-  readonly policy?: string;
+  /** A policy's name, or quotas such as `"100/minute"` or a `Quota`. It is optional when the limiter has one policy. */
+  readonly policy?: string | Quota;
   /** The units that the request spends: a whole number from 0 to 10^12; 1 by default. */
   readonly cost?: number;
   /**
@@ -53,7 +54,7 @@ export interface Check extends RequestOptions {
 
 export const COST = "a whole number from 0 to 1000000000000 units";
 export const TIMEOUT = "a number of milliseconds";
-export const POLICY = 'a policy\'s name, or quotas such as "100/minute"';
+export const POLICY = 'a policy\'s name, or quotas such as "100/minute" or a Quota';
 export const HEADROOM = "a whole number from 0 to 99 percent";
 export const REQUEST = ["policy", "cost", "headroom", "plan"];
 export const ACQUIRE = [...REQUEST, "timeoutMs"];
@@ -65,7 +66,7 @@ const LIMITER = ["policies", "document", "clock", "onDegraded", ...rows.keys()];
 
 /** The options that an object has or inherits, as text under their names in the core. */
 export function optionTexts(options: object): { name: string; text: string }[] {
-  checkedOptions("options", options, LIMITER);
+  checkedOptions("options", options, LIMITER, "limiter");
   const texts: { name: string; text: string }[] = [];
   for (const [name, row] of rows) {
     const value = (options as Record<string, unknown>)[name];
@@ -91,8 +92,13 @@ function decimal(name: string, value: number, allowed: string): string {
   return text;
 }
 
-export function policyOf({ policy }: RequestOptions): string | undefined {
-  return policy === undefined ? undefined : text("policy", policy, POLICY);
+export function policyOf({ policy }: { readonly policy?: unknown }): string | undefined {
+  return policy === undefined ? undefined : policyText(policy);
+}
+
+/** A policy as text: its name, or its quotas. */
+export function policyText(policy: unknown, allowed = POLICY): string {
+  return policy instanceof Quota ? policy.text : text("policy", policy, allowed);
 }
 
 export function costOf({ cost }: RequestOptions): number | undefined {
@@ -117,7 +123,7 @@ export function checkRows(
   if (!Array.isArray(checks)) throw notAllowed("checks", checks, "an array");
   return Array.from(checks as readonly (Check | string | number | bigint)[], (check, at) => {
     const isKey = typeof check === "string" || typeof check === "number" || typeof check === "bigint";
-    const asked = isKey ? { key: check } : checkedOptions(`checks[${at}]`, check as Check, CHECK);
+    const asked = isKey ? { key: check } : checkedOptions(`checks[${at}]`, check as Check, CHECK, "request");
     try {
       return checkRow(asked, at);
     } catch (thrown) {
@@ -135,12 +141,16 @@ function checkRow(check: Check, at: number): CheckRow {
 }
 
 /** The row of a request with these options, or of this policy. */
-export function requestRow(key: Key, options: RequestOptions | string): CheckRow {
-  return rowOf(key, typeof options === "string" ? { policy: options } : checkedOptions("options", options, REQUEST));
+export function requestRow(key: Key, options: RequestOptions | string | Quota): CheckRow {
+  return rowOf(key, isPolicy(options) ? { policy: options } : checkedOptions("options", options, REQUEST, "request"));
+}
+
+/** Whether the options of a request are only its policy. */
+export function isPolicy(options: unknown): options is string | Quota {
+  return typeof options === "string" || options instanceof Quota;
 }
 
 function rowOf(key: Key, options: RequestOptions): CheckRow {
   const [policy, cost, headroom, plan] = [policyOf(options), costOf(options), headroomOf(options), planOf(options)];
-  // The addon refuses null as every other value that is not a key, but not a property that is missing.
-  return { key: keyOf(key) ?? null, policy, cost, headroom, plan };
+  return { key: keyOf(key), policy, cost, headroom, plan };
 }

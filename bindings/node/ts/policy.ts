@@ -3,7 +3,7 @@
 import { types } from "node:util";
 
 import type { QuotaNumbers } from "./addon";
-import { checkedOptions, describe, notAllowed, number, text } from "./arguments";
+import { checkedOptions, describe, hasProperties, notAllowed, number, text } from "./arguments";
 import { callNative, invalidArgument } from "./errors";
 import { native } from "./native";
 import type { Algorithm, Outage } from "./tables";
@@ -141,6 +141,7 @@ export function policyRows(policies: Policies): PolicyRow[] {
     text("a policy's name", name, "text");
     if (!isOptions(policy)) return { name, quotas: quotasText(name, policy) };
     const { quotas, outage, lease } = checkedOptions(`policy ${name}`, policy, ["quotas", "outage", "lease"]);
+    if (quotas === undefined) throw invalidArgument(`policy ${name} has no quotas: allowed are ${QUOTAS}`);
     if (outage !== undefined) text("outage", outage, "the name of an outage policy");
     if (lease !== undefined) text("lease", lease, "auto, or units such as 100/500ms");
     return { name, quotas: quotasText(name, quotas), outage, lease };
@@ -149,9 +150,7 @@ export function policyRows(policies: Policies): PolicyRow[] {
 
 function entries(policies: Policies): (readonly [string, Policy])[] {
   if (types.isMap(policies)) return [...(policies as ReadonlyMap<string, Policy>)];
-  if (typeof policies !== "object" || policies === null || Symbol.iterator in policies) {
-    throw notAllowed("policies", policies, "an object or a Map of quotas by policy name");
-  }
+  if (!hasProperties(policies)) throw notAllowed("policies", policies, "an object or a Map of quotas by policy name");
   return Object.entries(policies);
 }
 
@@ -159,15 +158,16 @@ function isOptions(policy: Policy): policy is PolicyOptions {
   return typeof policy === "object" && policy !== null && !Array.isArray(policy) && !(policy instanceof Quota);
 }
 
+const QUOTAS = 'text such as "100/minute", a Quota, or an array of them';
+
 export function quotasText(name: string, quotas: Quotas): string {
   const several = Array.isArray(quotas) ? (quotas as readonly unknown[]) : [quotas];
   const texts = several.map((quota) => {
     if (quota instanceof Quota) return quota.text;
     if (typeof quota === "string") return quota;
-    throw invalidArgument(
-      `policy ${name} is ${describe(quota)}: allowed are text such as "100/minute", a Quota, or an array of them`,
-    );
+    throw invalidArgument(`policy ${name} is ${describe(quota)}: allowed are ${QUOTAS}`);
   });
+  if (texts.length === 0) throw invalidArgument(`policy ${name} is an empty array: allowed are ${QUOTAS}`);
   return texts.join("; ");
 }
 

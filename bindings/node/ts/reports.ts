@@ -1,23 +1,26 @@
 /**
- * Lists of keys, explanations, and the keys that are denied most often. The names and units of all fields are those of the core and of
- * `polylimit --json`: times are whole microseconds (`_us`).
+ * Lists of keys, explanations, and the keys that are denied most often. Times are milliseconds, exact to the microsecond; a
+ * `retryAfterMs` is rounded up to whole ones.
  */
 
 import { checkedOptions, type Key, number, text } from "./arguments";
 import { attributesRow, type RequestAttributes } from "./configuration";
+import { wholeMs } from "./decision";
 import { callNative } from "./errors";
 import { exchange } from "./exchange";
+import { camelCase } from "./names";
 import { nativeOf, operateAll } from "./native_limiters";
-import { POLICY, type RequestOptions, requestRow } from "./options";
+import { policyOf, type RequestOptions, requestRow } from "./options";
+import type { Quota } from "./policy";
 import type { Cause, Degradation, NumbersSource, PolicyMode } from "./tables";
 
 /** Which keys a list has; all by default. */
 export interface KeyFilter {
-  /** The name of a policy, or its quotas such as `"100/minute"`. */
-  readonly policy?: string | undefined;
+  /** The name of a policy, or its quotas such as `"100/minute"` or a `Quota`. */
+  readonly policy?: string | Quota | undefined;
   /** What the key begins with: text or bytes. A long key, of which the store has only a digest, is in no list with a prefix. */
   readonly keyPrefix?: string | Uint8Array | undefined;
-  /** The least `used_percent`, 0 to 255. Keys of unknown policies have none, and are listed with 0 only, which is the default. */
+  /** The least `usedPercent`, 0 to 255. Keys of unknown policies have none, and are listed with 0 only, which is the default. */
   readonly atLeastUsed?: number | undefined;
 }
 
@@ -48,9 +51,9 @@ export interface NamedKey {
   /** The key, where it is text in UTF-8. */
   readonly key?: string;
   /** Any other key, in the base64 of RFC 4648. */
-  readonly key_base64?: string;
+  readonly keyBase64?: string;
   /** The digest of a long key, in hexadecimal digits, where the store has no more. */
-  readonly key_digest?: string;
+  readonly keyDigest?: string;
 }
 
 /** A part of a list of keys. */
@@ -73,15 +76,15 @@ export interface ListedKey extends NamedKey {
    * Which part of the most that can be used at once is used or set aside, in percent, the most over the quotas: above 100 for units
    * beyond it, and at least 100 for a blocked key.
    */
-  readonly used_percent: number;
+  readonly usedPercent: number;
   /** How many reservations there are. */
   readonly reservations: number;
   /** The units that they set aside. */
-  readonly reserved_units: number;
+  readonly reservedUnits: number;
   /** How much longer the key is blocked; 0 when it is not. */
-  readonly blocked_for_us: number;
+  readonly blockedForMs: number;
   /** How long until the key is as if it had never been used; `null` when it stays, and where the store does not tell it. */
-  readonly expires_after_us: number | null;
+  readonly expiresAfterMs: number | null;
 }
 
 /** What is used of one quota of a key. */
@@ -97,7 +100,7 @@ export interface ListedQuota {
   /** Whole units that the quota would still admit now. */
   readonly remaining: number;
   /** How long until nothing counts as used under this quota. */
-  readonly reset_after_us: number;
+  readonly resetAfterMs: number;
 }
 
 /** What became of a page of keys that were to be reset. */
@@ -125,7 +128,9 @@ export interface KeyExplanation extends NamedKey {
   /** Why it would be denied, or admitted without the store. */
   readonly cause: Cause | null;
   /** How long until it would be admitted; 0 when allowed, and `null` means never. */
-  readonly retry_after_us: number | null;
+  readonly retryAfterMs: number | null;
+  /** The same in exact microseconds. */
+  readonly retryAfterUs: number | null;
   /** Whether the pool of an elastic policy would admit it. */
   readonly elastic: boolean;
   /** Whether it would be denied if the policy were not in shadow. */
@@ -139,33 +144,33 @@ export interface KeyExplanation extends NamedKey {
   /** The plan whose quotas these are. */
   readonly plan: string | null;
   /** The override that gives the key these quotas. */
-  readonly override_entry: EntryExplanation | null;
+  readonly overrideEntry: EntryExplanation | null;
   /** The item of a list that names the key. */
-  readonly list_entry: EntryExplanation | null;
+  readonly listEntry: EntryExplanation | null;
   /** What each quota says, in their order. */
   readonly quotas: readonly QuotaExplanation[];
   /** How many reservations there are. */
   readonly reservations: number;
   /** The units that they set aside. */
-  readonly reserved_units: number;
+  readonly reservedUnits: number;
   /** How long until the last of them ends. */
-  readonly reservations_end_after_us: number;
+  readonly reservationsEndAfterMs: number;
   /** How much longer the key is blocked; 0 when it is not. */
-  readonly blocked_for_us: number;
+  readonly blockedForMs: number;
   /** What is counted against the key under the policy's penalty; `null` for a policy that has none. */
   readonly penalty: PenaltyExplanation | null;
   /** How long until the key is as if it had never been used; `null` when it stays. */
-  readonly expires_after_us: number | null;
+  readonly expiresAfterMs: number | null;
   /** Why the states may not be the key's own. */
   readonly degraded: Degradation | null;
   /** Units that this process holds in a lease; the store counts them as used. */
-  readonly leased_units: number;
+  readonly leasedUnits: number;
   /** Whether this process would deny the request without asking the store. */
-  readonly denial_cached: boolean;
+  readonly denialCached: boolean;
   /** How often this process has denied the key lately, as `topKeys` counts; `null` for a key without a counter. */
   readonly denials: number | null;
   /** By how much `denials` is too high at most. */
-  readonly denials_error: number | null;
+  readonly denialsError: number | null;
   /** What the pool of an elastic policy says about a request that the policy denies. */
   readonly pool: KeyExplanation | null;
   /** The configuration in force; `null` for a limiter without one. */
@@ -181,7 +186,7 @@ export interface QuotaExplanation {
   /** The most that can be used at once, without an excess. */
   readonly capacity: number;
   /** The period; 0 for `concurrency`. */
-  readonly period_us: number;
+  readonly periodMs: number;
   /** Units that count now, also those beyond the capacity; for `concurrency`, reservations. */
   readonly used: number;
   /** Whole units that the quota would still admit now. */
@@ -191,9 +196,11 @@ export interface QuotaExplanation {
   /** Whether this quota alone admits the request. */
   readonly admits: boolean;
   /** How long until this quota alone admits it; `null` means never. */
-  readonly retry_after_us: number | null;
+  readonly retryAfterMs: number | null;
+  /** The same in exact microseconds. */
+  readonly retryAfterUs: number | null;
   /** How long until nothing counts as used under this quota. */
-  readonly reset_after_us: number;
+  readonly resetAfterMs: number;
   /** The same in the words of the algorithm, such as `debt 12.4 of 100, repays 1.67/s`. */
   readonly words: string;
 }
@@ -203,11 +210,11 @@ export interface PenaltyExplanation {
   /** How many denials count now. */
   readonly denials: number;
   /** So many of them block the key. */
-  readonly blocks_at: number;
+  readonly blocksAt: number;
   /** The blocks in a row until now: each is twice as long as the one before it. */
   readonly level: number;
   /** How long the next block would last. */
-  readonly next_block_us: number;
+  readonly nextBlockMs: number;
 }
 
 /** An item of a list or an override: an entry, or a line of the document. */
@@ -215,9 +222,9 @@ export interface EntryExplanation {
   /** As `setEntry` takes it, such as `deny client 192.0.2.0/24`. */
   readonly entry: string;
   /** Whether it is a line of the document. */
-  readonly in_document: boolean;
-  /** From this time on it has no effect, in microseconds since the Unix epoch; `null` means never. */
-  readonly until_us: number | null;
+  readonly inDocument: boolean;
+  /** From this time on it has no effect; `null` means never. */
+  readonly until: Date | null;
   /** The author, where that is known. */
   readonly by: string | null;
   /** The reason, where that is known. */
@@ -239,9 +246,11 @@ export interface RequestExplanation {
   /** Why it would be denied: the first cause of several; or admitted without the store. */
   readonly cause: Cause | null;
   /** How long until it would be admitted: the longest over the policies that deny; 0 when allowed, and `null` means never. */
-  readonly retry_after_us: number | null;
+  readonly retryAfterMs: number | null;
+  /** The same in exact microseconds. */
+  readonly retryAfterUs: number | null;
   /** The item of a list of attributes that decides; then no policy is asked. */
-  readonly list_entry: EntryExplanation | null;
+  readonly listEntry: EntryExplanation | null;
   /** The policies that the rules apply, in their order. */
   readonly policies: readonly KeyExplanation[];
   /** The configuration in force. */
@@ -255,7 +264,7 @@ export interface TopKeys {
   /** The keys that were admitted, the most often admitted first. */
   readonly admitted: readonly TopKey[];
   /** The time in which every count is halved. */
-  readonly half_life_us: number;
+  readonly halfLifeMs: number;
   /** How many keys have a counter at most; 0 when keys are not counted. */
   readonly counters: number;
 }
@@ -276,12 +285,9 @@ const MOST = "a whole number of keys";
 
 /** The options as the addon takes them. */
 function settingsOf(options: ListOptions, names: readonly string[]) {
-  const { policy, keyPrefix, atLeastUsed, entries, examined, pacePercent, cursor } = checkedOptions(
-    "options",
-    options,
-    names,
-  );
-  if (policy !== undefined) text("policy", policy, POLICY);
+  const given = checkedOptions("options", options, names, "list");
+  const { keyPrefix, atLeastUsed, entries, examined, pacePercent, cursor } = given;
+  const policy = policyOf(given);
   for (const [name, value] of Object.entries({ atLeastUsed, entries, examined, pacePercent })) {
     if (value !== undefined) number(name, value, "a whole number");
   }
@@ -305,7 +311,7 @@ export function resetListed(limiter: object, options: ListOptions): Promise<Rese
   return operateAll(limiter, (native) => native.resetListed(settingsOf(options, LIST)), readReport<ResetPage>);
 }
 
-export function explain(limiter: object, key: Key, options: RequestOptions | string): Promise<KeyExplanation> {
+export function explain(limiter: object, key: Key, options: RequestOptions | string | Quota): Promise<KeyExplanation> {
   return operateAll(limiter, (native) => native.explain(requestRow(key, options)), readReport<KeyExplanation>);
 }
 
@@ -316,9 +322,35 @@ export function explainRequest(limiter: object, request: RequestAttributes): Pro
 export function topKeys(limiter: object, most: number): TopKeys {
   const native = nativeOf(limiter);
   number("most", most, MOST);
-  return JSON.parse(callNative(() => native.topKeys(most)));
+  return parsed(callNative(() => native.topKeys(most)));
 }
 
 function readReport<T>(): T {
-  return JSON.parse(exchange.report());
+  return parsed(exchange.report());
+}
+
+/** A report of the core, with the names and the units of JavaScript. The names of its fields are none of users. */
+function parsed<T>(json: string): T {
+  return converted(JSON.parse(json)) as T;
+}
+
+function converted(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(converted);
+  return Object.fromEntries(Object.entries(value).flatMap(([name, field]) => convertedField(name, field)));
+}
+
+function convertedField(name: string, value: unknown): [name: string, value: unknown][] {
+  const own = camelCase(name);
+  if (!own.endsWith("Us")) return [[own, converted(value)]];
+  const us = value as number | null;
+  const base = own.slice(0, -"Us".length);
+  if (base === "retryAfter") {
+    return [
+      [`${base}Ms`, wholeMs(us)],
+      [own, us],
+    ];
+  }
+  if (base === "until") return [[base, us === null ? null : new Date(us / 1000)]];
+  return [[`${base}Ms`, us === null ? null : us / 1000]];
 }

@@ -8,7 +8,19 @@ import { type Decision, readDecision, readUsage, type Usage } from "./decision";
 import { methodError } from "./errors";
 import { answerOf } from "./exchange";
 import { operateAll } from "./native_limiters";
-import { COST, costOf, headroomOf, planOf, policyOf, REQUEST, type RequestOptions, TIMEOUT } from "./options";
+import {
+  COST,
+  costOf,
+  headroomOf,
+  isPolicy,
+  planOf,
+  policyOf,
+  policyText,
+  REQUEST,
+  type RequestOptions,
+  TIMEOUT,
+} from "./options";
+import type { Quota } from "./policy";
 
 /** Names a reservation among those of its key: text or bytes, of 1 to 64 bytes. */
 export type ReservationId = string | Uint8Array;
@@ -30,7 +42,7 @@ export interface ReserveOptions extends RequestOptions {
 /** The policy of an operation that spends nothing by itself, such as one on a reservation. */
 export interface PolicyChoice {
   /** A policy's name, or quotas such as `"20 concurrent"`. It is optional when the limiter has one policy. */
-  readonly policy?: string;
+  readonly policy?: string | Quota;
   /** The plan of the key, as in the options of a request. */
   readonly plan?: string;
 }
@@ -115,11 +127,11 @@ if (Symbol.asyncDispose !== undefined) {
 export function reserve(
   limiter: object,
   key: Key,
-  options: ReserveOptions | string | undefined,
+  options: ReserveOptions | string | Quota | undefined,
   use: ReservationUse<unknown> | undefined,
 ): Promise<unknown> {
   let made: NativeReservation;
-  let settings: ReserveOptions;
+  let settings: CheckedOptions;
   let id: ReservationId;
   const reservation = operateAll(
     limiter,
@@ -139,10 +151,10 @@ export function commitReservation(
   limiter: object,
   key: Key,
   id: ReservationId,
-  options: CommitOptions | string | undefined,
+  options: CommitOptions | string | Quota | undefined,
 ): Promise<Usage> {
   return onId(limiter, key, id, options, [...CHOICE, "spent"], (native, key, id, choice) => {
-    const spent = typeof options === "object" ? options.spent : undefined;
+    const spent = options === undefined || isPolicy(options) ? undefined : options.spent;
     native.commit(key, id, spentOf(spent), choice);
   });
 }
@@ -151,7 +163,7 @@ export function cancelReservation(
   limiter: object,
   key: Key,
   id: ReservationId,
-  options: PolicyChoice | string | undefined,
+  options: PolicyChoice | string | Quota | undefined,
 ): Promise<Usage> {
   return onId(limiter, key, id, options, CHOICE, (native, key, id, choice) => native.cancel(key, id, choice));
 }
@@ -161,7 +173,7 @@ export function renewReservation(
   key: Key,
   id: ReservationId,
   ttlMs: number,
-  options: PolicyChoice | string | undefined,
+  options: PolicyChoice | string | Quota | undefined,
 ): Promise<Usage> {
   return onId(limiter, key, id, options, CHOICE, (native, key, id, choice) =>
     native.renew(key, id, number("ttlMs", ttlMs, TIMEOUT), choice),
@@ -173,7 +185,7 @@ export function block(
   limiter: object,
   key: Key,
   forMs: number,
-  options: PolicyChoice | string | undefined,
+  options: PolicyChoice | string | Quota | undefined,
 ): Promise<Usage> {
   return operateAll(
     limiter,
@@ -187,7 +199,7 @@ function onId(
   limiter: object,
   key: Key,
   id: ReservationId,
-  options: PolicyChoice | string | undefined,
+  options: PolicyChoice | string | Quota | undefined,
   names: readonly string[],
   submit: (native: NativeLimiter, key: unknown, id: unknown, choice: KeyChoice) => void,
 ): Promise<Usage> {
@@ -195,16 +207,20 @@ function onId(
 }
 
 /** The policy and the plan among options with these names. */
-function choiceOf(options: PolicyChoice | string | undefined, names: readonly string[]): KeyChoice {
-  if (typeof options === "string") return { policy: options };
-  const given = checkedOptions("options", options ?? {}, names);
+function choiceOf(options: PolicyChoice | string | Quota | undefined, names: readonly string[]): KeyChoice {
+  if (isPolicy(options)) return { policy: policyText(options) };
+  const given = checkedOptions("options", options ?? {}, names, "request");
   return { policy: policyOf(given), plan: planOf(given) };
 }
 
+/** The checked options of a reserve. */
+type CheckedOptions = Omit<ReserveOptions, "policy"> & { readonly policy?: string | undefined };
+
 /** The checked options of a reserve, each read once. */
-function settingsOf(options: ReserveOptions | string | undefined): ReserveOptions {
-  if (options === undefined || typeof options === "string") return { policy: options };
-  checkedOptions("options", options, RESERVE);
+function settingsOf(options: ReserveOptions | string | Quota | undefined): CheckedOptions {
+  if (options === undefined) return {};
+  if (isPolicy(options)) return { policy: policyText(options) };
+  checkedOptions("options", options, RESERVE, "request");
   const { id, ttlMs, timeoutMs, maxAgeMs, commitAtEnd } = options;
   const durations = { ttlMs, timeoutMs, maxAgeMs };
   for (const name of DURATIONS) if (durations[name] !== undefined) number(name, durations[name], TIMEOUT);

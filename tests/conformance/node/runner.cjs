@@ -125,8 +125,8 @@ async function differs({ ops }, key, face, limiter, clock, handles) {
 
 /** The fields that an operation answers; which of them are expected depends on the operation. */
 function shown(answer, expect) {
-  const { allowed, remaining, retryAfterMs, resetAfterMs, delayMs, taken, found, over } = answer;
-  const decided = { allowed, remaining, retryAfterMs, resetAfterMs, delayMs };
+  const { allowed, remaining, retryAfterUs, resetAfterMs, delayUs, taken, found, over } = answer;
+  const decided = { allowed, remaining, retryAfterUs, resetAfterMs, delayUs };
   // Only cases of format 2 expect the units of an excess.
   if (allowed !== undefined) return expect.over === undefined ? decided : { ...decided, over };
   const left = { remaining, resetAfterMs };
@@ -140,9 +140,9 @@ function inMilliseconds({ allowed, remaining, retry_after_us, reset_after_us, de
   const expected = {
     allowed,
     remaining,
-    retryAfterMs: retry_after_us && retry_after_us / US_OF_A_MS,
+    retryAfterUs: retry_after_us,
     resetAfterMs: reset_after_us / US_OF_A_MS,
-    delayMs: delay_us === undefined ? undefined : delay_us / US_OF_A_MS,
+    delayUs: delay_us,
     taken,
     found,
     over,

@@ -65,16 +65,20 @@ test("values are equal to values of this realm", async () => {
     limit: 2,
     remaining: 1,
     retryAfterMs: 0,
+    retryAfterUs: 0,
     resetAfterMs: 60_000,
     over: 0,
     delayMs: 0,
+    delayUs: 0,
     cause: null,
     crossed: false,
     elastic: false,
     shadowed: false,
     source: "store",
     degraded: null,
-    quotas: [{ allowed: true, limit: 2, remaining: 1, retryAfterMs: 0, resetAfterMs: 60_000, over: 0 }],
+    quotas: [
+      { allowed: true, limit: 2, remaining: 1, retryAfterMs: 0, retryAfterUs: 0, resetAfterMs: 60_000, over: 0 },
+    ],
   });
   expect(limiter.policies.map(({ name }) => name)).toStrictEqual(["api"]);
   expect(new ClientAddressRules().resolve("192.0.2.1")).toStrictEqual({ address: "192.0.2.1", key: "192.0.2.1" });

@@ -18,6 +18,8 @@ import { type AppAttributes, appRows, requestText } from "./by_configuration";
 import { after, settle, warn } from "./guard_steps";
 import { type FrameworkAdapter, partReader } from "./key_parts";
 import {
+  type Charge,
+  chargesOf,
   guardSettings,
   isPromise,
   type MaybePromise,
@@ -52,6 +54,25 @@ export interface GuardResult<Denied> {
   readonly isReserved: boolean;
 }
 
+/** What the functions of the options have returned for a request. */
+interface Facts {
+  readonly given: Key | null | undefined;
+  readonly units: number | undefined;
+  readonly policies: string[] | undefined;
+  readonly attributes: AppAttributes | null | undefined;
+  /** By the position of the policy. */
+  readonly costs: (number | undefined)[] | undefined;
+}
+
+const NOTHING: Facts = {
+  given: undefined,
+  units: undefined,
+  policies: undefined,
+  attributes: undefined,
+  costs: undefined,
+};
+const UNITS = "a number of units";
+
 type DecideFunction = (key?: string | Uint8Array, route?: string) => string | undefined;
 
 /** One request on its way through the guard. */
@@ -82,6 +103,9 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
   /** Whether the configuration of the limiter decides; the user of a request is then one of its attributes. */
   readonly #isByConfiguration: boolean;
   readonly #readUser: ((context: Context) => string | undefined) | undefined;
+  /** The policies that have a cost or a function `spent` of their own, by position. */
+  readonly #charges: readonly Charge<Context, Finished>[] | undefined;
+  readonly #hasOwnCosts: boolean;
   /** Whether an option is a function of the request. */
   readonly #hasFunctions: boolean;
   /** Whether requests of a method are limited; `undefined` when all are. */
@@ -107,8 +131,13 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     this.#isByConfiguration = this.#native.isByConfiguration();
     this.#readUser = framework.userOf && partReader("user", "", framework, this.#rules);
     this.#isPerRoute = framework.routeOf !== undefined && this.#native.isPerRoute();
+    const charges = chargesOf(options);
+    this.#charges = charges?.some(({ cost, spent }) => cost !== undefined || spent !== undefined) ? charges : undefined;
+    this.#hasOwnCosts = charges?.some(({ cost }) => typeof cost === "function") ?? false;
     this.#hasFunctions =
-      skip !== undefined || [key, cost, policy, attributes].some((option) => typeof option === "function");
+      skip !== undefined ||
+      this.#hasOwnCosts ||
+      [key, cost, policy, attributes].some((option) => typeof option === "function");
     this.#methods = methods === undefined ? undefined : new Map();
     this.#names = this.#native.policies();
   }
@@ -121,7 +150,7 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     const method = this.#framework.methodOf(...context);
     if ((this.#methods !== undefined || method === "OPTIONS") && !this.#appliesTo(method, context)) return undefined;
     const earlier = stateOf(target, previous);
-    if (!this.#hasFunctions) return this.#submit(target, earlier, context, undefined, undefined, undefined, undefined);
+    if (!this.#hasFunctions) return this.#submit(target, earlier, context, NOTHING);
     const { skip } = this.#options;
     if (skip === undefined) return this.#callFunctions(target, earlier, context);
     return after(skip(...context), (skips) => (skips ? undefined : this.#callFunctions(target, earlier, context)));
@@ -138,13 +167,21 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     const units = typeof cost === "function" ? cost(...context) : undefined;
     const found = typeof policy === "function" ? policy(...context) : undefined;
     const known = attributes?.(...context);
+    const costs = this.#hasOwnCosts
+      ? this.#charges?.map(({ cost }) => (typeof cost === "function" ? cost(...context) : undefined))
+      : undefined;
     const isPerRequest = typeof policy === "function";
-    if (isPromise(given) || isPromise(units) || isPromise(found) || isPromise(known)) {
-      return Promise.all([given, units, found, known]).then(([given, units, found, known]) =>
-        this.#submit(target, earlier, context, given, units, isPerRequest ? policyList(found) : undefined, known),
+    if (isPromise(given) || isPromise(units) || isPromise(found) || isPromise(known) || costs?.some(isPromise)) {
+      return Promise.all([given, units, found, known, costs && Promise.all(costs)]).then(
+        ([given, units, found, attributes, costs]) => {
+          const policies = isPerRequest ? policyList(found) : undefined;
+          return this.#submit(target, earlier, context, { given, units, policies, attributes, costs });
+        },
       );
     }
-    return this.#submit(target, earlier, context, given, units, isPerRequest ? policyList(found) : undefined, known);
+    const policies = isPerRequest ? policyList(found) : undefined;
+    const facts = { given, units, policies, attributes: known, costs: costs as (number | undefined)[] | undefined };
+    return this.#submit(target, earlier, context, facts);
   }
 
   /** Whether `finish` must be called before the header fields of a response are sent. */
@@ -193,29 +230,35 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
    */
   end({ check, state, isReserved }: GuardResult<Denied>, finished: Finished | undefined): void {
     const { spent } = this.#options;
-    const failed = (error: unknown) => {
-      warn(error);
-      check?.end();
-    };
-    const end = (units: unknown) => {
-      if (units === undefined || units === null) return check?.end();
-      if (typeof units !== "number") return failed(notAllowed("the result of spent", units, `${COST}, or nothing`));
+    // For each policy, or one for all.
+    const functions = this.#charges?.map((charge) => charge.spent ?? spent) ?? [spent];
+    const end = (units: readonly unknown[]) => {
+      for (const one of units) {
+        if (one === undefined || one === null || typeof one === "number") continue;
+        warn(notAllowed("the result of spent", one, `${COST}, or nothing`));
+      }
+      const known = units.map((one) => (typeof one === "number" ? one : undefined));
       try {
-        check?.end(units);
+        check?.end(known, this.#charges === undefined);
       } catch (thrown) {
         // It has ended with the cost.
         warn(toPublicError(thrown));
       }
     };
-    const run = () => {
-      if (spent === undefined || finished === undefined || !isReserved) return end(undefined);
+    /** What a function returns; nothing where it fails. */
+    const unitsOf = (of: typeof spent): MaybePromise<unknown> => {
       try {
-        const units = spent(...finished);
-        if (isPromise(units)) units.then(end, failed);
-        else end(units);
+        const units = finished && of?.(...finished);
+        return isPromise(units) ? units.then(undefined, warn) : units;
       } catch (error) {
-        failed(error);
+        return warn(error);
       }
+    };
+    const run = () => {
+      if (!isReserved) return end([]);
+      const units = functions.map(unitsOf);
+      if (units.some(isPromise)) Promise.all(units).then(end);
+      else end(units);
     };
     if (state.finishing === undefined) run();
     else state.finishing.then(run);
@@ -251,20 +294,19 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     target: object,
     earlier: RequestState | undefined,
     context: Context,
-    given: Key | null | undefined,
-    units: number | undefined,
-    policies: string[] | undefined,
-    attributes: AppAttributes | null | undefined,
+    { given, units, policies, attributes, costs }: Facts,
   ): MaybePromise<GuardResult<Denied>> {
     const own = given === "" || (given instanceof Uint8Array && given.length === 0) ? undefined : given;
     const key = this.#isByConfiguration ? undefined : (own ?? this.#keyWithoutFunction(context));
     const route = this.#isPerRoute ? this.#framework.routeOf?.(...context) : undefined;
-    const isKept = policies !== undefined || this.waitsForResponse || this.#isByConfiguration;
+    const isKept =
+      policies !== undefined || this.#charges !== undefined || this.waitsForResponse || this.#isByConfiguration;
     const run: Run<Context> = { context, earlier, key, units, route, isKept };
     try {
-      if (earlier !== undefined || policies !== undefined || this.#isByConfiguration) {
+      if (earlier !== undefined || policies !== undefined || costs !== undefined || this.#isByConfiguration) {
         const check = earlier?.checkUnlessNewest(fields[Field.Check]);
-        this.#native.prepare(check, earlier !== undefined && check === undefined, policies);
+        for (const cost of costs ?? []) if (cost !== undefined) number("cost", cost, UNITS);
+        this.#native.prepare(check, earlier !== undefined && check === undefined, policies, costs);
         if (this.#isByConfiguration) this.#prepareAttributes(context, attributes);
       }
       let argument: string | Uint8Array | undefined;
@@ -275,7 +317,7 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
       }
       request[RequestField.Policy] = route === undefined ? NO_ROUTE : ROUTE;
       request[RequestField.Options] = units === undefined ? 0 : RequestOption.Cost;
-      if (units !== undefined) fields[Field.Cost] = number("cost", units, "a number of units");
+      if (units !== undefined) fields[Field.Cost] = number("cost", units, UNITS);
       const text = this.#decide(argument, route);
       if (fields[Field.Ticket] === 0) return this.#advance(target, run, text);
     } catch (thrown) {
@@ -363,7 +405,7 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
   }
 
   #denied(
-    { context }: Run<Context>,
+    { context, key }: Run<Context>,
     rateLimit: RateLimit | undefined,
     state: RequestState,
     outdated: readonly string[],
@@ -371,7 +413,7 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     const { onDenied } = this.#options;
     const headers = state.fields;
     const denial = denialResponse(this.#framework.headerOf("accept", ...context));
-    const told = onDenied && { rateLimit, status: denial.status, problem: problem(), fields: headers };
+    const told = onDenied && { rateLimit, key, status: denial.status, problem: problem(), fields: headers };
     const handleDenial = told && (() => onDenied(told, ...context));
     return {
       rateLimit,

@@ -1,13 +1,15 @@
 /** The options of the middleware, the same in every framework, and their conversion for the core, which checks their values. */
 
 import type { GuardSettings } from "../addon";
-import { checkedOptions, type Key, notAllowed, number, optionalFunction, text } from "../arguments";
+import { checkedOptions, hasProperties, type Key, notAllowed, number, optionalFunction, text } from "../arguments";
 import type { ClientAddressOptions, ClientAddressRules } from "../client_address";
 import type { Decision } from "../decision";
 import { invalidArgument, type PolylimitError } from "../errors";
 import { fieldSettings, type HeaderFields, type HeaderOptions, type Problem } from "../headers";
 import type { Limiter } from "../limiter";
 import { nativeLimiter } from "../native_limiters";
+import { policyText } from "../options";
+import { Quota } from "../policy";
 import { type AppAttributes, checkByConfiguration } from "./by_configuration";
 
 /** The decision about a request, and its policy. With several policies: the first denial, or the one with the least left. */
@@ -21,6 +23,11 @@ export interface RateLimit extends Decision {
 export interface Denial {
   /** `undefined` when no policy has decided: the store could not decide, or the request has no key. */
   readonly rateLimit: RateLimit | undefined;
+  /**
+   * The key that was denied, such as an address, for a log. `undefined` for a request without a key, and where the limiter's
+   * configuration decides, which may have a key for each policy.
+   */
+  readonly key: Key | undefined;
   /** 429 or the `status` of the options; 503 because of the store; 400 for a request without a key. */
   readonly status: number;
   readonly problem: Problem;
@@ -39,8 +46,21 @@ export interface OutageEvent {
 /** A part of the key that is read from the request. */
 export type KeyPart = "address" | "user" | `header:${string}` | `cookie:${string}` | `path:${string}`;
 
-/** The policies of a request: a policy's name, quotas such as `"100/minute"`, or a list of them without duplicates. */
-export type Policies = string | readonly string[];
+/** The policies of a request: a policy's name, quotas such as `"100/minute"` or a `Quota`, or a list of them without duplicates. */
+export type Policies = string | Quota | readonly (string | Quota)[];
+
+/**
+ * A policy with a cost of its own, such as the tokens of a request beside a policy that counts the requests themselves:
+ * `policy: [{ policy: "tokens", cost: tokensOf, spent: tokensUsed }, "requests"]`.
+ */
+export interface PolicyCharge<Context extends unknown[], Finished extends unknown[]> {
+  /** The policy's name, or quotas. */
+  readonly policy: string | Quota;
+  /** What a request spends under this policy, as `cost` of the rate limit; by default that one. */
+  readonly cost?: number | ((...context: Context) => MaybePromise<number>);
+  /** What a request has spent under this policy, as `spent` of the rate limit; by default that one. */
+  readonly spent?: (...finished: Finished) => MaybePromise<number | null | undefined>;
+}
 
 /**
  * The options of a rate limit. `Context` is what the framework passes to its handlers, `Finished` what it passes when there is
@@ -53,9 +73,14 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
    * The policies, or a function of the request that returns them; with none the request is not limited. Those of a list are
    * decided together: a request that one of them denies spends nothing under any. Optional when the limiter has one policy.
    * When several rate limits on the way of a request charge one policy for one key, the largest of their costs is charged
-   * once. A function must return texts of the program, never of its users, because the limiter keeps each of them.
+   * once. A policy in the list may have a cost of its own. A function must return texts of the program, never of its users, because
+   * the limiter keeps each of them.
    */
-  readonly policy?: Policies | ((...context: Context) => MaybePromise<Policies | null | undefined>);
+  readonly policy?:
+    | Policies
+    | PolicyCharge<Context, Finished>
+    | readonly (string | Quota | PolicyCharge<Context, Finished>)[]
+    | ((...context: Context) => MaybePromise<Policies | null | undefined>);
   /**
    * The budget of quotas without a name, a text of 1 to 256 bytes: all rate limits with the same scope share one. By
    * default it is the route of the rate limit, or the limiter for a rate limit before all routes. A policy with a name has
@@ -73,7 +98,10 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
    * default), shares one budget with all others (`share`), or is refused with status 400 (`refuse`).
    */
   readonly missingKey?: "address" | "share" | "refuse";
-  /** The units that a request spends: a number or a function of the request; 1 by default. */
+  /**
+   * The units that a request spends under each policy without a cost of its own: a number or a function of the request; 1 by default. A
+   * number that a policy can never admit is an error of the start.
+   */
   readonly cost?: number | ((...context: Context) => MaybePromise<number>);
   /**
    * Which requests count: `"every"` (the default), or those for which a function returns true once the status of the response
@@ -171,7 +199,7 @@ export const OPTION_NAMES: readonly string[] = [
 
 /** Checks the options; `more` are the names of options that only one framework has. The core checks their values. */
 export function checkOptions<O extends object>(options: O, more: readonly string[] = []): O {
-  checkedOptions("options", options, [...OPTION_NAMES, ...more]);
+  checkedOptions("options", options, [...OPTION_NAMES, ...more], "guard");
   const { limiter, count } = options as { readonly limiter?: unknown; readonly count?: unknown };
   nativeLimiter(limiter as Limiter);
   for (const name of ["attributes", "spent", "skip", "onDenied", "onOutage"]) {
@@ -187,7 +215,8 @@ export function checkOptions<O extends object>(options: O, more: readonly string
 export function guardSettings<C extends unknown[], F extends unknown[], D>(
   options: RateLimitOptions<C, F, D>,
 ): GuardSettings {
-  const { policy, key, cost, methods, corsOrigins, status, spent, ttlMs, maxAgeMs } = options;
+  const { key, cost, methods, corsOrigins, status, spent, ttlMs, maxAgeMs } = options;
+  const charges = chargesOf(options);
   const own = (name: keyof typeof options, allowed: string) => {
     const value = options[name];
     return value === undefined ? undefined : text(name, value, allowed);
@@ -197,19 +226,17 @@ export function guardSettings<C extends unknown[], F extends unknown[], D>(
     if (typeof value !== "boolean") throw notAllowed(name, value, "true or false");
     return value;
   };
-  const isFunction = typeof policy === "function";
   return {
-    policies: isFunction || policy === undefined ? undefined : texts("policy", policy, "a policy's name or quotas"),
+    policies: charges?.map(({ policy }) => policy),
+    costs: charges?.map(({ cost }) => (typeof cost === "number" ? cost : undefined)) ?? [],
+    reserved: charges?.map((charge) => charge.spent !== undefined || spent !== undefined) ?? [],
     byConfiguration: checkByConfiguration(options),
-    perRequest: isFunction,
+    perRequest: typeof options.policy === "function",
     scope: own("scope", "text of 1 to 256 bytes"),
     keyParts:
       key === undefined || typeof key === "function" ? [] : textsOfList("key", key, "a function, a part of the key"),
     missingKey: own("missingKey", "address, share or refuse"),
-    cost:
-      cost === undefined || typeof cost === "function"
-        ? undefined
-        : number("cost", cost, "a number of units, or a function"),
+    cost: cost === undefined || typeof cost === "function" ? undefined : number("cost", cost, UNITS),
     methods: methods === undefined ? [] : textsOfList("methods", methods, "a method"),
     separateHead: isOn("separateHead"),
     countPreflights: isOn("countPreflights"),
@@ -225,6 +252,33 @@ export function guardSettings<C extends unknown[], F extends unknown[], D>(
     hearsOutages: options.onOutage !== undefined,
   };
 }
+
+/** A policy of a rate limit, with what is its own. */
+export interface Charge<Context extends unknown[], Finished extends unknown[]> {
+  readonly policy: string;
+  readonly cost: PolicyCharge<Context, Finished>["cost"];
+  readonly spent: PolicyCharge<Context, Finished>["spent"];
+}
+
+const CHARGE = ["policy", "cost", "spent"];
+const OF_POLICY = "a policy's name or quotas, or a list of them";
+
+/** The policies of a rate limit; `undefined` where they are a function, or the only one of the limiter. */
+export function chargesOf<C extends unknown[], F extends unknown[], D>({
+  policy,
+}: RateLimitOptions<C, F, D>): Charge<C, F>[] | undefined {
+  if (policy === undefined || typeof policy === "function") return undefined;
+  return [policy].flat().map((one) => {
+    if (!hasProperties(one) || one instanceof Quota) {
+      return { policy: policyText(one, OF_POLICY), cost: undefined, spent: undefined };
+    }
+    const { policy, cost, spent } = checkedOptions("policy", one as PolicyCharge<C, F>, CHARGE, "guard");
+    if (cost !== undefined && typeof cost !== "function") number("cost", cost, UNITS);
+    return { policy: policyText(policy, OF_POLICY), cost, spent: optionalFunction("spent", spent) };
+  });
+}
+
+const UNITS = "a number of units, or a function";
 
 /** One text or several. */
 function texts(name: string, given: unknown, allowed: string): string[] {
@@ -247,7 +301,7 @@ export function isPromise<T>(value: MaybePromise<T>): value is PromiseLike<T> {
 }
 
 /** The policies that a function of the request has returned. */
-export function policyList(found: string | readonly string[] | null | undefined): string[] {
+export function policyList(found: Policies | null | undefined): string[] {
   const policies = [found ?? []].flat() as unknown[];
-  return policies.map((one) => text("policy", one, "a policy's name or quotas, a list of them, or nothing"));
+  return policies.map((one) => policyText(one, `${OF_POLICY}, or nothing`));
 }

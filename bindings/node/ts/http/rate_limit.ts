@@ -85,9 +85,11 @@ export class DecidedRateLimit implements RateLimit {
   readonly limit: number;
   readonly remaining: number;
   readonly retryAfterMs: number | null;
+  readonly retryAfterUs: number | null;
   readonly resetAfterMs: number;
   readonly over: number;
   readonly delayMs: number;
+  readonly delayUs: number;
   readonly cause: Cause | null;
   readonly crossed: boolean;
   readonly elastic: boolean;
@@ -105,9 +107,11 @@ export class DecidedRateLimit implements RateLimit {
     this.limit = decision.limit;
     this.remaining = decision.remaining;
     this.retryAfterMs = decision.retryAfterMs;
+    this.retryAfterUs = decision.retryAfterUs;
     this.resetAfterMs = decision.resetAfterMs;
     this.over = decision.over;
     this.delayMs = decision.delayMs;
+    this.delayUs = decision.delayUs;
     this.cause = decision.cause;
     this.crossed = decision.crossed;
     this.elastic = decision.elastic;
