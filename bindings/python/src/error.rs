@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDelta, PyDict, PyTuple, PyType};
 
 /// The base class, followed by the class of each kind in the order of [`ErrorKind::ALL`].
 static CLASSES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
@@ -120,7 +120,8 @@ pub(crate) fn call_core_with<R>(
             let (subject, rest) = error.message().split_once(" is ")?;
             subject.split(' ').find(|word| word == name)?;
             let allowed = &rest[rest.find(": ").or_else(|| rest.find("; "))?..];
-            let value = value.as_ref()?.repr().ok()?;
+            // The core writes a time as well as a `timedelta` does.
+            let value = value.filter(|value| value.cast::<PyDelta>().is_err())?.repr().ok()?;
             Some(format!("{name} is {value}{allowed}"))
         });
         written.map_or_else(|| to_exception(py, &error), |text| exception(py, error.kind(), &text))

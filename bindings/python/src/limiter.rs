@@ -148,7 +148,6 @@ impl PyLimiter {
 
     /// Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
     /// nothing meanwhile; all other operations go on.
-    ///
     #[doc = block_doc!()]
     #[pyo3(signature = (key, policy = None, *, time, plan = None))]
     fn block(
@@ -206,7 +205,6 @@ impl PyLimiter {
     ///
     /// ``with limiter.reserve("tenant:7", cost=4000) as reservation:`` ends it in every case. The handle of a denied request is
     /// false and raises nothing.
-    ///
     #[doc = reserve_doc!()]
     #[pyo3(signature = (key, policy = None, *, cost = None, id = None, ttl = None, timeout = None, max_age = None, commit_at_end = None, headroom = None, plan = None))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]

@@ -309,7 +309,7 @@ def test_types_of_arguments_are_checked():
         (lambda: RequestAttributes(headers="x"), "headers is of type str"),
         (lambda: RequestAttributes(headers=[("x", None)]), "a value in headers is of type NoneType"),
         (lambda: RequestAttributes(attributes=[("user", "x")]), "attributes is of type list: allowed is a dict"),
-        (lambda: RequestAttributes(attributes={5: "x"}), "attribute name is of type int"),
+        (lambda: RequestAttributes(attributes={5: "x"}), "a name in attributes is of type int"),
     ]
     for call, message in calls:
         with pytest.raises(TypeError, match=message):

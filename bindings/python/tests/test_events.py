@@ -143,3 +143,39 @@ def test_hook_that_is_not_callable_is_refused():
     for wrong in ("print", 5):
         with pytest.raises(TypeError, match=r"on_degraded is of type .*: allowed is a function"):
             Limiter(on_degraded=wrong)
+
+
+def test_refused_document_is_logged_and_counted(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "polylimit")
+    document, events = tmp_path / "limits.toml", []
+    text = 'polylimit = 1\n[policies.a]\nquotas = "QUOTAS"\n'
+    document.write_text(text.replace("QUOTAS", "5/minute"))
+    limiter = Limiter(configuration=f"file:{document}", on_degraded=events.append)
+    assert limiter.check(KEY, "a")
+    assert "polylimit_policies_last_reload_successful 1" in limiter.metrics_text()
+
+    def seen(count):
+        end = time.monotonic() + SECONDS
+        while len(events) < count and time.monotonic() < end:
+            limiter.check(KEY, "a")
+            time.sleep(0.01)
+        return events[count - 1]
+
+    document.write_text(text.replace("QUOTAS", "x/minute"))
+    refused = seen(1)
+    assert (refused.kind, refused.severity, refused.finding.subject) == ("finding", "problem", "configuration")
+    assert "line 3" in refused.finding.message
+    assert "polylimit_policies_last_reload_successful 0" in limiter.metrics_text()
+    document.write_text(text.replace("QUOTAS", "7/minute"))
+    assert (seen(2).severity, seen(2).finding.subject) == ("fine", "configuration")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert KEY not in caplog.text
+
+
+def test_options_without_effect_are_a_note(caplog):
+    caplog.set_level(logging.INFO, "polylimit")
+    limiter = Limiter("memory:", {"a": "1/s"}, deadline=0.1, outage={"a": "deny"}, prefix="shop")
+    assert limiter.check(KEY)
+    (record,) = caplog.records
+    assert record.levelname == "INFO"
+    assert all(name in record.getMessage() for name in ("deadline", "outage", "prefix"))

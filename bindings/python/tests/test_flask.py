@@ -498,3 +498,14 @@ except ImportError as error:
         "Flask 2.2.5 is installed, allowed is 2.3 or newer: upgrade it, such as by "
         'pip install --upgrade "polylimit[flask]"\n'
     )
+
+
+def test_limiter_and_policy_may_be_given_by_position():
+    app = flask.Flask(__name__)
+    limits = RateLimit(app, Limiter(policies={"api": "1/hour fixed_window"}), "api")
+    app.add_url_rule("/", view_func=lambda: "ran")
+    client = app.test_client()
+    assert [client.get("/").status_code for _ in range(2)] == [200, 429]
+    assert repr(limits) == "RateLimit(Limiter(api: 1/hour fixed_window), 'api')"
+    with pytest.raises(TypeError, match="limiter is of type NoneType: allowed is a Limiter of polylimit"):
+        RateLimit(app)

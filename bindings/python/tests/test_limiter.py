@@ -1,5 +1,6 @@
 """The operations of `Limiter`."""
 
+import asyncio
 import copy
 import math
 import pickle
@@ -8,7 +9,7 @@ from datetime import timedelta
 
 import polylimit
 import pytest
-from polylimit import InvalidArgumentError, Limiter, ManualClock, Policy, Quota, Request
+from polylimit import AsyncLimiter, ClosedError, InvalidArgumentError, Limiter, ManualClock, Policy, Quota, Request
 
 
 def test_every_operation_on_every_store(store, key):
@@ -265,3 +266,32 @@ def test_scope_has_a_separate_budget():
     assert limiter.asynchronous.policy_for(None, scope="/login").name == "api"
     limiter.check("a", policy.name)
     assert (limiter.peek("a", policy.name).remaining, limiter.peek("a", "3/day").remaining) == (2, 3)
+
+
+@pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
+def test_closed_limiter_still_describes_itself(kind):
+    limiter = kind(policies={"a": "1/hour"}, observe_keys=8)
+    limiter.close()
+    assert [policy.name for policy in limiter.policies()] == ["a"]
+    assert limiter.policy("a") == limiter.policies()[0]
+    assert limiter.stats() and limiter.metrics() and "polylimit_" in limiter.metrics_text()
+    assert limiter.configuration() is None and limiter.candidate_counts("a") is None
+    assert limiter.top_keys(1)["denied"] == []
+    limiter.close()
+    for ask in (
+        lambda: limiter.check("k"),
+        lambda: limiter.reset("k"),
+        lambda: limiter.explain("k"),
+        limiter.list,
+        lambda: limiter.ready(1),
+    ):
+        with pytest.raises(ClosedError):
+            answer = ask()
+            asyncio.run(awaited(answer))
+    for describe in (lambda: limiter.set_policy("b", "1/s"), lambda: limiter.policy_for("1/s")):
+        with pytest.raises(ClosedError):
+            describe()
+
+
+async def awaited(operation):
+    return await operation

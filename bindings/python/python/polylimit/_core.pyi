@@ -371,7 +371,6 @@ class Limiter:
         """Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
         nothing meanwhile; all other operations go on.
 
-
         Parameters
         ----------
         key
@@ -431,7 +430,6 @@ class Limiter:
 
         ``with limiter.reserve("tenant:7", cost=4000) as reservation:`` ends it in every case. The handle of a denied request is
         false and raises nothing.
-
 
         Parameters
         ----------
@@ -1122,7 +1120,6 @@ class AsyncLimiter:
         """Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
         nothing meanwhile; all other operations go on.
 
-
         Parameters
         ----------
         key
@@ -1182,7 +1179,6 @@ class AsyncLimiter:
 
         ``async with limiter.reserve("tenant:7", cost=4000) as reservation:`` ends it in every case; without a scope,
         ``reservation = await limiter.reserve(...)``. The handle of a denied request is false and raises nothing.
-
 
         Parameters
         ----------

@@ -21,8 +21,8 @@ FastAPI 0.100 and newer, and Starlette 0.27 and newer.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import starlette
@@ -40,11 +40,11 @@ from polylimit._versions import is_older, require
 from polylimit._views import NO_LIMITS, ViewLimit, ViewLimits
 from polylimit.asgi import Limit, Receive, ResponseStart, Scope, ScopeInfo
 
-if TYPE_CHECKING or find_spec("fastapi") is None:
-    _HTTPException = HTTPException
-else:
-    # A handler of the application may be for either.
-    from fastapi import HTTPException as _HTTPException
+# A handler of the application may be for either. Starlette may be there without a FastAPI that fits.
+_HTTPException = HTTPException
+if not TYPE_CHECKING:
+    with suppress(ImportError):
+        from fastapi import HTTPException as _HTTPException
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
