@@ -99,9 +99,17 @@ const UPGRADING = {
   express: (options) => {
     const app = express();
     app.use(expressRateLimit(options));
-    app.use((req) => accept(req.socket));
+    app.use((req, res) => {
+      res.detachSocket(req.socket);
+      accept(req.socket);
+    });
     const server = http.createServer(app);
-    return server.on("upgrade", (req) => app(req, new http.ServerResponse(req)));
+    return server.on("upgrade", (req, socket) => {
+      const response = new http.ServerResponse(req);
+      // As in README.md: without its socket, the response to a denied handshake would not be sent.
+      response.assignSocket(socket);
+      app(req, response);
+    });
   },
   koa: (options) => {
     const app = new Koa();
@@ -340,5 +348,19 @@ test("options of reservations are checked when a middleware is created", () => {
   refused({ maxAgeMs: -1 }, /^maxAgeMs is -1/);
   limiter.setPolicy("queue", "5/s leaky_bucket");
   refused({ policy: "queue", spent: () => 1 }, /leaky_bucket/);
+  limiter.close();
+});
+
+test("a denied handshake of a web socket is answered by 429", async () => {
+  const limiter = limiterOf();
+  await limiter.charge("k", { cost: 100 });
+  const server = await UPGRADING.express({ limiter, key: () => "k" });
+  await serving(server, async (port) => {
+    const client = net.connect(port, "127.0.0.1");
+    client.write("GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
+    const [head] = await once(client, "data");
+    assert.match(String(head), /^HTTP\/1.1 429 /);
+    client.destroy();
+  });
   limiter.close();
 });

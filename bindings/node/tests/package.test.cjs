@@ -84,12 +84,20 @@ async function runSnippets(folder, page, warnings = /^$/) {
 }
 
 /** The migration guides from other packages, which are tested like README.md. */
-const MIGRATIONS = ["from-express-rate-limit.md", "from-fastify-rate-limit.md", "from-rate-limiter-flexible.md"];
+const MIGRATIONS = [
+  "from-express-rate-limit.md",
+  "from-fastify-rate-limit.md",
+  "from-rate-limiter-flexible.md",
+  "from-nestjs-throttler.md",
+  "from-bottleneck.md",
+  "from-p-limit.md",
+  "from-upstash-ratelimit.md",
+];
 
 test("the packed packages install into an empty folder, and every snippet of the documentation runs there", async () => {
   await installed(async (folder) => {
     const readme = await readFile(join(folder, "node_modules", "polylimit", "README.md"), "utf8");
-    assert.equal(await runSnippets(folder, readme), 10);
+    assert.equal(await runSnippets(folder, readme), 12);
     for (const page of MIGRATIONS) {
       const text = await readFile(join(root, "..", "..", "docs", "migrate", page), "utf8");
       assert.ok((await runSnippets(folder, text)) >= 2, page);
