@@ -397,3 +397,25 @@ WAITING = """
 
 def test_close_ends_waiting_acquires(store):
     assert python(WAITING, store) == "['closed', 'closed']\n"
+
+
+def test_second_interpreter_of_a_process_is_refused_with_a_sentence():
+    code = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+import sys
+import polylimit
+other = interpreters.create()
+load = f"import sys\\nsys.path[:] = {sys.path}\\nimport polylimit"
+if sys.version_info >= (3, 13):
+    print(interpreters.exec(other, load).msg)
+else:
+    try:
+        interpreters.run_string(other, load)
+    except RuntimeError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60)
+    assert "interpreter" in done.stdout, done.stderr
