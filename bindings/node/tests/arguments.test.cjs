@@ -425,3 +425,75 @@ test("a key and a policy mean the same on every path to the core", async () => {
   for (let at = 1; at <= 300; at++) assert.equal((await limiter.check("k", `${at}/h`)).remaining, at - 1);
   for (let at = 2; at <= 300; at++) assert.equal((await limiter.check("k", `${at}/h`)).remaining, at - 2);
 });
+
+/** Values of every type, of which each method takes some at most. */
+const VALUES = [
+  undefined,
+  null,
+  true,
+  -1,
+  1.5,
+  Number.NaN,
+  1n,
+  "x",
+  "",
+  Symbol("s"),
+  () => 1,
+  [],
+  {},
+  new Map(),
+  new Date(0),
+];
+
+/** Names of the text forms of quotas and of options in a URL, which are the same in every language. */
+const SHARED_NAMES =
+  /\b(token_bucket|leaky_bucket|fixed_window|sliding_window|sliding_log|count_denied|invalid_argument)\b/g;
+
+/** What a message must not have: names of Rust, of its types and of the layer to it. */
+const FOREIGN = /napi|rust|Rust|Option<|Result<|&str|u64|f64|panicked|\b[a-z]+_[a-z_]+\b/;
+
+test("no method answers arguments of wrong types with an error of another kind, or with names of Rust", async () => {
+  const { limiter, clock } = limiterAt(0, "100/minute");
+  const reservation = await limiter.reserve("r");
+  const subjects = [
+    limiter,
+    clock,
+    reservation,
+    new Backoff(),
+    new ClientAddressRules(),
+    // Its methods that are static.
+    Quota,
+  ];
+  let refused = 0;
+  const check = (thrown, name) => {
+    refused += 1;
+    assert.equal(thrown?.name, "PolylimitError", `${name}: ${thrown?.stack}`);
+    assert.doesNotMatch(thrown.message.replace(SHARED_NAMES, ""), FOREIGN, name);
+  };
+  for (const subject of subjects) {
+    const names = new Set();
+    for (
+      let of = typeof subject === "function" ? subject : Object.getPrototypeOf(subject);
+      of?.constructor !== Object && of;
+    ) {
+      for (const name of Object.getOwnPropertyNames(of)) {
+        if (typeof Object.getOwnPropertyDescriptor(of, name).value === "function") names.add(name);
+      }
+      of = typeof subject === "function" ? null : Object.getPrototypeOf(of);
+    }
+    for (const name of ["constructor", "close", "toString"]) names.delete(name);
+    for (const name of names) {
+      for (const first of VALUES) {
+        for (const second of VALUES) {
+          try {
+            await subject[name](first, second);
+          } catch (thrown) {
+            check(thrown, `${name}(${String(first)}, ${String(second)})`);
+          }
+        }
+      }
+    }
+  }
+  assert.ok(refused > 1000, `${refused}`);
+  limiter.close();
+});

@@ -50,6 +50,20 @@ for (const { settings, message } of cases.refused) {
   });
 }
 
+test("server wait: the headers of a response", () => {
+  const wait = (init) => serverWaitMs(new Headers(init));
+  assert.equal(wait({ "retry-after": "3" }), 3000);
+  assert.equal(
+    wait([
+      ["ratelimit", '"a";r=0;t=5'],
+      ["ratelimit", '"b";r=0;t=7'],
+    ]),
+    7000,
+  );
+  assert.equal(wait({}), undefined);
+  assert.throws(() => serverWaitMs(new Map()), { code: "invalid_argument" });
+});
+
 test("server wait and backoff: arguments of other types and names are refused", () => {
   assert.equal(serverWaitMs({ retryAfter: null, rateLimit: null }), undefined);
   assert.equal(serverWaitMs({ retryAfter: "Sun, 06 Nov 1994 08:49:37 GMT" }), 0);

@@ -160,7 +160,35 @@ test("fetch client: options are checked when it is created", () => {
     [{ limiter, policy: FREE, key: "k" }, "key is a string: allowed is a function"],
     [{ limiter, policy: FREE, store: 1 }, /^option "store" is not known: use /],
     [{ limiter, policy: "unknown" }, /unknown/],
+    [{ limiter, policy: FREE, cost: -1 }, /^cost is -1: allowed is a whole number from 0 to 1000000000000 units$/],
+    [{ limiter, policy: FREE, cost: 1e12 + 1 }, /^cost is 1000000000001: allowed/],
+    [{ limiter, policy: FREE, cost: "1" }, /^cost is a string: allowed/],
   ]) {
     assert.throws(() => createFetch(options), { code: "invalid_argument", message });
   }
+});
+
+test("fetch client: a key is text, bytes or a whole number, and any other is an error of the request", async () => {
+  await withServer([], async (url) => {
+    const limiter = new Limiter("memory:");
+    for (const [key, same] of [
+      [42, "42"],
+      [7n, "7"],
+      [Buffer.from("k"), "k"],
+    ]) {
+      assert.equal(await status(await createFetch({ limiter, policy: "5/day", key: () => key })(url)), 200);
+      assert.equal((await limiter.peek(same, "5/day")).remaining, 4);
+    }
+    for (const [key, read] of [
+      [undefined, "undefined"],
+      [1.5, "1.5"],
+      [{}, "an object"],
+    ]) {
+      await assert.rejects(createFetch({ limiter, policy: "5/day", key: () => key })(url), {
+        name: "PolylimitError",
+        code: "invalid_argument",
+        message: new RegExp(`^the result of key is ${read}: allowed are `),
+      });
+    }
+  });
 });

@@ -35,7 +35,7 @@ export class Backoff {
   }
 
   /**
-   * How many milliseconds to wait before the next try; `undefined` to give up: once `maxRetries` retries were made, and when
+   * How many whole milliseconds to wait before the next try; `undefined` to give up: once `maxRetries` retries were made, and when
    * the server asks for more than `maxWaitMs`.
    *
    * @param retry how many retries were made before: 0 after the first failure
@@ -65,13 +65,16 @@ export interface WaitFields {
 }
 
 /**
- * How many milliseconds a response asks its client to wait, counted from now; `undefined` if it does not say. `Retry-After` has
+ * How many whole milliseconds, rounded up, a response asks its client to wait, counted from now; `undefined` if it does not say. The
+ * fields are those of the response, `serverWaitMs(response.headers)`, or their values. `Retry-After` has
  * precedence where it is well-formed; otherwise the longest time of the policies in `RateLimit` that have nothing left counts. A
  * malformed field is ignored, and a wait above 285 years is cut to that.
  *
  * @throws PolylimitError `invalid_argument` for a value of another type
  */
-export function serverWaitMs(fields: WaitFields): number | undefined {
+export function serverWaitMs(fields: WaitFields | Pick<Headers, "get">): number | undefined {
+  if (isHeaders(fields))
+    return serverWaitMs({ retryAfter: fields.get("retry-after"), rateLimit: fields.get("ratelimit") });
   checkedOptions("fields", fields, ["retryAfter", "rateLimit", "nowUs"]);
   const [retryAfter, rateLimit] = [fields.retryAfter ?? undefined, fields.rateLimit ?? undefined];
   for (const [name, value] of Object.entries({ retryAfter, rateLimit })) {
@@ -79,4 +82,9 @@ export function serverWaitMs(fields: WaitFields): number | undefined {
   }
   if (fields.nowUs !== undefined) number("nowUs", fields.nowUs, "a number of microseconds since the Unix epoch");
   return callNative(() => native.serverWait(retryAfter, rateLimit, fields.nowUs)) ?? undefined;
+}
+
+/** Whether the fields are the `Headers` of a response, of any implementation. */
+function isHeaders(fields: WaitFields | Pick<Headers, "get">): fields is Pick<Headers, "get"> {
+  return Object.prototype.toString.call(fields) === "[object Headers]";
 }

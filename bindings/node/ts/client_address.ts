@@ -63,7 +63,10 @@ export class ClientAddressRules {
    */
   resolve(peer: string | undefined, lines: readonly string[] = []): ClientAddress {
     if (!keyFunctions.has(this)) throw methodError(false, "ClientAddressRules", undefined);
-    const { address, key } = callNative(() => this.#rules.resolve(peer, lines as string[]));
+    if (peer !== undefined) text("peer", peer, "the text of an address, or undefined");
+    if (!Array.isArray(lines)) throw notAllowed("lines", lines, "an array of the lines of the header");
+    for (const line of lines) text("a line", line, "text");
+    const { address, key } = callNative(() => this.#rules.resolve(peer, [...lines]));
     return { address, key };
   }
 }
