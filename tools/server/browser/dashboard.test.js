@@ -21,7 +21,7 @@ test("every view shows what there is, on wide and narrow screens, by the keyboar
   for (let at = 0; at < 400; at += 1) await server.post("/v1/check", { policy: "api", key: `user:${at % 4}` });
   await server.post("/v1/take", { policy: "api", key: "user:9", cost: 2 });
   const { page, open, shot, end } = await reader(server);
-  await page.getByRole("row", { name: /^api 5\/hour/ }).waitFor();
+  await page.getByRole("row", { name: /^api\s*5\/hour/ }).waitFor();
   await page.locator(".uplot canvas").waitFor();
   await page.getByRole("button", { name: "api" }).click();
   await page.getByText("api: decisions a second").waitFor();
@@ -57,6 +57,9 @@ test("every view shows what there is, on wide and narrow screens, by the keyboar
   await page.getByRole("dialog").getByLabel("why").fill("over");
   await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
   await added.waitFor({ state: "detached" });
+  await open("blocked");
+  await page.getByRole("row", { name: /^user:1 api blocked by hand/ }).waitFor();
+  await shot("blocked");
   await page.getByRole("row", { name: /^user:1 api/ }).getByRole("button", { name: "Unblock" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Unblock" }).click();
   await page.getByText("No key is blocked.").waitFor();

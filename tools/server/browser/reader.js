@@ -9,7 +9,7 @@ import { endAll, until } from "./servers.js";
 // The browser's driver is that of the site's test.
 const { chromium } = createRequire(join(import.meta.dirname, "..", "..", "site", "browser", "package.json"))("playwright-core");
 
-export const VIEWS = ["policies", "keys", "lists", "store", "processes", "document"];
+export const VIEWS = ["policies", "blocked", "keys", "lists", "store", "processes", "document"];
 
 /** Starts the browser before the tests of a file, and ends it and every server after them; gives a function that makes readers. */
 export function openBrowser() {

@@ -39,7 +39,8 @@ test("a token that may only look finds every change disabled, and a forged one i
       }
       for (const button of await page.locator("main").getByRole("button").all()) {
         const name = await button.textContent();
-        if (CHANGES.test(name)) found.set(`${view}: ${name}`, await button.isDisabled());
+        // Whom the first view shows is a matter of the moment.
+        if (CHANGES.test(name) && view !== "policies") found.set(`${view}: ${name}`, await button.isDisabled());
       }
     }
     return found;
@@ -48,7 +49,7 @@ test("a token that may only look finds every change disabled, and a forged one i
   await admin.signIn("admin");
   await admin.page.getByText("a-admin, admin").waitFor();
   const enabled = await changes(admin);
-  const everywhere = ["keys: Reset", "keys: Block", "lists: Add", "lists: Remove", "lists: Unblock", "document: Publish", "document: Roll back"];
+  const everywhere = ["blocked: Unblock", "blocked: Reset", "keys: Reset", "keys: Block", "lists: Add", "lists: Remove", "document: Publish", "document: Roll back"];
   assert.deepEqual([...enabled], everywhere.map((name) => [name, false]));
   await admin.end();
 
@@ -145,7 +146,7 @@ test("the token says what may be done, and stays in its tab", async () => {
   await signIn("admin");
   await page.getByText("a-admin, admin").waitFor();
   await open("lists");
-  await page.getByText("this limiter has no configuration").first().waitFor();
+  await page.getByText("This server has no document of limits").first().waitFor();
   await shot("no-document");
   await end();
 });

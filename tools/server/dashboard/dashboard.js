@@ -2,6 +2,7 @@
 
 import { button, element, field, paragraph } from "./elements.js";
 import { ask, follow, following, hasToken, leave, refusal, session, setToken, view, whenSignedOut, words } from "./server.js";
+import { blocked } from "./denied.js";
 import { policyDocument } from "./document.js";
 import { keys, lists } from "./keys.js";
 import { policies } from "./policies.js";
@@ -9,7 +10,7 @@ import { processes, store } from "./store.js";
 
 const navigation = document.querySelector("nav");
 
-const VIEWS = { policies, keys, lists, store, processes, document: policyDocument };
+const VIEWS = { policies, blocked, keys, lists, store, processes, document: policyDocument };
 
 async function route() {
   const name = location.hash.slice(1) in VIEWS ? location.hash.slice(1) : "policies";

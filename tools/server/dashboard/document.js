@@ -1,7 +1,7 @@
 // The view of the document of limits.
 
 import { button, element, field, foreign, paragraph, table, time } from "./elements.js";
-import { ask, confirmed, fill, get, leaving, mayChange, noRight, post, refusal, say, view } from "./server.js";
+import { ask, confirmed, fill, get, leaving, mayChange, noRight, notHere, post, refusal, say, session, view } from "./server.js";
 
 /** A difference with its lines coloured. */
 function difference(text) {
@@ -27,6 +27,7 @@ export async function policyDocument() {
 }
 
 async function editor(load, showPast) {
+  if (!session.configuration) return paragraph(notHere());
   const { value, etag } = await ask("v1/policies", { signal: leaving.signal });
   const { status, document: limits, document_version: version } = value;
   const isPublished = status.source === "store";
@@ -43,7 +44,10 @@ async function editor(load, showPast) {
     : `The document comes from ${status.source}: change it there.`;
   const applied = status.applied_at_us > 0 ? ` In force since ${time(status.applied_at_us / 1e3)}.` : " It is not in force.";
   const result = element("div", { role: "status" });
-  if (!(isPublished && mayChange())) return [paragraph(where + applied, "quiet"), noRight() ?? "", text];
+  const isUnusable = !isPublished && !limits;
+  if (!(isPublished && mayChange())) {
+    return [paragraph(where + applied, "quiet"), noRight() ?? "", isUnusable ? paragraph("It cannot be read as it is there now.") : text];
+  }
 
   const why = element("input", { required: true, autocomplete: "off" });
   const attempt = async (act) => {
@@ -91,13 +95,8 @@ async function editor(load, showPast) {
 }
 
 async function history(load, showPast) {
-  let changes;
-  try {
-    changes = await get("v1/history?most=50");
-  } catch (error) {
-    if (error.code === "invalid_argument") return paragraph("Only a document in the store has a history.");
-    throw error;
-  }
+  if (notHere()) return paragraph("Only limits in the store have a history.");
+  const changes = await get("v1/history?most=50");
   const newest = changes.find((change) => change.document_version !== null)?.document_version;
   const rollback = (version) => {
     const why = element("input", { required: true });

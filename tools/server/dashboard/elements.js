@@ -28,7 +28,11 @@ export function table(titles, rows, empty, label) {
       "tr",
       {},
       cells.map((cell, at) =>
-        element(at === 0 ? "th" : "td", at === 0 ? { scope: "row" } : { class: isNumber[at] ? "number" : "" }, cell),
+        element(
+          at === 0 ? "th" : "td",
+          at === 0 ? { scope: "row" } : { class: isNumber[at] ? "number" : "", "data-title": titles[at].replace("#", "") },
+          cell,
+        ),
       ),
     ),
   );
@@ -76,13 +80,19 @@ export function duration(us) {
 
 export const minute = (seconds) => new Date(1_000 * seconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 export const time = (ms) => new Date(ms).toLocaleString();
+/** A time of the last day without its date. */
+export const recently = (ms) => (Date.now() - ms < 86_400e3 ? new Date(ms).toLocaleTimeString() : time(ms));
 export const keyText = (listed) => {
   if (listed.key !== undefined && listed.key !== null) return listed.key;
   if (listed.key_base64) return `base64:${listed.key_base64}`;
   return listed.key_digest ? `#${listed.key_digest}` : "(hidden)";
 };
 /** A text that others have chosen: however long it is, and in whatever direction it is written, it leaves its neighbours as they are. */
-export const foreign = (text, kind = "") => element("span", { class: `foreign ${kind}` }, text);
+export const foreign = (text, kind = "") => element("span", { class: `foreign ${kind}` }, printable(text));
+
+/** A text whose characters can all be seen: controls, line ends and those that format or turn text are written as \u{1b}. */
+export const printable = (text) =>
+  text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (hidden) => `\\u{${hidden.codePointAt(0).toString(16)}}`);
 export const keyCell = (listed) => foreign(keyText(listed), "key");
 export const isNamed = (listed) => typeof listed.key === "string" || typeof listed.key_base64 === "string";
 /** The key as requests name it. */

@@ -1,30 +1,38 @@
 // The views of keys and of lists.
 
 import { LASTS, button, choice, duration, element, field, foreign, isNamed, keyCell, keyFields, keyText, paragraph, table, time, whole } from "./elements.js";
-import { confirmed, fill, get, mayChange, noRight, post, refusal, say, session, view } from "./server.js";
+import { confirmed, fill, get, mayChange, noRight, notHere, policyText, post, refusal, say, session, view } from "./server.js";
 
 /** What can be done with a key. */
 function keyActions(listed, changed) {
   if (!isNamed(listed)) return "the key itself is hidden or not known";
-  const reset = () =>
-    confirmed("Reset the key?", `${listed.policy}: ${keyText(listed)} begins anew, as if it had never been used.`, [], "Reset", async () => {
-      await post("v1/reset", keyFields(listed));
-      say("The key was reset.");
-      changed();
-    });
   return element(
     "span",
     { class: "actions" },
     button("Explain", () => explain(listed)),
-    button("Reset", reset, { disabled: !mayChange() }),
+    button("Reset", () => reset(listed, changed), { disabled: !mayChange() }),
     button("Block", () => block(listed, changed), { disabled: !mayChange() }),
   );
 }
 
-function block(listed, changed) {
+const whyField = () => element("input", { autocomplete: "off" });
+
+export function reset(listed, changed) {
+  const reason = whyField();
+  const text = `${policyText(listed.policy)}: ${keyText(listed)} begins anew, as if it had never been used.`;
+  confirmed("Reset the key?", text, [field("why, for the log", reason, "wide")], "Reset", async () => {
+    await post("v1/reset", { ...keyFields(listed), ...(reason.value ? { why: reason.value } : {}) });
+    say("The key was reset.");
+    changed();
+  });
+}
+
+export function block(listed, changed) {
   const lasts = choice(LASTS, { required: true });
-  confirmed("Block the key?", `${listed.policy}: ${keyText(listed)} is denied by every process.`, [field("how long", lasts)], "Block", async () => {
-    await post("v1/block", { ...keyFields(listed), for_us: Number(lasts.value) });
+  const reason = whyField();
+  const fields = [field("how long", lasts), field("why, for the log", reason, "wide")];
+  confirmed("Block the key?", `${policyText(listed.policy)}: ${keyText(listed)} is denied by every process.`, fields, "Block", async () => {
+    await post("v1/block", { ...keyFields(listed), for_us: Number(lasts.value), why: reason.value });
     say("The key is blocked.");
     changed();
   });
@@ -62,7 +70,7 @@ async function explain(listed) {
 function topTable(keys, titles, changed) {
   const rows = keys.map((listed) => [
     keyCell(listed),
-    listed.policy,
+    foreign(policyText(listed.policy)),
     `${whole.format(listed.count)}${listed.error > 0 ? ` (at most ${whole.format(listed.error)} too high)` : ""}`,
     keyActions(listed, changed),
   ]);
@@ -99,8 +107,8 @@ export async function keys() {
       const all = [...before, ...page.keys];
       const rows = all.map((listed) => [
         keyCell(listed),
-        listed.policy,
-        listed.quotas.length > 0 ? `${listed.used_percent} %` : "–",
+        foreign(policyText(listed.policy)),
+        listed.blocked_for_us > 0 ? "blocked" : listed.quotas.length > 0 ? `${listed.used_percent} %` : "–",
         listed.quotas.map((quota) => `${whole.format(quota.used)} of ${quota.quota}`).join("; "),
         listed.blocked_for_us > 0 ? duration(listed.blocked_for_us) : "",
         keyActions(listed, () => search()),
@@ -141,7 +149,6 @@ export async function keys() {
 
 export async function lists() {
   const items = element("div");
-  const blocks = element("div");
   const problem = element("div");
   const list = choice([["deny", "deny"], ["allow", "allow"]]);
   const item = element("input", { required: true, placeholder: "client 192.0.2.0/24", autocomplete: "off" });
@@ -172,23 +179,6 @@ export async function lists() {
         return [element("h2", {}, title), table(["item", "until", "by", "why", ""], rows, "The list is empty.", title)];
       });
     });
-  const showBlocks = () =>
-    fill(blocks, async () => {
-      const page = await get("v1/keys?blocked=true");
-      const unblock = (listed) =>
-        confirmed("End the block?", `${listed.policy}: ${keyText(listed)}`, [], "Unblock", async () => {
-          await post("v1/block", { ...keyFields(listed), for_us: 0 });
-          say("The block has ended.");
-          showBlocks();
-        });
-      const rows = page.keys.map((listed) => [
-        keyCell(listed),
-        listed.policy,
-        duration(listed.blocked_for_us),
-        isNamed(listed) ? button("Unblock", () => unblock(listed), { disabled: !mayChange() }) : "the key is hidden",
-      ]);
-      return table(["key", "policy", "blocked for", ""], rows, "No key is blocked.", "Blocked keys");
-    });
   const add = async (event) => {
     event.preventDefault();
     const body = { list: list.value, item: item.value.trim(), why: why.value };
@@ -215,14 +205,12 @@ export async function lists() {
   view.replaceChildren(
     element("h1", {}, "Lists"),
     paragraph("Items decide whatever the quotas say, in every process that follows these limits.", "quiet"),
-    mayChange()
+    mayChange() && !notHere()
       ? paragraph("An item is client NETWORK, ATTRIBUTE VALUE or key POLICY KEY, with %20 for a space in a value.", "quiet")
       : "",
-    noRight() ?? form,
+    notHere() ? paragraph(notHere(), "quiet") : (noRight() ?? form),
     problem,
     items,
-    element("h2", {}, "Blocked keys"),
-    blocks,
   );
-  await Promise.all([show(), showBlocks()]);
+  if (!notHere()) await show();
 }

@@ -1,8 +1,9 @@
 // The view of the policies, with a chart of what they have decided.
 
 import uPlot from "./uPlot.js";
-import { decimal, element, minute, paragraph, rate, table, time, whole } from "./elements.js";
-import { get, leaving, live, on, refusal, view } from "./server.js";
+import { decimal, element, minute, paragraph, rate, table, whole } from "./elements.js";
+import { deniedNow } from "./denied.js";
+import { ask, get, leaving, live, on, policyText, refusal, view } from "./server.js";
 
 /** What was decided in a second, between the last two snapshots. */
 function rates(policy) {
@@ -41,11 +42,36 @@ function chart(place, points, everyMs, policy) {
   return new uPlot(options, data, place);
 }
 
+/** What the document says of a policy, as labels. */
+function about_of(policy) {
+  if (!policy) return [];
+  const modes = { shadow: "in shadow: denies nothing", off: "off: admits everything" };
+  const labels = policy.mode in modes ? [element("strong", { class: "mode" }, modes[policy.mode])] : [];
+  if (policy.candidate) labels.push("with a candidate");
+  if (policy.elastic) labels.push(`elastic, by the pool ${policy.elastic.policy}`);
+  if (policy.plans) labels.push(`plans: ${Object.keys(policy.plans).join(", ")}`);
+  if (policy.penalty) labels.push("with a penalty");
+  return labels;
+}
+
 export async function policies() {
   const place = element("div", { class: "chart", role: "img", "aria-label": "Admitted and denied a second over two hours" });
   const about = paragraph("", "quiet");
-  const rows = element("div", {}, paragraph("Waiting for the first counts …"));
-  view.replaceChildren(element("h1", {}, "Policies"), about, place, rows);
+  const rows = element("div", { class: "cards" }, paragraph("Waiting for the first counts …"));
+  const denied = element("div", { class: "cards" });
+  view.replaceChildren(element("h1", {}, "Policies"), denied, element("h2", {}, "Decisions"), about, place, rows);
+  deniedNow(denied);
+  /** What the document says of each policy beside its quotas. */
+  let modes = {};
+  const readModes = async () => {
+    try {
+      const { value } = await ask("v1/policies", { signal: leaving.signal });
+      modes = value.document?.policies ?? {};
+      show();
+    } catch {
+      // A server without a document has policies without a mode.
+    }
+  };
   let chosen = null;
   let traffic = { points: [], every_ms: 10_000 };
   const draw = () => {
@@ -64,22 +90,33 @@ export async function policies() {
     const focused = document.activeElement?.dataset?.policy;
     const quotas = new Map(snapshot.quotas.map(({ policy, quotas: texts }) => [policy, texts.join("; ")]));
     const names = [...new Set([...quotas.keys(), ...Object.keys(snapshot.policies)])];
+    const shadowed = snapshot.shadowed ?? {};
+    const hasShadow = names.some((name) => shadowed[name] > 0 || modes[name]?.mode === "shadow");
+    const hasOutage = Object.values(snapshot.policies).some(({ outage }) => outage > 0);
     const made = names.map((name) => {
       const now = rates(name);
       const { allowed, denied, outage } = snapshot.policies[name] ?? { allowed: 0, denied: 0, outage: 0 };
       const share = allowed + denied > 0 ? `${decimal.format((100 * denied) / (allowed + denied))} %` : "–";
-      const title = element("button", { type: "button", class: "row-name", "aria-pressed": String(chosen === name), onclick: () => choose(name) }, name);
+      const title = element("button", { type: "button", class: "row-name", "aria-pressed": String(chosen === name), onclick: () => choose(name) }, policyText(name));
       title.dataset.policy = name;
-      return [
-        title,
-        quotas.get(name) ?? "not in force",
+      const about = [about_of(modes[name]), policyText(name) === name ? (quotas.get(name) ?? "not in force") : ""];
+      const cells = [
+        [title, ...about.flat().filter(Boolean).map((text) => element("span", { class: "beside" }, text))],
         now ? rate(now.allowed) : "–",
         now ? rate(now.denied) : "–",
         share,
-        outage > 0 ? element("span", { class: "bad" }, whole.format(outage)) : "0",
       ];
+      if (hasShadow) {
+        const checks = allowed + denied;
+        const would = shadowed[name] ?? 0;
+        cells.push(would > 0 ? `${whole.format(would)} (${decimal.format((100 * would) / checks)} %)` : "–");
+      }
+      if (hasOutage) cells.push(outage > 0 ? element("span", { class: "bad" }, whole.format(outage)) : "0");
+      return cells;
     });
-    const titles = ["policy", "quotas", "#admitted/s", "#denied/s", "#denied since the start", "#by outage policies"];
+    const titles = ["policy", "#admitted/s", "#denied/s", "#denied"];
+    if (hasShadow) titles.push("#would be denied");
+    if (hasOutage) titles.push("#by outage policies");
     rows.replaceChildren(
       table(titles, made, "There is no policy yet: publish a document, or ask with quotas such as 100/minute.", "Policies"),
     );
@@ -93,7 +130,9 @@ export async function policies() {
   });
   addEventListener("resize", draw, { signal: leaving.signal });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw, { signal: leaving.signal });
+  on("configuration", readModes);
   show();
+  readModes();
   try {
     traffic = await get("v1/traffic");
     draw();

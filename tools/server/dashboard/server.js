@@ -96,6 +96,19 @@ export async function fill(place, make) {
   }
 }
 
+/** Why the limits cannot be changed here, if they cannot. */
+export function notHere() {
+  const source = session.configuration?.source;
+  if (source === undefined) return "This server has no document of limits: start it with --policies FILE, or with a store in Redis.";
+  return source.startsWith("store") ? null : `The limits come from ${source}: change them there.`;
+}
+
+/** The quotas of a policy that has no name but them. */
+export function policyText(name) {
+  const known = name.includes("|") && live.snapshot?.quotas.find(({ policy }) => policy === name);
+  return known ? known.quotas.join("; ") : name;
+}
+
 export const mayChange = () => session.role === "admin";
 export const noRight = () =>
   mayChange() ? null : paragraph(`Your token has the role ${session.role}: it may look, and changes need admin.`, "quiet");

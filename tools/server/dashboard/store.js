@@ -71,7 +71,7 @@ export async function processes() {
         const sum = (kind) => report.policies.reduce((total, counts) => total + counts[kind], 0);
         const late = Date.now() - report.at_ms > 2 * report.every_ms;
         return [
-          [foreign(report.host || "unknown host"), `, ${report.pid}`],
+          foreign(`${report.host || "unknown host"}, ${report.pid}`),
           foreign(report.version),
           report.store_up ? "answers" : element("span", { class: "bad" }, "away"),
           element("span", { class: versions.size > 1 || report.configuration_error ? "bad" : "" }, String(report.configuration_version)),

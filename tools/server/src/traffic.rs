@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use polylimit::{Limiter, PolicyCounts};
+use polylimit::{Limiter, PolicyCounts, TopKey};
 use serde::Serialize;
 
 /// The time of a point.
@@ -14,6 +14,9 @@ pub(crate) const EVERY: Duration = Duration::from_secs(10);
 const POINTS: usize = 720;
 /// How many policies a point tells apart; those that decide less are counted together.
 const POLICIES: usize = 100;
+/// How many denied keys are followed, and for how long one is told whose denials have not become more.
+const DENIED: usize = 20;
+const DENIED_FOR_MS: u64 = 60_000;
 /// The name of those that are counted together.
 const OTHER: &str = "other";
 
@@ -38,6 +41,16 @@ pub(crate) struct Point {
     pub(crate) policies: ByPolicy,
 }
 
+/// A key that is being denied.
+#[derive(Clone, Debug)]
+pub(crate) struct DeniedNow {
+    pub(crate) denied: TopKey,
+    /// When it was first seen, in milliseconds since the Unix epoch.
+    pub(crate) since_ms: u64,
+    /// When its denials have last become more.
+    rose_ms: u64,
+}
+
 /// The points of the last two hours.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
@@ -49,13 +62,17 @@ struct Taken {
     points: VecDeque<Arc<Point>>,
     /// The counts at the last point.
     before: HashMap<Box<str>, Decided>,
+    /// The keys that are being denied, most often first.
+    denied: Vec<DeniedNow>,
 }
 
 impl Traffic {
     /// Takes a point.
     pub(crate) fn take(&self, limiter: &Limiter) {
         let now = by_policy(limiter);
+        let denied = limiter.top_keys(DENIED).denied;
         let mut taken = self.taken.lock();
+        taken.denied = denied_now(denied, &taken.denied, now_ms());
         let mut policies = ByPolicy::new();
         for (name, counted) in &now {
             let before = taken.before.get(name).copied().unwrap_or_default();
@@ -75,9 +92,28 @@ impl Traffic {
         self.taken.lock().points.iter().cloned().collect()
     }
 
+    pub(crate) fn denied(&self) -> Vec<DeniedNow> {
+        self.taken.lock().denied.clone()
+    }
+
     pub(crate) fn newest(&self) -> Option<Arc<Point>> {
         self.taken.lock().points.back().cloned()
     }
+}
+
+/// The keys whose denials have become more lately. Counts come from a sample and are halved now and then, so that one that stays the same
+/// for a while is still being denied.
+fn denied_now(counted: Vec<TopKey>, before: &[DeniedNow], now_ms: u64) -> Vec<DeniedNow> {
+    let followed = counted.into_iter().map(|denied| {
+        let known = before
+            .iter()
+            .find(|known| known.denied.policy == denied.policy && known.denied.key == denied.key);
+        let has_risen = known.is_none_or(|known| denied.count > known.denied.count);
+        let since_ms = known.map_or(now_ms, |known| known.since_ms);
+        let rose_ms = known.filter(|_| !has_risen).map_or(now_ms, |known| known.rose_ms);
+        DeniedNow { denied, since_ms, rose_ms }
+    });
+    followed.filter(|denied| now_ms.saturating_sub(denied.rose_ms) < DENIED_FOR_MS).collect()
 }
 
 impl Decided {
@@ -157,6 +193,24 @@ mod tests {
             traffic.take(&limiter);
         }
         assert_eq!(traffic.points().len(), POINTS);
+    }
+
+    #[test]
+    fn denied_key_is_told_until_its_denials_stay_the_same() {
+        let limiter = Limiter::builder()
+            .policy(Policy::parse("api", "1/hour").unwrap())
+            .observe_keys(8)
+            .build()
+            .unwrap();
+        for _ in 0..2_000 {
+            let _ = limiter.blocking().check("k").unwrap();
+        }
+        let counted = limiter.top_keys(5).denied;
+        let first = denied_now(counted.clone(), &[], 1_000);
+        assert_eq!((first.len(), first[0].since_ms), (1, 1_000));
+        let same = denied_now(counted.clone(), &first, 60_999);
+        assert_eq!((same.len(), same[0].since_ms), (1, 1_000));
+        assert!(denied_now(counted, &same, 61_000).is_empty());
     }
 
     #[test]

@@ -147,7 +147,8 @@ mod tests {
     #[test]
     fn bytes_that_are_no_command_are_refused() {
         for bytes in [
-            &b"PING\r\n"[..],
+            &b"POST / HTTP/1.1\r\n"[..],
+            b"PONG\r\n",
             b"*x\r\n",
             b"*-1\r\n",
             b"*\r\n",
@@ -163,5 +164,14 @@ mod tests {
         ] {
             assert!(next(bytes, MOST).is_err(), "{:?}", String::from_utf8_lossy(bytes));
         }
+    }
+
+    #[test]
+    fn ping_may_be_a_line_of_text() {
+        for (bytes, length) in [(&b"PING\r\n*1"[..], 6), (b"ping\n", 5)] {
+            let Ok(Some(framed)) = next(bytes, MOST) else { panic!("{bytes:?}") };
+            assert_eq!((framed.arguments[0].to_ascii_uppercase(), framed.length), (b"PING".to_vec(), length));
+        }
+        assert!((1..6).all(|length| matches!(next(&b"PING\r\n"[..length], MOST), Ok(None))));
     }
 }

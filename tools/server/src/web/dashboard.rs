@@ -47,9 +47,10 @@ macro_rules! file {
     };
 }
 
-const FILES: [File; 12] = [
+const FILES: [File; 13] = [
     file!("dashboard.css", "text/css; charset=utf-8"),
     file!("dashboard.js", "text/javascript; charset=utf-8"),
+    file!("denied.js", "text/javascript; charset=utf-8"),
     file!("document.js", "text/javascript; charset=utf-8"),
     file!("elements.js", "text/javascript; charset=utf-8"),
     file!("icon.svg", "image/svg+xml"),

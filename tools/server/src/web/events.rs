@@ -1,6 +1,6 @@
 //! What happens, as server-sent events: counts each second, points of the traffic, other configurations, and outages of the store.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,14 +11,15 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{Response, StatusCode};
-use polylimit::{ConfigurationStatus, Family, SampleValue, Stats};
+use polylimit::{ConfigurationStatus, Family, SampleValue, Stats, TopKey};
 use serde::Serialize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::app::App;
-use crate::traffic::{ByPolicy, EVERY, Point, by_policy, now_ms};
+use crate::traffic::{ByPolicy, DeniedNow, EVERY, Point, by_policy, now_ms};
 use crate::web::query::Shared;
 use crate::web::refusal::{json, refuse, with_body};
+use crate::web::shown::shown_value;
 
 /// The time between two snapshots.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -62,7 +63,11 @@ pub(super) async fn traffic(State(app): Shared) -> Response<Body> {
 struct Snapshot {
     at_ms: u64,
     policies: ByPolicy,
+    /// What policies in shadow would have denied, of those that have.
+    shadowed: BTreeMap<Box<str>, u64>,
     quotas: Vec<PolicyQuotas>,
+    /// The keys that are being denied, most often first.
+    denied: serde_json::Value,
     store_up: Option<bool>,
     stats: Stats,
 }
@@ -83,14 +88,35 @@ impl Snapshot {
             policy: policy.name().to_owned(),
             quotas: policy.quotas().iter().map(ToString::to_string).collect(),
         });
+        let denied = app.traffic.denied().into_iter();
+        let denied = denied.map(|DeniedNow { denied, since_ms, .. }| DeniedReport { denied, since_ms });
         Self {
             at_ms: now_ms(),
             policies: by_policy(&app.limiter),
+            shadowed: shadowed(families),
+            denied: shown_value(app, &denied.collect::<Vec<_>>()),
             quotas: quotas.collect(),
             store_up: up.map(|value| *value == SampleValue::Number(1.0)),
             stats: app.limiter.stats(),
         }
     }
+}
+
+/// A key that is being denied.
+#[derive(Serialize)]
+struct DeniedReport {
+    #[serde(flatten)]
+    denied: TopKey,
+    since_ms: u64,
+}
+
+fn shadowed(families: &[Family]) -> BTreeMap<Box<str>, u64> {
+    let samples = families.iter().filter(|family| family.name == "polylimit_shadowed_total");
+    let counted = samples.flat_map(|family| &family.samples).filter_map(|sample| match sample.value {
+        SampleValue::Count(count) if count > 0 => Some((sample.labels.first()?.1.clone(), count)),
+        _ => None,
+    });
+    counted.collect()
 }
 
 /// Whether the store decides.

@@ -30,6 +30,15 @@ pub(super) fn shown(app: &App, value: &impl Serialize) -> Response<Body> {
     }
 }
 
+/// A value as part of an answer, with the keys in it as the options say.
+pub(super) fn shown_value(app: &App, value: &impl Serialize) -> Value {
+    let mut value = serde_json::to_value(value).unwrap_or_default();
+    if app.options.show_keys != ShownKeys::Plain {
+        hide(&mut value, app.options.show_keys, false);
+    }
+    value
+}
+
 /// An item of a list for the log.
 pub(super) fn shown_item(app: &App, item: &str) -> String {
     match app.options.show_keys {
