@@ -50,9 +50,13 @@ pub struct SimulateArguments {
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
 
-    /// The format of the log: combined, common, caddy, json, or variables of nginx such as '$remote_addr [$time_local] "$request"'
+    /// The format of the log: combined, vhost_combined, common, caddy, traefik, envoy, json, or variables of nginx such as '$remote_addr [$time_local] "$request"'
     #[arg(long, value_name = "FORMAT", default_value = "combined", conflicts_with = "traffic")]
     pub format: String,
+
+    /// The field of the time in a log of JSON, such as startedAt; by default the first of those that servers write
+    #[arg(long, value_name = "FIELD", conflicts_with = "traffic")]
+    pub time: Option<String>,
 
     /// Which clients the requests of a log belong to, by variables such as '$remote_addr' or '$http_x_api_key'
     #[arg(long, value_name = "TEMPLATE", default_value = "$remote_addr", conflicts_with = "traffic")]
@@ -168,8 +172,18 @@ impl SimulateArguments {
         let format = Format::parse(&self.format)?;
         let key = Template::parse(&self.key, "--key")?;
         format.check(&key, "--key")?;
-        let options =
-            LogOptions { format: &format, key: &key, skip_malformed: self.skip_malformed, has_rules };
+        if self.time.is_some() && !matches!(format, Format::Json(_)) {
+            return Err(SimulationError::usage(
+                "--time names a field of a log of JSON: give --format json, caddy, traefik or envoy",
+            ));
+        }
+        let options = LogOptions {
+            format: &format,
+            key: &key,
+            time: self.time.as_deref(),
+            skip_malformed: self.skip_malformed,
+            has_rules,
+        };
         let read = read_file(log, &options)?;
         let (start_us, reading) = (read.start_us, reading(&read.summary));
         let scenario = Scenario::logged(read, duration_us);

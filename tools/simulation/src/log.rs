@@ -66,6 +66,8 @@ pub(crate) struct LogSummary {
 pub(crate) struct LogOptions<'a> {
     pub(crate) format: &'a Format,
     pub(crate) key: &'a Template,
+    /// The field of the time, where the user names it.
+    pub(crate) time: Option<&'a str>,
     pub(crate) skip_malformed: u64,
     /// Whether rules need to know more about requests than their keys.
     pub(crate) has_rules: bool,
@@ -116,7 +118,7 @@ fn read_log(
             }
         }
     }
-    reading.finish(path)
+    reading.finish(path, options.has_rules)
 }
 
 /// The longest line, in bytes; the rest counts as the next line.
@@ -129,19 +131,23 @@ struct Reading {
     keys: HashMap<Box<[u8]>, u32>,
     facts: HashMap<Facts, u32>,
     is_whole: bool,
+    /// Whether a line had what rules are about.
+    has_subject: bool,
     summary: LogSummary,
 }
 
 impl Reading {
     fn read(&mut self, line: &[u8], options: &LogOptions<'_>) -> Result<(), String> {
         let fields = options.format.read(line)?;
-        let time = fields.time()?;
+        let time = fields.time(options.time)?;
         let Some(key) = options.key.fill(|name| fields.get(name)) else {
             self.summary.without_key += 1;
             return Ok(());
         };
         self.is_whole &= time.is_whole;
         let facts = if options.has_rules { facts(&fields) } else { Facts::default() };
+        // A request line that is no request, such as what scanners send, is one all the same.
+        self.has_subject |= facts.method.is_some() || facts.path.is_some() || fields.get("request").is_some();
         let client = number(&mut self.keys, key.into());
         let facts = number(&mut self.facts, facts);
         self.requests.push((time.us, client, facts));
@@ -165,7 +171,7 @@ impl Reading {
         Ok(())
     }
 
-    fn finish(mut self, path: &Path) -> Result<LogTraffic, SimulationError> {
+    fn finish(mut self, path: &Path, has_rules: bool) -> Result<LogTraffic, SimulationError> {
         // Servers write a line when the response is complete, so lines may be out of order.
         self.requests.sort_by_key(|(time_us, ..)| *time_us);
         if self.is_whole {
@@ -195,6 +201,13 @@ impl Reading {
             .ok()
             .filter(|last_us| *last_us <= polylimit::ManualClock::MAX_US)
             .ok_or_else(out_of_range)?;
+        if has_rules && !self.has_subject {
+            return Err(SimulationError::usage(format!(
+                "no line of {} has a method or a path, so rules about them match nothing: look at --format (traefik, envoy, caddy, or \
+                 fields named request_method and request_uri), or name a policy by --policy",
+                path.display()
+            )));
+        }
         Ok(LogTraffic {
             start_us: u64::try_from(start_us).map_err(|_| out_of_range())?,
             records: records.collect(),

@@ -1085,7 +1085,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__simulate)
-            opts="-h --policy --candidate --traffic --for --seed --start --log --format --key --skip-malformed --svg --png --html --no-plot --store --policies --json --quiet --help"
+            opts="-h --policy --candidate --traffic --for --seed --start --log --format --time --key --skip-malformed --svg --png --html --no-plot --store --policies --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1120,6 +1120,10 @@ _polylimit() {
                     return 0
                     ;;
                 --format)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --time)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -280,7 +280,8 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l for -d 
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l seed -d 'The number from which all random numbers follow' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l start -d 'The time at which generated traffic starts; windows may be aligned to it, and rules may depend on it' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l log -d 'A log of a web server in place of --traffic; - is the standard input' -r -F
-complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l format -d 'The format of the log: combined, common, caddy, json, or variables of nginx such as \'$remote_addr [$time_local] "$request"\'' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l format -d 'The format of the log: combined, vhost_combined, common, caddy, traefik, envoy, json, or variables of nginx such as \'$remote_addr [$time_local] "$request"\'' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l time -d 'The field of the time in a log of JSON, such as startedAt; by default the first of those that servers write' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l key -d 'Which clients the requests of a log belong to, by variables such as \'$remote_addr\' or \'$http_x_api_key\'' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l skip-malformed -d 'How many malformed lines of a log are left out before the simulation is refused' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l svg -d 'Write a picture of the requests over time, as SVG' -r -F

@@ -1,8 +1,9 @@
 //! The formats of logs. All but those of JSON are templates in the manner of nginx, of which each becomes one regular expression.
 
 use std::fmt::Write;
+use std::net::IpAddr;
 
-use regex::bytes::Regex;
+use regex::bytes::{Captures, Regex};
 
 use crate::error::{SimulationError, excerpt, excerpt_of_line};
 use crate::log::json::Schema;
@@ -13,8 +14,8 @@ use crate::log::time::VARIABLES;
 const COMMON: &str =
     r#"$remote_addr $remote_ident $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
 const COMBINED: &str = r#"$remote_addr $remote_ident $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
-const NAMES: &str =
-    "combined, common, caddy, json, or variables of nginx such as '$remote_addr [$time_local] \"$request\"'";
+const VHOST_COMBINED: &str = r#"$server_name $remote_addr $remote_ident $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
+const NAMES: &str = "combined, vhost_combined, common, caddy, traefik, envoy, json, or variables of nginx such as '$remote_addr [$time_local] \"$request\"'";
 
 /// How the lines of a log are written.
 #[derive(Clone, Debug)]
@@ -37,7 +38,10 @@ impl Format {
             // Many servers add something at the end.
             "combined" => Self::compile(COMBINED, "combined", true),
             "common" => Self::compile(COMMON, "common", true),
+            "vhost_combined" => Self::compile(VHOST_COMBINED, "vhost_combined", true),
             "caddy" => Ok(Self::Json(Schema::Caddy)),
+            "traefik" => Ok(Self::Json(Schema::Traefik)),
+            "envoy" => Ok(Self::Json(Schema::Envoy)),
             "json" => Ok(Self::Json(Schema::Plain)),
             _ if text.contains('$') => Self::compile(text, text, false),
             _ => Err(SimulationError::usage(format!("read --format {}, allowed is {NAMES}", excerpt(text)))),
@@ -97,6 +101,7 @@ impl Format {
         match self {
             Self::Pattern { regex, names, called } => {
                 if let Some(captures) = regex.captures(line) {
+                    check_first_fields(&captures, names, line)?;
                     return Ok(Fields::Captured { captures, names });
                 }
                 let called = if called.contains('$') { excerpt(called) } else { called.clone() };
@@ -111,6 +116,21 @@ impl Format {
             },
         }
     }
+}
+
+/// Refuses a line that begins with the virtual host, as Apache's `vhost_combined` does: it would be taken for the client.
+fn check_first_fields(captures: &Captures<'_>, names: &[String], line: &[u8]) -> Result<(), String> {
+    let text = |at: usize| captures.get(at).and_then(|group| std::str::from_utf8(group.as_bytes()).ok());
+    let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
+    let has_two = names.first().is_some_and(|name| name == "remote_addr")
+        && names.get(1).is_some_and(|name| name == "remote_ident");
+    if has_two && !text(1).is_some_and(is_address) && text(2).is_some_and(is_address) {
+        return Err(format!(
+            "read {}, which begins with the virtual host: give --format vhost_combined",
+            excerpt_of_line(line)
+        ));
+    }
+    Ok(())
 }
 
 /// Whether a text ends, or begins, with a quotation mark.
@@ -128,7 +148,7 @@ fn value_pattern(name: &str, quoted: bool) -> &'static str {
         "time_iso8601" => r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*",
         "msec" => r"\d+(?:\.\d+)?",
         "status" => r"\d{3}|-",
-        "remote_addr" => r"\S+",
+        "remote_addr" | "server_name" => r"\S+",
         _ if quoted => r#"(?:[^"\\]|\\.)*"#,
         _ => r".*?",
     }

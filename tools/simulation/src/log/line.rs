@@ -17,13 +17,13 @@ pub(crate) enum Fields<'a> {
 
 impl Fields<'_> {
     /// When the request was made.
-    pub(crate) fn time(&self) -> Result<Time, String> {
+    pub(crate) fn time(&self, named: Option<&str>) -> Result<Time, String> {
         match self {
             Self::Captured { .. } => {
                 let written = VARIABLES.iter().find_map(|name| self.get(name));
                 read_time(&String::from_utf8_lossy(&written.unwrap_or_default()))
             }
-            Self::Json { value, .. } => json::time(value),
+            Self::Json { value, .. } => json::time(value, named),
         }
     }
 

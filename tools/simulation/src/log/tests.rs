@@ -4,7 +4,7 @@ fn read_with(log: &[u8], format: &str, key: &str, skip_malformed: u64) -> Result
     let format = Format::parse(format).map_err(|error| error.to_string())?;
     let key = Template::parse(key, "--key").map_err(|error| error.to_string())?;
     format.check(&key, "--key").map_err(|error| error.to_string())?;
-    let options = LogOptions { format: &format, key: &key, skip_malformed, has_rules: true };
+    let options = LogOptions { format: &format, key: &key, time: None, skip_malformed, has_rules: true };
     read_log(log, Path::new("access.log"), &options).map_err(|error| error.to_string())
 }
 
@@ -89,8 +89,7 @@ fn logs_of_caddy_are_read() {
 
 #[test]
 fn logs_of_caddy_have_headers_as_keys() {
-    let line =
-        r#"{"ts":1646861401.5,"request":{"remote_ip":"127.0.0.1","headers":{"X-Api-Key":["k-1","k-2"]}}}"#;
+    let line = r#"{"ts":1646861401.5,"request":{"method":"GET","remote_ip":"127.0.0.1","headers":{"X-Api-Key":["k-1","k-2"]}}}"#;
     assert_eq!(keys(&read(line, "caddy", "$http_x_api_key")), ["k-1"]);
     assert_eq!(keys(&read(line, "caddy", "${request.headers.X-Api-Key}@$remote_addr")), ["k-1@127.0.0.1"]);
 }
@@ -123,7 +122,11 @@ fn variables_of_nginx_are_a_format() {
     assert_eq!(keys(&log), ["203.0.113.7, 10.0.0.1"]);
     // A path with a space is no path.
     assert_eq!(facts_of(&log, 0)[..3], ["none", "none", "2001:db8::1"]);
-    let log = read("1795255200.123 k=a b;\n1795255200.000 k=c;\n", "$msec k=$arg_key;", "$arg_key");
+    let log = read(
+        "1795255200.123 GET k=a b;\n1795255200.000 GET k=c;\n",
+        "$msec $request_method k=$arg_key;",
+        "$arg_key",
+    );
     assert_eq!(keys(&log), ["c", "a b"]);
     assert_eq!(log.records[1].time_us, 123_000);
 }
@@ -164,7 +167,7 @@ fn what_is_wrong_with_a_line_is_told() {
         (b"[1]", "json", "allowed is a JSON object"),
         (b"{\"ts\":", "json", "allowed is a JSON object"),
         (b"\xff\xfe", "json", "allowed is a JSON object"),
-        (b"{}", "json", "there is no time"),
+        (b"{}", "json", "there is no time: name its field by --time"),
         (b"{\"ts\":true}", "caddy", "read the time true"),
         (b"{\"ts\":\"soon\"}", "caddy", "read the time \"soon\""),
         (b"x", "$msec $remote_addr", "a line of the format \"$msec $remote_addr\""),
@@ -181,7 +184,7 @@ fn what_is_wrong_with_a_line_is_told() {
 #[test]
 fn formats_and_keys_that_cannot_be_used_are_refused() {
     for (format, key, part) in [
-        ("apache", "$remote_addr", "combined, common, caddy, json"),
+        ("apache", "$remote_addr", "combined, vhost_combined, common, caddy, traefik, envoy, json"),
         ("$remote_addr", "$remote_addr", "has no time"),
         ("$ $msec", "$remote_addr", "allowed is a variable"),
         ("combined", "$cookie_id", "the variables of the format: $remote_addr, $remote_ident"),
@@ -198,4 +201,50 @@ fn keys_may_be_any_bytes() {
     let line = b"h - - [21/Nov/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"\xff\\x00<script>\"\n";
     let log = read_with(line, "combined", "$http_user_agent", 0).unwrap();
     assert_eq!(&*log.keys[0], b"\xff\0<script>");
+}
+
+#[test]
+fn virtual_host_is_no_client() {
+    let line = "www.example.com:443 192.0.2.1 - - [21/Nov/2026:10:00:00 +0000] \"GET /a HTTP/1.1\" 200 1 \"-\" \"curl\"\n";
+    for line in [line, &line.replace(":443", "")] {
+        let message = read_with(line.as_bytes(), "combined", "$remote_addr", 0).unwrap_err();
+        assert!(message.contains("give --format vhost_combined"), "{message}");
+        let log = read(line, "vhost_combined", "$remote_addr");
+        assert_eq!(keys(&log), ["192.0.2.1"]);
+        assert_eq!(facts_of(&log, 0), ["GET", "/a", "192.0.2.1", "none", "curl"]);
+    }
+}
+
+#[test]
+fn logs_of_traefik_and_envoy_are_read() {
+    let traefik = r#"{"ClientAddr":"192.0.2.1:4132","ClientHost":"192.0.2.1","ClientUsername":"-","RequestHost":"a","RequestMethod":"POST","RequestPath":"/login?x=1","StartUTC":"2026-11-21T10:00:00.25Z","request_User-Agent":"curl","time":"2026-11-21T10:00:01Z"}"#;
+    let log = read(traefik, "traefik", "$remote_addr");
+    assert_eq!(keys(&log), ["192.0.2.1"]);
+    assert_eq!(facts_of(&log, 0), ["POST", "/login", "192.0.2.1", "none", "curl"]);
+    let envoy = r#"{"start_time":"2026-11-21T10:00:00.250Z","method":"GET","path":"/a?b","downstream_remote_address":"[2001:db8::1]:4132","user_agent":"curl","authority":"a"}"#;
+    let log = read(envoy, "envoy", "$remote_addr");
+    assert_eq!(keys(&log), ["2001:db8::1"]);
+    assert_eq!(facts_of(&log, 0), ["GET", "/a", "2001:db8::1", "none", "curl"]);
+}
+
+#[test]
+fn field_of_the_time_may_be_named() {
+    let line = br#"{"at":{"begin":1646861401.5},"remote_addr":"a","time":"x"}"#;
+    let (format, key) = (Format::parse("json").unwrap(), Template::parse("$remote_addr", "--key").unwrap());
+    let read = |time: &str| {
+        let options =
+            LogOptions { format: &format, key: &key, time: Some(time), skip_malformed: 0, has_rules: false };
+        read_log(&line[..], Path::new("access.log"), &options)
+    };
+    assert_eq!(read("at.begin").unwrap().start_us, 1_646_861_401_500_000);
+    assert!(read("at.end").unwrap_err().to_string().contains("there is no field \"at.end\""));
+}
+
+#[test]
+fn rules_need_a_method_or_a_path() {
+    let (format, key) = (Format::parse("json").unwrap(), Template::parse("$ClientHost", "--key").unwrap());
+    let line = br#"{"ClientHost":"a","RequestMethod":"GET","RequestPath":"/","time":1646861401}"#;
+    let options = LogOptions { format: &format, key: &key, time: None, skip_malformed: 0, has_rules: true };
+    let message = read_log(&line[..], Path::new("access.log"), &options).unwrap_err().to_string();
+    assert!(message.contains("rules about them match nothing") && message.contains("traefik"), "{message}");
 }
