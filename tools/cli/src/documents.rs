@@ -1,7 +1,9 @@
 //! The document of limits: the published one, its history, and files.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use polylimit::blocking::Limiter;
 use polylimit::{
@@ -33,6 +35,8 @@ struct ValidityReport<'a> {
     file: &'a Path,
     valid: bool,
     error: Option<&'a str>,
+    /// What can be used, and does not do what it seems to.
+    warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -60,7 +64,7 @@ pub(crate) fn run(
         PoliciesCommand::History { most } => history(options, *most, terminal),
         PoliciesCommand::Rollback { version, author } => rollback(options, *version, author, terminal),
         PoliciesCommand::Import { from: ImportSource::EnvoyRatelimit, files } => {
-            let document = imported(files)?;
+            let document = imported(files, terminal)?;
             let canonical = canonical_document(&document)?;
             if options.json {
                 terminal.json(&parse(&canonical)?)?;
@@ -179,19 +183,77 @@ fn validate(
     let mut exit = Exit::Fine;
     for file in files {
         let file = file.as_ref();
-        let error = check(&read(file)?).err();
+        let text = read(file)?;
+        let error = check(&text).err();
+        let warnings =
+            if error.is_none() { warnings(&parse(&canonical_document(&text)?)?) } else { Vec::new() };
         if error.is_some() {
             exit = Exit::Problem;
         }
         if options.json {
             let error = error.as_ref().map(Error::message);
-            terminal.json(&ValidityReport { file, valid: error.is_none(), error })?;
+            terminal.json(&ValidityReport { file, valid: error.is_none(), error, warnings })?;
         } else {
             let verdict = error.as_ref().map_or("fine", Error::message);
             terminal.line(format_args!("{}: {verdict}", file.display()))?;
+            for warning in warnings {
+                terminal.line(format_args!("{}: warning: {warning}", file.display()))?;
+            }
         }
     }
     Ok(exit)
+}
+
+/// What a document can say, and hardly means: rules that are never reached, ends that are over, policies that nothing uses.
+fn warnings(document: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let is_empty = |value: &Value| fields(value).is_empty();
+    let rules = list(&document["rules"]);
+    let matches_all = |rule: &Value| {
+        is_empty(&rule["match"]) && is_empty(&rule["unless"]) && rule["continue"] != Value::Bool(true)
+    };
+    if let Some(at) = rules.iter().position(matches_all)
+        && at + 1 < rules.len()
+    {
+        let after = if at + 2 == rules.len() {
+            format!("rule {} is", at + 2)
+        } else {
+            format!("rules {} to {} are", at + 2, rules.len())
+        };
+        warnings.push(format!("{after} never reached: rule {} matches every request", at + 1));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = time_text(u64::try_from(now.as_micros()).unwrap_or(u64::MAX));
+    // Times of one form are in the order of their texts.
+    let is_over = |until: &str| until.ends_with('Z') && *until < *now;
+    for name in ["deny", "allow"] {
+        for item in list(&document["lists"][name]) {
+            let item = item.as_str().unwrap_or_default();
+            if item.rsplit_once(" until ").is_some_and(|(_, until)| is_over(until)) {
+                warnings.push(format!("the item {item:?} of lists.{name} is over: it has no effect"));
+            }
+        }
+    }
+    let policies = fields(&document["policies"]);
+    for (name, policy) in &policies {
+        for (key, numbers) in fields(&policy["overrides"]) {
+            if numbers["until"].as_str().is_some_and(is_over) {
+                warnings.push(format!("the override of {key:?} in policy {name} is over: it has no effect"));
+            }
+        }
+    }
+    let applied: Vec<Value> =
+        rules.iter().flat_map(|rule| list(&rule["apply"])).map(|one| one["policy"].clone()).collect();
+    let pools: Vec<&Value> = policies.values().map(|policy| &policy["elastic"]["policy"]).collect();
+    for name in policies.keys() {
+        let name_value = Value::from(name.as_str());
+        if !rules.is_empty() && !applied.contains(&name_value) && !pools.contains(&&name_value) {
+            warnings.push(format!("no rule applies the policy {name}: only programs that name it use it"));
+        }
+    }
+    warnings
 }
 
 fn history(options: &GlobalOptions, most: usize, terminal: &mut Terminal) -> Result<Exit, Failure> {
@@ -227,11 +289,20 @@ fn published(limiter: &Limiter, version: Option<u64>) -> Result<PublishedDocumen
     })
 }
 
-fn imported(files: &[PathBuf]) -> Result<String, Failure> {
+fn imported(files: &[PathBuf], terminal: &mut Terminal) -> Result<String, Failure> {
     let mut import = EnvoyImport::default();
+    let mut mistakes = Vec::new();
     for file in files {
-        let added = import.add(&read(file)?);
-        added.map_err(|message| Failure::usage(format!("{}: {message}", file.display())))?;
+        let named = |message: &str| {
+            message.lines().map(|line| format!("{}: {line}", file.display())).collect::<Vec<_>>()
+        };
+        mistakes.extend(import.add(&read(file)?).err().map(|message| named(&message)).unwrap_or_default());
+    }
+    if !mistakes.is_empty() {
+        return Err(Failure::usage(mistakes.join("\n")));
+    }
+    for left_out in &import.left_out {
+        terminal.complain(left_out);
     }
     Ok(import.document())
 }
@@ -248,7 +319,11 @@ fn parse(canonical: &str) -> Result<Value, Failure> {
     })
 }
 
+/// The text of a file; `-` is the standard input.
 fn read(file: &Path) -> Result<String, Failure> {
+    if file.as_os_str() == "-" {
+        return io::read_to_string(io::stdin()).map_err(|error| Failure::of_file(file, &error));
+    }
     fs::read_to_string(file).map_err(|error| Failure::of_file(file, &error))
 }
 

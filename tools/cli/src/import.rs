@@ -9,7 +9,7 @@ mod rules;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use crate::import::descriptors::Domain;
+use crate::import::descriptors::{ConfigMap, Domain};
 use crate::import::rules::{Application, Rule};
 
 /// The policies whose names begin with this say which others an application of theirs replaces.
@@ -24,15 +24,26 @@ const MAX_NAME: usize = 55;
 pub(crate) struct EnvoyImport {
     domains: HashSet<String>,
     rules: Vec<Rule>,
+    /// What decides nothing, and is not in the document.
+    pub(crate) left_out: Vec<String>,
 }
 
 impl EnvoyImport {
-    /// Adds a file, given as YAML.
+    /// Adds a file, given as YAML, or the files of a `ConfigMap` of Kubernetes.
     ///
     /// # Errors
     /// What cannot be read, or has no counterpart in a document.
     pub(crate) fn add(&mut self, text: &str) -> Result<(), String> {
-        let domain = Domain::parse(text)?;
+        let Some(files) = ConfigMap::files(text) else { return self.add_domain(text) };
+        let failed = |(name, text): (String, String)| {
+            self.add_domain(&text).err().map(|error| format!("{name}: {error}"))
+        };
+        let mistakes: Vec<_> = files.into_iter().filter_map(failed).collect();
+        if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("\n")) }
+    }
+
+    fn add_domain(&mut self, text: &str) -> Result<(), String> {
+        let domain = Domain::parse(text, &mut self.left_out)?;
         if !self.domains.insert(domain.domain.clone()) {
             return Err(format!("the domain {:?} is there twice: merge its files into one", domain.domain));
         }

@@ -1,5 +1,7 @@
 //! The YAML of envoyproxy/ratelimit, checked.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -11,6 +13,21 @@ pub(crate) struct Domain {
     pub(crate) domain: String,
     #[serde(default)]
     pub(crate) descriptors: Option<Vec<Descriptor>>,
+}
+
+/// A `ConfigMap` of Kubernetes, whose values are files.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ConfigMap {
+    kind: String,
+    #[serde(default)]
+    data: BTreeMap<String, String>,
+}
+
+impl ConfigMap {
+    /// The names and texts of its files; `None` for another YAML.
+    pub(crate) fn files(text: &str) -> Option<BTreeMap<String, String>> {
+        serde_saphyr::from_str(text).ok().filter(|map: &Self| map.kind == "ConfigMap").map(|map| map.data)
+    }
 }
 
 /// A node of the tree of descriptors. An entry of a request matches it by its key and, where there is one, its value.
@@ -71,15 +88,17 @@ pub(crate) enum Values<'a> {
 }
 
 impl Domain {
-    /// Reads a file.
+    /// Reads a file. What does not change a decision is left out, and named in `left_out`.
     ///
     /// # Errors
-    /// It is no YAML, has an unknown field, or something that a document cannot say.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    /// It is no YAML, has an unknown field, or what a document cannot say: all of that, a line each.
+    pub(crate) fn parse(text: &str, left_out: &mut Vec<String>) -> Result<Self, String> {
         let domain: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-        check_text("domain", &domain.domain)?;
-        domain.children().iter().try_for_each(|descriptor| descriptor.check(&domain.domain))?;
-        Ok(domain)
+        let mut mistakes: Vec<String> = check_text("domain", &domain.domain).err().into_iter().collect();
+        for descriptor in domain.children() {
+            descriptor.check(&domain.domain, &mut mistakes, left_out);
+        }
+        if mistakes.is_empty() { Ok(domain) } else { Err(mistakes.join("\n")) }
     }
 
     pub(crate) fn children(&self) -> &[Descriptor] {
@@ -119,44 +138,46 @@ impl Descriptor {
         }
     }
 
-    fn check(&self, parent: &str) -> Result<(), String> {
-        check_text("key of a descriptor", &self.key)?;
+    /// Notes what a document cannot say, and what is left out because it decides nothing.
+    fn check(&self, parent: &str, mistakes: &mut Vec<String>, left_out: &mut Vec<String>) {
+        mistakes.extend(check_text("key of a descriptor", &self.key).err());
         let path = format!("{parent}.{}", self.title());
-        if self.key.contains(',') {
-            return Err(format!(
-                "{path}: the key has a comma, which separates keys in a document: use another key"
-            ));
-        }
         for (is_used, name) in [
             (self.detailed_metric, "detailed_metric"),
             (self.value_to_metric, "value_to_metric"),
             (self.metadata.is_some(), "metadata"),
         ] {
             if is_used {
-                return Err(format!(
-                    "{path}: {name} has no counterpart, since metrics and answers of polylimit name policies: remove it"
+                left_out.push(format!(
+                    "{path}: {name} is left out, since metrics and answers of polylimit name policies"
                 ));
             }
         }
         let value = self.value.as_deref().unwrap_or_default();
         let fixed = value.strip_suffix('*').unwrap_or(value);
-        if fixed.contains('*') {
-            return Err(format!("{path}: the value has a * before its end: allowed is one at the end"));
+        for (is_wrong, mistake) in [
+            (
+                self.key.contains(','),
+                "the key has a comma, which separates keys in a document: use another key",
+            ),
+            (fixed.contains('*'), "the value has a * before its end: allowed is one at the end"),
+            (
+                fixed.starts_with('!'),
+                "the value begins with !, which a document cannot say: write it without",
+            ),
+            (
+                self.share_threshold && !value.contains('*'),
+                "share_threshold is for values with a *: remove it, or end the value with *",
+            ),
+        ] {
+            if is_wrong {
+                mistakes.push(format!("{path}: {mistake}"));
+            }
         }
-        if fixed.starts_with('!') {
-            return Err(format!(
-                "{path}: the value begins with !, which a document cannot say: write it without"
-            ));
+        mistakes.extend(self.rate_limit.as_ref().and_then(|limit| limit.check(&path).err()));
+        for child in self.children() {
+            child.check(&path, mistakes, left_out);
         }
-        if self.share_threshold && !value.contains('*') {
-            return Err(format!(
-                "{path}: share_threshold is for values with a *: remove it, or end the value with *"
-            ));
-        }
-        if let Some(limit) = &self.rate_limit {
-            limit.check(&path)?;
-        }
-        self.children().iter().try_for_each(|child| child.check(&path))
     }
 }
 

@@ -112,12 +112,6 @@ fn several_files_make_one_document_with_names_of_their_own() {
 fn what_a_document_cannot_say_is_refused() {
     let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
     for (descriptor, about) in [
-        (format!("{{key: k, detailed_metric: true, {limit}}}"), "a.k: detailed_metric"),
-        (
-            format!("{{key: k, descriptors: [{{key: l, value_to_metric: true, {limit}}}]}}"),
-            "a.k.l: value_to_metric",
-        ),
-        (format!("{{key: k, metadata: {{x: 1}}, {limit}}}"), "a.k: metadata"),
         (format!("{{key: k, value: a*b, {limit}}}"), "a.k_a*b: the value has a * before its end"),
         (format!("{{key: k, value: v, share_threshold: true, {limit}}}"), "share_threshold"),
         (format!("{{key: '', {limit}}}"), "key of a descriptor is \"\""),
@@ -137,6 +131,39 @@ fn what_a_document_cannot_say_is_refused() {
     // What is there with its default is accepted.
     document(&[&format!("domain: a\ndescriptors: [{{key: k, detailed_metric: false, {limit}}}]")]);
     document(&["domain: a\ndescriptors:\n"]);
+}
+
+#[test]
+fn what_decides_nothing_is_left_out_and_all_mistakes_are_named() {
+    let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
+    let mut import = EnvoyImport::default();
+    let descriptors = format!(
+        "{{key: k, detailed_metric: true, descriptors: [{{key: l, value_to_metric: true, metadata: {{x: 1}}, {limit}}}]}}"
+    );
+    import.add(&format!("domain: a\ndescriptors: [{descriptors}]")).unwrap();
+    let named: Vec<_> = import.left_out.iter().filter_map(|text| text.split(" is left out").next()).collect();
+    assert_eq!(named, ["a.k: detailed_metric", "a.k.l: value_to_metric", "a.k.l: metadata"]);
+    let message = refused(&format!(
+        "domain: a\ndescriptors: [{{key: k, value: a*b, {limit}}}, {{key: 'c,d', {limit}}}]"
+    ));
+    assert!(
+        message.contains("a.k_a*b: ") && message.contains("a.c,d: ") && message.lines().count() == 2,
+        "{message}"
+    );
+}
+
+#[test]
+fn files_of_a_config_map_are_read() {
+    let file =
+        "    domain: a\n    descriptors: [{key: k, rate_limit: {unit: second, requests_per_unit: 1}}]\n";
+    let map = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: limits}}\ndata:\n  a.yaml: |\n{file}  b.yaml: |\n{}",
+        file.replace("domain: a", "domain: b")
+    );
+    let mut import = EnvoyImport::default();
+    import.add(&map).unwrap();
+    let document = import.document();
+    assert!(document.contains("[policies.\"a.k\"]") && document.contains("[policies.\"b.k\"]"), "{document}");
 }
 
 /// The nodes that envoyproxy/ratelimit finds for a descriptor, if the limit of the last one counts: `GetLimit` of its
@@ -193,7 +220,7 @@ fn rules_find_what_envoyproxy_ratelimit_finds() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut limits = 0;
     for _ in 0..300 {
-        let mut domain = Domain::parse("domain: d").unwrap();
+        let mut domain = Domain::parse("domain: d", &mut Vec::new()).unwrap();
         domain.descriptors = Some(random_level(&mut random, 3));
         let rules = rules::of_domain(&domain).unwrap();
         let limiter = Limiter::builder().document(&write(&rules)).build().unwrap();

@@ -90,7 +90,7 @@ fn limits_of_envoy_are_imported() {
         "a.yaml",
         "domain: a\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 2}}]\n",
     );
-    shell.file("b.yaml", "domain: b\ndescriptors: [{key: user, metadata: {x: 1}}]\n");
+    shell.file("b.yaml", "domain: b\ndescriptors: [{key: user, value: a*b}]\n");
     let import = ["policies", "import", "--from", "envoy-ratelimit"];
     let document = shell.run(&[&import[..], &["a.yaml"]].concat()).fine();
     shell.file("a.toml", &document);
@@ -100,7 +100,9 @@ fn limits_of_envoy_are_imported() {
     let json = shell.run(&[&import[..], &["a.yaml", "--json"]].concat()).fine();
     shell.file("a.json", &json);
     assert_eq!(shell.run(&["policies", "diff", "a.toml", "a.json"]).fine(), "");
-    shell.run(&[&import[..], &["a.yaml", "b.yaml"]].concat()).fails(64, "b.yaml: b.user: metadata");
+    shell
+        .run(&[&import[..], &["a.yaml", "b.yaml"]].concat())
+        .fails(64, "b.yaml: b.user_a*b: the value has a *");
 }
 
 #[test]
@@ -117,4 +119,40 @@ fn counters_and_findings_are_told() {
     memory.file("first.toml", FIRST);
     let shown = memory.run(&["stats", "--policies", "first.toml"]).fine();
     assert!(shown.contains("configuration of file:first.toml, version 1"), "{shown}");
+}
+
+#[test]
+fn what_hardly_is_meant_is_warned_of() {
+    let shell = Shell::new();
+    let document = r#"
+        polylimit = 1
+        [policies.api]
+        quotas = "5/minute"
+        overrides = { k = { numbers = "9/minute", until = "2020-01-01T00:00:00Z" } }
+        [policies.login]
+        quotas = "5/15m"
+        [[rules]]
+        apply = [{ policy = "api", key = "{user}" }]
+        [[rules]]
+        match = { path = "/login" }
+        apply = [{ policy = "api", key = "{client}" }]
+        [lists]
+        deny = ["user a until 2020-01-01T00:00:00Z", "user b until 2100-01-01T00:00:00Z"]
+    "#;
+    shell.file("limits.toml", document);
+    let (status, validity) = shell.object("validity", &["policies", "validate", "limits.toml"]);
+    let warnings: Vec<&str> =
+        validity["warnings"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    assert_eq!(status, 0);
+    assert_eq!(
+        warnings,
+        [
+            "rule 2 is never reached: rule 1 matches every request",
+            "the item \"user a until 2020-01-01T00:00:00Z\" of lists.deny is over: it has no effect",
+            "the override of \"k\" in policy api is over: it has no effect",
+            "no rule applies the policy login: only programs that name it use it",
+        ]
+    );
+    let shown = shell.run(&["policies", "validate", "limits.toml"]).fine();
+    assert!(shown.starts_with("limits.toml: fine\nlimits.toml: warning: rule 2"), "{shown}");
 }
