@@ -20,6 +20,7 @@
 //! | cancel a call | 66 | queue | the tag of the header | whether there was one (`u8`) |
 //! | close a queue | 67 | queue | | |
 //! | fetch an answer | 68 | answer | | the answer |
+//! | stop waiting for a queue | 69 | queue | | |
 //!
 //! A **target** is an address that an object of the language owns: `Limiter::address`, `Guard::address`, or what an earlier
 //! answer had. The object outlives the call. A limiter that was closed stays at its address and answers with an error.
@@ -74,6 +75,7 @@ const TAKE: u8 = 65;
 const CANCEL: u8 = 66;
 const CLOSE_QUEUE: u8 = 67;
 const FETCH: u8 = 68;
+const STOP_WAITING: u8 = 69;
 
 /// What a call writes into the buffer. It owns what it needs, so that the request may be overwritten.
 enum Outcome {
@@ -164,6 +166,11 @@ unsafe fn perform(target: u64, buffer: &[u8]) -> Result<Outcome> {
         }
         // SAFETY: the caller guarantees the target.
         CANCEL => Ok(Outcome::Flag(unsafe { object::<Queue>(target) }?.cancel(header.tag))),
+        STOP_WAITING => {
+            // SAFETY: the caller guarantees the target.
+            unsafe { object::<Queue>(target) }?.stop_waiting();
+            Ok(Outcome::Nothing)
+        }
         CLOSE_QUEUE => {
             // SAFETY: the caller gives the queue back, and uses it no more.
             drop(unsafe { Arc::from_raw(std::ptr::from_ref(object::<Queue>(target)?)) });
@@ -243,7 +250,7 @@ fn call(limiter: &Limiter, header: &Header, reader: &mut Reader<'_>) -> Result<O
 
 fn longest_wait(header: &Header) -> Result<Duration> {
     let name = if header.operation == BLOCK { "time" } else { "timeout" };
-    crate::number::unsigned(name, header.timeout_us).map(Duration::from_micros)
+    Span::of_signed(header.timeout_us).duration(name)
 }
 
 /// The answer to a call, or why there is none yet.

@@ -41,6 +41,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 static QUEUE: Mutex<VecDeque<DegradedEvent>> = Mutex::new(VecDeque::new());
 static HAS_EVENTS: AtomicBool = AtomicBool::new(false);
 static QUEUED: Condvar = Condvar::new();
+static HAS_TO_RETURN: AtomicBool = AtomicBool::new(false);
 static LAST_NUMBER: AtomicI64 = AtomicI64::new(0);
 
 /// Queues the events of a limiter from now on, under the number that this returns.
@@ -81,12 +82,23 @@ pub fn take_events() -> Vec<DegradedEvent> {
     QUEUE.try_lock().map(take).unwrap_or_default()
 }
 
-/// As `take_events`, but waits until there are some.
+/// As `take_events`, but waits until there are some, or until `stop_waiting_for_events`.
 #[uniffi::export]
 pub fn wait_for_events() -> Vec<DegradedEvent> {
     let mut queue = QUEUE.lock();
-    QUEUED.wait_while(&mut queue, |queue| queue.is_empty());
+    QUEUED.wait_while(&mut queue, |queue| queue.is_empty() && !HAS_TO_RETURN.load(Ordering::Relaxed));
+    HAS_TO_RETURN.store(false, Ordering::Relaxed);
     take(queue)
+}
+
+/// Makes `wait_for_events` return, with nothing if there are no events; a thread that does not wait yet does not begin to.
+#[uniffi::export]
+pub fn stop_waiting_for_events() {
+    // Under the lock, so that it cannot come between the look at the queue and the wait.
+    let queue = QUEUE.lock();
+    HAS_TO_RETURN.store(true, Ordering::Relaxed);
+    QUEUED.notify_all();
+    drop(queue);
 }
 
 /// Whether there are events to take. A function without conversions, for languages that ask after every call.
@@ -123,5 +135,7 @@ mod tests {
         assert_eq!(take_events().into_iter().map(|event| event.limiter).collect::<Vec<_>>(), [number]);
         closed.blocking().check("a third").unwrap_err();
         assert!(!polylimit_uniffi_has_events());
+        stop_waiting_for_events();
+        assert_eq!(wait_for_events(), []);
     }
 }

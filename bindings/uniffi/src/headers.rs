@@ -152,7 +152,7 @@ mod tests {
 
     fn outcome(quotas: &str, cost: i64) -> Outcome {
         let settings = Settings {
-            store: None,
+            store: Some("memory:".to_owned()),
             policies: vec![policy(quotas)],
             options: HashMap::new(),
             clock: None,

@@ -14,7 +14,7 @@ pub(crate) fn unsigned(name: &str, number: i64) -> Result<u64> {
 /// A headroom from the caller; the core refuses what is above 99.
 pub(crate) fn percent(headroom: i32) -> Result<u8> {
     u8::try_from(headroom).map_err(|_| {
-        PolylimitError::InvalidArgument(format!("headroom is {headroom} percent: allowed is 0 to 99"))
+        PolylimitError::InvalidArgument(format!("headroom is {headroom} %: allowed is 0 to 99 %"))
     })
 }
 
@@ -43,7 +43,9 @@ impl Span {
     }
 
     pub(crate) fn us(self, name: &str) -> Result<u64> {
-        unsigned(name, self.0)
+        u64::try_from(self.0).map_err(|_| {
+            PolylimitError::InvalidArgument(format!("{name} is {} us: allowed is 0 or more", self.0))
+        })
     }
 
     pub(crate) fn duration(self, name: &str) -> Result<Duration> {

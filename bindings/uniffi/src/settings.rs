@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use polylimit::{LimiterBuilder, OptionKind, Suggestion};
 
-use crate::error::{Result, guarded};
+use crate::error::{PolylimitError, Result, guarded};
 use crate::number::{Span, signed, unsigned};
 use crate::request::Policy;
 
@@ -47,8 +47,9 @@ impl ManualClock {
 #[derive(uniffi::Record)]
 #[uniffi::export(Debug, Display)]
 pub struct Settings {
-    /// The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`.
-    #[uniffi(default)]
+    /// The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`. It may be left out, which is `memory:`, but not
+    /// be null: that is a URL that the program has failed to read.
+    #[uniffi(default = Some("memory:"))]
     pub store: Option<String>,
     /// The policies; their names differ.
     #[uniffi(default)]
@@ -65,12 +66,31 @@ pub struct Settings {
     pub document: Option<String>,
 }
 
+/// Refuses an option that has the name of another setting, or nearly so.
+fn refuse_setting(option: &str) -> Result<()> {
+    /// In these languages, `policies` and the like are no options.
+    const SETTINGS: [&str; 4] = ["policies", "document", "clock", "store"];
+
+    let options = LimiterBuilder::options();
+    if options.iter().any(|known| known.name == option) {
+        return Ok(());
+    }
+    let known = SETTINGS.into_iter().chain(options.iter().map(|known| known.name));
+    match Suggestion::nearest(option, known) {
+        Some(nearest) if SETTINGS.contains(&nearest) => Err(PolylimitError::InvalidArgument(format!(
+            "option {option:?} is not known: {nearest} is a setting of its own"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A missing variable of the environment must not silently give each process limits of its own.
+const NO_STORE: &str = "the store's URL is missing: allowed is one such as redis://localhost, or memory: for limits of this process alone";
+
 impl Settings {
     pub(crate) fn build(self) -> Result<polylimit::Limiter> {
-        let mut builder = polylimit::Limiter::builder();
-        if let Some(store) = &self.store {
-            builder = builder.store(store);
-        }
+        let store = self.store.ok_or_else(|| PolylimitError::InvalidArgument(NO_STORE.to_owned()))?;
+        let mut builder = polylimit::Limiter::builder().store(&store);
         for policy in &self.policies {
             builder = builder.policy(policy.parsed()?);
             if let Some(outage) = &policy.outage {
@@ -81,6 +101,7 @@ impl Settings {
             }
         }
         for (name, text) in &self.options {
+            refuse_setting(name)?;
             builder = builder.option(name, text);
         }
         if let Some(clock) = &self.clock {
@@ -103,7 +124,7 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The text before the colon of a URL is its scheme; a text without a colon may be a secret.
         let scheme = self.store.as_deref().and_then(|url| url.split_once(':')).map(|(scheme, _)| scheme);
-        let store = if self.store.is_some() { scheme.unwrap_or("?") } else { "memory" };
+        let store = if self.store.is_some() { scheme.unwrap_or("?") } else { "missing" };
         let policies: Vec<_> = self.policies.iter().map(|policy| (&policy.name, &policy.quotas)).collect();
         f.debug_struct("Settings")
             .field("store", &format_args!("{store}:..."))
@@ -168,5 +189,28 @@ mod tests {
         let shown = format!("{settings} {settings:?}");
         assert!(!shown.contains("hunter") && !shown.contains("user"), "{shown}");
         assert!(shown.contains("redis") && shown.contains("password"), "{shown}");
+    }
+
+    #[test]
+    fn option_with_the_name_of_a_setting_is_answered_with_the_setting() {
+        let refused = |name: &str| refuse_setting(name).unwrap_err().to_string();
+        assert_eq!(refused("polcies"), "option \"polcies\" is not known: policies is a setting of its own");
+        assert_eq!(refused("document"), "option \"document\" is not known: document is a setting of its own");
+        for other in ["deadline", "dedline", "outage.api"] {
+            assert_eq!(refuse_setting(other), Ok(()));
+        }
+    }
+
+    #[test]
+    fn missing_url_of_the_store_is_an_invalid_argument() {
+        let settings = Settings {
+            store: None,
+            policies: Vec::new(),
+            options: HashMap::new(),
+            clock: None,
+            document: None,
+        };
+        let refused = settings.build().unwrap_err();
+        assert_eq!(refused, PolylimitError::InvalidArgument(NO_STORE.to_owned()));
     }
 }

@@ -91,7 +91,7 @@ class PolicyCases
   def ask(operation)
     key = operation['key'] || 'k'
     about = { policy: operation['policy'] || 'p', plan: operation['plan'] }
-    costly = about.merge(cost: operation['cost'])
+    costly = about.merge(cost: operation['cost'] || 1)
     deciding = costly.merge(headroom: operation['headroom'])
     id = operation['id']
     case operation['op']

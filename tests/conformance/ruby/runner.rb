@@ -64,12 +64,13 @@ class Runner
   end
 
   def ask(limiter, key, operation)
-    id, cost = operation.values_at('id', 'cost')
+    id = operation['id']
+    cost = operation['cost'] || 1
     ttl = operation['ttl_us'] && Rational(operation['ttl_us'], 1_000_000)
     case operation['op']
     when 'reset' then limiter.reset(key)
     when 'reserve' then hold(limiter.reserve(key, cost: cost, id: id, ttl: ttl, max_age: 0))
-    when 'commit' then limiter.commit(key, id, spent: cost)
+    when 'commit' then limiter.commit(key, id, spent: operation['cost'])
     when 'cancel' then limiter.cancel(key, id)
     when 'renew' then limiter.renew(key, id, ttl)
     else limiter.public_send(operation['op'], key, cost: cost)

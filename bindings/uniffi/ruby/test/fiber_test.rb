@@ -107,6 +107,22 @@ class FiberTest < Minitest::Test
     end
   end
 
+  # In the middle of three, so that neither the first nor the last call makes the difference.
+  def test_timeout_of_the_event_loop_ends_a_wait
+    stores.each do |store|
+      limiter = Polylimit::Limiter.new(store, policies: { api: '1/hour token_bucket' })
+      assert limiter.check(@key).allowed
+      Sync do |task|
+        others = Array.new(2) { task.async { limiter.acquire(@key, timeout: 10 * LONG) } }
+        assert_raises(Async::TimeoutError) { task.with_timeout(0.05) { limiter.acquire(@key, timeout: 10 * LONG) } }
+        others.each(&:stop)
+        assert_raises(Async::TimeoutError) { task.with_timeout(0.05) { limiter.acquire(@key, timeout: 10 * LONG) } }
+        assert_equal 'store', limiter.peek(@key).source
+      end
+      limiter.close
+    end
+  end
+
   def test_event_loops_may_follow_each_other_and_run_on_several_threads
     limiter = Polylimit::Limiter.new(ENV.fetch('POLYLIMIT_REDIS'), policies: { api: '1000/hour' })
     loops = Array.new(4) do

@@ -186,6 +186,51 @@ class LimiterTest < Minitest::Test
     assert waiting.value
   end
 
+  def test_a_store_that_is_nil_is_refused
+    error = assert_raises(Polylimit::InvalidArgument) { Polylimit::Limiter.new(ENV['POLYLIMIT_NO_SUCH_VARIABLE'], policies: { api: '1/s' }) }
+    assert_match(/\Athe store's URL is missing/, error.message)
+  end
+
+  def test_values_are_frozen_and_can_be_read
+    limiter = limiter('9/hour')
+    [limiter.check('key'), limiter.take('key', cost: 3)].each do |value|
+      assert_predicate value, :frozen?
+      assert Ractor.shareable?(value)
+      assert_equal 9, value.quotas.first.limit
+      assert_match(/remaining=/, value.inspect)
+      assert_equal value, value.dup
+    end
+  end
+
+  def test_closed_limiter_describes_itself
+    limiter = Polylimit::Limiter.new('memory:', document: '{"polylimit": 1, "policies": {"api": {"quotas": "9/hour"}}}', observe_keys: 16)
+    limiter.check('key')
+    refute_predicate limiter, :closed?
+    assert_equal '#<Polylimit::Limiter memory: api>', limiter.inspect
+    limiter.close
+    assert_predicate limiter, :closed?
+    assert_equal '#<Polylimit::Limiter memory: api (closed)>', limiter.to_s
+    assert_equal ['9/hour', ['api']], [limiter.policy(:api).quotas, limiter.policies.map(&:name)]
+    assert_equal 'document', limiter.configuration.source
+    assert_match(/polylimit_decisions_total\{policy="api"/, limiter.metrics_text)
+    refute_empty limiter.stats
+    assert_raises(Polylimit::Closed) { limiter.set_policy(:api, '5/hour') }
+    assert_raises(Polylimit::Closed) { limiter.policy_for('5/hour') }
+  end
+
+  def test_numbers_are_reported_as_they_were_written
+    limiter = limiter('9/hour')
+    {
+      'cost is nil: allowed are whole numbers of units, 0 to 10^12; leave it out for 1' => -> { limiter.check('key', cost: nil) },
+      'timeout is -1: allowed are seconds, 0 or more' => -> { limiter.acquire('key', timeout: -1) },
+      'ttl is -0.5: allowed are seconds, 0 or more' => -> { limiter.renew('key', 'id', -0.5) },
+      'seconds is -2: allowed are seconds, 0 or more' => -> { limiter.block('key', -2) },
+      'deadline is 1.0e+30 s: allowed is 1ms to 60s' => -> { Polylimit::Limiter.new('memory:', deadline: 1e30) }
+    }.each do |message, call|
+      assert_equal message, assert_raises(Polylimit::InvalidArgument, &call).message
+    end
+  end
+
   HANDLES = 100_000
 
   def test_native_handles_are_released

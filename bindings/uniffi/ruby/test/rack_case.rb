@@ -21,7 +21,7 @@ class RackCase < Minitest::Test
     server&.stop(true)
   end
 
-  def limiter(store = nil, **policies)
+  def limiter(store = 'memory:', **policies)
     Polylimit::Limiter.new(store, policies: policies)
   end
 end

@@ -9,8 +9,8 @@ class RackOptionsTest < RackCase
     {
       [] => /\Apolicy is an empty list: allowed is a policy's name/,
       ['a', nil] => /\Apolicy is nil: allowed is a policy's name/,
-      [:a, '5/hour', 'a'] => /\Apolicy "a" is given twice: once is enough\z/,
-      ['5/hour', '5 per 60m'] => /\Apolicy "5 per 60m" is given twice: once is enough\z/,
+      [:a, '5/hour', 'a'] => /\Apolicy "a" is a duplicate: leave out one of the two\z/,
+      ['5/hour', '5 per 60m'] => /\Apolicy "5 per 60m" is a duplicate: leave out one of the two\z/,
       'apy' => /\Apolicy "apy" is not known: this limiter has a, b\z/,
       '100/minut' => /minut/,
       5 => /\Apolicy is 5: allowed is text/

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -96,6 +97,8 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct WakeUp {
     is_woken: Mutex<bool>,
+    /// Whether a thread that waits has to return, with or without answers.
+    has_to_return: AtomicBool,
     woken: Condvar,
     /// A byte is written to it when there are answers to take.
     descriptor: Option<File>,
@@ -148,6 +151,12 @@ impl Queue {
         self.completions.cancel(&Tag { number, then: Then::Nothing })
     }
 
+    /// Makes the thread that waits for answers return; one that does not wait yet returns at once.
+    pub(crate) fn stop_waiting(&self) {
+        self.wake_up.has_to_return.store(true, Ordering::Release);
+        self.wake_up.wake();
+    }
+
     /// Waits for answers, at most for `timeout`, and writes a list of them: each its tag (`u64`) and the answer. At least the
     /// first is written, and of the others those that fit into `room` bytes.
     pub(crate) fn take(&self, timeout: Duration, writer: &mut Writer<'_>, room: usize) {
@@ -164,6 +173,9 @@ impl Queue {
                 return write(&mut finished, writer, room);
             }
             drop(finished);
+            if self.wake_up.has_to_return.swap(false, Ordering::AcqRel) {
+                return writer.count(0);
+            }
             let mut is_woken = self.wake_up.is_woken.lock();
             let has_ended = match deadline {
                 _ if *is_woken => false,

@@ -12,8 +12,13 @@ const CHECK: u8 = 1;
 
 fn limiter(quotas: &str, clock: Option<Arc<ManualClock>>) -> Arc<Limiter> {
     let policy = Policy { name: "api".to_owned(), quotas: quotas.to_owned(), outage: None, lease: None };
-    let settings =
-        Settings { store: None, policies: vec![policy], options: HashMap::new(), clock, document: None };
+    let settings = Settings {
+        store: Some("memory:".to_owned()),
+        policies: vec![policy],
+        options: HashMap::new(),
+        clock,
+        document: None,
+    };
     Limiter::new(settings).unwrap()
 }
 
@@ -185,6 +190,8 @@ fn acquire_waits_in_a_queue_and_leaves_it() {
     let taken = take(30_000_000);
     assert_eq!((taken[0], number_at(&taken, 4), taken[12], taken[13]), (1, 8, 1, 1));
     assert_eq!(take(1), [0; 4]);
+    assert!(answer_to(queue, &header(STOP_WAITING, 0, 0, 0, 0)).is_empty());
+    assert_eq!(take(i64::MAX), [0; 4]);
     assert!(answer_to(queue, &header(CLOSE_QUEUE, 0, 0, 0, 0)).is_empty());
 }
 

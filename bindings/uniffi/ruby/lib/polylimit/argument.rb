@@ -14,6 +14,13 @@ module Polylimit
       raise InvalidArgument, "#{name} is #{value.inspect}: allowed are whole numbers of units, 0 to 10^12"
     end
 
+    # A cost; nil is none.
+    def cost(value)
+      return units('cost', value) unless value.nil?
+
+      raise InvalidArgument, 'cost is nil: allowed are whole numbers of units, 0 to 10^12; leave it out for 1'
+    end
+
     # A headroom, whose bounds the native library checks.
     def percent(value)
       return value if value.is_a?(Integer) && value.between?(-(1 << 31), (1 << 31) - 1)
@@ -112,9 +119,17 @@ module Polylimit
     # An option's value as text: numbers are seconds where the option is a duration.
     def option(name, value)
       row = OPTIONS[name.to_s]
-      return "#{Span.microseconds(value)}us" if row&.kind == 'duration' && value.is_a?(Numeric)
+      return seconds(name, value, row.allowed) if row&.kind == 'duration' && value.is_a?(Numeric)
 
       secret("option #{name}", value.to_s)
+    end
+
+    # A duration as text, in which errors show the number of the caller.
+    def seconds(name, value, allowed)
+      time_us = Span.microseconds(value, name)
+      raise InvalidArgument, "#{name} is #{value} s: allowed is #{allowed}" if time_us == Span::LONGEST
+
+      value.is_a?(Integer) ? "#{value}s" : "#{time_us}us"
     end
 
     OPTIONS = PolylimitNative.store_options.to_h { |row| [row.name, row] }.freeze

@@ -44,7 +44,7 @@ module Polylimit
     # @return [RequestDecision]
     def decide(request, id: nil, ttl: nil)
       name = id ? [Argument.id(id).bytesize, id].pack('L<a*') : Attributes::NONE
-      terms = [ttl ? 1 : 0, ttl ? Span.microseconds(ttl) : 0].pack('Cq<')
+      terms = [ttl ? 1 : 0, ttl ? Span.microseconds(ttl, 'ttl') : 0].pack('Cq<')
       read Direct.call(@address, :decide_request, Attributes.bytes(request) << name << terms, owner: Undecided.new(self))
     end
 
@@ -99,7 +99,7 @@ module Polylimit
     # @return [ConfigurationStatus]
     # @raise [StoreUnavailable] when the timeout passes before
     def wait_for_version(version, timeout)
-      wait(:wait_for_version, Span.microseconds(timeout), [Argument.units('version', version)].pack('q<'))
+      wait(:wait_for_version, Span.microseconds(timeout, 'timeout'), [Argument.units('version', version)].pack('q<'))
     end
 
     # How the candidate of a policy compares with the numbers in force: `both_allow`, `only_live_denies`, `only_candidate_denies`

@@ -10,7 +10,8 @@ module Polylimit
     alias_method :allowed?, :allowed
   end
 
-  # What a decision and a usage have in common. They are kept as the core has written them, and read where they are asked for.
+  # What a decision and a usage have in common. They are kept as the core has written them, and read where they are asked for. They are
+  # frozen, and may be shared by Ractors.
   class StoreAnswer
     SOURCES = PolylimitNative.source_names.map(&:freeze).freeze
     CAUSES = [nil, *PolylimitNative.cause_names.map(&:freeze)].freeze
@@ -35,8 +36,9 @@ module Polylimit
 
     # Reads the answer from these bytes, where it begins at that offset.
     def initialize(bytes, at)
-      @bytes = bytes
+      @bytes = bytes.freeze
       @at = at
+      freeze
     end
 
     # Whole units that can still be spent right now, after this operation: the least over the quotas.
@@ -72,7 +74,7 @@ module Polylimit
 
     # The QuotaUsage under each quota, in the order of the policy.
     def quotas
-      @quotas ||= numbers_of_quotas.each_slice(QUOTA_NUMBERS).map do |limit, remaining, reset_after, over, wait|
+      numbers_of_quotas.each_slice(QUOTA_NUMBERS).map do |limit, remaining, reset_after, over, wait|
         QuotaUsage.new(limit, remaining, Span.seconds(reset_after), over, wait.zero?, seconds(wait)).freeze
       end.freeze
     end

@@ -26,7 +26,7 @@ module Polylimit
     # Faraday::Env and returns the key, by default the host with the port unless it is the scheme's own. `cost` is the units
     # of an attempt, and `backoff`, a Polylimit::Backoff, says how often and how long a request may wait.
     # A request raises Throttled if it would have to wait for more than `max_wait` of the backoff or its own timeout.
-    def initialize(app, limiter:, policy: nil, key: nil, cost: nil, backoff: nil)
+    def initialize(app, limiter:, policy: nil, key: nil, cost: 1, backoff: nil)
       super(app)
       limiter.policy_for(policy)
       @limiter = limiter

@@ -23,6 +23,8 @@ module Polylimit
 
     # The end of a request that names no policy.
     NO_POLICY = [Direct::NONE].pack('L<').freeze
+    # How many names of policies are shown.
+    MAX_SHOWN = 8
     # How many policies are remembered as the ends of requests.
     MAX_REMEMBERED = 1024
     # What stands before a key: the header of the request, and that it has neither cost, plan nor headroom.
@@ -33,11 +35,13 @@ module Polylimit
     KEY_AT = HEADROOM_AT + 4
     HAS_COST = 1
     HAS_PLAN = 2
-    private_constant :NO_POLICY, :MAX_REMEMBERED, :BEGINNINGS, :FLAGS_AT, :COST_AT, :HEADROOM_AT, :KEY_AT, :HAS_COST, :HAS_PLAN
+    private_constant :NO_POLICY, :MAX_SHOWN, :MAX_REMEMBERED, :BEGINNINGS, :FLAGS_AT, :COST_AT, :HEADROOM_AT, :KEY_AT, :HAS_COST, :HAS_PLAN
 
     include Configured
     include Reports
 
+    # `store` is "memory:", "local:<name>" or a URL such as "redis://localhost". Without it the limits are those of this process alone; nil,
+    # such as a missing variable of the environment, is an InvalidArgument.
     # `policies` has quotas such as "100/minute; 1000/hour" by names; in place of the text there may be a hash with
     # :quotas, :outage ("fallback", "allow" or "deny") and :lease. Other options are those of Polylimit.options.
     # `on_degraded` is called with each Polylimit::DegradedEvent that Polylimit.logger is told, on the thread of some call of
@@ -45,7 +49,7 @@ module Polylimit
     # Connects to nothing: a store that cannot be reached is no error here.
     # `document` is a text in TOML or JSON with policies, rules and lists, which the program keeps itself; for one that is followed there
     # are the options `configuration` ("file:PATH", "store" or "store+file:PATH") and `copy` (a path).
-    def initialize(store = nil, policies: {}, document: nil, clock: nil, on_degraded: nil, **options)
+    def initialize(store = 'memory:', policies: {}, document: nil, clock: nil, on_degraded: nil, **options)
       @native = PolylimitNative::Limiter.new(
         PolylimitNative::Settings.new(
           store: store && Argument.secret('store', store),
@@ -59,12 +63,19 @@ module Polylimit
       @ends = { nil => NO_POLICY }
       @on_reservation = method(:on_reservation)
       @listener = Events.listen(@native, on_degraded)
+      # What stands before the colon of a URL is no secret.
+      @kind = store[/\A[a-z+-]*/]
+      @is_closed = false
     end
 
-    # Shows neither its store nor its policies.
+    # Shows the kind of its store and its first policies, no URL.
     def inspect
-      '#<Polylimit::Limiter>'
+      names = policies.map(&:name)
+      shown = names.first(MAX_SHOWN).join(', ')
+      more = names.size > MAX_SHOWN ? " and #{names.size - MAX_SHOWN} more" : ''
+      "#<Polylimit::Limiter #{@kind}: #{shown}#{more}#{' (closed)' if closed?}>"
     end
+    alias to_s inspect
 
     # The guard of a middleware with these options.
     def guard(options)
@@ -74,50 +85,50 @@ module Polylimit
     # Decides, and spends the cost from every quota of the policy when all admit it.
     # @param key [String, Integer] up to 1 MiB; a number stands for its decimal digits
     # @param policy [String, Symbol, nil] a name, or quotas such as "5/minute"; nil is the only one of the limiter
-    # @param cost [Integer, nil] units, 0 to 10^12; nil is 1
+    # @param cost [Integer] units, 0 to 10^12
     # @param headroom [Integer, nil] percent of every quota's capacity that the request leaves for others, 0 to 99; nil is 0
     # @param plan [String, nil] the plan of the key, for a limiter with a configuration
     # @return [Decision]
     # @raise [Error] when no decision can be made; a denial is none
-    def check(key, policy: nil, cost: nil, headroom: nil, plan: nil)
+    def check(key, policy: nil, cost: 1, headroom: nil, plan: nil)
       answer(:check, key, policy, cost, plan, headroom)
     end
 
     # The decision that a check would give now; changes no state.
     # @return [Decision]
-    def peek(key, policy: nil, cost: nil, headroom: nil, plan: nil)
+    def peek(key, policy: nil, cost: 1, headroom: nil, plan: nil)
       answer(:peek, key, policy, cost, plan, headroom)
     end
 
     # Spends as much of the cost as every quota admits, from 0 to the cost, and returns how much it took.
     # @return [Usage]
-    def take(key, policy: nil, cost: nil, plan: nil)
+    def take(key, policy: nil, cost: 1, plan: nil)
       answer(:take, key, policy, cost, plan)
     end
 
     # Spends the cost even if it exceeds what remains, for a cost that is known only afterwards.
     # @return [Usage]
-    def charge(key, policy: nil, cost: nil, plan: nil)
+    def charge(key, policy: nil, cost: 1, plan: nil)
       answer(:charge, key, policy, cost, plan)
     end
 
     # Returns units, at most those that are used, the newest first.
     # @return [Usage]
-    def refund(key, policy: nil, cost: nil, plan: nil)
+    def refund(key, policy: nil, cost: 1, plan: nil)
       answer(:refund, key, policy, cost, plan)
     end
 
     # Removes the state of the key under its policy.
     # @return [Usage]
     def reset(key, policy: nil, plan: nil)
-      answer(:reset, key, policy, nil, plan)
+      answer(:reset, key, policy, 1, plan)
     end
 
     # Denies every request of the key under its policy for so many seconds, 0.001 to 366 days; 0 ends a block and forgets the key's
     # penalties.
     # @return [Usage]
     def block(key, seconds, policy: nil, plan: nil)
-      time_us = Span.microseconds(seconds)
+      time_us = Span.microseconds(seconds, 'seconds')
       buffer = request(:block, key, policy, nil, plan: plan)
       buffer.put_int64(Direct::TIMEOUT_AT, time_us)
       read Direct.answer(@address, buffer)
@@ -133,9 +144,9 @@ module Polylimit
     # a denial, and nothing was spent.
     # @param timeout [Numeric] seconds, 0 or more; Float::INFINITY waits as long as it takes
     # @return [Decision]
-    def acquire(key, timeout:, policy: nil, cost: nil, headroom: nil, plan: nil)
-      timeout_us = Span.microseconds(timeout)
-      buffer = request(:acquire, key, policy, cost, plan: plan, headroom: headroom)
+    def acquire(key, timeout:, policy: nil, cost: 1, headroom: nil, plan: nil)
+      timeout_us = Span.microseconds(timeout, 'timeout')
+      buffer = request(:acquire, key, policy, other_than_one(cost), plan: plan, headroom: headroom)
       buffer.put_int64(Direct::TIMEOUT_AT, timeout_us)
       read Waiting.answer(@address, buffer, Acquisition.new(self, key, policy, cost, plan))
     end
@@ -158,12 +169,12 @@ module Polylimit
     # @param commit_at_end [Boolean] whether closing it commits what was reserved, in place of cancelling
     # @return [Reservation, Object]
     # @raise [Error] when no decision can be made; a denial is none
-    def reserve(key, cost: nil, policy: nil, id: nil, ttl: nil, timeout: nil, max_age: nil, commit_at_end: false,
+    def reserve(key, cost: 1, policy: nil, id: nil, ttl: nil, timeout: nil, max_age: nil, commit_at_end: false,
                 headroom: nil, plan: nil, &block)
       options = ReserveOptions.bytes(id, ttl, max_age, commit_at_end)
-      timeout_us = timeout ? Span.microseconds(timeout) : 0
+      timeout_us = timeout ? Span.microseconds(timeout, 'timeout') : 0
       reservation = interrupted_only_while_blocked do
-        hold(request(:reserve, key, policy, cost, options, plan: plan, headroom: headroom), timeout_us, key, policy, plan)
+        hold(request(:reserve, key, policy, other_than_one(cost), options, plan: plan, headroom: headroom), timeout_us, key, policy, plan)
       end
       block ? reservation.within(&block) : reservation
     end
@@ -185,7 +196,7 @@ module Polylimit
     # Makes the reservation of this id end so many seconds from now: 0.001 to 172,800.
     # @return [Usage]
     def renew(key, id, ttl, policy: nil, plan: nil)
-      on_reservation(:renew, key, policy, plan, nil, ReservationHandle.argument(id) << [Span.microseconds(ttl)].pack('q<'))
+      on_reservation(:renew, key, policy, plan, nil, ReservationHandle.argument(id) << [Span.microseconds(ttl, 'ttl')].pack('q<'))
     end
 
     # Checks several requests in one call. Each is a hash with :key, and where it matters :policy, :cost, :headroom and :plan; each is
@@ -209,7 +220,7 @@ module Polylimit
     # @param timeout [Numeric] seconds, 0 or more
     # @raise [StoreUnavailable] when the store has not answered in time
     def ready(timeout)
-      wait(:ready, Span.microseconds(timeout))
+      wait(:ready, Span.microseconds(timeout, 'timeout'))
       nil
     end
 
@@ -266,13 +277,25 @@ module Polylimit
     # Gives back leases, ends connections and threads and frees what the limiter holds, at once; later operations raise
     # Polylimit::Closed, as do those under way, and it tells nothing more. May be called again.
     def close
+      @is_closed = true
       @native.shut_down
       @listener.close
     end
 
+    # Whether `close` was called.
+    def closed?
+      @is_closed
+    end
+
     private
 
+    # A request without a cost spends 1. A cost of nil is a mistake of the caller, such as the number of tokens of a failed answer.
+    def other_than_one(cost)
+      cost.equal?(1) ? nil : Argument.cost(cost)
+    end
+
     def answer(operation, key, policy, cost, plan, headroom = nil)
+      cost = other_than_one(cost)
       buffer = plan || headroom ? request(operation, key, policy, cost, plan: plan, headroom: headroom) : request(operation, key, policy, cost)
       read Direct.answer(@address, buffer)
     end
@@ -339,7 +362,7 @@ module Polylimit
     def bytes(request)
       Argument.one_of_several(request)
       key = Argument.key(request[:key])
-      cost = Argument.units('cost', request[:cost])
+      cost = other_than_one(request.fetch(:cost, 1))
       plan = request[:plan]
       headroom = Argument.percent(request[:headroom] || 0)
       flags = (cost ? HAS_COST : 0) | (plan ? HAS_PLAN : 0)

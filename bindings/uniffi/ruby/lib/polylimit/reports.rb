@@ -42,8 +42,8 @@ module Polylimit
     # and what the configuration says about the key. It charges nothing.
     # @return [Hash]
     # @raise [StoreUnavailable] when the store does not answer: no outage policy answers in its place
-    def explain(key, policy: nil, cost: nil, headroom: nil, plan: nil)
-      report Direct.answer(@address, request(:explain, key, policy, cost, JSON_FORM, plan: plan, headroom: headroom))
+    def explain(key, policy: nil, cost: 1, headroom: nil, plan: nil)
+      report Direct.answer(@address, request(:explain, key, policy, other_than_one(cost), JSON_FORM, plan: plan, headroom: headroom))
     end
 
     # Why a request, by its attributes, would be admitted or denied by the configuration: the lists, the rules that match, and what

@@ -123,7 +123,7 @@ module Polylimit
 
       flags = (ttl ? HAS_TTL : 0) | (max_age ? HAS_MAX_AGE : 0) | (commit_at_end ? COMMITS_AT_END : 0)
       start = id ? [Argument.id(id).bytesize, id].pack('L<a*') : [Direct::NONE].pack('L<')
-      start << [flags, ttl ? Span.microseconds(ttl) : 0, max_age ? Span.microseconds(max_age) : 0].pack('Cq<q<')
+      start << [flags, ttl ? Span.microseconds(ttl, 'ttl') : 0, max_age ? Span.microseconds(max_age, 'max_age') : 0].pack('Cq<q<')
     end
   end
   private_constant :ReserveOptions

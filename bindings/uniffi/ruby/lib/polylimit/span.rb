@@ -13,9 +13,9 @@ module Polylimit
     end
 
     # Raises Polylimit::InvalidArgument for what is no duration.
-    def self.microseconds(seconds)
+    def self.microseconds(seconds, name = 'a duration')
       unless seconds.is_a?(Numeric) && seconds.real? && !(seconds.is_a?(Float) && seconds.nan?) && seconds >= 0
-        raise InvalidArgument, "a duration is #{seconds.inspect}: allowed are seconds, 0 or more"
+        raise InvalidArgument, "#{name} is #{seconds.inspect}: allowed are seconds, 0 or more"
       end
       return LONGEST if seconds >= LONGEST / MICROSECONDS
 

@@ -6,8 +6,9 @@ module Polylimit
   # Calls that were submitted and are waited for: by a fiber, while the event loop of its thread runs others, or by a thread that
   # can be interrupted. When there are answers, the core writes a byte into a pipe, once for all of them.
   #
-  # Of the fibers of an event loop one waits for the pipe and takes the answers of all; the others wait for their turn. A thread
-  # without an event loop has one to itself.
+  # On an event loop a fiber of its own waits for the pipe and takes the answers of all, while there are calls. The fibers that have
+  # called wait for their turn: timeouts of every event loop reach a fiber there, and not in all of them one that waits for a pipe. A
+  # thread without an event loop has a queue and a pipe to itself.
   class Waiting
     # A call, and its answer as bytes once it is there.
     Call = Struct.new(:number, :turn, :answer)
@@ -56,11 +57,11 @@ module Polylimit
 
     def initialize(scheduler)
       @scheduler = scheduler.object_id
+      @is_looping = !scheduler.nil?
       @process = Process.pid
-      @reader, writer = IO.pipe
-      @queue = Direct.call_now(0, :open_queue, [writer.fileno].pack('q<')).unpack1('Q<')
-      # The core has a duplicate.
-      writer.close
+      # The core has a duplicate of the writer.
+      @reader, @writer = IO.pipe
+      @queue = Direct.call_now(0, :open_queue, [@writer.fileno].pack('q<')).unpack1('Q<')
       ObjectSpace.define_finalizer(self, Waiting.closing(@queue))
       @calls = {}
       @last = 0
@@ -104,15 +105,31 @@ module Polylimit
     end
 
     def wait_for(call)
-      @leader ? call.turn.pop : lead(call) until call.answer
+      until call.answer
+        next take_when_readable unless @is_looping
+
+        start_reading unless @is_reading
+        failure = call.turn.pop
+        raise failure if failure
+      end
     end
 
-    def lead(call)
-      @leader = call
+    # The fiber that reads may be stopped with the task that has started it: then the next call starts another one.
+    def start_reading
+      @is_reading = true
+      Fiber.schedule do
+        take_when_readable until @calls.empty?
+      rescue StandardError => e
+        @calls.each_value { |call| call.turn.push(e) }
+      ensure
+        @is_reading = false
+        start_elsewhere
+      end
+    end
+
+    def take_when_readable
       @reader.wait_readable
       Thread.handle_interrupt(Object => :never) { take }
-    ensure
-      @leader = nil
     end
 
     # Takes all answers that are there.
@@ -124,7 +141,7 @@ module Polylimit
           next unless call
 
           call.answer = answer
-          call.turn.push(nil) unless call.equal?(@leader)
+          call.turn.push(nil)
         end
       end
     end
@@ -142,11 +159,21 @@ module Polylimit
       end
     end
 
-    # Cancels a call that is not waited for any more, and lets another one lead.
+    # Cancels a call that is not waited for any more. When it was the last one, nothing else ends the fiber that reads; when it was to
+    # start another one, that is for the next call.
     def leave(call, owner, is_taken)
       give_up(call, owner) unless is_taken
     ensure
-      @calls.first&.last&.turn&.push(nil) unless @leader
+      if !@is_reading
+        start_elsewhere
+      elsif @calls.empty?
+        @writer.write_nonblock('.', exception: false)
+      end
+    end
+
+    # Has another call start the fiber that reads.
+    def start_elsewhere
+      @calls.first&.last&.turn&.push(nil)
     end
 
     def give_up(call, owner)

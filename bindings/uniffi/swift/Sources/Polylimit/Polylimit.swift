@@ -8605,7 +8605,8 @@ public func FfiConverterTypeResetPage_lower(_ value: ResetPage) -> RustBuffer {
  */
 public struct Settings: CustomDebugStringConvertible, CustomStringConvertible {
     /**
-     * The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`.
+     * The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`. It may be left out, which is `memory:`, but not
+     * be null: that is a URL that the program has failed to read.
      */
     public var store: String?
     /**
@@ -8630,8 +8631,9 @@ public struct Settings: CustomDebugStringConvertible, CustomStringConvertible {
     // declare one manually.
     public init(
         /**
-         * The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`.
-         */store: String? = nil,
+         * The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`. It may be left out, which is `memory:`, but not
+         * be null: that is a URL that the program has failed to read.
+         */store: String? = "memory:",
         /**
          * The policies; their names differ.
          */policies: [Policy] = [],
@@ -10802,6 +10804,15 @@ public func errorTable() -> [ErrorRow]  {
 })
 }
 /**
+ * Makes `wait_for_events` return, with nothing if there are no events; a thread that does not wait yet does not begin to.
+ */
+public func stopWaitingForEvents()  {try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_func_stop_waiting_for_events(uniffiCallStatus
+    )
+}
+}
+/**
  * Takes the queued events of all limiters of the process, the oldest first. Does not wait: if another thread uses the queue
  * at the moment, nothing is returned.
  */
@@ -10813,7 +10824,7 @@ public func takeEvents() -> [DegradedEvent]  {
 })
 }
 /**
- * As `take_events`, but waits until there are some.
+ * As `take_events`, but waits until there are some, or until `stop_waiting_for_events`.
  */
 public func waitForEvents() -> [DegradedEvent]  {
     return try!  FfiConverterSequenceTypeDegradedEvent.lift(try! rustCall() {
@@ -10912,10 +10923,13 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_func_error_table() != 50630) {
         return InitializationResult.apiChecksumMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_func_stop_waiting_for_events() != 8931) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_func_take_events() != 48932) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_func_wait_for_events() != 20957) {
+    if (uniffi_polylimit_uniffi_checksum_func_wait_for_events() != 4206) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_func_header_fields() != 61778) {

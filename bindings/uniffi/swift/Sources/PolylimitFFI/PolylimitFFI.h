@@ -982,6 +982,12 @@ RustBuffer uniffi_polylimit_uniffi_fn_func_error_table(RustCallStatus *_Nonnull 
 
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_STOP_WAITING_FOR_EVENTS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_STOP_WAITING_FOR_EVENTS
+void uniffi_polylimit_uniffi_fn_func_stop_waiting_for_events(RustCallStatus *_Nonnull out_status
+
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_TAKE_EVENTS
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_TAKE_EVENTS
 RustBuffer uniffi_polylimit_uniffi_fn_func_take_events(RustCallStatus *_Nonnull out_status
@@ -1307,6 +1313,12 @@ uint16_t uniffi_polylimit_uniffi_checksum_func_source_names(void
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_ERROR_TABLE
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_ERROR_TABLE
 uint16_t uniffi_polylimit_uniffi_checksum_func_error_table(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_STOP_WAITING_FOR_EVENTS
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_FUNC_STOP_WAITING_FOR_EVENTS
+uint16_t uniffi_polylimit_uniffi_checksum_func_stop_waiting_for_events(void
 
 );
 #endif

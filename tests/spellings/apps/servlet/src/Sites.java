@@ -9,7 +9,6 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import polylimit.Limiter;
 import polylimit.PolylimitException;
-import polylimit.Settings;
 import polylimit.http.KeyPart;
 import polylimit.servlet.RateLimitFilter;
 import polylimit.servlet.RateLimitOptions;
@@ -70,7 +69,7 @@ final class Sites {
   }
 
   private static Filter byDocument(String attribute) throws PolylimitException {
-    Limiter limiter = new Limiter(new Settings(null, List.of(), Map.of(), null, document(attribute)));
+    Limiter limiter = Limiter.builder().document(document(attribute)).build();
     return new RateLimitFilter(new RateLimitOptions(limiter));
   }
 

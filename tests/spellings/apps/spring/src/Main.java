@@ -20,7 +20,6 @@ import org.springframework.web.servlet.mvc.method.annotation.RequestMappingHandl
 import org.springframework.web.util.pattern.PathPatternParser;
 import polylimit.Limiter;
 import polylimit.PolylimitException;
-import polylimit.Settings;
 import polylimit.http.KeyPart;
 import polylimit.servlet.RateLimitFilter;
 import polylimit.servlet.RateLimitOptions;
@@ -43,7 +42,7 @@ class Main {
       text.append("[[rules]]\nmatch = { method = \"%s\", %s = \"%s\" }\n".formatted(rule[1], attribute, rule[2]));
       text.append("apply = [{ policy = \"%s\", key = \"{header.x-client}\" }]\n".formatted(rule[0]));
     }
-    return new RateLimitOptions(new Limiter(new Settings(null, List.of(), Map.of(), null, text.toString())));
+    return new RateLimitOptions(Limiter.builder().document(text.toString()).build());
   }
 
   private static RateLimitOptions options(String quotas) throws PolylimitException {

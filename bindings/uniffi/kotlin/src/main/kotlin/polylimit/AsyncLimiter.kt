@@ -10,7 +10,7 @@ import kotlin.coroutines.resumeWithException
  *
  * A call that the limiter can answer without its store, or with a store in this process, does not suspend. A call that is
  * cancelled in [acquire] leaves the queue. The methods that end in `Future` are for Java; what depends on their futures runs on the
- * threads of `Dispatchers.Default`. Every method fails with a [PolylimitException], as the method of [Limiter] does.
+ * common pool, as with the futures of the JDK. Every method fails with a [PolylimitException], as the method of [Limiter] does.
  */
 public class AsyncLimiter internal constructor(
     private val target: CallTarget,
@@ -90,6 +90,16 @@ public class AsyncLimiter internal constructor(
         request: Request,
         timeout: Duration,
     ): Decision = await(Call.acquire(request, timeout))
+
+    /** See [Limiter.acquire]. */
+    public suspend fun acquire(
+        key: String,
+        timeout: Duration,
+        policy: String? = null,
+        cost: Long? = null,
+        headroom: Int = 0,
+        plan: String? = null,
+    ): Decision = acquire(request(key, policy, cost, headroom, plan), timeout)
 
     /**
      * See [Limiter.reserve]. A coroutine that is cancelled leaves the queue, and what was set aside for it is given back. With a

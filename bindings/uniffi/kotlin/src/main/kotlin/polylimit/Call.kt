@@ -24,7 +24,8 @@ internal class Call<T>(
         queue: Long = 0,
         tag: Long = 0,
     ) {
-        buffer.begin(operation, waits, queue, tag, timeout?.let(::microsecondsOf) ?: 0)
+        val name = if (operation == DirectCalls.BLOCK) "time" else "timeout"
+        buffer.begin(operation, waits, queue, tag, timeout?.let { microsecondsOf(name, it) } ?: 0)
         if (request != null) buffer.putRequest(request)
         if (requests != null) {
             buffer.putInt(requests.size)
@@ -76,7 +77,7 @@ internal class Call<T>(
             ttl: Duration?,
         ) = Call<RequestDecision>(
             DirectCalls.DECIDE_BY_ATTRIBUTES,
-            arguments = { putAttributes(attributes).putText(id).put(ttl != null).putLong(ttl?.let(::microsecondsOf) ?: 0) },
+            arguments = { putAttributes(attributes).putText(id).put(ttl != null).putLong(ttl?.let { microsecondsOf("ttl", it) } ?: 0) },
         )
 
         fun setEntry(
@@ -134,7 +135,7 @@ internal class Call<T>(
             request: Request,
             reservation: ReservationName,
             ttl: Duration,
-        ) = Call<Usage>(DirectCalls.RENEW, request, arguments = { putName(reservation).putLong(microsecondsOf(ttl)) })
+        ) = Call<Usage>(DirectCalls.RENEW, request, arguments = { putName(reservation).putLong(microsecondsOf("ttl", ttl)) })
 
         /** Answered with a usage, or with Unit when there was nothing to end. */
         fun end(

@@ -1,10 +1,5 @@
 package polylimit
 
-import com.sun.jna.Native
-import com.sun.jna.NativeLibrary
-import java.io.File
-import java.io.IOException
-
 /** The native function of direct calls; `bindings/uniffi/src/direct.rs` describes it and its operations. */
 internal object DirectCalls {
     const val CHECK = 1
@@ -52,6 +47,7 @@ internal object DirectCalls {
     const val TAKE_ANSWERS = 65
     const val CANCEL = 66
     const val FETCH = 68
+    const val STOP_WAITING = 69
 
     /** How a call waits: not at all, on this thread, or in a queue. */
     const val TRY = 1
@@ -63,7 +59,7 @@ internal object DirectCalls {
     const val HAS_TO_WAIT = -3
 
     init {
-        System.load(libraryPath)
+        libraryPath
     }
 
     /** The length of the answer in the buffer, or one of the negative numbers above. */
@@ -75,17 +71,3 @@ internal object DirectCalls {
     ): Int
 }
 
-/**
- * The path of the native library, which the JVM and JNA load from the same file, because only then is it there once. It is the
- * one in the jar, or else where JNA finds one.
- */
-internal val libraryPath: String by lazy {
-    System.getProperty("uniffi.component.polylimit_native.libraryOverride")?.let { File(it).absolutePath }
-        ?: try {
-            Native.extractFromResourcePath(LIBRARY, DirectCalls::class.java.classLoader).absolutePath
-        } catch (_: IOException) {
-            NativeLibrary.getInstance(LIBRARY).file.absolutePath
-        }
-}
-
-private const val LIBRARY = "polylimit_uniffi"

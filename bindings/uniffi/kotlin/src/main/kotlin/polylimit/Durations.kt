@@ -10,6 +10,15 @@ internal fun durationOf(microseconds: Long): Duration =
         Duration.ofSeconds(Math.floorDiv(microseconds, 1_000_000L), Math.floorMod(microseconds, 1_000_000L) * 1_000)
     }
 
+/** The microseconds of an argument, whose name and value an error shows as the caller has written them. */
+internal fun microsecondsOf(
+    name: String,
+    duration: Duration,
+): Long {
+    if (duration.isNegative) throw PolylimitException.InvalidArgument("$name is $duration: allowed is PT0S or more")
+    return microsecondsOf(duration)
+}
+
 /** Whole microseconds; saturates at the bounds of `Long`. */
 internal fun microsecondsOf(duration: Duration): Long =
     try {

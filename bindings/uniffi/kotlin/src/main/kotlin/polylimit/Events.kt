@@ -1,15 +1,17 @@
 package polylimit
 
-import java.lang.ref.ReferenceQueue
 import java.lang.ref.WeakReference
 import java.util.concurrent.ConcurrentHashMap
 import java.util.function.Consumer
 
 /** Receives the events of a limiter until it is closed. Both of its classes hold a reference to it. */
 internal class Listener(
-    private val number: Long,
+    number: Long,
     @Volatile private var onDegraded: Consumer<DegradedEvent>?,
 ) : AutoCloseable {
+    /** Runs once: when the limiter is closed, or when it is collected. */
+    private val end = UniffiLib.CLEANER.register(this) { Events.remove(number) }
+
     init {
         Events.add(number, this)
     }
@@ -19,43 +21,30 @@ internal class Listener(
     }
 
     override fun close() {
-        Events.remove(number)
+        end.clean()
         onDegraded = null
     }
 }
 
-/** Delivers events: one thread waits for them, from the first limiter of the process on. */
+/** Delivers events: one thread waits for them while a limiter is open. */
 internal object Events {
-    private class Entry(
-        val number: Long,
-        listener: Listener,
-    ) : WeakReference<Listener>(listener, collected)
-
     private val logger = System.getLogger("polylimit")
-    private val listeners = ConcurrentHashMap<Long, Entry>()
-    private val collected = ReferenceQueue<Listener>()
+    private val listeners = ConcurrentHashMap<Long, WeakReference<Listener>>()
 
-    init {
-        val thread = Thread(null, ::deliverForever, "polylimit-events", 0, false)
-        thread.isDaemon = true
-        thread.contextClassLoader = Events::class.java.classLoader
-        thread.start()
-    }
+    val thread = SharedThread("polylimit-events", ::stopWaitingForEvents) { waitForEvents().forEach(::deliver) }
 
     fun add(
         number: Long,
         listener: Listener,
     ) {
-        while (true) listeners.remove((collected.poll() as Entry? ?: break).number)
-        listeners[number] = Entry(number, listener)
+        listeners[number] = WeakReference(listener)
+        SharedThread.limiterOpened()
+        thread.ensureRunning()
     }
 
     fun remove(number: Long) {
         listeners.remove(number)
-    }
-
-    private fun deliverForever() {
-        while (true) waitForEvents().forEach(::deliver)
+        SharedThread.limiterClosed()
     }
 
     /** An exception here does not keep later events from being delivered. */

@@ -24,6 +24,11 @@ public class Limiter
         override val native: NativeLimiter = NativeLimiter(settings)
         private val listener = Listener(native.keepEvents(), onDegraded)
 
+        /** What stands before the colon of a URL is no secret. */
+        private val kind = settings.store.orEmpty().substringBefore(':')
+
+        @Volatile private var isClosed = false
+
         override val target: CallTarget = CallTarget(native, listener)
 
         /** The face for coroutines, and for futures in Java. Shares everything with this one. */
@@ -225,6 +230,18 @@ public class Limiter
             timeout: Duration,
         ): Decision = target.answerInterruptibly(Call.acquire(request, timeout))
 
+        /** As the other `acquire`, for a key that is text. */
+        @JvmOverloads
+        @Throws(PolylimitException::class, InterruptedException::class)
+        public fun acquire(
+            key: String,
+            timeout: Duration,
+            policy: String? = null,
+            cost: Long? = null,
+            headroom: Int = 0,
+            plan: String? = null,
+        ): Decision = acquire(request(key, policy, cost, headroom, plan), timeout)
+
         /**
          * Decides as a check does and, when every quota admits the request, sets its cost aside until the reservation is committed,
          * cancelled or closed, or until its time has passed. Nothing is spent before the commit. A denied request has a reservation
@@ -324,6 +341,13 @@ public class Limiter
         @Throws(PolylimitException::class)
         public fun checkTogether(requests: List<Request>): List<Decision> = target.answer(Call.checkTogether(requests)).map { it.get() }
 
+        /** Shows the kind of the store and the first policies, no URL. */
+        override fun toString(): String {
+            val names = policies.map { it.name }
+            val shown = names.take(MAX_SHOWN).joinToString() + if (names.size > MAX_SHOWN) " and ${names.size - MAX_SHOWN} more" else ""
+            return "Limiter($kind: $shown${if (isClosed) ", closed" else ""})"
+        }
+
         /** Waits until the store answers, at most for that long. A service may call it when it starts. */
         @Throws(PolylimitException::class, InterruptedException::class)
         public fun ready(timeout: Duration): Unit = target.answerInterruptibly(Call.ready(timeout))
@@ -372,18 +396,37 @@ public class Limiter
 
         /** Gives back leases, and frees all that the limiter holds. May be called again. */
         override fun close() {
+            isClosed = true
             native.shutDown()
             listener.close()
         }
 
         public companion object {
-            /** A limiter with one policy after another: its name, then its quotas. */
+            private const val MAX_SHOWN = 8
+
+            /**
+             * Lets go of native code, so that the class loader of a web application that is stopped can be collected. It is the last call of
+             * an application that has polylimit and JNA among its own libraries, such as in `ServletContextListener.contextDestroyed`, after
+             * it has closed its limiters: nothing of polylimit works afterwards. Where JNA is a library of the container, JNA itself keeps
+             * classes of polylimit.
+             */
+            @JvmStatic
+            public fun releaseClassLoader(): Unit = releaseNativeCode()
+
+            /** For Java: the settings of a limiter one by one. */
+            @JvmStatic
+            public fun builder(): LimiterBuilder = LimiterBuilder()
+
+            /**
+             * A limiter with one policy after another: its name, then its quotas. Without a store the limits are those of this process alone;
+             * a store that is null, such as a missing variable of the environment, is a [PolylimitException.InvalidArgument].
+             */
             @JvmStatic
             @JvmOverloads
             @Throws(PolylimitException::class)
             public fun of(
                 policies: Map<String, String>,
-                store: String? = null,
+                store: String? = "memory:",
                 onDegraded: Consumer<DegradedEvent>? = null,
             ): Limiter = Limiter(Settings(store, policies.map { (name, quotas) -> Policy(name, quotas) }), onDegraded)
         }

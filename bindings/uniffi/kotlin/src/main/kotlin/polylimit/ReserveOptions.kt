@@ -33,5 +33,5 @@ internal fun CallBuffer.putOptions(options: ReserveOptions) {
     putText(options.id)
     val times = (if (options.ttl != null) HAS_TTL else 0) or if (options.maxAge != null) HAS_MAX_AGE else 0
     putByte(times or if (options.commitAtEnd) COMMITS_AT_END else 0)
-    putLong(options.ttl?.let(::microsecondsOf) ?: 0).putLong(options.maxAge?.let(::microsecondsOf) ?: 0)
+    putLong(options.ttl?.let { microsecondsOf("ttl", it) } ?: 0).putLong(options.maxAge?.let { microsecondsOf("maxAge", it) } ?: 0)
 }

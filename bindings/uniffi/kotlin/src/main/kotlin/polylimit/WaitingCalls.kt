@@ -2,9 +2,9 @@ package polylimit
 
 import kotlinx.coroutines.CancellableContinuation
 import kotlinx.coroutines.Dispatchers
-import kotlinx.coroutines.asExecutor
 import java.util.concurrent.CompletableFuture
 import java.util.concurrent.Executor
+import java.util.concurrent.ForkJoinPool
 import kotlin.coroutines.ContinuationInterceptor
 import kotlin.coroutines.resumeWithException
 
@@ -103,4 +103,6 @@ internal class AnswerFuture<T : Any>(
     }
 }
 
-private val THREADS: Executor = Dispatchers.Default.asExecutor()
+/** Runs code of the program. The JDK owns its threads, so that none keeps the class loader of a web application. */
+internal val THREADS: Executor =
+    if (ForkJoinPool.getCommonPoolParallelism() > 0) ForkJoinPool.commonPool() else CompletableFuture<Unit>().defaultExecutor()

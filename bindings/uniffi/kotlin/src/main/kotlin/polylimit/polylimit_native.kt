@@ -40,7 +40,7 @@ import java.util.concurrent.atomic.AtomicBoolean
  * @suppress
  */
 @Structure.FieldOrder("capacity", "len", "data")
-open class RustBuffer : Structure() {
+internal open class RustBuffer : Structure() {
     // Note: `capacity` and `len` are actually `ULong` values, but JVM only supports signed values.
     // When dealing with these fields, make sure to call `toULong()`.
     @JvmField var capacity: Long = 0
@@ -144,7 +144,7 @@ internal object FfiConverterByRefBytes : FfiConverter<java.nio.ByteBuffer, Forei
  *
  * @suppress
  */
-public interface FfiConverter<KotlinType, FfiType> {
+internal interface FfiConverter<KotlinType, FfiType> {
     // Convert an FFI type to a Kotlin type
     fun lift(value: FfiType): KotlinType
 
@@ -211,7 +211,7 @@ public interface FfiConverter<KotlinType, FfiType> {
  *
  * @suppress
  */
-public interface FfiConverterRustBuffer<KotlinType>: FfiConverter<KotlinType, RustBuffer.ByValue> {
+internal interface FfiConverterRustBuffer<KotlinType>: FfiConverter<KotlinType, RustBuffer.ByValue> {
     override fun lift(value: RustBuffer.ByValue) = liftFromRustBuffer(value)
     override fun lower(value: KotlinType) = lowerIntoRustBuffer(value)
 }
@@ -251,14 +251,14 @@ internal open class UniffiRustCallStatus : Structure() {
     }
 }
 
-class InternalException(message: String) : kotlin.Exception(message)
+internal class InternalException(message: String) : kotlin.Exception(message)
 
 /**
  * Each top-level error class has a companion object that can lift the error from the call status's rust buffer
  *
  * @suppress
  */
-interface UniffiRustCallStatusErrorHandler<E> {
+internal interface UniffiRustCallStatusErrorHandler<E> {
     fun lift(error_buf: RustBuffer.ByValue): E;
 }
 
@@ -299,7 +299,7 @@ private fun<E: kotlin.Exception> uniffiCheckCallStatus(errorHandler: UniffiRustC
  *
  * @suppress
  */
-object UniffiNullRustCallStatusErrorHandler: UniffiRustCallStatusErrorHandler<InternalException> {
+internal object UniffiNullRustCallStatusErrorHandler: UniffiRustCallStatusErrorHandler<InternalException> {
     override fun lift(error_buf: RustBuffer.ByValue): InternalException {
         RustBuffer.free(error_buf)
         return InternalException("Unexpected CALL_ERROR")
@@ -386,14 +386,6 @@ internal class UniffiHandleMap<T: Any> {
 
 // Contains loading, initialization code,
 // and the FFI Function declarations in a com.sun.jna.Library.
-@Synchronized
-private fun findLibraryName(componentName: String): String {
-    val libOverride = System.getProperty("uniffi.component.$componentName.libraryOverride")
-    if (libOverride != null) {
-        return libOverride
-    }
-    return libraryPath
-}
 
 // Define FFI callback types
 internal interface UniffiRustFutureContinuationCallback : com.sun.jna.Callback {
@@ -669,7 +661,7 @@ internal interface UniffiForeignFutureCompleteVoid : com.sun.jna.Callback {
 // We now use JNA's "direct mapping" - unclear if same considerations apply exactly.
 internal object IntegrityCheckingUniffiLib {
     init {
-        Native.register(IntegrityCheckingUniffiLib::class.java, findLibraryName(componentName = "polylimit_native"))
+        register(IntegrityCheckingUniffiLib::class.java)
         uniffiCheckContractApiVersion(this)
         uniffiCheckApiChecksums(this)
     }
@@ -684,6 +676,8 @@ internal object IntegrityCheckingUniffiLib {
     external fun uniffi_polylimit_uniffi_checksum_func_source_names(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_error_table(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_func_stop_waiting_for_events(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_func_wait_for_events(
     ): Int
@@ -778,7 +772,7 @@ internal object UniffiLib {
 
 
     init {
-        Native.register(UniffiLib::class.java, findLibraryName(componentName = "polylimit_native"))
+        register(UniffiLib::class.java)
 
     }
 
@@ -899,6 +893,8 @@ internal object UniffiLib {
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_error_table(uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_func_stop_waiting_for_events(uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
     external fun uniffi_polylimit_uniffi_fn_func_wait_for_events(uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_concurrent(`limit`: Long,uniffi_out_err: UniffiRustCallStatus,
@@ -1041,7 +1037,10 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_func_error_table() and 0xFFFF) != 50630) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_func_wait_for_events() and 0xFFFF) != 20957) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_func_stop_waiting_for_events() and 0xFFFF) != 8931) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_func_wait_for_events() and 0xFFFF) != 4206) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_concurrent() and 0xFFFF) != 1993) {
@@ -1163,7 +1162,7 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
 /**
  * @suppress
  */
-public fun uniffiEnsureInitialized() {
+internal fun uniffiEnsureInitialized() {
     // Call arbitrary methods on IntegrityCheckingUniffiLib and UniffiLib to ensure that
     // their init blocks run. This ensures initialization across crates works as expected.
     IntegrityCheckingUniffiLib.ensureInitialized()
@@ -1242,14 +1241,14 @@ inline fun <T : Disposable?, R> T.use(block: (T) -> R) =
  *
  * @suppress
  * */
-object UniffiWithHandle
+internal object UniffiWithHandle
 
 /** 
  * Used to instantiate an interface without an actual pointer, for fakes in tests, mostly.
  *
  * @suppress
  * */
-object NoHandle
+internal object NoHandle
 /**
  * The cleaner interface for Object finalization code to run.
  * This is the entry point to any implementation that we're using.
@@ -1260,7 +1259,7 @@ object NoHandle
  *
  * @suppress
  */
-interface UniffiCleaner {
+internal interface UniffiCleaner {
     interface Cleanable {
         fun clean()
     }
@@ -1318,7 +1317,7 @@ private class JavaLangRefCleanable(
 /**
  * @suppress
  */
-public object FfiConverterUInt: FfiConverter<UInt, Int> {
+internal object FfiConverterUInt: FfiConverter<UInt, Int> {
     override fun lift(value: Int): UInt {
         return value.toUInt()
     }
@@ -1341,7 +1340,7 @@ public object FfiConverterUInt: FfiConverter<UInt, Int> {
 /**
  * @suppress
  */
-public object FfiConverterInt: FfiConverter<Int, Int> {
+internal object FfiConverterInt: FfiConverter<Int, Int> {
     override fun lift(value: Int): Int {
         return value
     }
@@ -1364,7 +1363,7 @@ public object FfiConverterInt: FfiConverter<Int, Int> {
 /**
  * @suppress
  */
-public object FfiConverterLong: FfiConverter<Long, Long> {
+internal object FfiConverterLong: FfiConverter<Long, Long> {
     override fun lift(value: Long): Long {
         return value
     }
@@ -1387,7 +1386,7 @@ public object FfiConverterLong: FfiConverter<Long, Long> {
 /**
  * @suppress
  */
-public object FfiConverterDouble: FfiConverter<Double, Double> {
+internal object FfiConverterDouble: FfiConverter<Double, Double> {
     override fun lift(value: Double): Double {
         return value
     }
@@ -1410,7 +1409,7 @@ public object FfiConverterDouble: FfiConverter<Double, Double> {
 /**
  * @suppress
  */
-public object FfiConverterBoolean: FfiConverter<Boolean, Byte> {
+internal object FfiConverterBoolean: FfiConverter<Boolean, Byte> {
     override fun lift(value: Byte): Boolean {
         return value.toInt() != 0
     }
@@ -1433,7 +1432,7 @@ public object FfiConverterBoolean: FfiConverter<Boolean, Byte> {
 /**
  * @suppress
  */
-public object FfiConverterString: FfiConverter<String, RustBuffer.ByValue> {
+internal object FfiConverterString: FfiConverter<String, RustBuffer.ByValue> {
     // Note: we don't inherit from FfiConverterRustBuffer, because we use a
     // special encoding when lowering/lifting.  We can use `RustBuffer.len` to
     // store our length and avoid writing it out to the buffer.
@@ -1456,10 +1455,7 @@ public object FfiConverterString: FfiConverter<String, RustBuffer.ByValue> {
 
     fun toUtf8(value: String): ByteBuffer {
         // Make sure we don't have invalid UTF-16, check for lone surrogates.
-        return Charsets.UTF_8.newEncoder().run {
-            onMalformedInput(CodingErrorAction.REPORT)
-            encode(CharBuffer.wrap(value))
-        }
+        return utf8Of(value)
     }
 
     override fun lower(value: String): RustBuffer.ByValue {
@@ -1490,7 +1486,7 @@ public object FfiConverterString: FfiConverter<String, RustBuffer.ByValue> {
 /**
  * @suppress
  */
-public object FfiConverterByteArray: FfiConverterRustBuffer<ByteArray> {
+internal object FfiConverterByteArray: FfiConverterRustBuffer<ByteArray> {
     override fun read(buf: ByteBuffer): ByteArray {
         val len = buf.getInt()
         val byteArr = ByteArray(len)
@@ -1605,7 +1601,7 @@ public object FfiConverterByteArray: FfiConverterRustBuffer<ByteArray> {
 /**
  * The attempts of one request.
  */
-public interface AttemptsInterface {
+internal interface AttemptsInterface {
 
     /**
      * The limiter has decided.
@@ -1628,14 +1624,14 @@ public interface AttemptsInterface {
 /**
  * The attempts of one request.
  */
-open class Attempts: Disposable, AutoCloseable, AttemptsInterface
+internal open class Attempts: Disposable, AutoCloseable, AttemptsInterface
 {
 
     @Suppress("UNUSED_PARAMETER")
     /**
      * @suppress
      */
-    constructor(withHandle: UniffiWithHandle, handle: Long) {
+    internal constructor(withHandle: UniffiWithHandle, handle: Long) {
         this.handle = handle
         this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
     }
@@ -1648,13 +1644,13 @@ open class Attempts: Disposable, AutoCloseable, AttemptsInterface
      * connected Rust object.
      */
     @Suppress("UNUSED_PARAMETER")
-    constructor(noHandle: NoHandle) {
+    internal constructor(noHandle: NoHandle) {
         this.handle = 0
         this.cleanable = null
     }
 
     protected val handle: Long
-    protected val cleanable: UniffiCleaner.Cleanable?
+    private val cleanable: UniffiCleaner.Cleanable?
 
     private val wasDestroyed = AtomicBoolean(false)
     private val callCounter = AtomicLong(1)
@@ -1802,7 +1798,7 @@ open class Attempts: Disposable, AutoCloseable, AttemptsInterface
 /**
  * @suppress
  */
-public object FfiConverterTypeAttempts: FfiConverter<Attempts, Long> {
+internal object FfiConverterTypeAttempts: FfiConverter<Attempts, Long> {
     override fun lower(value: Attempts): Long {
         return value.uniffiCloneHandle()
     }
@@ -1947,7 +1943,7 @@ open class Backoff: Disposable, AutoCloseable, BackoffInterface
     /**
      * @suppress
      */
-    constructor(withHandle: UniffiWithHandle, handle: Long) {
+    internal constructor(withHandle: UniffiWithHandle, handle: Long) {
         this.handle = handle
         this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
     }
@@ -1960,7 +1956,7 @@ open class Backoff: Disposable, AutoCloseable, BackoffInterface
      * connected Rust object.
      */
     @Suppress("UNUSED_PARAMETER")
-    constructor(noHandle: NoHandle) {
+    internal constructor(noHandle: NoHandle) {
         this.handle = 0
         this.cleanable = null
     }
@@ -1983,7 +1979,7 @@ open class Backoff: Disposable, AutoCloseable, BackoffInterface
     )
 
     protected val handle: Long
-    protected val cleanable: UniffiCleaner.Cleanable?
+    private val cleanable: UniffiCleaner.Cleanable?
 
     private val wasDestroyed = AtomicBoolean(false)
     private val callCounter = AtomicLong(1)
@@ -2097,7 +2093,7 @@ open class Backoff: Disposable, AutoCloseable, BackoffInterface
 /**
  * @suppress
  */
-public object FfiConverterTypeBackoff: FfiConverter<Backoff, Long> {
+internal object FfiConverterTypeBackoff: FfiConverter<Backoff, Long> {
     override fun lower(value: Backoff): Long {
         return value.uniffiCloneHandle()
     }
@@ -2243,7 +2239,7 @@ open class ClientAddressRules: Disposable, AutoCloseable, ClientAddressRulesInte
     /**
      * @suppress
      */
-    constructor(withHandle: UniffiWithHandle, handle: Long) {
+    internal constructor(withHandle: UniffiWithHandle, handle: Long) {
         this.handle = handle
         this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
     }
@@ -2256,7 +2252,7 @@ open class ClientAddressRules: Disposable, AutoCloseable, ClientAddressRulesInte
      * connected Rust object.
      */
     @Suppress("UNUSED_PARAMETER")
-    constructor(noHandle: NoHandle) {
+    internal constructor(noHandle: NoHandle) {
         this.handle = 0
         this.cleanable = null
     }
@@ -2279,7 +2275,7 @@ open class ClientAddressRules: Disposable, AutoCloseable, ClientAddressRulesInte
     )
 
     protected val handle: Long
-    protected val cleanable: UniffiCleaner.Cleanable?
+    private val cleanable: UniffiCleaner.Cleanable?
 
     private val wasDestroyed = AtomicBoolean(false)
     private val callCounter = AtomicLong(1)
@@ -2409,7 +2405,7 @@ open class ClientAddressRules: Disposable, AutoCloseable, ClientAddressRulesInte
 /**
  * @suppress
  */
-public object FfiConverterTypeClientAddressRules: FfiConverter<ClientAddressRules, Long> {
+internal object FfiConverterTypeClientAddressRules: FfiConverter<ClientAddressRules, Long> {
     override fun lower(value: ClientAddressRules): Long {
         return value.uniffiCloneHandle()
     }
@@ -2558,7 +2554,7 @@ open class ManualClock: Disposable, AutoCloseable, ManualClockInterface
     /**
      * @suppress
      */
-    constructor(withHandle: UniffiWithHandle, handle: Long) {
+    internal constructor(withHandle: UniffiWithHandle, handle: Long) {
         this.handle = handle
         this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
     }
@@ -2571,7 +2567,7 @@ open class ManualClock: Disposable, AutoCloseable, ManualClockInterface
      * connected Rust object.
      */
     @Suppress("UNUSED_PARAMETER")
-    constructor(noHandle: NoHandle) {
+    internal constructor(noHandle: NoHandle) {
         this.handle = 0
         this.cleanable = null
     }
@@ -2589,7 +2585,7 @@ open class ManualClock: Disposable, AutoCloseable, ManualClockInterface
     )
 
     protected val handle: Long
-    protected val cleanable: UniffiCleaner.Cleanable?
+    private val cleanable: UniffiCleaner.Cleanable?
 
     private val wasDestroyed = AtomicBoolean(false)
     private val callCounter = AtomicLong(1)
@@ -2732,7 +2728,7 @@ open class ManualClock: Disposable, AutoCloseable, ManualClockInterface
 /**
  * @suppress
  */
-public object FfiConverterTypeManualClock: FfiConverter<ManualClock, Long> {
+internal object FfiConverterTypeManualClock: FfiConverter<ManualClock, Long> {
     override fun lower(value: ManualClock): Long {
         return value.uniffiCloneHandle()
     }
@@ -2851,7 +2847,7 @@ public object FfiConverterTypeManualClock: FfiConverter<ManualClock, Long> {
 /**
  * A limit on the requests of a web framework. It waits for the store on the caller's thread.
  */
-public interface NativeGuardInterface {
+internal interface NativeGuardInterface {
 
     /**
      * Where the guard is for direct calls, as long as it exists.
@@ -2884,14 +2880,14 @@ public interface NativeGuardInterface {
 /**
  * A limit on the requests of a web framework. It waits for the store on the caller's thread.
  */
-open class NativeGuard: Disposable, AutoCloseable, NativeGuardInterface
+internal open class NativeGuard: Disposable, AutoCloseable, NativeGuardInterface
 {
 
     @Suppress("UNUSED_PARAMETER")
     /**
      * @suppress
      */
-    constructor(withHandle: UniffiWithHandle, handle: Long) {
+    internal constructor(withHandle: UniffiWithHandle, handle: Long) {
         this.handle = handle
         this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
     }
@@ -2904,13 +2900,13 @@ open class NativeGuard: Disposable, AutoCloseable, NativeGuardInterface
      * connected Rust object.
      */
     @Suppress("UNUSED_PARAMETER")
-    constructor(noHandle: NoHandle) {
+    internal constructor(noHandle: NoHandle) {
         this.handle = 0
         this.cleanable = null
     }
 
     protected val handle: Long
-    protected val cleanable: UniffiCleaner.Cleanable?
+    private val cleanable: UniffiCleaner.Cleanable?
 
     private val wasDestroyed = AtomicBoolean(false)
     private val callCounter = AtomicLong(1)
@@ -3084,7 +3080,7 @@ open class NativeGuard: Disposable, AutoCloseable, NativeGuardInterface
 /**
  * @suppress
  */
-public object FfiConverterTypeNativeGuard: FfiConverter<NativeGuard, Long> {
+internal object FfiConverterTypeNativeGuard: FfiConverter<NativeGuard, Long> {
     override fun lower(value: NativeGuard): Long {
         return value.uniffiCloneHandle()
     }
@@ -3203,7 +3199,7 @@ public object FfiConverterTypeNativeGuard: FfiConverter<NativeGuard, Long> {
 /**
  * Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an error.
  */
-public interface NativeLimiterInterface {
+internal interface NativeLimiterInterface {
 
     /**
      * How the candidate of a policy compares with the numbers in force; nothing for a policy without a candidate.
@@ -3290,14 +3286,14 @@ public interface NativeLimiterInterface {
 /**
  * Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an error.
  */
-open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
+internal open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 {
 
     @Suppress("UNUSED_PARAMETER")
     /**
      * @suppress
      */
-    constructor(withHandle: UniffiWithHandle, handle: Long) {
+    internal constructor(withHandle: UniffiWithHandle, handle: Long) {
         this.handle = handle
         this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
     }
@@ -3310,7 +3306,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
      * connected Rust object.
      */
     @Suppress("UNUSED_PARAMETER")
-    constructor(noHandle: NoHandle) {
+    internal constructor(noHandle: NoHandle) {
         this.handle = 0
         this.cleanable = null
     }
@@ -3328,7 +3324,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
     )
 
     protected val handle: Long
-    protected val cleanable: UniffiCleaner.Cleanable?
+    private val cleanable: UniffiCleaner.Cleanable?
 
     private val wasDestroyed = AtomicBoolean(false)
     private val callCounter = AtomicLong(1)
@@ -3680,7 +3676,7 @@ open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInterface
 /**
  * @suppress
  */
-public object FfiConverterTypeNativeLimiter: FfiConverter<NativeLimiter, Long> {
+internal object FfiConverterTypeNativeLimiter: FfiConverter<NativeLimiter, Long> {
     override fun lower(value: NativeLimiter): Long {
         return value.uniffiCloneHandle()
     }
@@ -3800,7 +3796,7 @@ public object FfiConverterTypeNativeLimiter: FfiConverter<NativeLimiter, Long> {
  * What the requests of one HTTP client share: the backoff, and the pauses that servers have asked for. It is for the wrappers of
  * HTTP libraries.
  */
-public interface ThrottleInterface {
+internal interface ThrottleInterface {
 
     /**
      * Starts a request. `replayable` says whether its body can be sent again; its waits end after the timeout.
@@ -3814,14 +3810,14 @@ public interface ThrottleInterface {
  * What the requests of one HTTP client share: the backoff, and the pauses that servers have asked for. It is for the wrappers of
  * HTTP libraries.
  */
-open class Throttle: Disposable, AutoCloseable, ThrottleInterface
+internal open class Throttle: Disposable, AutoCloseable, ThrottleInterface
 {
 
     @Suppress("UNUSED_PARAMETER")
     /**
      * @suppress
      */
-    constructor(withHandle: UniffiWithHandle, handle: Long) {
+    internal constructor(withHandle: UniffiWithHandle, handle: Long) {
         this.handle = handle
         this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
     }
@@ -3834,7 +3830,7 @@ open class Throttle: Disposable, AutoCloseable, ThrottleInterface
      * connected Rust object.
      */
     @Suppress("UNUSED_PARAMETER")
-    constructor(noHandle: NoHandle) {
+    internal constructor(noHandle: NoHandle) {
         this.handle = 0
         this.cleanable = null
     }
@@ -3852,7 +3848,7 @@ open class Throttle: Disposable, AutoCloseable, ThrottleInterface
     )
 
     protected val handle: Long
-    protected val cleanable: UniffiCleaner.Cleanable?
+    private val cleanable: UniffiCleaner.Cleanable?
 
     private val wasDestroyed = AtomicBoolean(false)
     private val callCounter = AtomicLong(1)
@@ -3966,7 +3962,7 @@ open class Throttle: Disposable, AutoCloseable, ThrottleInterface
 /**
  * @suppress
  */
-public object FfiConverterTypeThrottle: FfiConverter<Throttle, Long> {
+internal object FfiConverterTypeThrottle: FfiConverter<Throttle, Long> {
     override fun lower(value: Throttle): Long {
         return value.uniffiCloneHandle()
     }
@@ -3991,7 +3987,7 @@ public object FfiConverterTypeThrottle: FfiConverter<Throttle, Long> {
 /**
  * What an HTTP client does next with a request.
  */
-data class AttemptStep (
+internal data class AttemptStep (
     /**
      * `wait`, `acquire`, `send` or `refuse`.
      */
@@ -4019,7 +4015,7 @@ data class AttemptStep (
 /**
  * @suppress
  */
-public object FfiConverterTypeAttemptStep: FfiConverterRustBuffer<AttemptStep> {
+internal object FfiConverterTypeAttemptStep: FfiConverterRustBuffer<AttemptStep> {
     override fun read(buf: ByteBuffer): AttemptStep {
         return AttemptStep(
             FfiConverterString.read(buf),
@@ -4079,7 +4075,7 @@ data class CandidateCounts (
 /**
  * @suppress
  */
-public object FfiConverterTypeCandidateCounts: FfiConverterRustBuffer<CandidateCounts> {
+internal object FfiConverterTypeCandidateCounts: FfiConverterRustBuffer<CandidateCounts> {
     override fun read(buf: ByteBuffer): CandidateCounts {
         return CandidateCounts(
             FfiConverterLong.read(buf),
@@ -4137,7 +4133,7 @@ data class ConfigurationExplanation (
 /**
  * @suppress
  */
-public object FfiConverterTypeConfigurationExplanation: FfiConverterRustBuffer<ConfigurationExplanation> {
+internal object FfiConverterTypeConfigurationExplanation: FfiConverterRustBuffer<ConfigurationExplanation> {
     override fun read(buf: ByteBuffer): ConfigurationExplanation {
         return ConfigurationExplanation(
             FfiConverterString.read(buf),
@@ -4217,7 +4213,7 @@ data class DegradedEvent (
 /**
  * @suppress
  */
-public object FfiConverterTypeDegradedEvent: FfiConverterRustBuffer<DegradedEvent> {
+internal object FfiConverterTypeDegradedEvent: FfiConverterRustBuffer<DegradedEvent> {
     override fun read(buf: ByteBuffer): DegradedEvent {
         return DegradedEvent(
             FfiConverterLong.read(buf),
@@ -4297,7 +4293,7 @@ data class EntryExplanation (
 /**
  * @suppress
  */
-public object FfiConverterTypeEntryExplanation: FfiConverterRustBuffer<EntryExplanation> {
+internal object FfiConverterTypeEntryExplanation: FfiConverterRustBuffer<EntryExplanation> {
     override fun read(buf: ByteBuffer): EntryExplanation {
         return EntryExplanation(
             FfiConverterString.read(buf),
@@ -4330,7 +4326,7 @@ public object FfiConverterTypeEntryExplanation: FfiConverterRustBuffer<EntryExpl
 /**
  * A kind of error.
  */
-data class ErrorRow (
+internal data class ErrorRow (
     /**
      * Its number in C, from 1 up.
      */
@@ -4353,7 +4349,7 @@ data class ErrorRow (
 /**
  * @suppress
  */
-public object FfiConverterTypeErrorRow: FfiConverterRustBuffer<ErrorRow> {
+internal object FfiConverterTypeErrorRow: FfiConverterRustBuffer<ErrorRow> {
     override fun read(buf: ByteBuffer): ErrorRow {
         return ErrorRow(
             FfiConverterInt.read(buf),
@@ -4405,7 +4401,7 @@ data class Finding (
 /**
  * @suppress
  */
-public object FfiConverterTypeFinding: FfiConverterRustBuffer<Finding> {
+internal object FfiConverterTypeFinding: FfiConverterRustBuffer<Finding> {
     override fun read(buf: ByteBuffer): Finding {
         return Finding(
             FfiConverterString.read(buf),
@@ -4588,7 +4584,7 @@ data class GuardOptions (
 /**
  * @suppress
  */
-public object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions> {
+internal object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOptions> {
     override fun read(buf: ByteBuffer): GuardOptions {
         return GuardOptions(
             FfiConverterOptionalSequenceString.read(buf),
@@ -4830,7 +4826,7 @@ data class KeyExplanation (
 /**
  * @suppress
  */
-public object FfiConverterTypeKeyExplanation: FfiConverterRustBuffer<KeyExplanation> {
+internal object FfiConverterTypeKeyExplanation: FfiConverterRustBuffer<KeyExplanation> {
     override fun read(buf: ByteBuffer): KeyExplanation {
         return KeyExplanation(
             FfiConverterString.read(buf),
@@ -4972,7 +4968,7 @@ data class KeyName (
 /**
  * @suppress
  */
-public object FfiConverterTypeKeyName: FfiConverterRustBuffer<KeyName> {
+internal object FfiConverterTypeKeyName: FfiConverterRustBuffer<KeyName> {
     override fun read(buf: ByteBuffer): KeyName {
         return KeyName(
             FfiConverterOptionalString.read(buf),
@@ -5027,7 +5023,7 @@ data class KeyPage (
 /**
  * @suppress
  */
-public object FfiConverterTypeKeyPage: FfiConverterRustBuffer<KeyPage> {
+internal object FfiConverterTypeKeyPage: FfiConverterRustBuffer<KeyPage> {
     override fun read(buf: ByteBuffer): KeyPage {
         return KeyPage(
             FfiConverterSequenceTypeListedKey.read(buf),
@@ -5109,7 +5105,7 @@ data class ListedKey (
 /**
  * @suppress
  */
-public object FfiConverterTypeListedKey: FfiConverterRustBuffer<ListedKey> {
+internal object FfiConverterTypeListedKey: FfiConverterRustBuffer<ListedKey> {
     override fun read(buf: ByteBuffer): ListedKey {
         return ListedKey(
             FfiConverterString.read(buf),
@@ -5194,7 +5190,7 @@ data class ListedQuota (
 /**
  * @suppress
  */
-public object FfiConverterTypeListedQuota: FfiConverterRustBuffer<ListedQuota> {
+internal object FfiConverterTypeListedQuota: FfiConverterRustBuffer<ListedQuota> {
     override fun read(buf: ByteBuffer): ListedQuota {
         return ListedQuota(
             FfiConverterString.read(buf),
@@ -5253,7 +5249,7 @@ data class MetricBucket (
 /**
  * @suppress
  */
-public object FfiConverterTypeMetricBucket: FfiConverterRustBuffer<MetricBucket> {
+internal object FfiConverterTypeMetricBucket: FfiConverterRustBuffer<MetricBucket> {
     override fun read(buf: ByteBuffer): MetricBucket {
         return MetricBucket(
             FfiConverterDouble.read(buf),
@@ -5310,7 +5306,7 @@ data class MetricFamily (
 /**
  * @suppress
  */
-public object FfiConverterTypeMetricFamily: FfiConverterRustBuffer<MetricFamily> {
+internal object FfiConverterTypeMetricFamily: FfiConverterRustBuffer<MetricFamily> {
     override fun read(buf: ByteBuffer): MetricFamily {
         return MetricFamily(
             FfiConverterString.read(buf),
@@ -5363,7 +5359,7 @@ data class MetricSample (
 /**
  * @suppress
  */
-public object FfiConverterTypeMetricSample: FfiConverterRustBuffer<MetricSample> {
+internal object FfiConverterTypeMetricSample: FfiConverterRustBuffer<MetricSample> {
     override fun read(buf: ByteBuffer): MetricSample {
         return MetricSample(
             FfiConverterMapStringString.read(buf),
@@ -5420,7 +5416,7 @@ data class PenaltyExplanation (
 /**
  * @suppress
  */
-public object FfiConverterTypePenaltyExplanation: FfiConverterRustBuffer<PenaltyExplanation> {
+internal object FfiConverterTypePenaltyExplanation: FfiConverterRustBuffer<PenaltyExplanation> {
     override fun read(buf: ByteBuffer): PenaltyExplanation {
         return PenaltyExplanation(
             FfiConverterLong.read(buf),
@@ -5484,7 +5480,7 @@ data class Policy (
 /**
  * @suppress
  */
-public object FfiConverterTypePolicy: FfiConverterRustBuffer<Policy> {
+internal object FfiConverterTypePolicy: FfiConverterRustBuffer<Policy> {
     override fun read(buf: ByteBuffer): Policy {
         return Policy(
             FfiConverterString.read(buf),
@@ -5582,7 +5578,7 @@ data class QuotaExplanation (
 /**
  * @suppress
  */
-public object FfiConverterTypeQuotaExplanation: FfiConverterRustBuffer<QuotaExplanation> {
+internal object FfiConverterTypeQuotaExplanation: FfiConverterRustBuffer<QuotaExplanation> {
     override fun read(buf: ByteBuffer): QuotaExplanation {
         return QuotaExplanation(
             FfiConverterString.read(buf),
@@ -5691,7 +5687,7 @@ data class QuotaNumbers (
 /**
  * @suppress
  */
-public object FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer<QuotaNumbers> {
+internal object FfiConverterTypeQuotaNumbers: FfiConverterRustBuffer<QuotaNumbers> {
     override fun read(buf: ByteBuffer): QuotaNumbers {
         return QuotaNumbers(
             FfiConverterLong.read(buf),
@@ -5780,7 +5776,7 @@ data class RequestExplanation (
 /**
  * @suppress
  */
-public object FfiConverterTypeRequestExplanation: FfiConverterRustBuffer<RequestExplanation> {
+internal object FfiConverterTypeRequestExplanation: FfiConverterRustBuffer<RequestExplanation> {
     override fun read(buf: ByteBuffer): RequestExplanation {
         return RequestExplanation(
             FfiConverterBoolean.read(buf),
@@ -5849,7 +5845,7 @@ data class ResetPage (
 /**
  * @suppress
  */
-public object FfiConverterTypeResetPage: FfiConverterRustBuffer<ResetPage> {
+internal object FfiConverterTypeResetPage: FfiConverterRustBuffer<ResetPage> {
     override fun read(buf: ByteBuffer): ResetPage {
         return ResetPage(
             FfiConverterLong.read(buf),
@@ -5881,9 +5877,10 @@ public object FfiConverterTypeResetPage: FfiConverterRustBuffer<ResetPage> {
  */
 data class Settings (
     /**
-     * The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`.
+     * The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`. It may be left out, which is `memory:`, but not
+     * be null: that is a URL that the program has failed to read.
      */
-    val `store`: kotlin.String? = null
+    val `store`: kotlin.String? = "memory:"
     ,
     /**
      * The policies; their names differ.
@@ -5939,7 +5936,7 @@ data class Settings (
 /**
  * @suppress
  */
-public object FfiConverterTypeSettings: FfiConverterRustBuffer<Settings> {
+internal object FfiConverterTypeSettings: FfiConverterRustBuffer<Settings> {
     override fun read(buf: ByteBuffer): Settings {
         return Settings(
             FfiConverterOptionalString.read(buf),
@@ -6010,7 +6007,7 @@ data class StoreOption (
 /**
  * @suppress
  */
-public object FfiConverterTypeStoreOption: FfiConverterRustBuffer<StoreOption> {
+internal object FfiConverterTypeStoreOption: FfiConverterRustBuffer<StoreOption> {
     override fun read(buf: ByteBuffer): StoreOption {
         return StoreOption(
             FfiConverterString.read(buf),
@@ -6076,7 +6073,7 @@ data class TopKey (
 /**
  * @suppress
  */
-public object FfiConverterTypeTopKey: FfiConverterRustBuffer<TopKey> {
+internal object FfiConverterTypeTopKey: FfiConverterRustBuffer<TopKey> {
     override fun read(buf: ByteBuffer): TopKey {
         return TopKey(
             FfiConverterString.read(buf),
@@ -6139,7 +6136,7 @@ data class TopKeys (
 /**
  * @suppress
  */
-public object FfiConverterTypeTopKeys: FfiConverterRustBuffer<TopKeys> {
+internal object FfiConverterTypeTopKeys: FfiConverterRustBuffer<TopKeys> {
     override fun read(buf: ByteBuffer): TopKeys {
         return TopKeys(
             FfiConverterSequenceTypeTopKey.read(buf),
@@ -6237,7 +6234,7 @@ sealed class MetricValue {
 /**
  * @suppress
  */
-public object FfiConverterTypeMetricValue : FfiConverterRustBuffer<MetricValue>{
+internal object FfiConverterTypeMetricValue : FfiConverterRustBuffer<MetricValue>{
     override fun read(buf: ByteBuffer): MetricValue {
         return when(buf.getInt()) {
             1 -> MetricValue.Count(
@@ -6313,7 +6310,7 @@ public object FfiConverterTypeMetricValue : FfiConverterRustBuffer<MetricValue>{
 /**
  * Why no decision could be made. Its message says what was read, what is allowed and what to do about it.
  */
-sealed class PolylimitException(message: String): kotlin.Exception(message) {
+sealed class PolylimitException(message: String): kotlin.RuntimeException(message) {
 
     /**
      * The caller passed something that is not allowed; trying again with the same input fails again.
@@ -6341,7 +6338,7 @@ sealed class PolylimitException(message: String): kotlin.Exception(message) {
         class Internal(message: String) : PolylimitException(message)
 
 
-    companion object ErrorHandler : UniffiRustCallStatusErrorHandler<PolylimitException> {
+    internal companion object ErrorHandler : UniffiRustCallStatusErrorHandler<PolylimitException> {
         override fun lift(error_buf: RustBuffer.ByValue): PolylimitException = FfiConverterTypePolylimitError.lift(error_buf)
     }
 }
@@ -6349,7 +6346,7 @@ sealed class PolylimitException(message: String): kotlin.Exception(message) {
 /**
  * @suppress
  */
-public object FfiConverterTypePolylimitError : FfiConverterRustBuffer<PolylimitException> {
+internal object FfiConverterTypePolylimitError : FfiConverterRustBuffer<PolylimitException> {
     override fun read(buf: ByteBuffer): PolylimitException {
 
             return when(buf.getInt()) {
@@ -6400,7 +6397,7 @@ public object FfiConverterTypePolylimitError : FfiConverterRustBuffer<PolylimitE
 /**
  * @suppress
  */
-public object FfiConverterOptionalInt: FfiConverterRustBuffer<kotlin.Int?> {
+internal object FfiConverterOptionalInt: FfiConverterRustBuffer<kotlin.Int?> {
     override fun read(buf: ByteBuffer): kotlin.Int? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6432,7 +6429,7 @@ public object FfiConverterOptionalInt: FfiConverterRustBuffer<kotlin.Int?> {
 /**
  * @suppress
  */
-public object FfiConverterOptionalLong: FfiConverterRustBuffer<kotlin.Long?> {
+internal object FfiConverterOptionalLong: FfiConverterRustBuffer<kotlin.Long?> {
     override fun read(buf: ByteBuffer): kotlin.Long? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6464,7 +6461,7 @@ public object FfiConverterOptionalLong: FfiConverterRustBuffer<kotlin.Long?> {
 /**
  * @suppress
  */
-public object FfiConverterOptionalBoolean: FfiConverterRustBuffer<kotlin.Boolean?> {
+internal object FfiConverterOptionalBoolean: FfiConverterRustBuffer<kotlin.Boolean?> {
     override fun read(buf: ByteBuffer): kotlin.Boolean? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6496,7 +6493,7 @@ public object FfiConverterOptionalBoolean: FfiConverterRustBuffer<kotlin.Boolean
 /**
  * @suppress
  */
-public object FfiConverterOptionalString: FfiConverterRustBuffer<kotlin.String?> {
+internal object FfiConverterOptionalString: FfiConverterRustBuffer<kotlin.String?> {
     override fun read(buf: ByteBuffer): kotlin.String? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6528,7 +6525,7 @@ public object FfiConverterOptionalString: FfiConverterRustBuffer<kotlin.String?>
 /**
  * @suppress
  */
-public object FfiConverterOptionalByteArray: FfiConverterRustBuffer<kotlin.ByteArray?> {
+internal object FfiConverterOptionalByteArray: FfiConverterRustBuffer<kotlin.ByteArray?> {
     override fun read(buf: ByteBuffer): kotlin.ByteArray? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6560,7 +6557,7 @@ public object FfiConverterOptionalByteArray: FfiConverterRustBuffer<kotlin.ByteA
 /**
  * @suppress
  */
-public object FfiConverterOptionalTypeBackoff: FfiConverterRustBuffer<Backoff?> {
+internal object FfiConverterOptionalTypeBackoff: FfiConverterRustBuffer<Backoff?> {
     override fun read(buf: ByteBuffer): Backoff? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6592,7 +6589,7 @@ public object FfiConverterOptionalTypeBackoff: FfiConverterRustBuffer<Backoff?> 
 /**
  * @suppress
  */
-public object FfiConverterOptionalTypeClientAddressRules: FfiConverterRustBuffer<ClientAddressRules?> {
+internal object FfiConverterOptionalTypeClientAddressRules: FfiConverterRustBuffer<ClientAddressRules?> {
     override fun read(buf: ByteBuffer): ClientAddressRules? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6624,7 +6621,7 @@ public object FfiConverterOptionalTypeClientAddressRules: FfiConverterRustBuffer
 /**
  * @suppress
  */
-public object FfiConverterOptionalTypeManualClock: FfiConverterRustBuffer<ManualClock?> {
+internal object FfiConverterOptionalTypeManualClock: FfiConverterRustBuffer<ManualClock?> {
     override fun read(buf: ByteBuffer): ManualClock? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6656,7 +6653,7 @@ public object FfiConverterOptionalTypeManualClock: FfiConverterRustBuffer<Manual
 /**
  * @suppress
  */
-public object FfiConverterOptionalTypeCandidateCounts: FfiConverterRustBuffer<CandidateCounts?> {
+internal object FfiConverterOptionalTypeCandidateCounts: FfiConverterRustBuffer<CandidateCounts?> {
     override fun read(buf: ByteBuffer): CandidateCounts? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6688,7 +6685,7 @@ public object FfiConverterOptionalTypeCandidateCounts: FfiConverterRustBuffer<Ca
 /**
  * @suppress
  */
-public object FfiConverterOptionalTypeConfigurationExplanation: FfiConverterRustBuffer<ConfigurationExplanation?> {
+internal object FfiConverterOptionalTypeConfigurationExplanation: FfiConverterRustBuffer<ConfigurationExplanation?> {
     override fun read(buf: ByteBuffer): ConfigurationExplanation? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6720,7 +6717,7 @@ public object FfiConverterOptionalTypeConfigurationExplanation: FfiConverterRust
 /**
  * @suppress
  */
-public object FfiConverterOptionalTypeEntryExplanation: FfiConverterRustBuffer<EntryExplanation?> {
+internal object FfiConverterOptionalTypeEntryExplanation: FfiConverterRustBuffer<EntryExplanation?> {
     override fun read(buf: ByteBuffer): EntryExplanation? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6752,7 +6749,7 @@ public object FfiConverterOptionalTypeEntryExplanation: FfiConverterRustBuffer<E
 /**
  * @suppress
  */
-public object FfiConverterOptionalTypeFinding: FfiConverterRustBuffer<Finding?> {
+internal object FfiConverterOptionalTypeFinding: FfiConverterRustBuffer<Finding?> {
     override fun read(buf: ByteBuffer): Finding? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6784,7 +6781,7 @@ public object FfiConverterOptionalTypeFinding: FfiConverterRustBuffer<Finding?> 
 /**
  * @suppress
  */
-public object FfiConverterOptionalTypePenaltyExplanation: FfiConverterRustBuffer<PenaltyExplanation?> {
+internal object FfiConverterOptionalTypePenaltyExplanation: FfiConverterRustBuffer<PenaltyExplanation?> {
     override fun read(buf: ByteBuffer): PenaltyExplanation? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6816,7 +6813,7 @@ public object FfiConverterOptionalTypePenaltyExplanation: FfiConverterRustBuffer
 /**
  * @suppress
  */
-public object FfiConverterOptionalTypePolicy: FfiConverterRustBuffer<Policy?> {
+internal object FfiConverterOptionalTypePolicy: FfiConverterRustBuffer<Policy?> {
     override fun read(buf: ByteBuffer): Policy? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6848,7 +6845,7 @@ public object FfiConverterOptionalTypePolicy: FfiConverterRustBuffer<Policy?> {
 /**
  * @suppress
  */
-public object FfiConverterOptionalSequenceString: FfiConverterRustBuffer<List<kotlin.String>?> {
+internal object FfiConverterOptionalSequenceString: FfiConverterRustBuffer<List<kotlin.String>?> {
     override fun read(buf: ByteBuffer): List<kotlin.String>? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6880,7 +6877,7 @@ public object FfiConverterOptionalSequenceString: FfiConverterRustBuffer<List<ko
 /**
  * @suppress
  */
-public object FfiConverterOptionalTypeSpan: FfiConverterRustBuffer<Span?> {
+internal object FfiConverterOptionalTypeSpan: FfiConverterRustBuffer<Span?> {
     override fun read(buf: ByteBuffer): Span? {
         if (buf.get().toInt() == 0) {
             return null
@@ -6912,7 +6909,7 @@ public object FfiConverterOptionalTypeSpan: FfiConverterRustBuffer<Span?> {
 /**
  * @suppress
  */
-public object FfiConverterSequenceString: FfiConverterRustBuffer<List<kotlin.String>> {
+internal object FfiConverterSequenceString: FfiConverterRustBuffer<List<kotlin.String>> {
     override fun read(buf: ByteBuffer): List<kotlin.String> {
         val len = buf.getInt()
         return List<kotlin.String>(len) {
@@ -6940,7 +6937,7 @@ public object FfiConverterSequenceString: FfiConverterRustBuffer<List<kotlin.Str
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeDegradedEvent: FfiConverterRustBuffer<List<DegradedEvent>> {
+internal object FfiConverterSequenceTypeDegradedEvent: FfiConverterRustBuffer<List<DegradedEvent>> {
     override fun read(buf: ByteBuffer): List<DegradedEvent> {
         val len = buf.getInt()
         return List<DegradedEvent>(len) {
@@ -6968,7 +6965,7 @@ public object FfiConverterSequenceTypeDegradedEvent: FfiConverterRustBuffer<List
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeErrorRow: FfiConverterRustBuffer<List<ErrorRow>> {
+internal object FfiConverterSequenceTypeErrorRow: FfiConverterRustBuffer<List<ErrorRow>> {
     override fun read(buf: ByteBuffer): List<ErrorRow> {
         val len = buf.getInt()
         return List<ErrorRow>(len) {
@@ -6996,7 +6993,7 @@ public object FfiConverterSequenceTypeErrorRow: FfiConverterRustBuffer<List<Erro
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeFinding: FfiConverterRustBuffer<List<Finding>> {
+internal object FfiConverterSequenceTypeFinding: FfiConverterRustBuffer<List<Finding>> {
     override fun read(buf: ByteBuffer): List<Finding> {
         val len = buf.getInt()
         return List<Finding>(len) {
@@ -7024,7 +7021,7 @@ public object FfiConverterSequenceTypeFinding: FfiConverterRustBuffer<List<Findi
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeKeyExplanation: FfiConverterRustBuffer<List<KeyExplanation>> {
+internal object FfiConverterSequenceTypeKeyExplanation: FfiConverterRustBuffer<List<KeyExplanation>> {
     override fun read(buf: ByteBuffer): List<KeyExplanation> {
         val len = buf.getInt()
         return List<KeyExplanation>(len) {
@@ -7052,7 +7049,7 @@ public object FfiConverterSequenceTypeKeyExplanation: FfiConverterRustBuffer<Lis
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeListedKey: FfiConverterRustBuffer<List<ListedKey>> {
+internal object FfiConverterSequenceTypeListedKey: FfiConverterRustBuffer<List<ListedKey>> {
     override fun read(buf: ByteBuffer): List<ListedKey> {
         val len = buf.getInt()
         return List<ListedKey>(len) {
@@ -7080,7 +7077,7 @@ public object FfiConverterSequenceTypeListedKey: FfiConverterRustBuffer<List<Lis
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeListedQuota: FfiConverterRustBuffer<List<ListedQuota>> {
+internal object FfiConverterSequenceTypeListedQuota: FfiConverterRustBuffer<List<ListedQuota>> {
     override fun read(buf: ByteBuffer): List<ListedQuota> {
         val len = buf.getInt()
         return List<ListedQuota>(len) {
@@ -7108,7 +7105,7 @@ public object FfiConverterSequenceTypeListedQuota: FfiConverterRustBuffer<List<L
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeMetricBucket: FfiConverterRustBuffer<List<MetricBucket>> {
+internal object FfiConverterSequenceTypeMetricBucket: FfiConverterRustBuffer<List<MetricBucket>> {
     override fun read(buf: ByteBuffer): List<MetricBucket> {
         val len = buf.getInt()
         return List<MetricBucket>(len) {
@@ -7136,7 +7133,7 @@ public object FfiConverterSequenceTypeMetricBucket: FfiConverterRustBuffer<List<
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeMetricFamily: FfiConverterRustBuffer<List<MetricFamily>> {
+internal object FfiConverterSequenceTypeMetricFamily: FfiConverterRustBuffer<List<MetricFamily>> {
     override fun read(buf: ByteBuffer): List<MetricFamily> {
         val len = buf.getInt()
         return List<MetricFamily>(len) {
@@ -7164,7 +7161,7 @@ public object FfiConverterSequenceTypeMetricFamily: FfiConverterRustBuffer<List<
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeMetricSample: FfiConverterRustBuffer<List<MetricSample>> {
+internal object FfiConverterSequenceTypeMetricSample: FfiConverterRustBuffer<List<MetricSample>> {
     override fun read(buf: ByteBuffer): List<MetricSample> {
         val len = buf.getInt()
         return List<MetricSample>(len) {
@@ -7192,7 +7189,7 @@ public object FfiConverterSequenceTypeMetricSample: FfiConverterRustBuffer<List<
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypePolicy: FfiConverterRustBuffer<List<Policy>> {
+internal object FfiConverterSequenceTypePolicy: FfiConverterRustBuffer<List<Policy>> {
     override fun read(buf: ByteBuffer): List<Policy> {
         val len = buf.getInt()
         return List<Policy>(len) {
@@ -7220,7 +7217,7 @@ public object FfiConverterSequenceTypePolicy: FfiConverterRustBuffer<List<Policy
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeQuotaExplanation: FfiConverterRustBuffer<List<QuotaExplanation>> {
+internal object FfiConverterSequenceTypeQuotaExplanation: FfiConverterRustBuffer<List<QuotaExplanation>> {
     override fun read(buf: ByteBuffer): List<QuotaExplanation> {
         val len = buf.getInt()
         return List<QuotaExplanation>(len) {
@@ -7248,7 +7245,7 @@ public object FfiConverterSequenceTypeQuotaExplanation: FfiConverterRustBuffer<L
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeStoreOption: FfiConverterRustBuffer<List<StoreOption>> {
+internal object FfiConverterSequenceTypeStoreOption: FfiConverterRustBuffer<List<StoreOption>> {
     override fun read(buf: ByteBuffer): List<StoreOption> {
         val len = buf.getInt()
         return List<StoreOption>(len) {
@@ -7276,7 +7273,7 @@ public object FfiConverterSequenceTypeStoreOption: FfiConverterRustBuffer<List<S
 /**
  * @suppress
  */
-public object FfiConverterSequenceTypeTopKey: FfiConverterRustBuffer<List<TopKey>> {
+internal object FfiConverterSequenceTypeTopKey: FfiConverterRustBuffer<List<TopKey>> {
     override fun read(buf: ByteBuffer): List<TopKey> {
         val len = buf.getInt()
         return List<TopKey>(len) {
@@ -7304,7 +7301,7 @@ public object FfiConverterSequenceTypeTopKey: FfiConverterRustBuffer<List<TopKey
 /**
  * @suppress
  */
-public object FfiConverterSequenceOptionalByteArray: FfiConverterRustBuffer<List<kotlin.ByteArray?>> {
+internal object FfiConverterSequenceOptionalByteArray: FfiConverterRustBuffer<List<kotlin.ByteArray?>> {
     override fun read(buf: ByteBuffer): List<kotlin.ByteArray?> {
         val len = buf.getInt()
         return List<kotlin.ByteArray?>(len) {
@@ -7332,7 +7329,7 @@ public object FfiConverterSequenceOptionalByteArray: FfiConverterRustBuffer<List
 /**
  * @suppress
  */
-public object FfiConverterMapStringLong: FfiConverterRustBuffer<Map<kotlin.String, kotlin.Long>> {
+internal object FfiConverterMapStringLong: FfiConverterRustBuffer<Map<kotlin.String, kotlin.Long>> {
     override fun read(buf: ByteBuffer): Map<kotlin.String, kotlin.Long> {
         val len = buf.getInt()
         return buildMap<kotlin.String, kotlin.Long>(len) {
@@ -7371,7 +7368,7 @@ public object FfiConverterMapStringLong: FfiConverterRustBuffer<Map<kotlin.Strin
 /**
  * @suppress
  */
-public object FfiConverterMapStringString: FfiConverterRustBuffer<Map<kotlin.String, kotlin.String>> {
+internal object FfiConverterMapStringString: FfiConverterRustBuffer<Map<kotlin.String, kotlin.String>> {
     override fun read(buf: ByteBuffer): Map<kotlin.String, kotlin.String> {
         val len = buf.getInt()
         return buildMap<kotlin.String, kotlin.String>(len) {
@@ -7410,7 +7407,7 @@ public object FfiConverterMapStringString: FfiConverterRustBuffer<Map<kotlin.Str
 /**
  * @suppress
  */
-public object FfiConverterMapStringByteArray: FfiConverterRustBuffer<Map<kotlin.String, kotlin.ByteArray>> {
+internal object FfiConverterMapStringByteArray: FfiConverterRustBuffer<Map<kotlin.String, kotlin.ByteArray>> {
     override fun read(buf: ByteBuffer): Map<kotlin.String, kotlin.ByteArray> {
         val len = buf.getInt()
         return buildMap<kotlin.String, kotlin.ByteArray>(len) {
@@ -7452,7 +7449,7 @@ public typealias Span = java.time.Duration
 /**
  * @suppress
  */
-public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
+internal object FfiConverterTypeSpan: FfiConverter<Span, Long> {
     override fun lift(value: Long): Span {
         val builtinValue = FfiConverterLong.lift(value)
         return durationOf(builtinValue)
@@ -7500,7 +7497,7 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
 
         /**
          * The names of causes, in the order of their numbers in direct calls.
-         */ fun `causeNames`(): List<kotlin.String> {
+         */ internal fun `causeNames`(): List<kotlin.String> {
             return FfiConverterSequenceString.lift(
     uniffiRustCall() { _status ->
     UniffiLib.uniffi_polylimit_uniffi_fn_func_cause_names(
@@ -7513,7 +7510,7 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
 
         /**
          * The names of degradations, in the order of their numbers in direct calls.
-         */ fun `degradationNames`(): List<kotlin.String> {
+         */ internal fun `degradationNames`(): List<kotlin.String> {
             return FfiConverterSequenceString.lift(
     uniffiRustCall() { _status ->
     UniffiLib.uniffi_polylimit_uniffi_fn_func_degradation_names(
@@ -7526,7 +7523,7 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
 
         /**
          * The names of sources, in the order of their numbers in direct calls.
-         */ fun `sourceNames`(): List<kotlin.String> {
+         */ internal fun `sourceNames`(): List<kotlin.String> {
             return FfiConverterSequenceString.lift(
     uniffiRustCall() { _status ->
     UniffiLib.uniffi_polylimit_uniffi_fn_func_source_names(
@@ -7539,7 +7536,7 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
 
         /**
          * Every kind of error, in the order of their numbers.
-         */ fun `errorTable`(): List<ErrorRow> {
+         */ internal fun `errorTable`(): List<ErrorRow> {
             return FfiConverterSequenceTypeErrorRow.lift(
     uniffiRustCall() { _status ->
     UniffiLib.uniffi_polylimit_uniffi_fn_func_error_table(
@@ -7551,8 +7548,20 @@ public object FfiConverterTypeSpan: FfiConverter<Span, Long> {
 
 
         /**
-         * As `take_events`, but waits until there are some.
-         */ fun `waitForEvents`(): List<DegradedEvent> {
+         * Makes `wait_for_events` return, with nothing if there are no events; a thread that does not wait yet does not begin to.
+         */ internal fun `stopWaitingForEvents`()
+        =
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_func_stop_waiting_for_events(
+
+        _status)
+}
+
+    
+
+        /**
+         * As `take_events`, but waits until there are some, or until `stop_waiting_for_events`.
+         */ internal fun `waitForEvents`(): List<DegradedEvent> {
             return FfiConverterSequenceTypeDegradedEvent.lift(
     uniffiRustCall() { _status ->
     UniffiLib.uniffi_polylimit_uniffi_fn_func_wait_for_events(

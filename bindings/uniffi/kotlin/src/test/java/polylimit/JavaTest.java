@@ -92,4 +92,11 @@ class JavaTest {
     }
     new Limiter(new Settings(), event -> {}).close();
   }
+
+  @Test
+  void javaBuildsALimiterAndCallsItInLambdas() {
+    try (Limiter limiter = Limiter.builder().policy("api", "3/minute").option("max_keys", "1000").onDegraded(event -> {}).build()) {
+      assertEquals(List.of(2L, 1L), List.of("user:1", "user:1").stream().map(key -> limiter.check(key).getRemaining()).toList());
+    }
+  }
 }

@@ -147,8 +147,8 @@ class EventsTest {
     fun `closed and collected limiters release their hooks`() {
         val closed = mutableListOf<Limiter>()
         val hooks =
-            List(100) { hookOf { hook -> Limiter.of(POLICIES, null, hook).check(KEY) } } +
-                List(100) { hookOf { hook -> closed += Limiter.of(POLICIES, null, hook).also(Limiter::close) } }
+            List(100) { hookOf { hook -> Limiter.of(POLICIES, "memory:", hook).check(KEY) } } +
+                List(100) { hookOf { hook -> closed += Limiter.of(POLICIES, "memory:", hook).also(Limiter::close) } }
         until {
             System.gc()
             hooks.all { it.get() == null }

@@ -104,6 +104,21 @@ class LifeTest {
         assertClosed(future)
     }
 
+    @ParameterizedTest
+    @MethodSource("polylimit.LimiterTest#stores")
+    fun `closed limiter describes itself`(store: String) {
+        val document = """{"polylimit": 1, "policies": {"api": {"quotas": "9/hour"}}}"""
+        val limiter = Limiter(Settings(store, options = mapOf("observe_keys" to "16"), document = document))
+        limiter.check("life")
+        limiter.close()
+        assertEquals("9/hour", limiter.policy("api")?.quotas)
+        assertEquals(listOf("api"), limiter.policies.map { it.name })
+        assertEquals("document", limiter.configuration?.source)
+        assertTrue("polylimit_decisions_total{policy=\"api\"," in limiter.metricsText())
+        assertTrue(limiter.stats.isNotEmpty() && limiter.metrics().isNotEmpty())
+        assertTrue(limiter.topKeys(9).counters > 0)
+    }
+
     private fun assertClosed(future: CompletableFuture<*>) {
         val failed = assertThrows(ExecutionException::class.java) { future.get(20, TimeUnit.SECONDS) }
         assertEquals(PolylimitException.Closed::class.java, failed.cause?.javaClass)

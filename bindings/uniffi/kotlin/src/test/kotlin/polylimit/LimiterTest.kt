@@ -106,9 +106,51 @@ class LimiterTest {
             assertTrue(limiter.acquire(request("key"), Duration.ofSeconds(Long.MAX_VALUE)).allowed)
         }
         assertThrows(PolylimitException.InvalidArgument::class.java) { limiter("10/fortnight") }
+        val half = assertThrows(PolylimitException.InvalidArgument::class.java) { Limiter.of(mapOf("a\ud800" to "1/s")) }
+        assertTrue("\\ud800, at index 1" in half.message!!, half.message)
         assertThrows(PolylimitException.InvalidArgument::class.java) {
             Limiter(Settings(options = mapOf("max_keys" to "1e3")))
         }
+    }
+
+    @Test
+    fun `store that is null is refused`() {
+        val refusals =
+            listOf<() -> Limiter>(
+                { Limiter.of(mapOf("a" to "1/minute"), System.getenv("POLYLIMIT_NO_SUCH_VARIABLE")) },
+                { Limiter(Settings(store = null)) },
+                { Limiter.builder().store(null).build() },
+            )
+        for (open in refusals) {
+            val refused = assertThrows(PolylimitException.InvalidArgument::class.java) { open() }
+            assertTrue(refused.message!!.startsWith("the store's URL is missing"), refused.message)
+        }
+    }
+
+    @Test
+    fun `durations are reported as they were written`() {
+        limiter("10/minute").use { limiter ->
+            val second = Duration.ofSeconds(-1)
+            val refusals =
+                mapOf<String, () -> Any>(
+                    "time" to { limiter.block("k", second) },
+                    "timeout" to { limiter.acquire("k", second) },
+                    "ttl" to { limiter.renew("k", "id", second) },
+                    "maxAge" to { limiter.reserve("k", options = ReserveOptions(maxAge = second)) },
+                )
+            for ((name, call) in refusals) {
+                val refused = assertThrows(PolylimitException.InvalidArgument::class.java) { call() }
+                assertEquals("$name is PT-1S: allowed is PT0S or more", refused.message)
+            }
+        }
+    }
+
+    @Test
+    fun `text form shows the kind of the store and policies`() {
+        val limiter = Limiter.builder().store("redis://user:secret@localhost").policy("api", "1/s").policy("b", "2/s").build()
+        assertEquals("Limiter(redis: api, b)", "$limiter")
+        limiter.close()
+        assertEquals("Limiter(redis: api, b, closed)", "$limiter")
     }
 
     @Test

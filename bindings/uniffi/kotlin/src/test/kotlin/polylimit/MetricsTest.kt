@@ -19,7 +19,7 @@ import polylimit.opentelemetry.PolylimitMetrics as OpenTelemetryMetrics
 
 /** Metrics as values and as text, in the registries of Micrometer and in the SDK of OpenTelemetry. */
 class MetricsTest {
-    private fun limiter(store: String? = null) = Limiter.of(mapOf("api" to "2/hour fixed_window", "day" to "9/day"), store)
+    private fun limiter(store: String = "memory:") = Limiter.of(mapOf("api" to "2/hour fixed_window", "day" to "9/day"), store)
 
     private fun redis() = "${System.getenv("POLYLIMIT_REDIS")}&prefix=metrics-${System.nanoTime()}"
 

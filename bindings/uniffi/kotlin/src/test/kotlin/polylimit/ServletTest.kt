@@ -138,8 +138,8 @@ class ServletTest : ServletServer() {
             val messages =
                 mapOf(
                     emptyArray<String>() to "policy is an empty list: allowed is a policy's name",
-                    arrayOf("a", "5/hour", "a") to "policy \"a\" is given twice: once is enough",
-                    arrayOf("5/hour", "5 per 60m") to "policy \"5 per 60m\" is given twice: once is enough",
+                    arrayOf("a", "5/hour", "a") to "policy \"a\" is a duplicate: leave out one of the two",
+                    arrayOf("5/hour", "5 per 60m") to "policy \"5 per 60m\" is a duplicate: leave out one of the two",
                     arrayOf("apy") to "policy \"apy\" is not known: this limiter has a, b",
                     arrayOf("100/minut") to "quota ",
                 )

@@ -1,8 +1,8 @@
 package polylimit.http
 
 import kotlinx.coroutines.CoroutineScope
-import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.SupervisorJob
+import kotlinx.coroutines.asCoroutineDispatcher
 import kotlinx.coroutines.delay
 import kotlinx.coroutines.future.await
 import kotlinx.coroutines.future.future
@@ -11,6 +11,7 @@ import polylimit.Attempts
 import polylimit.Backoff
 import polylimit.Limiter
 import polylimit.Request
+import polylimit.THREADS
 import polylimit.Throttle
 import java.net.Authenticator
 import java.net.CookieHandler
@@ -58,7 +59,7 @@ public class RateLimitedHttpClient
         private val key: Function<HttpRequest, String> = Function { hostOf(it.uri()) },
     ) : HttpClient() {
         private val throttle = Throttle(backoff)
-        private val scope = CoroutineScope(SupervisorJob() + Dispatchers.Default)
+        private val scope = CoroutineScope(SupervisorJob() + THREADS.asCoroutineDispatcher())
 
         private suspend fun <T> exchange(
             request: HttpRequest,
