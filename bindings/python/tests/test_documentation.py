@@ -168,6 +168,7 @@ def test_documentation_has_snippets():
     assert counts["listing.md"] == counts["metrics.md"] == counts["policies.md"] == 1
     assert counts["from-flask-limiter.md"] == 3
     assert counts["from-slowapi.md"] == 2
+    assert counts["from-aiolimiter.md"] == counts["from-django-ratelimit.md"] == counts["from-pyrate-limiter.md"] == 1
 
 
 @pytest.mark.parametrize("page", MIGRATION, ids=lambda page: page.stem)
