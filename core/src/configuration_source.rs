@@ -3,6 +3,7 @@
 //! - `place`: the option that says where. `snapshot`: a document and entries as texts.
 //! - `file`: a file that is looked at. `copy`: the last configuration in a file of this host.
 //! - `follower`: applies changes to all limiters of a process that have the same source, on a thread of its own.
+//! - `problems`: what keeps it from the newest configuration.
 //! - `subscription`: one of these limiters, and what it has applied.
 //!
 //! The limiter gives a [`ConfigurationSink`] and gets a [`FollowedConfiguration`]. What goes wrong here is told by the
@@ -13,6 +14,7 @@ mod file;
 pub(crate) mod followed;
 mod follower;
 pub(crate) mod place;
+mod problems;
 pub(crate) mod publication;
 pub(crate) mod snapshot;
 mod subscription;

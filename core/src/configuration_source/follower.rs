@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use crate::configuration_source::copy;
 use crate::configuration_source::file::{Look, WatchedFile};
 use crate::configuration_source::place::ConfigurationPlace;
+use crate::configuration_source::problems::Problems;
 use crate::configuration_source::snapshot::{Changed, DocumentText, EntryChange, Snapshot};
 use crate::configuration_source::subscription::Subscription;
 use crate::error::{Error, ErrorKind};
@@ -56,31 +57,6 @@ struct State {
     /// Whether the start has been made: file and copy were read.
     has_begun: bool,
     file: Option<WatchedFile>,
-}
-
-/// What keeps the configuration from being the newest.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Problems {
-    pub(crate) file: Option<Error>,
-    pub(crate) store: Option<Error>,
-    pub(crate) copy: Option<Error>,
-    /// Since when the file cannot be read, in microseconds since the Unix epoch.
-    pub(crate) file_unreachable_since_us: Option<u64>,
-    /// Since when the store does not answer, in microseconds since the Unix epoch.
-    pub(crate) store_unreachable_since_us: Option<u64>,
-}
-
-impl Problems {
-    /// Since when a source cannot be reached.
-    pub(crate) fn unreachable_since_us(&self) -> Option<u64> {
-        [self.file_unreachable_since_us, self.store_unreachable_since_us].into_iter().flatten().min()
-    }
-
-    /// Why the newest document is not known, unless the store cannot be reached.
-    pub(crate) fn document(&self) -> Option<&Error> {
-        let store = self.store.as_ref().filter(|_| self.store_unreachable_since_us.is_none());
-        self.file.as_ref().or(store)
-    }
 }
 
 /// Up to where the store's changes are applied.

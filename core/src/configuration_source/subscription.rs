@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::configuration_source::ConfigurationSink;
-use crate::configuration_source::follower::Problems;
+use crate::configuration_source::problems::Problems;
 use crate::configuration_source::snapshot::{Changed, Snapshot};
 use crate::error::Error;
 use crate::runtime::clock::Clock;

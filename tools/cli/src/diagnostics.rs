@@ -35,7 +35,7 @@ pub(crate) fn stats(options: &GlobalOptions, terminal: &mut Terminal) -> Result<
     for (name, count) in limiter.stats().iter() {
         rows.add_row([name, &count.to_string()]);
     }
-    rows.write(terminal)?;
+    terminal.table(&rows)?;
     if let Some(status) = configuration {
         let ConfigurationStatus { source, version, digest, applied_at_us, unreachable_for_us, error, .. } =
             status;

@@ -272,7 +272,7 @@ fn history(options: &GlobalOptions, most: usize, terminal: &mut Terminal) -> Res
         rows.add_row([&version.to_string(), &time_text(at_ms * 1_000), &**by, &what, &**why]);
     }
     if !options.json {
-        rows.write(terminal)?;
+        terminal.table(&rows)?;
     }
     Ok(Exit::Fine)
 }

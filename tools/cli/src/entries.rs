@@ -72,7 +72,7 @@ fn show(options: &GlobalOptions, items: &[ListedItem], terminal: &mut Terminal) 
         rows.add_row([&*item.item, until, by, why, item.origin]);
     }
     if !options.json {
-        rows.write(terminal)?;
+        terminal.table(&rows)?;
     }
     Ok(Exit::Fine)
 }

@@ -61,7 +61,7 @@ fn finish(
     if has_none {
         terminal.complain(NONE);
     } else if !options.json {
-        rows.write(terminal)?;
+        terminal.table(rows)?;
     }
     Ok(Exit::Fine)
 }

@@ -144,7 +144,7 @@ fn finish(
     terminal: &mut Terminal,
 ) -> Result<Exit, Failure> {
     if !options.json {
-        rows.write(terminal)?;
+        terminal.table(rows)?;
     }
     if !is_whole {
         terminal.complain(&format!(

@@ -6,9 +6,6 @@ use comfy_table::{Table, presets};
 use polylimit::printable;
 use serde::Serialize;
 
-use crate::exit::Failure;
-use crate::terminal::Terminal;
-
 const SECOND_US: u64 = 1_000_000;
 const UNITS: [(&str, u64); 4] =
     [("d", 86_400 * SECOND_US), ("h", 3_600 * SECOND_US), ("m", 60 * SECOND_US), ("s", SECOND_US)];
@@ -86,9 +83,9 @@ impl Rows {
         self.0.add_row(cells.map(printable));
     }
 
-    /// Writes the table, unless it has only its titles.
-    pub(crate) fn write(&self, terminal: &mut Terminal) -> Result<(), Failure> {
-        if self.0.row_iter().next().is_none() { Ok(()) } else { terminal.line(self.0.trim_fmt()) }
+    /// The table as text; `None` where it has only its titles.
+    pub(crate) fn text(&self) -> Option<String> {
+        self.0.row_iter().next().map(|_| self.0.trim_fmt())
     }
 }
 

@@ -7,6 +7,7 @@ use polylimit::printable;
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
+use crate::output::Rows;
 
 /// The output and the errors of a command.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -91,6 +92,11 @@ impl Terminal {
     /// Writes a line to the output, or several. What could control the terminal is escaped.
     pub(crate) fn line(&mut self, line: impl fmt::Display) -> Result<(), Failure> {
         self.write(format!("{}\n", lines(&line.to_string())).as_bytes())
+    }
+
+    /// Writes a table, unless it has only its titles.
+    pub(crate) fn table(&mut self, rows: &Rows) -> Result<(), Failure> {
+        rows.text().map_or(Ok(()), |text| self.line(text))
     }
 
     /// The same in a colour, where the output shows colours.

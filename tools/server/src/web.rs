@@ -235,7 +235,9 @@ fn admit(
     })?;
     match request.headers().get(CONTENT_ENCODING) {
         Some(encoding)
-            if !is_grpc && !is_forward(request.uri().path()) && encoding.as_bytes() != b"identity" =>
+            if !is_grpc
+                && !dashboard::is_forward(request.uri().path())
+                && encoding.as_bytes() != b"identity" =>
         {
             let detail = format!("the body has the encoding {encoding:?}: send it without");
             Err((
@@ -245,11 +247,6 @@ fn admit(
         }
         _ => Ok(identity),
     }
-}
-
-/// Whether proxies ask here, which hand on the fields of their clients.
-fn is_forward(path: &str) -> bool {
-    path == "/v1/forward" || path.starts_with("/v1/forward/")
 }
 
 fn authenticate(

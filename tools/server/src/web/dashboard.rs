@@ -16,7 +16,6 @@ use http::{Request, Response, StatusCode};
 use crate::app::App;
 use crate::caller::Caller;
 use crate::endpoint::Place;
-use crate::web::is_forward;
 use crate::web::refusal::refuse;
 
 /// Nothing but what this server has, and nothing that a text could become.
@@ -176,4 +175,9 @@ fn may_have(app: &App, is_admin: bool, host: &str) -> bool {
             .map(String::as_str)
             .chain(own)
             .any(|name| name.eq_ignore_ascii_case(host))
+}
+
+/// Whether proxies ask here, which hand on the fields of their clients.
+pub(super) fn is_forward(path: &str) -> bool {
+    path == "/v1/forward" || path.starts_with("/v1/forward/")
 }
