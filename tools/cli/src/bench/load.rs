@@ -121,13 +121,8 @@ impl Load {
         });
         let mut all = Seen::new()?;
         runtime.block_on(async {
-            let interrupted = Arc::clone(self);
-            tokio::spawn(async move {
-                // Where the system does not let it be handled, an interrupt ends the program.
-                if tokio::signal::ctrl_c().await.is_ok() {
-                    interrupted.interrupted.store(true, Ordering::Relaxed);
-                }
-            });
+            #[cfg(feature = "serve")]
+            tokio::spawn(Arc::clone(self).heed_interrupt());
             let mut callers = Vec::new();
             for number in 0..u64::from(self.callers) {
                 let (load, pace, seen) = (Arc::clone(self), pace.clone(), Seen::new()?);
@@ -142,6 +137,15 @@ impl Load {
         all.took = start.elapsed();
         drop(pacer.map(thread::JoinHandle::join));
         Ok(all)
+    }
+
+    /// Ends the load when the program is interrupted, so that its keys are reset. Where the system does not let it be handled, an
+    /// interrupt ends the program.
+    #[cfg(feature = "serve")]
+    async fn heed_interrupt(self: Arc<Self>) {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            self.interrupted.store(true, Ordering::Relaxed);
+        }
     }
 
     async fn call(
