@@ -4,6 +4,7 @@
 
 mod check;
 mod links;
+mod llms;
 mod markdown;
 mod stage;
 mod summary;
@@ -39,6 +40,7 @@ pub fn build(repository: &Path, into: &Path) -> Result<usize> {
     book.config.build.build_dir.clone_from(&into);
     book.build().context("the pages cannot be rendered")?;
     report(&check::broken_links(&into)?)?;
+    llms::write_index(repository, &summary, &into)?;
     Ok(summary.pages.len())
 }
 

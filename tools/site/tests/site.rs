@@ -45,6 +45,30 @@ fn site_of_the_repository_has_every_page_and_no_broken_link() {
 }
 
 #[test]
+fn language_models_find_an_index_and_the_source_of_each_page() {
+    let folder = TempDir::new().unwrap();
+    let (repository, site) = (folder.path().join("repository"), folder.path().join("site"));
+    let files = [
+        ("docs/SUMMARY.md", "# Summary\n\n[p](../README.md)\n\n# Guide\n\n- [A](a.md)\n  - [B](b.md)\n"),
+        ("README.md", "# p\n\nIt limits.\nExactly.\n\nMore.\n"),
+        ("docs/a.md", "# A\n\nWhat a does. And more.\n"),
+        ("docs/b.md", "# B\n\n| a |\n|---|\n"),
+        ("docs/book.toml", &*fs::read_to_string(Path::new(ROOT).join("docs/book.toml")).unwrap()),
+    ];
+    for (path, text) in files {
+        fs::create_dir_all(repository.join(path).parent().unwrap()).unwrap();
+        fs::write(repository.join(path), text).unwrap();
+    }
+    polylimit_site::build(&repository, &site).unwrap_or_else(|error| panic!("{error:#}"));
+    let index = fs::read_to_string(site.join("llms.txt")).unwrap();
+    assert_eq!(
+        index,
+        "# p\n\n> It limits. Exactly.\n\n## Guide\n\n- [A](docs/a.md): What a does\n- [B](docs/b.md)\n"
+    );
+    assert_eq!(fs::read_to_string(site.join("docs/a.md")).unwrap(), files[2].1);
+}
+
+#[test]
 fn a_page_without_a_line_in_the_summary_and_a_line_without_a_page_are_found() {
     let found = problems_of(&[
         ("docs/SUMMARY.md", "# Summary\n\n- [A](a.md)\n- [C](c.md)\n"),
