@@ -133,8 +133,8 @@ fn cost_function_and_skip_function_apply_to_each_request() {
     let refused = service.get(&format!("/?{}", Request::MAX_COST + 1));
     assert_eq!((refused.status, &*refused.body), (500, "The request cannot be counted.\n"));
 
-    let costly = RateLimitLayer::builder(limiter(&[("api", "10/minute")]), |_| "all").cost(11);
-    let never = hello(costly.build().unwrap()).get("/");
+    let costly = RateLimitLayer::builder(limiter(&[("api", "10/minute")]), |_| "all").cost_of(cost);
+    let never = hello(costly.build().unwrap()).get("/?11");
     assert_eq!((never.status, never.field("retry-after")), (429, vec![]));
 }
 
@@ -197,8 +197,8 @@ fn builder_refuses_invalid_settings() {
     for (policies, expected) in [
         (&[][..], "no policy is named and there are several: this limiter has a, b"),
         (&["c"], r#"policy "c" is not known: this limiter has a, b"#),
-        (&["a", "b", "a"], r#"policy "a" is given twice: once is enough"#),
-        (&["5/minute", "a", "5/60s"], r#"policy "5/60s" is given twice: once is enough"#),
+        (&["a", "b", "a"], r#"policy "a" is a duplicate: leave out one of the two"#),
+        (&["5/minute", "a", "5/60s"], r#"policy "5/60s" is a duplicate: leave out one of the two"#),
         (&["a", "x/minute"], r#"quota at column 1: read "x/minute""#),
         (&["a", "100/minut"], r#"quota at column 5: read "minut""#),
     ] {

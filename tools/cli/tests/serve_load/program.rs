@@ -77,8 +77,9 @@ impl Store {
         let [http, resp] = ["http", "resp"].map(|scheme| {
             let mut line = String::new();
             errors.read_line(&mut line).unwrap();
-            let listener = line.trim().strip_prefix("polylimit: listening on ");
-            let address = listener.and_then(|listener| listener.strip_prefix(scheme)?.strip_prefix("://"));
+            let listener = line.trim().split_once("info listening: listening on ");
+            let address =
+                listener.and_then(|(_, listener)| listener.strip_prefix(scheme)?.strip_prefix("://"));
             address.unwrap_or_else(|| panic!("it writes {line:?}")).parse().unwrap()
         });
         Program { process, errors, http, resp }

@@ -170,7 +170,9 @@ fn store_that_goes_and_comes_back_is_recorded_and_its_password_is_read_again() {
     let _: usize = redis::cmd("CLIENT").arg("KILL").arg("USER").arg("app").query(&mut admin).unwrap();
     *password.lock().unwrap() = "new".to_owned();
     wait_until(|| source() != "store");
-    assert_eq!(records.wait("store_away")["reason"], "auth");
+    // By the connection that was lost, or by the next one.
+    let reason = records.wait("store_away")["reason"].clone();
+    assert!(reason == "auth" || reason == "connection_lost", "{reason}");
     let _ = records.wait("store_login_changed");
     wait_until(|| source() == "store");
 }
