@@ -22,12 +22,12 @@ import (
 type observe func(observer metric.Observer, sample polylimit.MetricSample, attributes []attribute.KeyValue)
 
 // Register observes the metrics of a limiter whenever the readers of the meter's provider collect, until Unregister of the result is called.
-// A limiter that was closed has no observations.
+// The observations of a limiter that was closed stay as they were.
 //
 // Every observation has the attributes. Limiters that share a meter need an attribute that tells them apart, such as
 // attribute.String("limiter", "edge"): a provider adds up observations with the same attributes.
 //
-// It fails with polylimit.ErrClosed for a limiter that was closed, and with the errors of the meter.
+// It fails with the errors of the meter.
 func Register(limiter *polylimit.Limiter, meter metric.Meter, attributes ...attribute.KeyValue) (metric.Registration, error) {
 	families, err := limiter.Metrics()
 	if err != nil {
@@ -45,9 +45,6 @@ func Register(limiter *polylimit.Limiter, meter metric.Meter, attributes ...attr
 	}
 	return meter.RegisterCallback(func(_ context.Context, observer metric.Observer) error {
 		families, err := limiter.Metrics()
-		if errors.Is(err, polylimit.ErrClosed) {
-			return nil
-		}
 		for _, family := range families {
 			for _, sample := range family.Samples {
 				observes[family.Name](observer, sample, attributesOf(sample, attributes))

@@ -6,7 +6,6 @@
 package polylimitprometheus
 
 import (
-	"errors"
 	"maps"
 	"slices"
 
@@ -22,8 +21,8 @@ import (
 //	edge := prometheus.WrapRegistererWith(prometheus.Labels{"limiter": "edge"}, registry)
 //	edge.MustRegister(polylimitprometheus.NewCollector(limiter))
 //
-// Without it, samples of two limiters have the same labels, and the registry responds with an error. A limiter that was closed has no
-// samples.
+// Without it, samples of two limiters have the same labels, and the registry responds with an error. The samples of a
+// limiter that was closed stay as they were.
 type Collector struct {
 	limiter *polylimit.Limiter
 }
@@ -40,10 +39,7 @@ func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 // Collect sends the metrics of the limiter.
 func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	families, err := c.limiter.Metrics()
-	switch {
-	case errors.Is(err, polylimit.ErrClosed):
-		return
-	case err != nil:
+	if err != nil {
 		metrics <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
 		return
 	}

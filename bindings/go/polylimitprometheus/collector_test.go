@@ -216,12 +216,14 @@ func TestRegistryRefusesSamplesOfTwoLimitersWithTheSameLabels(t *testing.T) {
 	}
 }
 
-func TestClosedLimiterHasNoSamples(t *testing.T) {
+func TestClosedLimiterKeepsItsSamples(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	limiter := open(t, "memory:")
 	registry.MustRegister(polylimitprometheus.NewCollector(limiter))
+	const admitted = `polylimit_decisions_total[policy="api" result="allowed" source="store"]`
+	before := gathered(t, registry)[admitted]
 	limiter.Close()
-	if found := gathered(t, registry); len(found) != 0 {
-		t.Error(found)
+	if after := gathered(t, registry)[admitted]; before != "2" || after != before {
+		t.Error(before, after)
 	}
 }
