@@ -95,7 +95,8 @@ fn of_tls(error: &io::Error) -> String {
     let advice = match inner {
         rustls::Error::InvalidMessage(_) => "it does not speak TLS: write redis:// in the URL",
         rustls::Error::InvalidCertificate(wrong) => match wrong {
-            CertificateError::UnknownIssuer => {
+            // The second where an authority of the same name is trusted, such as an earlier one.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "its certificate is not trusted: name the certificate of its authority by tls_ca"
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
