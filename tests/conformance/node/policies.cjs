@@ -148,7 +148,10 @@ function picked(got, name, expected) {
   }
   if (OUTAGES.includes(got.source)) return got.source;
   if (name.endsWith("_us")) {
-    const value = got[name.replace(/_us$/, "Ms").replace(/_(.)/g, (_, letter) => letter.toUpperCase())];
+    const property = name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+    // Times that are rounded up to whole milliseconds are exact in microseconds.
+    if (property in got) return got[property];
+    const value = got[property.replace(/Us$/, "Ms")];
     return value === ms(expected) ? expected : value && value * US_OF_A_MS;
   }
   return got[name];
