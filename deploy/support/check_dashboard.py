@@ -188,6 +188,10 @@ class Watch:
 #: What only an outage shows.
 OUTAGE_PANELS = {"Decisions without the store, by reason"}
 OUTAGE_ALERTS = {"PolylimitOutageAnswers", "PolylimitStoreDown", "PolylimitBreakerOpen", "PolylimitLostUnits"}
+#: What only a document with a mistake shows.
+DOCUMENT_ALERTS = {"PolylimitDocumentRefused"}
+#: What only `polylimit serve` shows; alerts_test.yml has it.
+SERVER_ALERTS = {"PolylimitServerRejects"}
 
 
 def dashboard_and_alerts() -> None:
@@ -210,12 +214,15 @@ def dashboard_and_alerts() -> None:
         stack.enter_context(Load(ports[1], lambda number: f"/?user=visitor-{number}", clients=2, rest=0.004))
         prometheus = stack.enter_context(Prometheus(ports))
         watch = Watch(prometheus)
-        watch.until("traffic", OUTAGE_PANELS | OUTAGE_ALERTS | {"PolylimitStoreFull", "PolylimitStoreSlow"})
+        later = OUTAGE_PANELS | OUTAGE_ALERTS | DOCUMENT_ALERTS | SERVER_ALERTS | {"PolylimitStoreFull"}
+        watch.until("traffic", later | {"PolylimitStoreSlow"})
         for port in ports:
             lint(ask(port, "/metrics")[1])
-        watch.until("a slow Redis", OUTAGE_PANELS | OUTAGE_ALERTS | {"PolylimitStoreFull"}, redis)
+        watch.until("a slow Redis", later, redis)
+        document.write("broken [")
+        document.flush()
         redis.kill()
-        watch.until("an outage", set())
+        watch.until("an outage and a refused document", SERVER_ALERTS)
         sources = {labels["source"] for labels, _ in prometheus.query("polylimit_decisions_total")}
         if "fallback" not in sources:
             raise AssertionError(f"no decision of the outage policy: {sources}")
