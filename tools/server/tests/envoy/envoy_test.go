@@ -118,11 +118,15 @@ func TestEnvoysClient(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = connection.Close() })
 	client := rls.NewRateLimitServiceClient(connection)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
+	// Each call has its own time: a test between them compiles Envoy's client, which may download.
+	soon := func() context.Context {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		t.Cleanup(cancel)
+		return ctx
+	}
 	ask := func(t *testing.T, descriptors ...*common.RateLimitDescriptor) *rls.RateLimitResponse {
 		t.Helper()
-		response, err := client.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "shop", Descriptors: descriptors})
+		response, err := client.ShouldRateLimit(soon(), &rls.RateLimitRequest{Domain: "shop", Descriptors: descriptors})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +231,7 @@ func TestEnvoysClient(t *testing.T) {
 
 	t.Run("health", func(t *testing.T) {
 		health := grpc_health_v1.NewHealthClient(connection)
-		response, err := health.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: rls.RateLimitService_ServiceDesc.ServiceName})
+		response, err := health.Check(soon(), &grpc_health_v1.HealthCheckRequest{Service: rls.RateLimitService_ServiceDesc.ServiceName})
 		if err != nil || response.Status != grpc_health_v1.HealthCheckResponse_SERVING {
 			t.Fatal(response, err)
 		}
