@@ -1,5 +1,6 @@
 //! The site for language models: `llms.txt`, an index by the convention of llmstxt.org, and the source of each page beside it.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -25,13 +26,13 @@ fn index(repository: &Path, summary: &Summary) -> Result<String> {
     // The first line is the title of the summary itself.
     for line in summary.text.lines().skip(1) {
         if let Some(heading) = line.strip_prefix("# ") {
-            text.push_str(&format!("\n## {heading}\n\n"));
+            let _ = write!(text, "\n## {heading}\n\n");
         } else if let Some((name, page)) = link_of(line) {
             let about = first_paragraph(&read(&repository.join(page))?);
             let about = about.split_once(". ").map_or(&*about, |(sentence, _)| sentence);
             let about = about.trim_end_matches(['.', ':']);
             let note = if about.is_empty() { String::new() } else { format!(": {about}") };
-            text.push_str(&format!("- [{name}]({page}){note}\n"));
+            let _ = writeln!(text, "- [{name}]({page}){note}");
         }
     }
     Ok(text)
