@@ -124,3 +124,12 @@ async def coroutine():
 def test_mistake_is_refused_where_it_stands(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_one_object_serves_several_blocks_at_a_time():
+    limiter = Limiter("memory:", {"jobs": "2 concurrent"})
+    slot = admitted(limiter, "k")
+    with slot, slot, pytest.raises(DeniedError), slot:
+        pass
+    # Each block has given its slot back.
+    assert limiter.peek("k").remaining == 2

@@ -104,7 +104,8 @@ class admitted:  # noqa: N801 - used as a function
         self._key = key
         self._options: dict[str, Any] = {"policy": policy, "cost": cost, "timeout": timeout}
         self._reserves = has_slots(limiter, policy)
-        self._reservation: Reservation | AsyncReservation | None = None
+        # Of all blocks that have begun: one object may serve several at a time, and their reservations are alike.
+        self._held: list[Reservation | AsyncReservation] = []
 
     def __repr__(self) -> str:
         return f"admitted({self._limiter!r}, ..., {self._options['policy']!r})"
@@ -114,8 +115,10 @@ class admitted:  # noqa: N801 - used as a function
             raise TypeError("limiter is an AsyncLimiter: allowed is async with, or its .blocking")
         if not self._reserves:
             return _allowed(self._limiter.acquire(self._key, **self._options))
-        self._reservation = self._limiter.reserve(self._key, commit_at_end=True, **self._options)
-        return _allowed(self._reservation.decision)
+        reservation = self._limiter.reserve(self._key, commit_at_end=True, **self._options)
+        decision = _allowed(reservation.decision)
+        self._held.append(reservation)
+        return decision
 
     def __exit__(
         self,
@@ -123,7 +126,7 @@ class admitted:  # noqa: N801 - used as a function
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        reservation, self._reservation = self._reservation, None
+        reservation = self._held.pop() if self._held else None
         if isinstance(reservation, Reservation):
             # A block that raises has worked, too.
             reservation.commit()
@@ -134,8 +137,10 @@ class admitted:  # noqa: N801 - used as a function
             limiter = limiter.asynchronous
         if not self._reserves:
             return _allowed(await limiter.acquire(self._key, **self._options))
-        self._reservation = await limiter.reserve(self._key, commit_at_end=True, **self._options)
-        return _allowed(self._reservation.decision)
+        reservation = await limiter.reserve(self._key, commit_at_end=True, **self._options)
+        decision = _allowed(reservation.decision)
+        self._held.append(reservation)
+        return decision
 
     async def __aexit__(
         self,
@@ -143,7 +148,7 @@ class admitted:  # noqa: N801 - used as a function
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        reservation, self._reservation = self._reservation, None
+        reservation = self._held.pop() if self._held else None
         if isinstance(reservation, AsyncReservation):
             await reservation.commit()
 
