@@ -29,7 +29,7 @@ type ConfigurationStatus struct {
 	Error string
 }
 
-// Configuration tells which configuration is in force; false for a limiter that has none.
+// Configuration returns the status of the configuration in force; false for a limiter that has none.
 func (l *Limiter) Configuration() (ConfigurationStatus, bool) {
 	defer runtime.KeepAlive(l)
 	var plain *C.polylimit_configuration
@@ -200,7 +200,7 @@ type CandidateCounts struct {
 	BothAllow, OnlyLiveDenies, OnlyCandidateDenies, BothDeny uint64
 }
 
-// CandidateCounts tells how the candidate of a policy has compared with its quotas in this process; false for a policy without one.
+// CandidateCounts returns how the candidate of a policy has compared with its quotas in this process; false for a policy without one.
 func (l *Limiter) CandidateCounts(policy string) (CandidateCounts, bool) {
 	defer runtime.KeepAlive(l)
 	name, err := cText(policy, "policy")

@@ -18,7 +18,7 @@ import (
 //
 // Every operation fails with ErrInvalidArgument when the key is longer than 1 MiB, the cost is not from 0 to 10^12 or
 // the policy is unknown; with ErrClosed after Close, except what only describes the limiter (Policy, Metrics, MetricsText, Stats,
-// Configuration, CandidateCounts, TopKeys), which tells its last state; and with the context's error when that is done first. A context
+// Configuration, CandidateCounts, TopKeys), which returns its last state; and with the context's error when that is done first. A context
 // that is done cancels the operation: an acquire leaves its wait queue, and units that the store has spent for it are refunded, in
 // Redis in the background; whether any other operation was applied is unknown.
 type Limiter struct {

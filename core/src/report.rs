@@ -40,7 +40,7 @@ pub fn report_json(report: &impl Serialize) -> String {
 }
 
 /// A text for a terminal, a log or a page: characters that control a terminal, end a line, are invisible or change the direction of the
-/// text around them are written as `\u{1b}`. Keys, items and reasons may come from anybody.
+/// text around them are written as `\u{1b}`. Keys, items and reasons may come from any client.
 ///
 /// ```
 /// assert_eq!(polylimit::printable("a\u{1b}[31m\u{202e}b"), r"a\u{1b}[31m\u{202e}b");

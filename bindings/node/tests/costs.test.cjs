@@ -1,4 +1,4 @@
-// Policies of a rate limit with costs of their own: the tokens of a request beside the requests themselves.
+// Policies of a rate limit with costs of their own: tokens under one policy, requests under another.
 "use strict";
 
 const assert = require("node:assert/strict");

@@ -258,7 +258,7 @@ const TABLE: &[(&str, &[Suggestion])] = &[
         "inmemoryfallback inmemoryfallbackenabled insurancelimiter",
         &[limiter(
             "outage",
-            "which is fallback unless told otherwise: each process decides by itself while Redis is away",
+            "which is fallback by default: each process decides by itself while Redis is away",
         )],
     ),
     (

@@ -37,7 +37,7 @@ pub(crate) fn list(
         if arguments.blocked && key.blocked_for_us == 0 {
             return Ok(true);
         }
-        // One more than is shown tells that there are more.
+        // One more than is shown: then there are more.
         has_more = left == 0;
         if has_more {
             return Ok(false);
@@ -156,7 +156,7 @@ fn finish(
     Ok(Exit::Fine)
 }
 
-/// A key for people, who see `#` and hexadecimal digits of a digest. Whatever writes it escapes it.
+/// A key as the terminal shows it: `#` and hexadecimal digits of a digest. Its writer escapes it.
 pub(crate) fn key_text(key: &KeyName) -> String {
     match key {
         KeyName::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),

@@ -65,7 +65,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// A table without lines. Its cells are escaped: keys, items, reasons and hosts may come from anybody.
+/// A table without lines. Its cells are escaped: keys, items, reasons and hosts may come from any client.
 pub(crate) struct Rows(Table);
 
 /// A table with these titles.

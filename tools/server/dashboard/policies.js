@@ -61,7 +61,7 @@ export async function policies() {
   const denied = element("div", { class: "cards" });
   view.replaceChildren(element("h1", {}, "Policies"), denied, element("h2", {}, "Decisions"), about, place, rows);
   deniedNow(denied);
-  /** What the document says of each policy beside its quotas. */
+  /** The settings of each policy in the document, without its quotas. */
   let modes = {};
   const readModes = async () => {
     try {

@@ -203,7 +203,7 @@ impl App {
         let (event, what) = if is_document {
             ("document_applied", "a document of limits has come into force")
         } else {
-            ("entries_applied", "entries beside the document have changed")
+            ("entries_applied", "entries of the store have changed")
         };
         let record = LogRecord::info(event, what).with("source", &status.source);
         self.log(&record.with("version", status.version).with("digest", &status.digest));

@@ -1,4 +1,4 @@
-//! The log: what an operator should know, one record a line. It also says who has changed what.
+//! The log: events for operators, one record a line, with the caller and the reason of each change.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ const SIGN_INS_EVERY: Duration = Duration::from_secs(10);
 pub enum Level {
     /// Something does not work.
     Error,
-    /// Limits cannot be held, or not always; a caller may not be who it says.
+    /// Limits cannot be held, or not always; a caller may not be authentic.
     Warn,
     /// A change, and that something works again.
     Info,

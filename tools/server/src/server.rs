@@ -82,7 +82,7 @@ impl Drop for Seat {
                 }
             }
         }
-        // Whoever waits for the end looks at the permits.
+        // The task that waits for the end counts the permits.
         drop(self.permit.take());
         self.connections.ended.notify_one();
     }

@@ -14,7 +14,7 @@ pub(crate) const EVERY: Duration = Duration::from_secs(10);
 const POINTS: usize = 720;
 /// How many policies a point tells apart; those that decide less are counted together.
 const POLICIES: usize = 100;
-/// How many denied keys are followed, and for how long one is told whose denials have not become more.
+/// How many denied keys are followed, and for how long a key stays listed whose denials have not increased.
 const DENIED: usize = 20;
 const DENIED_FOR_MS: u64 = 60_000;
 /// The name of those that are counted together.

@@ -1,4 +1,4 @@
-//! The site for language models: `llms.txt`, an index by the convention of llmstxt.org, and the source of each page beside it.
+//! The site for language models: `llms.txt`, an index by the convention of llmstxt.org, and the source of each page next to it.
 
 use std::fmt::Write as _;
 use std::path::Path;

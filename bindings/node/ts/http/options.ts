@@ -50,7 +50,7 @@ export type KeyPart = "address" | "user" | `header:${string}` | `cookie:${string
 export type Policies = string | Quota | readonly (string | Quota)[];
 
 /**
- * A policy with a cost of its own, such as the tokens of a request beside a policy that counts the requests themselves:
+ * A policy with a cost of its own, such as the tokens of a request, next to a policy that counts requests:
  * `policy: [{ policy: "tokens", cost: tokensOf, spent: tokensUsed }, "requests"]`.
  */
 export interface PolicyCharge<Context extends unknown[], Finished extends unknown[]> {

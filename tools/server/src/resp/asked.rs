@@ -36,7 +36,7 @@ pub(super) enum Operation {
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     Own,
-    /// As redis-cell does, with the limit that it tells.
+    /// As redis-cell does, with the limit that it reports.
     Throttle(u64),
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Plan<'a> {
 enum Step<'a> {
     /// A reply that is there already.
     Reply(Replies),
-    /// The following replies are the elements of one, so many.
+    /// The next n replies are the elements of one array.
     Together(usize),
     /// The following replies are in RESP3.
     Version(bool),

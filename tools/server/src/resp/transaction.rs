@@ -22,7 +22,7 @@ pub(super) enum Queued {
 }
 
 impl Transaction {
-    /// Adds a command of so many bytes.
+    /// Adds a command of this size in bytes.
     pub(super) fn add(&mut self, app: &App, queued: Queued, bytes: usize) -> Result<(), String> {
         let limits = &app.options.limits;
         self.bytes = self.bytes.saturating_add(bytes);

@@ -112,7 +112,7 @@ pub(super) async fn no_such_method(method: Method, uri: Uri) -> Response<Body> {
     refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &detail)
 }
 
-/// The same for callers, who may not reach the admin listener.
+/// The same for the callers' listener: its clients may not reach the admin listener.
 pub(super) async fn no_such_data_path(uri: Uri) -> Response<Body> {
     let detail = format!(
         "there is no {:?} for callers: allowed are POST /v1/check, peek, take, charge, refund, reset, reserve, commit, cancel, renew and \

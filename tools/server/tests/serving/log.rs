@@ -1,4 +1,4 @@
-//! The log: outages, documents, sign-ins, and who has changed what.
+//! The log: outages, documents, sign-ins, and the callers of changes.
 
 use std::fs;
 use std::path::Path;
