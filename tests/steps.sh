@@ -13,6 +13,9 @@
 #   test NAME ... skipped, REASON               the same where cargo has counted the case as passed
 #   test NAME ... ignored, REASON               a case that cargo was not told to run
 #
+# A step that takes longer than STEP_LIMIT seconds (20 minutes) has failed: its processes are listed and ended, so that the
+# other steps still run and the log says which one hangs. The steps that it runs itself have half of its time.
+#
 # A command that reports nothing is one case. A test of cargo that is ignored because it is the entry point of a child
 # process says "not a test" as its reason, and is left out.
 
@@ -40,14 +43,49 @@ list_skips() {
     -e 's/^test (.+) \.\.\. ignored$/\1: it is marked as ignored/p' "$step_log"
 }
 
+# Prints the descendants of a process, without the process OTHER and those of it, in lines `PID PPID STATE SECONDS COMMAND`:
+# descendants_of PID OTHER
+descendants_of() {
+  ps -e -o pid=,ppid=,stat=,etimes=,args= | awk -v root="$1" -v other="$2" '
+    { line[$1] = $0; children[$2] = children[$2] " " $1 }
+    function print_children(of, ids, n, i) {
+      n = split(children[of], ids, " ")
+      for (i = 1; i <= n; i++) { if (ids[i] != other) { print line[ids[i]]; print_children(ids[i]) } }
+    }
+    END { print_children(root) }'
+}
+
+# Ends the processes of a step that takes too long: end_after SECONDS LOG SHELL, where the process SHELL runs the step. QUIT
+# comes first: the JVM answers it with the stacks of its threads, and Go with those of its goroutines.
+end_after() {
+  local limit=$1 log=$2 shell=$3 self=$BASHPID stuck
+  # The step has ended: nothing of this may outlive it.
+  trap 'kill "$!"; exit' TERM
+  sleep "$limit" &
+  wait "$!"
+  trap '' TERM
+  stuck=$(descendants_of "$shell" "$self")
+  printf 'FAILED: this took longer than %s s and was ended. Its processes were:\n%s\n' "$limit" "$stuck" >>"$log"
+  awk '{ print $1 }' <<<"$stuck" | xargs --no-run-if-empty kill -QUIT
+  sleep 5
+  # By then some have started others, and some have lost their parents.
+  { printf '%s\n' "$stuck"; descendants_of "$shell" "$self"; } | awk 'NF { print $1 }' | xargs --no-run-if-empty kill -KILL
+}
+
 step() {
-  local name=$1 status ok bad skips=() TIMEFORMAT='%0R s, %0U s and %0S s of processor time'
+  local name=$1 status ok bad skips=() limit=${STEP_LIMIT:-1200} shell=$BASHPID watchdog TIMEFORMAT='%0R s, %0U s and %0S s of processor time'
   shift
   printf '== %s\n' "$name"
-  # Of steps that run side by side the output comes at the end, so that their start is told.
+  # The output of steps that run side by side comes at their end; what starts is printed at once.
   [ -z "${progress:-}" ] || printf '   ... %s\n' "$name" >&"$progress"
-  { time "$@" >"$step_log" 2>&1; } 2>"$step_times"
+  end_after "$limit" "$step_log" "$shell" </dev/null >/dev/null 2>&1 &
+  watchdog=$!
+  : >"$step_log"
+  { time STEP_LIMIT=$((limit / 2)) "$@" >>"$step_log" 2>&1; } 2>"$step_times"
   status=$?
+  kill "$watchdog"
+  wait "$watchdog"
+  ! grep -q '^FAILED: this took longer than ' "$step_log" || status=1
   # Maven ends its output with colour codes and no end of line, which would hide the line after it.
   sed -i 's/\x1b\[[0-9;]*m//g' "$step_log"
   read -r ok bad < <(count_cases)
