@@ -100,7 +100,11 @@ fn handle_renews_until_its_max_age() {
         wait_until(|| limiter.peek("key").unwrap().reset_after() == ttl);
         assert!(!held.is_lost());
     }
+    let younger = limiter.reserve("younger", ReserveOptions::default().ttl(ttl)).unwrap();
     clock.advance(Duration::from_secs(29)).unwrap();
+    // Both were due, in one batch.
+    wait_until(|| limiter.peek("younger").unwrap().reset_after() == ttl);
+    assert!(!younger.is_lost());
     assert_eq!(remaining(&limiter), 0);
     clock.advance(Duration::from_secs(1)).unwrap();
     wait_until(|| held.is_lost());

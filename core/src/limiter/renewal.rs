@@ -134,8 +134,11 @@ impl Renewals {
         next
     }
 
+    /// The reservations to renew now. One may have become too old, or its handle may have ended, since [`next`](Self::next).
     pub(crate) fn due(&self) -> Vec<Arc<Renewed>> {
-        let is_due = |renewed: &&Arc<Renewed>| renewed.times.lock().due.left_us() <= TOGETHER_US;
+        let is_due = |renewed: &&Arc<Renewed>| {
+            renewed.is_renewed() && renewed.times.lock().due.left_us() <= TOGETHER_US
+        };
         self.state.lock().renewed.iter().filter(is_due).cloned().collect()
     }
 }
