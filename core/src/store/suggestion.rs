@@ -46,8 +46,8 @@ pub struct Suggestion {
 
 impl Suggestion {
     /// Finds the equivalent of an option of Flask-Limiter, slowapi, limits, express-rate-limit, `@fastify/rate-limit`,
-    /// rate-limiter-flexible, `@nestjs/throttler`, bottleneck, p-throttle, p-limit, Upstash Ratelimit, `redis_rate`, bucket4j or
-    /// rack-attack. Upper case, `_` and `-` make no difference. Where several places have one, the most usual counterpart is found.
+    /// rate-limiter-flexible, `@nestjs/throttler`, bottleneck, p-throttle, p-limit, Upstash Ratelimit, django-ratelimit, aiolimiter, pyrate-limiter,
+    /// `redis_rate`, bucket4j, resilience4j or rack-attack. Upper case, `_` and `-` make no difference. Where several places have one, the most usual counterpart is found.
     ///
     /// ```
     /// use polylimit::Suggestion;
@@ -221,8 +221,8 @@ const TABLE: &[(&str, &[Suggestion])] = &[
         ],
     ),
     (
-        "max limitvalue defaultlimits applicationlimits metalimits maxrequests rate ratelimit capacity bandwidth intervalcap \
-         throttlers",
+        "max limitvalue defaultlimits applicationlimits metalimits maxrequests rate rates maxrate ratelimit capacity bandwidth \
+         intervalcap throttlers limitforperiod",
         &policy(QUOTAS),
     ),
     ("limiter", &[limiter("policy", QUOTAS)]),
@@ -232,7 +232,10 @@ const TABLE: &[(&str, &[Suggestion])] = &[
          reservoirincreaseinterval reservoirincreasemaximum maxtokens refillrate",
         &policy("with quotas such as 10/second token_bucket burst=50"),
     ),
-    ("windowms window windowsize timewindow duration period expiry refill interval", &policy(PERIOD)),
+    (
+        "windowms window windowsize timewindow timeperiod duration period expiry refill interval limitrefreshperiod",
+        &policy(PERIOD),
+    ),
     ("ttl", &[guard("policy", PERIOD), limiter("policy", PERIOD), request("ttl", "")]),
     ("strategy algorithm", &policy("whose quotas name the algorithm, such as 100/minute fixed_window")),
     (
@@ -253,7 +256,8 @@ const TABLE: &[(&str, &[Suggestion])] = &[
     ("keyprefix rlprefix namespace", &[limiter("prefix", "")]),
     ("timeout", &[limiter("deadline", ""), request("timeout", "")]),
     ("sockettimeout commandtimeout requesttimeout", &[limiter("deadline", "")]),
-    ("highwater", &[request("timeout", "which bounds the wait in line")]),
+    ("highwater maxdelay timeoutduration", &[request("timeout", "which bounds the wait in line")]),
+    ("raisewhenfail", &[request("", "the decision: check returns a denial and raises nothing")]),
     (
         "inmemoryfallback inmemoryfallbackenabled insurancelimiter",
         &[limiter(
@@ -293,7 +297,12 @@ const TABLE: &[(&str, &[Suggestion])] = &[
         "costfunc pointstoconsume weight numtokens defaultlimitscost",
         &[guard("cost", ""), request("cost", "")],
     ),
-    ("sharedlimit groupid identifier", &[guard("scope", "")]),
+    ("sharedlimit group groupid identifier", &[guard("scope", "")]),
+    (
+        "block",
+        &[guard("on_denied", "which makes the response: a request over the limit never reaches the handler")],
+    ),
+    ("method", &[guard("methods", "")]),
 ];
 
 #[cfg(test)]
@@ -313,6 +322,10 @@ mod tests {
             ("skipOnError", "outage"),
             ("deduct_when", "count"),
             ("tokensPerInterval", "policy"),
+            ("max_rate", "policy"),
+            ("limitForPeriod", "policy"),
+            ("group", "scope"),
+            ("block", "on_denied"),
             ("X-", ""),
         ] {
             let found = Suggestion::for_option(theirs);
