@@ -18,7 +18,8 @@ import (
 type AddressRules struct {
 	// Trust are the networks of the proxies: addresses, prefixes, "loopback", "link-local", "private".
 	Trust []string
-	// Header is the one header that those proxies write: "x-forwarded-for" or "forwarded".
+	// Header is the one header that those proxies write: "x-forwarded-for" or "forwarded", or one of a single address,
+	// "cf-connecting-ip", "true-client-ip", "x-real-ip" or "fly-client-ip", where nothing reaches the service around the proxy.
 	Header string
 	// IPv4Prefix and IPv6Prefix are the number of leading bits that identify a client; nil is the default, 32 and 64.
 	IPv4Prefix, IPv6Prefix *uint8

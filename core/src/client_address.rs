@@ -3,7 +3,8 @@
 //! Any client can write the header in which proxies pass on a client's address. Each proxy appends the address that it
 //! was called from, so a header is as trustworthy as the hops that wrote it. The walk starts at the socket peer and goes
 //! through the header from the right, as long as the current address is a trusted proxy. The first address that is not
-//! trusted is the client. Entries left of it were written by the client and are never read.
+//! trusted is the client. Entries left of it were written by the client and are never read. A header of one address is a
+//! walk of one step.
 
 pub(crate) mod address;
 mod header;
@@ -197,7 +198,7 @@ impl ClientAddressRulesBuilder {
         }
         if rules.header.is_none() && !trusted.is_empty() {
             return Err(Error::invalid_argument(
-                "trusted networks without a header; choose the one that the proxies write, \
+                "trusted networks without a header; choose the one that the proxies write, such as \
                  \"x-forwarded-for\" or \"forwarded\"",
             ));
         }

@@ -1406,7 +1406,8 @@ polylimit_status polylimit_limiter_wait_for_version(const struct polylimit_limit
  *
  * - `trust`, any number of times: the trusted proxies as an address, a network ("10.0.0.0/8"), "loopback", "link-local" or
  *   "private".
- * - `header`: the one header that those proxies write, "x-forwarded-for" or "forwarded".
+ * - `header`: the one header that those proxies write, "x-forwarded-for" or "forwarded", or one of a single address,
+ *   "cf-connecting-ip", "true-client-ip", "x-real-ip" or "fly-client-ip", where nothing reaches the service around the proxy.
  * - `ipv4_prefix` (0 to 32) and `ipv6_prefix` (0 to 128): the number of leading bits of an address that identify a client.
  *
  * Without settings no proxy is trusted, and the peer is the client. Freed by polylimit_address_rules_free.

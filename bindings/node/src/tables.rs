@@ -47,7 +47,7 @@ pub fn tables() -> Tables {
         algorithms: Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect(),
         header_styles: HeaderStyle::ALL.iter().map(|style| style.name()).collect(),
         reset_forms: ResetForm::ALL.iter().map(|form| form.name()).collect(),
-        forwarding_headers: vec![ForwardingHeader::XForwardedFor.name(), ForwardingHeader::Forwarded.name()],
+        forwarding_headers: ForwardingHeader::ALL.iter().map(|header| header.name()).collect(),
         numbers_sources: NumbersSource::ALL.iter().map(|source| source.name()).collect(),
         policy_modes: PolicyMode::ALL.iter().map(|mode| mode.name()).collect(),
     }

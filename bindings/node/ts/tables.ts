@@ -80,7 +80,11 @@ export type ResetForm =
 /** The header in which proxies report the address of their client. */
 export type ForwardingHeader =
   | "x-forwarded-for"
-  | "forwarded";
+  | "forwarded"
+  | "cf-connecting-ip"
+  | "true-client-ip"
+  | "x-real-ip"
+  | "fly-client-ip";
 
 /** What has decided which numbers a key has. */
 export type NumbersSource =

@@ -23,7 +23,9 @@ use crate::value::immutable;
 ///     The networks of the proxies: addresses, networks such as ``"10.0.0.0/8"``, and the names ``"loopback"``,
 ///     ``"link-local"`` and ``"private"``. By default no proxy is trusted, and the peer of the socket is the client.
 /// header
-///     The one header that the proxies write: ``"x-forwarded-for"`` or ``"forwarded"``.
+///     The one header that the proxies write: ``"x-forwarded-for"`` or ``"forwarded"``, or one of a single address,
+///     ``"cf-connecting-ip"``, ``"true-client-ip"``, ``"x-real-ip"`` or ``"fly-client-ip"``, where nothing reaches the service
+///     around the proxy.
 /// ipv4_prefix, ipv6_prefix
 ///     How many leading bits of an address count as one client; the defaults are 32 and 64.
 ///

@@ -19,7 +19,8 @@ impl ClientAddressRules {
 #[uniffi::export]
 impl ClientAddressRules {
     /// `trust` has networks such as `10.0.0.0/8`, addresses, and the names `loopback`, `link-local` and `private`.
-    /// `header` is the one that the trusted proxies write, `x-forwarded-for` or `forwarded`. The prefixes are how many
+    /// `header` is the one that the trusted proxies write, `x-forwarded-for` or `forwarded`, or one of a single address, `cf-connecting-ip`,
+    /// `true-client-ip`, `x-real-ip` or `fly-client-ip`, where nothing reaches the service around the proxy. The prefixes are how many
     /// leading bits of an address are counted as one client, 0 to 32 and 0 to 128; 32 and 64 by default.
     #[uniffi::constructor(default(header = None, ipv4_prefix = None, ipv6_prefix = None))]
     pub fn new(

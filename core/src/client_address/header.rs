@@ -8,6 +8,10 @@ use crate::client_address::address::parse_node;
 use crate::error::{Error, excerpt};
 
 /// The header in which proxies write the address that called them.
+///
+/// The first two are lists, to which each proxy appends. The others have one address, which the outermost proxy sets: name
+/// one only where nothing reaches the service but through that proxy, which replaces what its clients send. Several lines of
+/// such a header, or a list in it, name no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ForwardingHeader {
@@ -15,15 +19,42 @@ pub enum ForwardingHeader {
     XForwardedFor,
     /// `Forwarded: for=client;proto=https, for="[2001:db8::1]:443"`: RFC 7239.
     Forwarded,
+    /// `CF-Connecting-IP: client`: Cloudflare.
+    CfConnectingIp,
+    /// `True-Client-IP: client`: Akamai, and Cloudflare where it is turned on.
+    TrueClientIp,
+    /// `X-Real-IP: client`: nginx by its users' convention, Vercel, Railway.
+    XRealIp,
+    /// `Fly-Client-IP: client`: Fly.io.
+    FlyClientIp,
 }
 
 impl ForwardingHeader {
+    /// All headers.
+    pub const ALL: [Self; 6] = [
+        Self::XForwardedFor,
+        Self::Forwarded,
+        Self::CfConnectingIp,
+        Self::TrueClientIp,
+        Self::XRealIp,
+        Self::FlyClientIp,
+    ];
+
     /// The header's name in lower case, as in HTTP/2.
     pub const fn name(self) -> &'static str {
         match self {
             Self::XForwardedFor => "x-forwarded-for",
             Self::Forwarded => "forwarded",
+            Self::CfConnectingIp => "cf-connecting-ip",
+            Self::TrueClientIp => "true-client-ip",
+            Self::XRealIp => "x-real-ip",
+            Self::FlyClientIp => "fly-client-ip",
         }
+    }
+
+    /// Whether proxies append to the header; otherwise one of them sets it.
+    const fn is_list(self) -> bool {
+        matches!(self, Self::XForwardedFor | Self::Forwarded)
     }
 
     /// The entries of all lines, from the last to the first, within the limits. An entry in which a limit falls ends the
@@ -33,7 +64,12 @@ impl ForwardingHeader {
         lines: impl IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
     ) -> impl Iterator<Item = &'a [u8]> {
         let mut lines = lines.into_iter().rev();
-        let mut rest_of_line = None;
+        let mut only_line = None;
+        if !self.is_list() {
+            only_line = lines.next().filter(|_| lines.next().is_none());
+            lines.by_ref().for_each(drop);
+        }
+        let mut rest_of_line = only_line;
         let mut entries_left = ClientAddressRules::MAX_ENTRIES;
         let mut bytes_left = ClientAddressRules::MAX_HEADER_BYTES;
         std::iter::from_fn(move || {
@@ -66,8 +102,8 @@ impl ForwardingHeader {
     /// The address that an entry names, if there is one.
     pub(crate) fn address_of(self, entry: &[u8]) -> Option<IpAddr> {
         match self {
-            Self::XForwardedFor => parse_node(entry.trim_ascii()),
             Self::Forwarded => parse_node(&for_value(entry)?),
+            _ => parse_node(entry.trim_ascii()),
         }
     }
 
@@ -75,6 +111,7 @@ impl ForwardingHeader {
         match self {
             Self::XForwardedFor => line.iter().rposition(|&byte| byte == b','),
             Self::Forwarded => last_unquoted_comma(line),
+            _ => None,
         }
     }
 }
@@ -84,15 +121,10 @@ impl FromStr for ForwardingHeader {
 
     /// Parses the name of a header, in any letter case.
     fn from_str(name: &str) -> Result<Self, Error> {
-        [Self::XForwardedFor, Self::Forwarded]
-            .into_iter()
-            .find(|header| name.eq_ignore_ascii_case(header.name()))
-            .ok_or_else(|| {
-                let read = excerpt(name);
-                Error::invalid_argument(format!(
-                    "header is {read}; allowed are \"x-forwarded-for\" and \"forwarded\""
-                ))
-            })
+        Self::ALL.into_iter().find(|header| name.eq_ignore_ascii_case(header.name())).ok_or_else(|| {
+            let (read, allowed) = (excerpt(name), Self::ALL.map(Self::name).join(", "));
+            Error::invalid_argument(format!("header is {read}; allowed are {allowed}"))
+        })
     }
 }
 
@@ -194,6 +226,18 @@ mod tests {
     }
 
     #[test]
+    fn header_of_one_address_has_one_line_and_one_entry() {
+        for header in ForwardingHeader::ALL.into_iter().filter(|header| !header.is_list()) {
+            assert_eq!(entries(header, &[" a "]), [" a "]);
+            assert_eq!(entries(header, &["a, b"]), ["a, b"]);
+            assert_eq!(entries(header, &["a", "b"]), [""; 0]);
+            assert_eq!(entries(header, &["a", "a", "b"]), [""; 0]);
+            assert_eq!(entries(header, &[]), [""; 0]);
+            assert_eq!(entries(header, &[&"a".repeat(4097)]), [""; 0]);
+        }
+    }
+
+    #[test]
     fn no_more_is_seen_than_the_limits_allow() {
         let x_forwarded_for = ForwardingHeader::XForwardedFor;
         assert_eq!(entries(x_forwarded_for, &[&"a,".repeat(100)]).len(), 32);
@@ -218,7 +262,11 @@ mod tests {
     fn names_are_read_in_any_case() {
         assert_eq!("X-Forwarded-For".parse(), Ok(ForwardingHeader::XForwardedFor));
         assert_eq!("forwarded".parse(), Ok(ForwardingHeader::Forwarded));
-        assert!("x-real-ip".parse::<ForwardingHeader>().unwrap_err().message().contains("x-real-ip"));
+        for header in ForwardingHeader::ALL {
+            assert_eq!(header.name().to_ascii_uppercase().parse(), Ok(header));
+        }
+        let message = "x-real".parse::<ForwardingHeader>().unwrap_err().message().to_owned();
+        assert!(message.contains("\"x-real\"") && message.ends_with("x-real-ip, fly-client-ip"), "{message}");
     }
 
     #[test]

@@ -111,6 +111,30 @@ fn x_forwarded_for_cannot_be_spoofed() {
     );
 }
 
+#[test]
+fn header_of_one_address_is_that_of_a_trusted_proxy() {
+    for header in [
+        ForwardingHeader::CfConnectingIp,
+        ForwardingHeader::TrueClientIp,
+        ForwardingHeader::XRealIp,
+        ForwardingHeader::FlyClientIp,
+    ] {
+        check(
+            header,
+            &[
+                ("203.0.113.7", &["198.51.100.1"], "203.0.113.7"),
+                ("10.0.0.1", &["203.0.113.7"], "203.0.113.7"),
+                ("10.0.0.1", &[" 2001:db8::1 "], "2001:db8::1"),
+                ("10.0.0.1", &["10.0.0.2"], "10.0.0.2"),
+                ("10.0.0.1", &[], "10.0.0.1"),
+                ("10.0.0.1", &["unknown"], "10.0.0.1"),
+                ("10.0.0.1", &["198.51.100.1, 203.0.113.7"], "10.0.0.1"),
+                ("10.0.0.1", &["198.51.100.1", "203.0.113.7"], "10.0.0.1"),
+            ],
+        );
+    }
+}
+
 /// What published advisories about other programs describe, and what this one makes of it: the advisory, the peer, the lines of
 /// the header, and the key that counts the client.
 const ADVISORIES: [(&str, &str, &[&str], &str); 10] = [

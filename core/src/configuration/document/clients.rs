@@ -6,11 +6,10 @@ use crate::configuration::tree::{Node, Refusal};
 pub(super) fn read(node: Option<&Node<'_>>) -> Result<ClientAddressRules, Refusal> {
     let Some(node) = node else { return Ok(ClientAddressRules::default()) };
     let mut rules = ClientAddressRules::builder();
-    let header = node.get("header").and_then(Node::text).and_then(|name| {
-        [ForwardingHeader::XForwardedFor, ForwardingHeader::Forwarded]
-            .into_iter()
-            .find(|header| header.name() == name)
-    });
+    let header = node
+        .get("header")
+        .and_then(Node::text)
+        .and_then(|name| ForwardingHeader::ALL.into_iter().find(|header| header.name() == name));
     if let Some(header) = header {
         rules = rules.header(header);
     }

@@ -43,7 +43,14 @@ static CLIENT: Table = Table {
         optional(
             "header",
             "The header that the proxies write; needed with `trust`.",
-            Shape::Word(&["x-forwarded-for", "forwarded"]),
+            Shape::Word(&[
+                "x-forwarded-for",
+                "forwarded",
+                "cf-connecting-ip",
+                "true-client-ip",
+                "x-real-ip",
+                "fly-client-ip",
+            ]),
         ),
     ],
     others: None,

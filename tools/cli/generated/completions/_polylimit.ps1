@@ -442,7 +442,7 @@ Register-ArgumentCompleter -Native -CommandName 'polylimit' -ScriptBlock {
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'How records of the log are written on standard error')
             [CompletionResult]::new('--log-level', '--log-level', [CompletionResultType]::ParameterName, 'The least important records that are written: error, warn or info')
             [CompletionResult]::new('--trust', '--trust', [CompletionResultType]::ParameterName, 'A network of proxies that name the client''s address, for forward authentication; may be repeated')
-            [CompletionResult]::new('--client-header', '--client-header', [CompletionResultType]::ParameterName, 'The header in which they name it: x-forwarded-for or forwarded')
+            [CompletionResult]::new('--client-header', '--client-header', [CompletionResultType]::ParameterName, 'The header in which they name it: x-forwarded-for, forwarded, cf-connecting-ip, true-client-ip, x-real-ip or fly-client-ip')
             [CompletionResult]::new('--connections', '--connections', [CompletionResultType]::ParameterName, 'How many connections of callers at a time, 1 to 1 million')
             [CompletionResult]::new('--observe-keys', '--observe-keys', [CompletionResultType]::ParameterName, 'How many keys are counted for the list of those that are denied most often, 0 to 65,536')
             [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'How often the other processes that share the store in Redis are told what this one counts, 1s to 1h, or `off`')

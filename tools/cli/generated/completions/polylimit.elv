@@ -405,7 +405,7 @@ set edit:completion:arg-completer[polylimit] = {|@words|
             cand --log-format 'How records of the log are written on standard error'
             cand --log-level 'The least important records that are written: error, warn or info'
             cand --trust 'A network of proxies that name the client''s address, for forward authentication; may be repeated'
-            cand --client-header 'The header in which they name it: x-forwarded-for or forwarded'
+            cand --client-header 'The header in which they name it: x-forwarded-for, forwarded, cf-connecting-ip, true-client-ip, x-real-ip or fly-client-ip'
             cand --connections 'How many connections of callers at a time, 1 to 1 million'
             cand --observe-keys 'How many keys are counted for the list of those that are denied most often, 0 to 65,536'
             cand --report 'How often the other processes that share the store in Redis are told what this one counts, 1s to 1h, or `off`'

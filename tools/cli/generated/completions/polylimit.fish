@@ -309,7 +309,7 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l log-format
 json\t''"
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l log-level -d 'The least important records that are written: error, warn or info' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l trust -d 'A network of proxies that name the client\'s address, for forward authentication; may be repeated' -r
-complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l client-header -d 'The header in which they name it: x-forwarded-for or forwarded' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l client-header -d 'The header in which they name it: x-forwarded-for, forwarded, cf-connecting-ip, true-client-ip, x-real-ip or fly-client-ip' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l connections -d 'How many connections of callers at a time, 1 to 1 million' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l observe-keys -d 'How many keys are counted for the list of those that are denied most often, 0 to 65,536' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l report -d 'How often the other processes that share the store in Redis are told what this one counts, 1s to 1h, or `off`' -r

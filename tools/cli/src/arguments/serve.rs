@@ -77,7 +77,7 @@ pub(crate) struct ServeArguments {
     /// A network of proxies that name the client's address, for forward authentication; may be repeated
     #[arg(long, value_name = "NETWORK")]
     pub(crate) trust: Vec<String>,
-    /// The header in which they name it: x-forwarded-for or forwarded
+    /// The header in which they name it: x-forwarded-for, forwarded, cf-connecting-ip, true-client-ip, x-real-ip or fly-client-ip
     #[arg(long, value_name = "HEADER", default_value = "x-forwarded-for", value_parser = parse_header)]
     pub(crate) client_header: ForwardingHeader,
     /// Every descriptor of Envoy counts for itself, also where another one denies the request

@@ -135,8 +135,8 @@ fn mistakes_in_other_parts_are_told_with_their_place() {
         ("polylimit = 1\nlists.deny = 'user a'", "2:14 deny is \"user a\": allowed is a list"),
         ("polylimit = 1\nlists.deny = ['path.id 1']", "2:15 list item is about \"path.id\""),
         (
-            "polylimit = 1\nclient.header = 'x-real-ip'",
-            "2:17 header is \"x-real-ip\": allowed is \"x-forwarded-for\" or",
+            "polylimit = 1\nclient.header = 'x-real'",
+            "2:17 header is \"x-real\": allowed is \"x-forwarded-for\" or",
         ),
         ("{\"polylimit\": 1, \"enabled\": null}", "1:29 enabled is null: allowed is true or false"),
         ("{\"polylimit\": 1,\n \"lists\": {\"deny\": [\n\"x\"]}}", "3:1 list item is \"x\""),
