@@ -93,11 +93,7 @@ func (k *AddressKeys) Key(peer string, lines []string) (string, error) {
 	defer pinner.Unpin()
 	plain := make([]C.polylimit_line, len(lines))
 	for at, line := range lines {
-		if line != "" {
-			start := unsafe.StringData(line)
-			pinner.Pin(start)
-			plain[at] = C.polylimit_line{start: (*C.char)(unsafe.Pointer(start)), length: C.size_t(len(line))}
-		}
+		plain[at] = cLine(&pinner, line)
 	}
 	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
 		return C.polylimit_address_rules_key(k.rules, cPeer, unsafe.SliceData(plain), C.size_t(len(plain)),

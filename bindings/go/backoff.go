@@ -59,36 +59,40 @@ func (b Backoff) plain() (C.polylimit_backoff, error) {
 		max_wait_us: C.uint64_t(microseconds(b.MaxWait))}, err
 }
 
-// ServerWait is how long a response asks its client to wait, counted from now, and whether it says so. retryAfter are the values of
-// Retry-After (at most one counts), as seconds or a date; it has precedence where it is well-formed. Otherwise the values of all
-// lines of RateLimit decide: the longest time of the policies that have nothing left. A malformed field is ignored, and a wait
-// above 285 years is cut to that.
-func ServerWait(retryAfter, rateLimit []string, now time.Time) (time.Duration, bool) {
+// ServerWait is how long a response asks its client to wait, counted from now, and whether it says so. header are the header fields
+// of the response, such as its http.Header, with names in any letter case. Those that are read, in their order: Retry-After-Ms,
+// Retry-After, whose date is compared with that of Date and without one with now, and the policies of RateLimit that have nothing
+// left, of which the longest time counts. A malformed field is ignored, and a wait above 285 years is cut to that.
+func ServerWait(header map[string][]string, now time.Time) (time.Duration, bool) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
-	first, lines := cLines(&pinner, retryAfter), cLines(&pinner, rateLimit)
+	fields := cFields(&pinner, header)
 	nowUs := max(now.UnixMicro(), 0)
 	var us C.uint64_t
-	status := C.polylimit_server_wait(unsafe.SliceData(first), unsafe.SliceData(lines), C.size_t(len(lines)), C.uint64_t(nowUs),
-		&us, nil, 0)
+	status := C.polylimit_server_wait(unsafe.SliceData(fields), C.size_t(len(fields)), C.uint64_t(nowUs), &us, nil, 0)
 	if status != C.POLYLIMIT_OK || us == C.POLYLIMIT_NEVER {
 		return 0, false
 	}
 	return duration(uint64(us)), true
 }
 
-// cLines are lines for C, whose bytes stay in Go's memory until the pinner unpins them; nil for none.
-func cLines(pinner *runtime.Pinner, lines []string) []C.polylimit_line {
-	if len(lines) == 0 {
-		return nil
-	}
-	plain := make([]C.polylimit_line, len(lines))
-	for at, line := range lines {
-		if line != "" {
-			start := unsafe.StringData(line)
-			pinner.Pin(start)
-			plain[at] = C.polylimit_line{start: (*C.char)(unsafe.Pointer(start)), length: C.size_t(len(line))}
+// cFields are the header fields for C, whose bytes stay in Go's memory until the pinner unpins them; nil for none.
+func cFields(pinner *runtime.Pinner, header map[string][]string) []C.polylimit_pair {
+	var fields []C.polylimit_pair
+	for name, values := range header {
+		for _, value := range values {
+			fields = append(fields, C.polylimit_pair{name: cLine(pinner, name), value: cLine(pinner, value)})
 		}
 	}
-	return plain
+	return fields
+}
+
+// cLine is a line for C, whose bytes stay in Go's memory until the pinner unpins them.
+func cLine(pinner *runtime.Pinner, line string) C.polylimit_line {
+	if line == "" {
+		return C.polylimit_line{}
+	}
+	start := unsafe.StringData(line)
+	pinner.Pin(start)
+	return C.polylimit_line{start: (*C.char)(unsafe.Pointer(start)), length: C.size_t(len(line))}
 }

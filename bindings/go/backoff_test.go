@@ -3,6 +3,7 @@ package polylimit_test
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
 	"os"
 	"testing"
 	"time"
@@ -66,15 +67,24 @@ func TestWaitsOfServersAndBackoffsAgreeWithTheCases(t *testing.T) {
 	}
 	for _, one := range cases.ServerWait {
 		t.Run(one.Name, func(t *testing.T) {
-			var retryAfter []string
+			header := http.Header{"RateLimit": one.RateLimit}
 			if one.RetryAfter != nil {
-				retryAfter = []string{*one.RetryAfter}
+				header.Set("Retry-After", *one.RetryAfter)
 			}
-			wait, told := polylimit.ServerWait(retryAfter, one.RateLimit, time.UnixMicro(one.NowUs))
+			wait, told := polylimit.ServerWait(header, time.UnixMicro(one.NowUs))
 			if told != (one.WaitUs != nil) || told && wait.Microseconds() != *one.WaitUs {
 				t.Errorf("%v %v", wait, told)
 			}
 		})
+	}
+	const date, later = "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:39 GMT"
+	for wait, header := range map[time.Duration]http.Header{
+		120 * time.Millisecond: {"Retry-After-Ms": {"120"}, "Retry-After": {"1"}},
+		2 * time.Second:        {"Date": {date}, "Retry-After": {later}},
+	} {
+		if read, told := polylimit.ServerWait(header, time.Now()); !told || read != wait {
+			t.Errorf("%v: %v", header, read)
+		}
 	}
 	for _, one := range cases.Backoff {
 		t.Run(one.Name, func(t *testing.T) {

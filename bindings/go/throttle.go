@@ -128,17 +128,17 @@ func (a *Attempts) refusal() error {
 	return &ThrottledError{Message: text, RetryAfter: duration(uint64(us))}
 }
 
-// Responded reports a response with its fields Retry-After and RateLimit. If it is true, the client discards the response and
-// asks Admit for the next attempt.
-func (a *Attempts) Responded(status int, retryAfter, rateLimit []string) (again bool, err error) {
+// Responded reports a response with its header fields, of which ServerWait has those that are read. If it is true, the client
+// discards the response and asks Admit for the next attempt.
+func (a *Attempts) Responded(status int, header map[string][]string) (again bool, err error) {
 	defer runtime.KeepAlive(a)
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
-	first, lines := cLines(&pinner, retryAfter), cLines(&pinner, rateLimit)
+	fields := cFields(&pinner, header)
 	var isAgain C.uint32_t
 	var told message
-	err = told.err(C.polylimit_attempts_responded(a.attempts, C.uint32_t(status), unsafe.SliceData(first), unsafe.SliceData(lines),
-		C.size_t(len(lines)), &isAgain, &told[0], C.size_t(len(told))))
+	err = told.err(C.polylimit_attempts_responded(a.attempts, C.uint32_t(status), unsafe.SliceData(fields), C.size_t(len(fields)),
+		&isAgain, &told[0], C.size_t(len(told))))
 	return isAgain != 0, err
 }
 

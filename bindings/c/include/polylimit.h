@@ -418,6 +418,20 @@ typedef struct polylimit_line {
 } polylimit_line;
 
 /**
+ * A name with its value, such as a line of a header: any bytes.
+ */
+typedef struct polylimit_pair {
+    /**
+     * The name.
+     */
+    struct polylimit_line name;
+    /**
+     * The value.
+     */
+    struct polylimit_line value;
+} polylimit_pair;
+
+/**
  * A change of a configuration, or the wait for one. Texts may be NULL where they have no effect.
  */
 typedef struct polylimit_change {
@@ -847,20 +861,6 @@ typedef struct polylimit_degraded_event {
  * A function that receives events, and the context that was set with it.
  */
 typedef void (*polylimit_on_degraded)(const struct polylimit_degraded_event *event, void *context);
-
-/**
- * A name with its value, such as a line of a header: any bytes.
- */
-typedef struct polylimit_pair {
-    /**
-     * The name.
-     */
-    struct polylimit_line name;
-    /**
-     * The value.
-     */
-    struct polylimit_line value;
-} polylimit_pair;
 
 /**
  * What a program says about a request, so that the configuration finds the limits of it. An empty value is the same as none.
@@ -1313,14 +1313,13 @@ polylimit_status polylimit_backoff_wait(const struct polylimit_backoff *backoff,
 /**
  * Writes how many microseconds a response asks its client to wait, counted from `now_us`, or POLYLIMIT_NEVER if it does not say.
  *
- * `retry_after` is the value of the field Retry-After, or NULL: seconds or a date. It has precedence where it is well-formed.
- * Otherwise the `line_count` values of the field RateLimit decide: the longest time of the policies that have nothing left. A
- * malformed field is ignored, and a wait above 285 years is cut to that. `now_us` is the time in microseconds since the Unix
- * epoch; only a date is compared with it.
+ * `fields` are the `field_count` header fields of the response, a pair for each line, with names in any letter case. Those that
+ * are read, in their order: Retry-After-Ms, Retry-After, whose date is compared with that of Date, and the policies of RateLimit
+ * that have nothing left, of which the longest time counts. A malformed field is ignored, and a wait above 285 years is cut to
+ * that. `now_us` is the time in microseconds since the Unix epoch; only a date is compared with it, if the response has no Date.
  */
-polylimit_status polylimit_server_wait(const struct polylimit_line *retry_after,
-                                       const struct polylimit_line *lines,
-                                       size_t line_count,
+polylimit_status polylimit_server_wait(const struct polylimit_pair *fields,
+                                       size_t field_count,
                                        uint64_t now_us,
                                        uint64_t *wait_us_out,
                                        char *error_buffer,
@@ -2687,13 +2686,13 @@ polylimit_status polylimit_attempts_acquired(const struct polylimit_attempts *at
 /**
  * Reports a response. Writes 1 if the client discards it and asks for the next step, and 0 if it is the caller's.
  *
- * `retry_after` is the value of the field Retry-After, or NULL; `lines` are the `line_count` values of the field RateLimit.
+ * `fields` are the `field_count` header fields of the response, a pair for each line, of which polylimit_server_wait has those
+ * that are read.
  */
 polylimit_status polylimit_attempts_responded(const struct polylimit_attempts *attempts,
                                               uint32_t status,
-                                              const struct polylimit_line *retry_after,
-                                              const struct polylimit_line *lines,
-                                              size_t line_count,
+                                              const struct polylimit_pair *fields,
+                                              size_t field_count,
                                               uint32_t *again_out,
                                               char *error_buffer,
                                               size_t error_capacity);

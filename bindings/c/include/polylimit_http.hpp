@@ -49,22 +49,32 @@ namespace detail {
 
 } // namespace detail
 
-/** What a response says about when to come back: its field Retry-After, and the lines of its field RateLimit. */
-struct ServerHints {
-    std::optional<std::string_view> retry_after = {};
-    std::vector<std::string_view> rate_limit = {};
-};
+/** A header field of a response: a name, in any letter case, and a value. */
+using Field = std::pair<std::string_view, std::string_view>;
+
+namespace detail {
+
+/** Fields for C; they refer to the texts. */
+[[nodiscard]] inline std::vector<polylimit_pair> pairs_of(const std::vector<Field> &fields) {
+    std::vector<polylimit_pair> pairs;
+    pairs.reserve(fields.size());
+    for (const auto &[name, value] : fields) {
+        pairs.push_back({line_of(name), line_of(value)});
+    }
+    return pairs;
+}
+
+} // namespace detail
 
 /** How long a response asks its client to wait, counted from `now`; no value if it does not say. See polylimit_server_wait. */
 [[nodiscard]] inline std::optional<std::chrono::microseconds>
-server_wait(const ServerHints &hints, std::chrono::system_clock::time_point now = std::chrono::system_clock::now()) {
-    auto lines = detail::lines_of(hints.rate_limit);
-    auto retry_after = detail::line_of(hints.retry_after.value_or(std::string_view()));
+server_wait(const std::vector<Field> &fields,
+            std::chrono::system_clock::time_point now = std::chrono::system_clock::now()) {
+    auto pairs = detail::pairs_of(fields);
     auto now_us = detail::whole_us(std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()), "now");
     std::uint64_t wait_us = 0;
     detail::Message message;
-    message.check(polylimit_server_wait(hints.retry_after ? &retry_after : nullptr, lines.data(), lines.size(), now_us,
-                                        &wait_us, message.start(), message.capacity()));
+    message.check(polylimit_server_wait(pairs.data(), pairs.size(), now_us, &wait_us, message.start(), message.capacity()));
     return detail::duration_of(wait_us);
 }
 
@@ -175,14 +185,12 @@ public:
     }
 
     /** Reports a response. Returns whether the client discards it and asks for the next step. */
-    [[nodiscard]] bool responded(unsigned status, const ServerHints &hints = {}) const {
-        auto lines = detail::lines_of(hints.rate_limit);
-        auto retry_after = detail::line_of(hints.retry_after.value_or(std::string_view()));
+    [[nodiscard]] bool responded(unsigned status, const std::vector<Field> &fields = {}) const {
+        auto pairs = detail::pairs_of(fields);
         std::uint32_t again = 0;
         detail::Message message;
-        message.check(polylimit_attempts_responded(handle_.get(), status, hints.retry_after ? &retry_after : nullptr,
-                                                   lines.data(), lines.size(), &again, message.start(),
-                                                   message.capacity()));
+        message.check(polylimit_attempts_responded(handle_.get(), status, pairs.data(), pairs.size(), &again,
+                                                   message.start(), message.capacity()));
         return again != 0;
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use polylimit::{Backoff, server_wait};
 
 use crate::arguments::{Sized32, array, bytes, out_param, sized, sized_out};
-use crate::client_address::polylimit_line;
+use crate::attributes::polylimit_pair;
 use crate::decision::POLYLIMIT_NEVER;
 use crate::error::{Failure, MessageBuffer, guard_unit, polylimit_status};
 
@@ -94,15 +94,14 @@ pub unsafe extern "C" fn polylimit_backoff_wait(
 
 /// Writes how many microseconds a response asks its client to wait, counted from `now_us`, or POLYLIMIT_NEVER if it does not say.
 ///
-/// `retry_after` is the value of the field Retry-After, or NULL: seconds or a date. It has precedence where it is well-formed.
-/// Otherwise the `line_count` values of the field RateLimit decide: the longest time of the policies that have nothing left. A
-/// malformed field is ignored, and a wait above 285 years is cut to that. `now_us` is the time in microseconds since the Unix
-/// epoch; only a date is compared with it.
+/// `fields` are the `field_count` header fields of the response, a pair for each line, with names in any letter case. Those that
+/// are read, in their order: Retry-After-Ms, Retry-After, whose date is compared with that of Date, and the policies of RateLimit
+/// that have nothing left, of which the longest time counts. A malformed field is ignored, and a wait above 285 years is cut to
+/// that. `now_us` is the time in microseconds since the Unix epoch; only a date is compared with it, if the response has no Date.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_server_wait(
-    retry_after: *const polylimit_line,
-    lines: *const polylimit_line,
-    line_count: usize,
+    fields: *const polylimit_pair,
+    field_count: usize,
     now_us: u64,
     wait_us_out: *mut u64,
     error_buffer: *mut c_char,
@@ -110,39 +109,32 @@ pub unsafe extern "C" fn polylimit_server_wait(
 ) -> polylimit_status {
     // SAFETY: the caller guarantees the buffer.
     guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller guarantees lines and an out-parameter.
+        // SAFETY: the caller guarantees fields and an out-parameter.
         let (fields, wait_us_out) =
-            unsafe { (Fields::new(retry_after, lines, line_count)?, out_param(wait_us_out, "wait_us_out")?) };
-        let told = server_wait(fields.retry_after, fields.lines, now_us);
-        *wait_us_out = told.map_or(POLYLIMIT_NEVER, whole_us);
+            unsafe { (read_fields(fields, field_count)?, out_param(wait_us_out, "wait_us_out")?) };
+        *wait_us_out = server_wait(fields, now_us).map_or(POLYLIMIT_NEVER, whole_us);
         Ok(())
     })
 }
 
-/// The fields of a response that tell a wait.
-pub(crate) struct Fields<'a> {
-    pub(crate) retry_after: Option<&'a [u8]>,
-    pub(crate) lines: Vec<&'a [u8]>,
-}
+/// A header field: its name and its value.
+type Field<'a> = (&'a [u8], &'a [u8]);
 
-impl Fields<'_> {
-    /// # Safety
-    /// The pointers are NULL or point at one and at `line_count` lines, whose bytes stay as they are.
-    pub(crate) unsafe fn new(
-        retry_after: *const polylimit_line,
-        lines: *const polylimit_line,
-        line_count: usize,
-    ) -> Result<Self, Failure> {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            let retry_after = array(retry_after, usize::from(!retry_after.is_null()), "retry_after")?;
-            let retry_after = retry_after
-                .first()
-                .map(|line| bytes(line.start.cast(), line.length, "retry_after"))
-                .transpose()?;
-            let lines = array(lines, line_count, "lines")?.iter();
-            let lines = lines.map(|line| bytes(line.start.cast(), line.length, "a line"));
-            Ok(Self { retry_after, lines: lines.collect::<Result<_, _>>()? })
-        }
+/// # Safety
+/// The pointer is NULL or points at `count` pairs, whose bytes stay as they are.
+pub(crate) unsafe fn read_fields<'a>(
+    fields: *const polylimit_pair,
+    count: usize,
+) -> Result<Vec<Field<'a>>, Failure> {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        let fields = array(fields, count, "fields")?.iter();
+        fields
+            .map(|field| {
+                let name = bytes(field.name.start.cast(), field.name.length, "the name of a field")?;
+                let value = bytes(field.value.start.cast(), field.value.length, "the value of a field")?;
+                Ok((name, value))
+            })
+            .collect()
     }
 }

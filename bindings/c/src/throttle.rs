@@ -8,8 +8,8 @@ use polylimit::Backoff;
 use polylimit::client::{Attempts, Step, Throttle};
 
 use crate::arguments::{TextBuffer, bytes, handle, out_param, sized, text};
-use crate::backoff::{Fields, polylimit_backoff, whole_us};
-use crate::client_address::polylimit_line;
+use crate::attributes::polylimit_pair;
+use crate::backoff::{polylimit_backoff, read_fields, whole_us};
 use crate::decision::{POLYLIMIT_NEVER, polylimit_decision};
 use crate::error::{Failure, MessageBuffer, guard_or, guard_unit, polylimit_status};
 
@@ -150,33 +150,32 @@ pub unsafe extern "C" fn polylimit_attempts_acquired(
 
 /// Reports a response. Writes 1 if the client discards it and asks for the next step, and 0 if it is the caller's.
 ///
-/// `retry_after` is the value of the field Retry-After, or NULL; `lines` are the `line_count` values of the field RateLimit.
+/// `fields` are the `field_count` header fields of the response, a pair for each line, of which polylimit_server_wait has those
+/// that are read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_attempts_responded(
     attempts: *const polylimit_attempts,
     status: u32,
-    retry_after: *const polylimit_line,
-    lines: *const polylimit_line,
-    line_count: usize,
+    fields: *const polylimit_pair,
+    field_count: usize,
     again_out: *mut u32,
     error_buffer: *mut c_char,
     error_capacity: usize,
 ) -> polylimit_status {
     // SAFETY: the caller guarantees the buffer.
     guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller guarantees attempts, lines and an out-parameter.
+        // SAFETY: the caller guarantees attempts, fields and an out-parameter.
         let (attempts, fields, again_out) = unsafe {
             (
                 handle(attempts, "attempts")?,
-                Fields::new(retry_after, lines, line_count)?,
+                read_fields(fields, field_count)?,
                 out_param(again_out, "again_out")?,
             )
         };
         let status = u16::try_from(status).map_err(|_| {
             Failure::invalid(format!("status is {status}: allowed is the status of an HTTP response"))
         })?;
-        *again_out =
-            attempts.with(|attempts| attempts.responded(status, fields.retry_after, fields.lines)).into();
+        *again_out = attempts.with(|attempts| attempts.responded(status, fields)).into();
         Ok(())
     })
 }

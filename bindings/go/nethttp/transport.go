@@ -78,7 +78,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		if err != nil {
 			return response, err
 		}
-		again, err := attempts.Responded(response.StatusCode, response.Header["Retry-After"], response.Header["Ratelimit"])
+		again, err := attempts.Responded(response.StatusCode, response.Header)
 		if err == nil && !again {
 			return response, nil
 		}

@@ -68,13 +68,9 @@ impl NativeBackoff {
     }
 }
 
-/// How many milliseconds a response asks its client to wait; `line` is all lines of `RateLimit`, joined.
+/// How many milliseconds a response asks its client to wait; `fields` has the name of each field, followed by its value.
 #[napi]
-pub fn server_wait(
-    retry_after: Option<String>,
-    line: Option<String>,
-    now_us: Option<f64>,
-) -> Result<Option<f64>> {
+pub fn server_wait(fields: Vec<String>, now_us: Option<f64>) -> Result<Option<f64>> {
     catch_panic(|| {
         let now_us = if let Some(now_us) = now_us {
             whole("nowUs", now_us, "whole microseconds since the Unix epoch")?
@@ -82,9 +78,12 @@ pub fn server_wait(
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
         };
-        let line = line.as_deref().map(str::as_bytes);
-        Ok(polylimit::server_wait(retry_after.as_deref().map(str::as_bytes), line, now_us).map(whole_ms))
+        Ok(polylimit::server_wait(pairs(&fields), now_us).map(whole_ms))
     })
+}
+
+fn pairs(fields: &[String]) -> impl Iterator<Item = (&str, &str)> {
+    fields.as_chunks::<2>().0.iter().map(|[name, value]| (name.as_str(), value.as_str()))
 }
 
 /// The pauses and the backoff of one client.
@@ -170,18 +169,12 @@ impl NativeAttempts {
         })
     }
 
-    /// A response has arrived; returns whether to discard it and try again.
+    /// A response has arrived; returns whether to discard it and try again. `fields` is as for `serverWait`.
     #[napi]
-    pub fn responded(
-        &mut self,
-        status: u32,
-        retry_after: Option<String>,
-        line: Option<String>,
-    ) -> Result<bool> {
+    pub fn responded(&mut self, status: u32, fields: Vec<String>) -> Result<bool> {
         catch_panic(|| {
             let status = u16::try_from(status).unwrap_or(u16::MAX);
-            let line = line.as_deref().map(str::as_bytes);
-            Ok(self.attempts.responded(status, retry_after.as_deref().map(str::as_bytes), line))
+            Ok(self.attempts.responded(status, pairs(&fields)))
         })
     }
 }

@@ -27,8 +27,8 @@ function backoff({ base_us, cap_us, max_wait_us, max_retries }) {
 
 for (const { name, retry_after, rate_limit, now_us, wait_us } of cases.server_wait) {
   test(`server wait: ${name}`, () => {
-    const fields = { retryAfter: retry_after, rateLimit: rate_limit?.join(", "), nowUs: now_us };
-    assert.equal(serverWaitMs(fields), wholeMs(wait_us));
+    const headers = { "Retry-After": retry_after, RateLimit: rate_limit };
+    assert.equal(serverWaitMs(headers, { nowUs: now_us }), wholeMs(wait_us));
   });
 }
 
@@ -61,15 +61,22 @@ test("server wait: the headers of a response", () => {
     7000,
   );
   assert.equal(wait({}), undefined);
-  assert.throws(() => serverWaitMs(new Map()), { code: "invalid_argument" });
+  assert.equal(wait({ "retry-after-ms": "119.5", "retry-after": "1" }), 120);
+  const [date, later] = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:39 GMT"];
+  assert.equal(wait({ date, "retry-after": later }), 2000);
+  assert.equal(serverWaitMs(new Map([["Retry-After", "1"]])), 1000);
+  // Of node:http.
+  assert.equal(serverWaitMs({ "set-cookie": ["a", "b"], "retry-after": "2", via: undefined }), 2000);
 });
 
 test("server wait and backoff: arguments of other types and names are refused", () => {
-  assert.equal(serverWaitMs({ retryAfter: null, rateLimit: null }), undefined);
-  assert.equal(serverWaitMs({ retryAfter: "Sun, 06 Nov 1994 08:49:37 GMT" }), 0);
+  assert.equal(serverWaitMs({ "retry-after": "Sun, 06 Nov 1994 08:49:37 GMT" }), 0);
   for (const [call, message] of [
-    [() => serverWaitMs({ retryAfter: 5 }), "retryAfter is 5: allowed is a string"],
-    [() => serverWaitMs({ retry: "5" }), /^option "retry" is not known: .*retryAfter/],
+    [() => serverWaitMs({ "retry-after": 5 }), 'headers["retry-after"] is 5: allowed is a string'],
+    [() => serverWaitMs("5"), /^headers is a string: allowed is the headers of a response/],
+    [() => serverWaitMs(undefined), /^headers is undefined: allowed is the headers of a response/],
+    [() => serverWaitMs(["retry-after"]), /^headers is a string: /],
+    [() => serverWaitMs({}, { now: 5 }), /^option "now" is not known: .*nowUs/],
     [() => new Backoff({ baseMs: "1" }), "baseMs is a string: allowed is a number"],
     [() => new Backoff().waitMs(-1), "retry is -1: allowed is a whole number from 0 up"],
   ]) {

@@ -17,8 +17,8 @@ export declare class NativeAttempts {
   step(): NativeStep
   /** The limiter has decided; `retry_after_us` is nothing for never. */
   acquired(allowed: boolean, retryAfterUs?: number | undefined | null): void
-  /** A response has arrived; returns whether to discard it and try again. */
-  responded(status: number, retryAfter?: string | undefined | null, line?: string | undefined | null): boolean
+  /** A response has arrived; returns whether to discard it and try again. `fields` is as for `serverWait`. */
+  responded(status: number, fields: Array<string>): boolean
 }
 
 export declare class NativeBackoff {
@@ -669,7 +669,7 @@ export interface ReserveSettings {
  */
 export declare function runCommandLine(arguments: Array<string>): Promise<number>
 
-export declare function serverWait(retryAfter?: string | undefined | null, line?: string | undefined | null, nowUs?: number | undefined | null): number | null
+export declare function serverWait(fields: Array<string>, nowUs?: number | undefined | null): number | null
 
 export declare function tables(): Tables
 

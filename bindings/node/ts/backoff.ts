@@ -54,37 +54,56 @@ export function nativeBackoff(backoff: Backoff): NativeBackoff {
   return found;
 }
 
-/** What `serverWaitMs` reads: the values of the fields, as `Headers.get` returns them. */
-export interface WaitFields {
-  /** `Retry-After`: seconds or a date. */
-  readonly retryAfter?: string | null;
-  /** `RateLimit`, with all its lines joined by a comma. */
-  readonly rateLimit?: string | null;
-  /** The time with which a date is compared, in microseconds since the Unix epoch; the system's time by default. */
+/**
+ * The header fields of a response: `response.headers` of fetch, of `node:http` and of its peers, an object, or pairs of a name,
+ * in any letter case, and a value.
+ */
+export type ResponseHeaders =
+  Iterable<readonly [string, string]> | { readonly [name: string]: string | readonly string[] | undefined };
+
+export interface ServerWaitOptions {
+  /**
+   * The time with which a date is compared if the response has none, in microseconds since the Unix epoch; the system's time by
+   * default.
+   */
   readonly nowUs?: number;
 }
 
 /**
- * How many whole milliseconds, rounded up, a response asks its client to wait, counted from now; `undefined` if it does not say. The
- * fields are those of the response, `serverWaitMs(response.headers)`, or their values. `Retry-After` has
- * precedence where it is well-formed; otherwise the longest time of the policies in `RateLimit` that have nothing left counts. A
+ * How many whole milliseconds, rounded up, a response asks its client to wait, counted from now; `undefined` if it does not say:
+ * `serverWaitMs(response.headers)`. The fields that are read, in their order: `Retry-After-Ms`, `Retry-After`, whose date is
+ * compared with that of `Date`, and the policies of `RateLimit` that have nothing left, of which the longest time counts. A
  * malformed field is ignored, and a wait above 285 years is cut to that.
  *
  * @throws PolylimitError `invalid_argument` for a value of another type
  */
-export function serverWaitMs(fields: WaitFields | Pick<Headers, "get">): number | undefined {
-  if (isHeaders(fields))
-    return serverWaitMs({ retryAfter: fields.get("retry-after"), rateLimit: fields.get("ratelimit") });
-  checkedOptions("fields", fields, ["retryAfter", "rateLimit", "nowUs"]);
-  const [retryAfter, rateLimit] = [fields.retryAfter ?? undefined, fields.rateLimit ?? undefined];
-  for (const [name, value] of Object.entries({ retryAfter, rateLimit })) {
-    if (value !== undefined && typeof value !== "string") throw notAllowed(name, value, "a string");
-  }
-  if (fields.nowUs !== undefined) number("nowUs", fields.nowUs, "a number of microseconds since the Unix epoch");
-  return callNative(() => native.serverWait(retryAfter, rateLimit, fields.nowUs)) ?? undefined;
+export function serverWaitMs(headers: ResponseHeaders, options: ServerWaitOptions = {}): number | undefined {
+  checkedOptions("options", options, ["nowUs"]);
+  if (options.nowUs !== undefined) number("nowUs", options.nowUs, "a number of microseconds since the Unix epoch");
+  const fields = fieldsOf(headers);
+  return callNative(() => native.serverWait(fields, options.nowUs)) ?? undefined;
 }
 
-/** Whether the fields are the `Headers` of a response, of any implementation. */
-function isHeaders(fields: WaitFields | Pick<Headers, "get">): fields is Pick<Headers, "get"> {
-  return Object.prototype.toString.call(fields) === "[object Headers]";
+/** The name of each field, followed by its value. */
+export function fieldsOf(headers: ResponseHeaders): string[] {
+  if (typeof headers !== "object" || headers === null) throw notAllowed("headers", headers, HEADERS);
+  const pairs = isIterable(headers) ? headers : Object.entries(headers);
+  const fields: string[] = [];
+  for (const pair of pairs) {
+    if (!Array.isArray(pair)) throw notAllowed("headers", pair, HEADERS);
+    const [name, lines] = pair;
+    for (const line of Array.isArray(lines) ? lines : [lines]) {
+      // An object may have a name without a value.
+      if (line === undefined) continue;
+      if (typeof line !== "string") throw notAllowed(`headers[${JSON.stringify(name)}]`, line, "a string");
+      fields.push(String(name), line);
+    }
+  }
+  return fields;
+}
+
+const HEADERS = "the headers of a response, an object or pairs of names and values";
+
+function isIterable(headers: ResponseHeaders): headers is Iterable<readonly [string, string]> {
+  return Symbol.iterator in headers;
 }

@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { checkedOptions, type Key, keyOf, notAllowed, optionalFunction } from "./arguments";
-import { Backoff, nativeBackoff } from "./backoff";
+import { Backoff, fieldsOf, nativeBackoff } from "./backoff";
 import { callNative, ownMessage } from "./errors";
 import { Limiter } from "./limiter";
 import { native } from "./native";
@@ -96,13 +96,7 @@ export function createFetch(options: FetchClientOptions): typeof globalThis.fetc
       } else if (kind === "send") {
         const response = await send(isFirst ? request : new Request(input, init));
         isFirst = false;
-        const { headers, status } = response;
-        const again = attempts.responded(
-          status,
-          headers.get("retry-after") ?? undefined,
-          headers.get("ratelimit") ?? undefined,
-        );
-        if (!again) return response;
+        if (!attempts.responded(response.status, fieldsOf(response.headers))) return response;
         await response.body?.cancel();
       } else {
         throw new ThrottledError(ownMessage(message ?? ""), ms);

@@ -1,7 +1,13 @@
 /** Exact rate limiting, with the same meaning in every store and language. */
 
 export type { Key } from "./arguments";
-export { Backoff, type BackoffOptions, serverWaitMs, type WaitFields } from "./backoff";
+export {
+  Backoff,
+  type BackoffOptions,
+  type ResponseHeaders,
+  type ServerWaitOptions,
+  serverWaitMs,
+} from "./backoff";
 export { type ClientAddress, type ClientAddressOptions, ClientAddressRules } from "./client_address";
 export type {
   AttributeHeaders,

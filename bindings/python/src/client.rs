@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use polylimit::client::{Attempts, Step, Throttle};
 use polylimit::{Backoff, server_wait as core_server_wait};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyDict;
@@ -14,19 +15,10 @@ use crate::decision::PyDecision;
 use crate::error::{call_core, call_core_with};
 use crate::value::immutable;
 
-/// The value of a header field.
+/// The name or the value of a header field.
 pub(crate) enum FieldValue {
     Text(PyBackedStr),
     Bytes(PyBackedBytes),
-}
-
-impl FieldValue {
-    fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::Text(text) => text.as_bytes(),
-            Self::Bytes(bytes) => bytes,
-        }
-    }
 }
 
 impl FieldValue {
@@ -39,51 +31,55 @@ impl FieldValue {
         bytes.map(Self::Bytes).map_err(|_| wrong_type(name, value, "allowed are str and bytes"))
     }
 
-    /// Reads the two fields of a response.
-    fn read_both(
-        retry_after: Option<&Bound<'_, PyAny>>,
-        rate_limit: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<(Option<Self>, Vec<Self>)> {
-        let retry_after = retry_after.map(|value| Self::read("retry_after", value)).transpose()?;
-        let lines = rate_limit.map(|lines| {
-            read_items("rate_limit", lines, "a list of str and bytes", |line| {
-                Self::read("an item of rate_limit", &line)
-            })
-        });
-        Ok((retry_after, lines.transpose()?.unwrap_or_default()))
+    /// Reads the fields of a response: a mapping, or pairs.
+    fn read_all(fields: &Bound<'_, PyAny>) -> PyResult<Vec<(Self, Self)>> {
+        const ALLOWED: &str = "a mapping of header names to values, or pairs of them";
+        let py = fields.py();
+        let items = fields.getattr_opt(intern!(py, "items"))?.map(|items| items.call0()).transpose()?;
+        read_items("headers", items.as_ref().unwrap_or(fields), ALLOWED, |item| {
+            let (name, value) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().map_err(|_| {
+                wrong_type("an item of headers", &item, "allowed is a pair of a name and a value")
+            })?;
+            Ok((Self::read("the name of a header", &name)?, Self::read("the value of a header", &value)?))
+        })
+    }
+}
+
+impl AsRef<[u8]> for FieldValue {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
     }
 }
 
 /// How many seconds a response asks its client to wait, counted from now; ``None`` if it does not say.
 ///
-/// ``Retry-After`` has precedence where it is present and well-formed. Otherwise the policies of ``RateLimit`` that have nothing
-/// left decide: the longest of their times counts. A malformed field is ignored; a wait above 285 years is cut to that.
+/// The fields that are read, in their order: ``Retry-After-Ms``, ``Retry-After``, whose date is compared with that of ``Date``, and
+/// the policies of ``RateLimit`` that have nothing left, of which the longest time counts. A malformed field is ignored; a wait
+/// above 285 years is cut to that.
 ///
 /// Parameters
 /// ----------
-/// retry_after
-///     The value of the field ``Retry-After``: seconds or a date.
-/// rate_limit
-///     The values of all lines of the field ``RateLimit``.
+/// headers
+///     The header fields of the response: a mapping, such as ``response.headers``, or pairs of names, in any letter case, and values.
 /// now
-///     The time in seconds since the Unix epoch, or as a ``timedelta`` since then, with which a date is compared; the default is
-///     the system's time.
+///     The time in seconds since the Unix epoch, or as a ``timedelta`` since then, with which a date is compared if the response
+///     has none; the default is the system's time.
 #[pyfunction]
-#[pyo3(signature = (retry_after = None, rate_limit = None, *, now = None), text_signature = "(retry_after=None, rate_limit=(), *, now=None)")]
+#[pyo3(signature = (headers, *, now = None))]
 pub(crate) fn server_wait(
     py: Python<'_>,
-    retry_after: Option<&Bound<'_, PyAny>>,
-    rate_limit: Option<&Bound<'_, PyAny>>,
+    headers: &Bound<'_, PyAny>,
     now: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Option<f64>> {
-    let (retry_after, rate_limit) = FieldValue::read_both(retry_after, rate_limit)?;
+    let fields = FieldValue::read_all(headers)?;
     let now = match now {
         Some(now) => read_duration("now", now)?,
         None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
     };
-    let retry_after = retry_after.as_ref().map(FieldValue::as_bytes);
-    let lines = rate_limit.iter().map(FieldValue::as_bytes);
-    call_core(py, || Ok(core_server_wait(retry_after, lines, whole_us(now)).map(as_seconds)))
+    call_core(py, || Ok(core_server_wait(fields, whole_us(now)).map(as_seconds)))
 }
 
 fn whole_us(duration: Duration) -> u64 {
@@ -243,17 +239,9 @@ impl PyAttempts {
     }
 
     /// A response has arrived; returns whether to discard it and try again.
-    fn responded(
-        &self,
-        py: Python<'_>,
-        status: u16,
-        retry_after: Option<&Bound<'_, PyAny>>,
-        rate_limit: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<bool> {
-        let (retry_after, rate_limit) = FieldValue::read_both(retry_after, rate_limit)?;
-        let retry_after = retry_after.as_ref().map(FieldValue::as_bytes);
-        let lines = rate_limit.iter().map(FieldValue::as_bytes);
-        call_core(py, || Ok(self.0.lock().responded(status, retry_after, lines)))
+    fn responded(&self, py: Python<'_>, status: u16, headers: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let fields = FieldValue::read_all(headers)?;
+        call_core(py, || Ok(self.0.lock().responded(status, fields)))
     }
 
     /// Why the request is refused, and after how many seconds it would be sent; ``None`` before.

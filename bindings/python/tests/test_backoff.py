@@ -4,8 +4,11 @@ import json
 from datetime import timedelta
 from pathlib import Path
 
+import httpx
+import multidict
 import polylimit
 import pytest
+import requests
 
 CASES = json.loads((Path(__file__).parents[3] / "tests" / "conformance" / "server_wait.json").read_text())
 
@@ -22,16 +25,25 @@ def in_us(seconds):
 @pytest.mark.parametrize("form", ["text", "bytes"])
 def test_wait_that_a_response_asks_for(case, form):
     value = str if form == "text" else str.encode
-    retry_after = value(case["retry_after"]) if "retry_after" in case else None
-    lines = [value(line) for line in case.get("rate_limit", [])]
+    headers = [(value("RateLimit"), value(line)) for line in case.get("rate_limit", [])]
+    if "retry_after" in case:
+        headers.append((value("Retry-After"), value(case["retry_after"])))
     now = timedelta(microseconds=case["now_us"])
-    assert in_us(polylimit.server_wait(retry_after, lines, now=now)) == case["wait_us"]
+    assert in_us(polylimit.server_wait(headers, now=now)) == case["wait_us"]
 
 
 def test_now_is_the_system_time_by_default():
-    assert polylimit.server_wait("Sun, 06 Nov 1994 08:49:37 GMT") == 0
-    assert polylimit.server_wait("Fri, 31 Dec 2100 23:59:59 GMT") > 0
-    assert polylimit.server_wait() is None
+    assert polylimit.server_wait({"Retry-After": "Sun, 06 Nov 1994 08:49:37 GMT"}) == 0
+    assert polylimit.server_wait({"Retry-After": "Fri, 31 Dec 2100 23:59:59 GMT"}) > 0
+    assert polylimit.server_wait({}) is None
+
+
+def test_milliseconds_and_the_date_of_the_response_count():
+    assert polylimit.server_wait(httpx.Headers({"retry-after-ms": "120", "retry-after": "1"})) == 0.12
+    headers = {"date": "Sun, 06 Nov 1994 08:49:37 GMT", "retry-after": "Sun, 06 Nov 1994 08:49:39 GMT"}
+    assert polylimit.server_wait(headers) == 2
+    assert polylimit.server_wait(requests.structures.CaseInsensitiveDict({"Retry-After": "3"})) == 3
+    assert polylimit.server_wait(multidict.CIMultiDict({"RATELIMIT": '"a";r=0;t=4'})) == 4
 
 
 def backoff(settings):
@@ -60,5 +72,12 @@ def test_setting_out_of_range_is_refused(case):
 def test_argument_of_another_type_is_refused():
     with pytest.raises(TypeError, match=r"^base is of type str: allowed are seconds as a number, or a timedelta$"):
         polylimit.Backoff(base="1s")
-    with pytest.raises(TypeError, match=r"^retry_after is of type int: allowed are str and bytes"):
-        polylimit.server_wait(5)
+    for headers, message in [
+        (5, r"^headers is of type int: allowed is a mapping of header names to values, or pairs of them$"),
+        ("Retry-After", r"^headers is of type str: "),
+        (["Retry-After"], r"^an item of headers is of type str: allowed is a pair of a name and a value$"),
+        ({"Retry-After": 5}, r"^the value of a header is of type int: allowed are str and bytes$"),
+        ({None: "5"}, r"^the name of a header is of type NoneType: allowed are str and bytes$"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            polylimit.server_wait(headers)

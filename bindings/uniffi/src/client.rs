@@ -1,5 +1,6 @@
 //! For clients of limited services: the wait that a response asks for, when to retry, and the steps of a throttled request.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,16 +18,14 @@ fn retries(name: &str, number: i32) -> Result<u32> {
         .map_err(|_| PolylimitError::InvalidArgument(format!("{name} is {number}: allowed is 0 or more")))
 }
 
-/// How long a response asks its client to wait, counted from now; nothing if it does not say. `retry_after` is the value of the
-/// field `Retry-After`, seconds or a date; it has precedence where it is well-formed. Otherwise the values of all lines of
-/// `RateLimit` decide: the longest time of the policies that have nothing left. A malformed field is ignored, and a wait above
-/// 285 years is cut to that. A date is compared with `now_us`, microseconds since the Unix epoch; the system's time by default.
-#[uniffi::export(default(retry_after = None, rate_limit = [], now_us = None))]
-pub fn server_wait(
-    retry_after: Option<String>,
-    rate_limit: Vec<String>,
-    now_us: Option<i64>,
-) -> Result<Option<Span>> {
+/// How long a response asks its client to wait, counted from now; nothing if it does not say. `headers` has the values of each
+/// header field by its name, in any letter case. Those that are read, in their order: `Retry-After-Ms`, `Retry-After`, whose date
+/// is compared with that of `Date`, and the policies of `RateLimit` that have nothing left, of which the longest time counts. A
+/// malformed field is ignored, and a wait above 285 years is cut to that. Without a `Date`, a date is compared with `now_us`,
+/// microseconds since the Unix epoch; the system's time by default.
+#[allow(clippy::implicit_hasher, reason = "UniFFI has the map of the standard library")]
+#[uniffi::export(default(now_us = None))]
+pub fn server_wait(headers: HashMap<String, Vec<String>>, now_us: Option<i64>) -> Result<Option<Span>> {
     guarded(|| {
         let now_us = if let Some(now_us) = now_us {
             unsigned("now_us", now_us)?
@@ -34,9 +33,12 @@ pub fn server_wait(
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
         };
-        let lines = rate_limit.iter().map(String::as_bytes);
-        Ok(polylimit::server_wait(retry_after.as_deref().map(str::as_bytes), lines, now_us).map(span))
+        Ok(polylimit::server_wait(lines(&headers), now_us).map(span))
     })
+}
+
+fn lines(headers: &HashMap<String, Vec<String>>) -> impl Iterator<Item = (&str, &str)> {
+    headers.iter().flat_map(|(name, values)| values.iter().map(|value| (name.as_str(), value.as_str())))
 }
 
 /// When the client of a limited service tries again, and when it gives up: exponential backoff with full jitter. The wait before
@@ -174,18 +176,11 @@ impl Attempts {
         })
     }
 
-    /// A response has arrived; returns whether to discard it and ask for the next step.
-    pub fn responded(
-        &self,
-        status: i32,
-        retry_after: Option<String>,
-        rate_limit: Vec<String>,
-    ) -> Result<bool> {
+    /// A response has arrived; returns whether to discard it and ask for the next step. `headers` is as for `server_wait`.
+    pub fn responded(&self, status: i32, headers: HashMap<String, Vec<String>>) -> Result<bool> {
         guarded(|| {
             let status = u16::try_from(status).unwrap_or(u16::MAX);
-            let lines = rate_limit.iter().map(String::as_bytes);
-            let retry_after = retry_after.as_deref().map(str::as_bytes);
-            Ok(self.with(|attempts| attempts.responded(status, retry_after, lines)))
+            Ok(self.with(|attempts| attempts.responded(status, lines(&headers))))
         })
     }
 }

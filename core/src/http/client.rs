@@ -9,12 +9,12 @@
 //! - **Order.** A request waits until the server's pause for its key is over, then acquires from the limiter, and is sent
 //!   unless another response has paused the key meanwhile. A retry does the same again.
 //! - **Pauses.** A response pauses its key for the [wait](crate::server_wait) that it asks for: by `Retry-After` when the
-//!   status is 429 or 503, and by `RateLimit` fields with nothing left, whatever the status. A pause is known to this
+//!   status is 400 or above, and by `RateLimit` fields with nothing left, whatever the status. A pause is known to this
 //!   throttle alone and costs no units. The longer of two pauses counts.
-//! - **Retries.** A response with 429 or 503 is followed by another attempt if the body can be sent again, the
-//!   [`Backoff`] allows one more retry, and the wait ends in time; after 503 also only if the method is idempotent, because
-//!   the server may have begun. Otherwise the caller gets the response. A retry waits as long as the server asks plus the
-//!   backoff's jitter, which is cut at the deadline.
+//! - **Retries.** A response with 429, with 503, or with 403 and `Retry-After` (as of GitHub's secondary limits) is followed
+//!   by another attempt if the body can be sent again, the [`Backoff`] allows one more retry, and the wait ends in time;
+//!   after 503 also only if the method is idempotent, because the server may have begun. Otherwise the caller gets the
+//!   response. A retry waits as long as the server asks plus the backoff's jitter, which is cut at the deadline.
 //! - **Deadline.** All waits of a request end at most `max_wait` of the backoff, and at most the request's own timeout,
 //!   after its start. A request whose pause or limiter would let it through later is refused at once.
 
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::error::Error;
-use crate::http::server_wait::server_wait;
+use crate::http::server_wait::WaitFields;
 use crate::rules::request::Request;
 use crate::runtime::backoff::{Backoff, random};
 use crate::runtime::clock::Clock;
@@ -43,7 +43,7 @@ const MAX_PAUSES: usize = 4096;
 /// use polylimit::client::{Step, Throttle};
 /// use polylimit::{Backoff, Limiter};
 ///
-/// # fn send() -> (u16, Option<&'static [u8]>) { (200, None) }
+/// # fn send() -> (u16, [(&'static str, &'static str); 1]) { (200, [("content-type", "text/plain")]) }
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = Limiter::builder().build()?.blocking();
 /// let throttle = Throttle::new(Backoff::default());
@@ -59,8 +59,8 @@ const MAX_PAUSES: usize = 4096;
 ///             attempts.acquired(decision.allowed(), decision.retry_after());
 ///         }
 ///         Step::Send => {
-///             let (status, retry_after) = send();
-///             if !attempts.responded(status, retry_after, []) {
+///             let (status, fields) = send();
+///             if !attempts.responded(status, fields) {
 ///                 break status;
 ///             }
 ///         }
@@ -233,30 +233,39 @@ impl Attempts {
     /// A response has arrived. Returns whether to try again: then the client discards the response and asks for the
     /// next [step](Self::step). Otherwise the response is the caller's.
     ///
-    /// `retry_after` is the value of the field `Retry-After`, `rate_limit_lines` are those of all lines of `RateLimit`.
-    pub fn responded<'a>(
+    /// `fields` are the names and values of the response's fields, a pair for each line; [`server_wait`](crate::server_wait)
+    /// has those that are read.
+    pub fn responded<N: AsRef<[u8]>, V: AsRef<[u8]>>(
         &mut self,
         status: u16,
-        retry_after: Option<&[u8]>,
-        rate_limit_lines: impl IntoIterator<Item = &'a [u8]>,
+        fields: impl IntoIterator<Item = (N, V)>,
     ) -> bool {
-        let is_refused = matches!(status, 429 | 503);
-        let now_us = Clock::system().now_us();
-        let told = server_wait(retry_after.filter(|_| is_refused), rate_limit_lines, now_us);
+        let fields = WaitFields::of(fields);
+        let retry_after = match status {
+            400.. => fields.retry_after(Clock::system().now_us()),
+            // After a success or a redirection, Retry-After says when to come back, not to stay away.
+            _ => None,
+        };
+        let asked = retry_after.or_else(|| fields.rate_limit());
         let now = monotonic::now();
-        if let Some(asked) = told.filter(|told| !told.is_zero()) {
+        if let Some(asked) = asked.filter(|asked| !asked.is_zero()) {
             let pause = Pause { until: now + asked.min(Backoff::MAX_WAIT), status, asked };
             self.shared.pause(&self.key, pause, now);
         }
-        let retries = is_refused && self.replayable && (status == 429 || self.is_idempotent);
-        retries && self.backs_off(told, now, random())
+        let may_retry = match status {
+            429 => true,
+            403 => retry_after.is_some(),
+            503 => self.is_idempotent,
+            _ => false,
+        };
+        may_retry && self.replayable && self.backs_off(asked, now, random())
     }
 
     /// Whether one more retry ends its wait in time; it becomes the next attempt.
-    fn backs_off(&mut self, told: Option<Duration>, now: Instant, random: u64) -> bool {
+    fn backs_off(&mut self, asked: Option<Duration>, now: Instant, random: u64) -> bool {
         let left = self.deadline.saturating_duration_since(now);
-        let Some(wait) = self.shared.backoff.wait_with(self.retries, told, random) else { return false };
-        if left.is_zero() || told.is_some_and(|told| told > left) {
+        let Some(wait) = self.shared.backoff.wait_with(self.retries, asked, random) else { return false };
+        if left.is_zero() || asked.is_some_and(|asked| asked > left) {
             return false;
         }
         self.retries = self.retries.saturating_add(1);

@@ -21,7 +21,7 @@
 
 use std::time::Duration;
 
-use ::http::{Extensions, HeaderValue};
+use ::http::Extensions;
 use ::reqwest::{Request, Response, Url};
 use async_trait::async_trait;
 use reqwest_middleware::{Error, Middleware, Next, Result};
@@ -122,10 +122,7 @@ impl Middleware for RateLimitMiddleware {
                         return Err(Error::middleware(std::io::Error::other("the body was sent already")));
                     };
                     let response = next.clone().run(request, extensions).await?;
-                    let fields = response.headers();
-                    let retry_after = fields.get("retry-after").map(HeaderValue::as_bytes);
-                    let lines = fields.get_all("ratelimit").iter().map(HeaderValue::as_bytes);
-                    if !attempts.responded(response.status().as_u16(), retry_after, lines) {
+                    if !attempts.responded(response.status().as_u16(), response.headers()) {
                         return Ok(response);
                     }
                 }

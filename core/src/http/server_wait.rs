@@ -11,39 +11,102 @@ const MAX_BYTES: usize = 4096;
 
 /// How long a response asks its client to wait, counted from now; `None` if it does not say.
 ///
-/// `retry_after` is the value of the field `Retry-After` (RFC 9110, section 10.2.3): seconds, also with a decimal fraction, which is
-/// rounded up to the next second, or a date in any of the three formats of HTTP. It has precedence where it is present and well-formed (draft-ietf-httpapi-ratelimit-headers-11,
-/// section 7). Otherwise `rate_limit_lines`, the values of all lines of the field `RateLimit` of that draft, decide: the
-/// wait is the longest `t` over the policies with `r=0`, which have nothing left. A field that is malformed or, with all
-/// lines joined, longer than 4 KiB is ignored.
+/// `fields` are the fields of the response: names, in any letter case, and values; each line of a field is one. Others than
+/// these four are ignored, and so is a malformed value:
 ///
-/// `now_us` is the time in microseconds since the Unix epoch; only a date is compared with it, and a date that has passed
-/// is a wait of zero. A wait above 9,007,199,254 seconds, about 285 years, is cut to that.
-pub fn server_wait<'a>(
-    retry_after: Option<&[u8]>,
-    rate_limit_lines: impl IntoIterator<Item = &'a [u8]>,
+/// - `Retry-After-Ms` is milliseconds, also with a decimal fraction, which is rounded up to the next millisecond. No standard
+///   has it; services of Azure and others send it, with `Retry-After` rounded to seconds, and it has precedence.
+/// - `Retry-After` (RFC 9110, section 10.2.3) is seconds, also with a decimal fraction, which is rounded up to the next
+///   second, or a date in any of the three formats of HTTP. A date is compared with the response's `Date`, so that it does
+///   not matter whose clock is wrong, and without one with `now_us`, the time in microseconds since the Unix epoch. A date
+///   that has passed is a wait of zero.
+/// - `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11, whose section 7 gives `Retry-After` precedence): the wait is the
+///   longest `t` over the policies with `r=0`, which have nothing left. With all lines joined it may have 4 KiB.
+///
+/// A wait above 9,007,199,254 seconds, about 285 years, is cut to that.
+pub fn server_wait<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+    fields: impl IntoIterator<Item = (N, V)>,
     now_us: u64,
 ) -> Option<Duration> {
-    retry_after
-        .and_then(|value| parse_retry_after(value, now_us))
-        .or_else(|| longest_exhausted(rate_limit_lines))
-        .map(|wait| wait.min(MAX_WAIT))
+    WaitFields::of(fields).wait(now_us)
 }
 
-fn parse_retry_after(value: &[u8], now_us: u64) -> Option<Duration> {
-    let value = str::from_utf8(value.trim_ascii()).ok()?;
-    // Some servers send a fraction, such as 2.0, though the RFC has whole seconds.
+/// The values of the fields that say how long to wait. Of the first three the first line counts.
+#[derive(Debug, Default)]
+pub(crate) struct WaitFields {
+    retry_after_ms: Option<Box<[u8]>>,
+    retry_after: Option<Box<[u8]>>,
+    date: Option<Box<[u8]>>,
+    /// All lines, joined as in RFC 9110, section 5.3; too long ones are cut to one byte more than is allowed.
+    rate_limit: Vec<u8>,
+}
+
+impl WaitFields {
+    pub(crate) fn of<N: AsRef<[u8]>, V: AsRef<[u8]>>(fields: impl IntoIterator<Item = (N, V)>) -> Self {
+        let mut read = Self::default();
+        for (name, value) in fields {
+            let (name, value) = (name.as_ref(), value.as_ref());
+            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            if is("retry-after") {
+                read.retry_after.get_or_insert_with(|| value.into());
+            } else if is("ratelimit") {
+                if !read.rate_limit.is_empty() {
+                    read.rate_limit.extend_from_slice(b", ");
+                }
+                read.rate_limit.extend_from_slice(&value[..value.len().min(MAX_BYTES + 1)]);
+                read.rate_limit.truncate(MAX_BYTES + 1);
+            } else if is("date") {
+                read.date.get_or_insert_with(|| value.into());
+            } else if is("retry-after-ms") {
+                read.retry_after_ms.get_or_insert_with(|| value.into());
+            }
+        }
+        read
+    }
+
+    pub(crate) fn wait(&self, now_us: u64) -> Option<Duration> {
+        self.retry_after(now_us).or_else(|| self.rate_limit())
+    }
+
+    /// The wait by `Retry-After-Ms` or `Retry-After`.
+    pub(crate) fn retry_after(&self, now_us: u64) -> Option<Duration> {
+        let by_ms = || rounded_up(text(self.retry_after_ms.as_deref()?)?).map(Duration::from_millis);
+        let wait = by_ms().or_else(|| {
+            let value = text(self.retry_after.as_deref()?)?;
+            rounded_up(value).map(Duration::from_secs).or_else(|| {
+                let sent = self.date.as_deref().and_then(text).and_then(since_epoch);
+                Some(since_epoch(value)?.saturating_sub(sent.unwrap_or(Duration::from_micros(now_us))))
+            })
+        });
+        wait.map(|wait| wait.min(MAX_WAIT))
+    }
+
+    /// The wait by `RateLimit`.
+    pub(crate) fn rate_limit(&self) -> Option<Duration> {
+        longest_exhausted(&self.rate_limit).map(|wait| wait.min(MAX_WAIT))
+    }
+}
+
+fn text(value: &[u8]) -> Option<&str> {
+    str::from_utf8(value.trim_ascii()).ok()
+}
+
+/// A decimal number, rounded up to the next integer. Some servers send a fraction, such as 2.0, though the RFC has whole
+/// seconds.
+fn rounded_up(value: &str) -> Option<u64> {
     let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
     let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if are_digits(whole) && are_digits(fraction) {
-        // A text of digits fails to parse only because it is too large.
-        let whole: u64 = whole.parse().unwrap_or(u64::MAX);
-        let has_fraction = fraction.bytes().any(|digit| digit != b'0');
-        return Some(Duration::from_secs(whole.saturating_add(u64::from(has_fraction))));
+    if !are_digits(whole) || !are_digits(fraction) {
+        return None;
     }
-    let date = httpdate::parse_http_date(value).ok()?;
-    let since_epoch = date.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    Some(since_epoch.saturating_sub(Duration::from_micros(now_us)))
+    // A text of digits fails to parse only because it is too large.
+    let whole: u64 = whole.parse().unwrap_or(u64::MAX);
+    Some(whole.saturating_add(u64::from(fraction.bytes().any(|digit| digit != b'0'))))
+}
+
+/// The time of a date of HTTP.
+fn since_epoch(date: &str) -> Option<Duration> {
+    httpdate::parse_http_date(date).ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()
 }
 
 /// The longest `t` over the policies with `r=0`, if there is one.
@@ -52,26 +115,13 @@ fn parse_retry_after(value: &[u8], now_us: u64) -> Option<Duration> {
 /// and `t`, the seconds in which no more than that may be used: `"burst";r=0;t=30, "daily";r=5;t=3600`. By section 4.2 of
 /// the RFC a malformed field is ignored as a whole. A member of another kind, or whose `r` or `t` is missing or not a
 /// number of the draft, is ignored alone, and so are other parameters.
-fn longest_exhausted<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<Duration> {
-    let field = joined(lines)?;
+fn longest_exhausted(field: &[u8]) -> Option<Duration> {
+    if field.len() > MAX_BYTES {
+        return None;
+    }
     let mut parser = Parser { rest: field.trim_ascii(), longest: None };
     parser.list()?;
     parser.longest.map(Duration::from_secs)
-}
-
-/// The lines joined as in RFC 9110, section 5.3.
-fn joined<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
-    let mut field = Vec::new();
-    for line in lines {
-        if !field.is_empty() {
-            field.extend_from_slice(b", ");
-        }
-        if field.len() + line.len() > MAX_BYTES {
-            return None;
-        }
-        field.extend_from_slice(line);
-    }
-    Some(field)
 }
 
 /// The values of parameters that matter here.

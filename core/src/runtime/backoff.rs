@@ -21,7 +21,7 @@ use crate::runtime::simulation;
 ///
 /// let backoff = Backoff::builder().base(Duration::from_millis(100)).max_retries(3).build()?;
 /// // The response was `429 Too Many Requests` with `Retry-After: 2`.
-/// let told = server_wait(Some(b"2"), [], 1_700_000_000_000_000);
+/// let told = server_wait([("retry-after", "2")], 1_700_000_000_000_000);
 /// let wait = backoff.wait(0, told).expect("the first of three retries, and two seconds are not too long");
 /// assert!(wait >= Duration::from_secs(2) && wait <= Duration::from_millis(2100));
 /// assert_eq!(backoff.wait(3, told), None);

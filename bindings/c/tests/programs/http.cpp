@@ -178,10 +178,11 @@ static void check_completes_later() {
 
 static void client_waits_and_gives_up() {
     std::chrono::system_clock::time_point date(784111777s);
-    CHECK(polylimit::server_wait({"2", {"\"a\";r=0;t=30"}}) == 2s);
-    CHECK(polylimit::server_wait({std::nullopt, {"\"a\";r=0;t=30"}}) == 30s);
-    CHECK(polylimit::server_wait({"Sun, 06 Nov 1994 08:49:37 GMT"}, date - 1500ms) == 1500ms);
-    CHECK(!polylimit::server_wait({}) && !polylimit::server_wait({""}));
+    CHECK(polylimit::server_wait({{"ratelimit", "\"a\";r=0;t=30"}, {"retry-after", "2"}}) == 2s);
+    CHECK(polylimit::server_wait({{"RateLimit", "\"a\";r=0;t=30"}}) == 30s);
+    CHECK(polylimit::server_wait({{"Retry-After", "Sun, 06 Nov 1994 08:49:37 GMT"}}, date - 1500ms) == 1500ms);
+    CHECK(polylimit::server_wait({{"Retry-After", "1"}, {"Retry-After-Ms", "120"}}) == 120ms);
+    CHECK(!polylimit::server_wait({}) && !polylimit::server_wait({{"", ""}}));
     auto backoff = polylimit::Backoff();
     CHECK(*backoff.wait(0) <= 100ms);
     backoff.base(1s).cap(2s).max_wait(1min).max_retries(2);
@@ -199,7 +200,7 @@ static void request_is_acquired_sent_retried_and_refused() {
     CHECK(step == POLYLIMIT_STEP_ACQUIRE && timeout > 0us && timeout <= 5min);
     attempts.acquired(limiter.check("host"));
     CHECK(attempts.step().step == POLYLIMIT_STEP_SEND && !attempts.refusal());
-    CHECK(attempts.responded(429, {"60"}));
+    CHECK(attempts.responded(429, {{"Retry-After", "60"}}));
     CHECK(attempts.step().step == POLYLIMIT_STEP_WAIT);
     polylimit::Attempts refused(throttle, "host", "GET", true, 1s);
     CHECK(refused.step().step == POLYLIMIT_STEP_REFUSE);

@@ -3,10 +3,19 @@
 
 static polylimit_line line(const char *text) { return (polylimit_line){text, strlen(text)}; }
 
+static polylimit_pair field(const char *name, const char *value) { return (polylimit_pair){line(name), line(value)}; }
+
 static uint64_t server_wait(const char *retry_after, const char *rate_limit, uint64_t now_us) {
-    polylimit_line first = line(retry_after ? retry_after : ""), second = line(rate_limit ? rate_limit : "");
+    polylimit_pair fields[2];
+    size_t count = 0;
+    if (retry_after) {
+        fields[count++] = field("Retry-After", retry_after);
+    }
+    if (rate_limit) {
+        fields[count++] = field("RateLimit", rate_limit);
+    }
     uint64_t wait_us = 1;
-    OK(polylimit_server_wait(retry_after ? &first : NULL, &second, rate_limit ? 1 : 0, now_us, &wait_us, MESSAGE));
+    OK(polylimit_server_wait(fields, count, now_us, &wait_us, MESSAGE));
     return wait_us;
 }
 
@@ -18,8 +27,15 @@ static void waits_of_servers_are_read(void) {
     IS(POLYLIMIT_NEVER, server_wait(NULL, NULL, START_US));
     IS(POLYLIMIT_NEVER, server_wait("", "nonsense", START_US));
     uint64_t wait_us;
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_server_wait(NULL, NULL, 1, START_US, &wait_us, MESSAGE));
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_server_wait(NULL, NULL, 0, START_US, NULL, MESSAGE));
+    polylimit_pair skewed[] = {field("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+                               field("retry-after", "Sun, 06 Nov 1994 08:49:39 GMT")};
+    OK(polylimit_server_wait(skewed, 2, START_US, &wait_us, MESSAGE));
+    IS(2000000, wait_us);
+    polylimit_pair exact[] = {field("retry-after", "1"), field("retry-after-ms", "120")};
+    OK(polylimit_server_wait(exact, 2, START_US, &wait_us, MESSAGE));
+    IS(120000, wait_us);
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_server_wait(NULL, 1, START_US, &wait_us, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_server_wait(NULL, 0, START_US, NULL, MESSAGE));
 }
 
 static polylimit_backoff defaults(void) {
@@ -68,9 +84,9 @@ static void request_is_acquired_sent_retried_and_refused(void) {
     polylimit_decision decision = check(limiter, "host", 1);
     OK(polylimit_attempts_acquired(attempts, &decision, MESSAGE));
     IS(POLYLIMIT_STEP_SEND, step(attempts, &us));
-    polylimit_line retry_after = line("60");
+    polylimit_pair retry_after = field("retry-after", "60");
     uint32_t again = 0;
-    OK(polylimit_attempts_responded(attempts, 429, &retry_after, NULL, 0, &again, MESSAGE));
+    OK(polylimit_attempts_responded(attempts, 429, &retry_after, 1, &again, MESSAGE));
     CHECK(again == 1);
     IS(POLYLIMIT_STEP_WAIT, step(attempts, &us));
     CHECK(us <= 60100001);
@@ -86,7 +102,7 @@ static void request_is_acquired_sent_retried_and_refused(void) {
     OK(polylimit_attempts_refusal(attempts, &retry_after_us, text, sizeof text, &length, MESSAGE));
     CHECK(strncmp(text, "the server asked for a wait of 60 s with status 429: ", 53) == 0 && length == strlen(text));
     CHECK(retry_after_us <= 60000000);
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_attempts_responded(attempts, 70000, NULL, NULL, 0, &again, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_attempts_responded(attempts, 70000, NULL, 0, &again, MESSAGE));
     polylimit_attempts_free(attempts);
 
     OK(polylimit_throttle_new(NULL, &throttle, MESSAGE));
@@ -94,7 +110,7 @@ static void request_is_acquired_sent_retried_and_refused(void) {
     decision = check(limiter, "host", 1);
     OK(polylimit_attempts_acquired(attempts, &decision, MESSAGE));
     IS(POLYLIMIT_STEP_REFUSE, step(attempts, &us));
-    OK(polylimit_attempts_responded(attempts, 200, NULL, NULL, 0, &again, MESSAGE));
+    OK(polylimit_attempts_responded(attempts, 200, NULL, 0, &again, MESSAGE));
     CHECK(again == 0);
     polylimit_attempts_free(attempts);
     polylimit_throttle_free(throttle);

@@ -2,7 +2,7 @@ import builtins
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, NoReturn, SupportsIndex, TypeAlias, TypedDict, final, overload
+from typing import Any, Literal, NoReturn, Protocol, SupportsIndex, TypeAlias, TypedDict, final, overload
 from uuid import UUID
 
 from typing_extensions import Self, Unpack
@@ -71,6 +71,12 @@ _Quotas: TypeAlias = str | Quota | Policy | Sequence[str | Quota]
 _Algorithm: TypeAlias = Literal["sliding_window", "token_bucket", "leaky_bucket", "fixed_window", "sliding_log"]
 
 _Outage: TypeAlias = Literal["fallback", "allow", "deny"]
+_Text: TypeAlias = str | bytes
+
+class _HasItems(Protocol):
+    def items(self) -> Iterable[tuple[_Text, _Text]]: ...
+
+_Headers: TypeAlias = _HasItems | Iterable[tuple[_Text, _Text]]
 _Value: TypeAlias = str | bytes | SupportsIndex | UUID
 _Cause: TypeAlias = Literal["off", "allow_list", "deny_list", "missing_key", "blocked", "quota", "concurrency"]
 
@@ -2380,7 +2386,7 @@ class Attempts:
         """What to do next: ``wait`` so many seconds and ask again, ``acquire`` with this timeout, ``send``, or ``refuse``."""
     def acquired(self, decision: Decision) -> None:
         """The limiter has decided."""
-    def responded(self, status: int, retry_after: str | bytes | None, rate_limit: Sequence[str | bytes]) -> bool:
+    def responded(self, status: int, headers: _Headers) -> bool:
         """A response has arrived; returns whether to discard it and try again."""
     def refusal(self) -> tuple[str, float | None] | None:
         """Why the request is refused, and after how many seconds it would be sent; ``None`` before."""
@@ -2651,25 +2657,23 @@ def options() -> list[Option]:
 # For the integrations of this package alone.
 
 def server_wait(
-    retry_after: str | bytes | None = None,
-    rate_limit: Sequence[str | bytes] = (),
+    headers: _Headers,
     *,
     now: float | timedelta | None = None,
 ) -> float | None:
     """How many seconds a response asks its client to wait, counted from now; ``None`` if it does not say.
 
-    ``Retry-After`` has precedence where it is present and well-formed. Otherwise the policies of ``RateLimit`` that have nothing
-    left decide: the longest of their times counts. A malformed field is ignored; a wait above 285 years is cut to that.
+    The fields that are read, in their order: ``Retry-After-Ms``, ``Retry-After``, whose date is compared with that of ``Date``, and
+    the policies of ``RateLimit`` that have nothing left, of which the longest time counts. A malformed field is ignored; a wait
+    above 285 years is cut to that.
 
     Parameters
     ----------
-    retry_after
-        The value of the field ``Retry-After``: seconds or a date.
-    rate_limit
-        The values of all lines of the field ``RateLimit``.
+    headers
+        The header fields of the response: a mapping, such as ``response.headers``, or pairs of names, in any letter case, and values.
     now
-        The time in seconds since the Unix epoch, or as a ``timedelta`` since then, with which a date is compared; the default is
-        the system's time.
+        The time in seconds since the Unix epoch, or as a ``timedelta`` since then, with which a date is compared if the response
+        has none; the default is the system's time.
     """
 
 def advice(name: str, known: Sequence[str]) -> str:

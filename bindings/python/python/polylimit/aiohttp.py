@@ -112,8 +112,7 @@ class RateLimitMiddleware:
                 attempts.acquired(decision)
             elif step == "send":
                 response = await handler(request)
-                fields = response.headers
-                if not attempts.responded(response.status, fields.get("retry-after"), fields.getall("ratelimit", [])):
+                if not attempts.responded(response.status, response.headers):
                     return response
                 response.release()
             else:

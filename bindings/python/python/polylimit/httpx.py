@@ -52,8 +52,7 @@ def _start(throttle: Throttle, key: str | bytes, request: httpx.Request) -> Atte
 
 
 def _responded(attempts: Attempts, response: httpx.Response) -> bool:
-    fields = response.headers
-    return attempts.responded(response.status_code, fields.get("retry-after"), fields.get_list("ratelimit"))
+    return attempts.responded(response.status_code, response.headers.multi_items())
 
 
 def _throttled(attempts: Attempts, request: httpx.Request) -> Throttled:

@@ -122,10 +122,7 @@ class RateLimitAdapter(HTTPAdapter):
                 attempts.acquired(client.limiter.acquire(key, client.policy, cost=client.cost, timeout=seconds))
             elif step == "send":
                 response = super().send(request, stream, timeout, *args, **kwargs)
-                lines = response.headers.get("ratelimit")
-                if not attempts.responded(
-                    response.status_code, response.headers.get("retry-after"), [lines] if lines else []
-                ):
+                if not attempts.responded(response.status_code, response.headers):
                     return response
                 response.close()
             else:

@@ -25,9 +25,16 @@ class ServerWaitTest < Minitest::Test
 
   def test_server_waits_agree_with_the_cases
     CASES['server_wait'].each do |one|
-      wait = Polylimit.server_wait(one['retry_after'], one['rate_limit'] || [], now_us: one['now_us'])
+      headers = { 'Retry-After' => one['retry_after'], 'RateLimit' => one['rate_limit'] }
+      wait = Polylimit.server_wait(headers, now_us: one['now_us'])
       assert_equal [one['wait_us']], [us(wait)], one['name']
     end
+  end
+
+  def test_milliseconds_and_the_date_of_the_response_count
+    assert_equal 120_000, us(Polylimit.server_wait({ 'retry-after-ms' => '120', 'retry-after' => ['1'] }))
+    skewed = { 'date' => 'Sun, 06 Nov 1994 08:49:37 GMT', 'retry-after' => 'Sun, 06 Nov 1994 08:49:39 GMT' }
+    assert_equal 2, Polylimit.server_wait(skewed)
   end
 
   def test_backoffs_agree_with_the_cases
@@ -41,6 +48,7 @@ class ServerWaitTest < Minitest::Test
       assert_equal one['message'], error.message
     end
     assert_raises(Polylimit::InvalidArgument) { Polylimit.server_wait(5) }
+    assert_raises(Polylimit::InvalidArgument) { Polylimit.server_wait({ 'retry-after' => 5 }) }
     assert_raises(Polylimit::InvalidArgument) { Polylimit::Backoff.new(-1) }
   end
 end

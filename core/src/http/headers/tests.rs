@@ -431,7 +431,7 @@ fn client_that_waits_as_the_fields_say_is_admitted() {
             let outcomes = [(&policy, &denied)];
             let seconds: u64 = value(&outcomes, &BOTH, "retry-after").unwrap().parse().unwrap();
             let limit = value(&outcomes, &BOTH, "ratelimit").unwrap();
-            let wait = crate::server_wait(None, [limit.as_bytes()], 0).unwrap();
+            let wait = crate::server_wait([("ratelimit", &limit)], 0).unwrap();
             assert_eq!(wait.as_secs(), seconds, "{quotas}");
             clock.advance(wait).unwrap();
             assert!(limiter.check("key").unwrap().allowed(), "{quotas}");

@@ -10,10 +10,10 @@ fn all_cases_agree() {
     let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let cases = |name: &str| file[name].as_array().unwrap();
     for case in cases("server_wait") {
-        let retry_after = case["retry_after"].as_str().map(str::as_bytes);
         let lines = case["rate_limit"].as_array().into_iter().flatten();
-        let lines = lines.map(|line| line.as_str().unwrap().as_bytes());
-        let wait = server_wait(retry_after, lines, case["now_us"].as_u64().unwrap());
+        let mut fields: Vec<_> = lines.map(|line| ("RateLimit", line.as_str().unwrap())).collect();
+        fields.extend(case["retry_after"].as_str().map(|value| ("Retry-After", value)));
+        let wait = server_wait(fields, case["now_us"].as_u64().unwrap());
         assert_eq!(wait.map(crate::units::micros), case["wait_us"].as_u64(), "{}", case["name"]);
     }
     let backoff = |settings: &Value| {
@@ -46,7 +46,7 @@ fn all_cases_agree() {
 const EXAMPLE_US: u64 = 784_111_777_000_000;
 
 fn retry_after(value: &str, now_us: u64) -> Option<Duration> {
-    server_wait(Some(value.as_bytes()), [], now_us)
+    server_wait([("retry-after", value)], now_us)
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn retry_after_is_seconds_or_a_date() {
     ] {
         assert_eq!(retry_after(value, EXAMPLE_US), None, "{value}");
     }
-    assert_eq!(server_wait(Some(b"\xff"), [], 0), None);
+    assert_eq!(server_wait([("retry-after", b"\xff")], 0), None);
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn a_date_with_any_byte_changed_is_read_without_panic() {
             for byte in 0..=u8::MAX {
                 let mut changed = value.as_bytes().to_vec();
                 changed[at] = byte;
-                let _ = server_wait(Some(&changed), [], EXAMPLE_US);
-                let _ = server_wait(Some(&changed[..at]), [], EXAMPLE_US);
+                let _ = server_wait([("Retry-After", &changed)], EXAMPLE_US);
+                let _ = server_wait([("Retry-After", &changed[..at])], EXAMPLE_US);
             }
         }
     }
@@ -100,16 +100,40 @@ fn a_date_with_any_byte_changed_is_read_without_panic() {
 
 #[test]
 fn retry_after_wins_where_it_says_something() {
-    let lines = [&br#""a";r=0;t=30"#[..]];
-    let seconds = |retry_after: Option<&[u8]>| server_wait(retry_after, lines, 0).unwrap().as_secs();
-    assert_eq!(seconds(Some(b"5")), 5);
-    assert_eq!(seconds(Some(b"nonsense")), 30);
-    assert_eq!(seconds(None), 30);
-    assert_eq!(server_wait(None, [], 0), None);
+    let wait_ms = |fields: &[(&str, &str)]| {
+        let rate_limit = ("RATELIMIT", r#""a";r=0;t=30"#);
+        server_wait(fields.iter().copied().chain([rate_limit]), 0).unwrap().as_millis()
+    };
+    assert_eq!(wait_ms(&[("RETRY-AFTER", "5"), ("retry-after", "6")]), 5_000);
+    assert_eq!(wait_ms(&[("retry-after", "nonsense")]), 30_000);
+    assert_eq!(wait_ms(&[]), 30_000);
+    assert_eq!(wait_ms(&[("retry-after", "1"), ("retry-after-ms", "120")]), 120);
+    assert_eq!(wait_ms(&[("Retry-After-Ms", "119.01")]), 120);
+    assert_eq!(wait_ms(&[("retry-after-ms", "-1"), ("retry-after", "1")]), 1_000);
+    assert_eq!(wait_ms(&[("retry-after-ms", "0")]), 0);
+    assert_eq!(server_wait([("retry-after-ms", "9".repeat(40))], 0), Some(MAX_WAIT));
+    assert_eq!(server_wait([("x-retry-after", "1")], 0), None);
+    assert_eq!(server_wait::<&str, &str>([], 0), None);
+}
+
+#[test]
+fn date_is_compared_with_that_of_the_response() {
+    let at = |after_s: i64| {
+        let since_epoch = (EXAMPLE_US / 1_000_000).saturating_add_signed(after_s);
+        httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(since_epoch))
+    };
+    for skew in [-3_600, 0, 3_600] {
+        let fields = [("Date", at(skew)), ("Retry-After", at(skew + 2))];
+        assert_eq!(server_wait(fields, EXAMPLE_US), Some(Duration::from_secs(2)), "{skew}");
+        let passed = [("Date", at(skew)), ("Retry-After", at(skew - 2))];
+        assert_eq!(server_wait(passed, EXAMPLE_US), Some(Duration::ZERO), "{skew}");
+    }
+    let fields = [("Date", "today".to_owned()), ("Retry-After", at(5))];
+    assert_eq!(server_wait(fields, EXAMPLE_US), Some(Duration::from_secs(5)));
 }
 
 fn seconds(lines: &[&str]) -> Option<u64> {
-    longest_exhausted(lines.iter().map(|line| line.as_bytes())).map(|wait| wait.as_secs())
+    WaitFields::of(lines.iter().map(|line| ("ratelimit", line))).rate_limit().map(|wait| wait.as_secs())
 }
 
 #[test]
@@ -125,7 +149,7 @@ fn the_longest_window_of_the_exhausted_policies_counts() {
         (r#""a, \"b\\;r=9";r=0;t=30"#, Some(30)),
         (r#""a";r=0;t=30;pk=:QXBwLTk5OQ==:;acme-x=1.5;y;z=?0;d=@-1;s=%"f%c3%bc";*k=tok/en:x"#, Some(30)),
         (r#""a";r=5;r=0;t=9;t=30"#, Some(30)),
-        (r#""a";r=0;t=999999999999999"#, Some(999_999_999_999_999)),
+        (r#""a";r=0;t=999999999999999"#, Some(MAX_WAIT.as_secs())),
         ("", None),
         ("  ", None),
     ] {
@@ -224,6 +248,6 @@ fn any_bytes_are_read_without_panic() {
             })
             .collect();
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let _ = longest_exhausted([&line[..]]);
+        let _ = longest_exhausted(&line);
     }
 }

@@ -39,6 +39,17 @@ module Polylimit
       raise InvalidArgument, "#{name} is #{value.inspect}: allowed is text in UTF-8"
     end
 
+    # The values of each header field of a response.
+    def header_lines(headers)
+      unless headers.respond_to?(:to_hash)
+        raise InvalidArgument, "headers is of class #{headers.class}: allowed is a Hash of names and values"
+      end
+
+      headers.to_hash.to_h do |name, values|
+        [name.to_s, Array(values).map { |value| text("headers[#{name.inspect}]", value) }]
+      end
+    end
+
     # Whole numbers are their decimal digits, so that 42 and "42" are one key.
     def key(value)
       return value if value.is_a?(String)

@@ -68,7 +68,7 @@ module Polylimit
     end
 
     def again?(attempts, response)
-      attempts.responded(response.status, response.headers['retry-after'], Array(response.headers['ratelimit']))
+      attempts.responded(response.status, Argument.header_lines(response.headers))
     end
 
     def host(env)

@@ -1764,6 +1764,27 @@ end
       return stream.read_MapStringBytes
     end
   end
+  # The Map<T> type for MapStringSequencestring.
+
+  def self.check_lower_MapStringSequencestring(v)
+    v.each do |k, v|
+
+      RustBuffer.check_lower_Sequencestring(v)
+    end
+  end
+
+  def self.alloc_from_MapStringSequencestring(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_MapStringSequencestring(v)
+      return builder.finalize
+    end
+  end
+
+  def consume_into_MapStringSequencestring
+    consumeWithStream do |stream|
+      return stream.read_MapStringSequencestring
+    end
+  end
 end
 
 module UniFFILib
@@ -3020,6 +3041,21 @@ class RustBufferStream
     items
   end
 
+  # The Map<T> type for MapStringSequencestring.
+
+  def read_MapStringSequencestring
+    count = unpack_from 4, 'l>'
+    raise InternalError, 'Unexpected negative map size' if count.negative?
+
+    items = {}
+    count.times do
+      key = read_string
+      items[key] = read_Sequencestring
+    end
+
+    items
+  end
+
   
   # Custom type Span: reads builtin `i64`, then applies lift.
   def read_TypeSpan
@@ -3971,6 +4007,17 @@ class RustBufferBuilder
     end
   end
 
+  # The Map<T> type for MapStringSequencestring.
+
+  def write_MapStringSequencestring(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |k, v|
+      self.write_string(k)
+      self.write_Sequencestring(v)
+    end
+  end
+
   
   # Custom type Span: applies lower, then writes builtin `i64`
   def write_TypeSpan(v)
@@ -4277,7 +4324,7 @@ module UniFFILib
     :void
 
   attach_function :uniffi_polylimit_uniffi_fn_method_attempts_responded,
-    [:uint64, :int32, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
+    [:uint64, :int32, RustBuffer.by_value, RustCallStatus.by_ref],
     :int8
 
   attach_function :uniffi_polylimit_uniffi_fn_method_attempts_step,
@@ -4581,7 +4628,7 @@ module UniFFILib
     RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_func_server_wait,
-    [RustBuffer.by_value, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
+    [RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
   attach_function :uniffi_polylimit_uniffi_fn_func_cause_names,
@@ -5932,17 +5979,14 @@ end
   
 
 
-def self.server_wait(retry_after = nil, rate_limit = [], now_us = nil)
-    retry_after = (retry_after ? ::PolylimitNative::uniffi_utf8(retry_after) : nil)
-    RustBuffer.check_lower_Optionalstring(retry_after)
-
-    rate_limit = rate_limit.map { |v| ::PolylimitNative::uniffi_utf8(v) }
-    RustBuffer.check_lower_Sequencestring(rate_limit)
+def self.server_wait(headers, now_us = nil)
+    headers = headers.each.with_object({}) { |(k, v), res| res[::PolylimitNative::uniffi_utf8(k)] = v.map { |v| ::PolylimitNative::uniffi_utf8(v) } }
+    RustBuffer.check_lower_MapStringSequencestring(headers)
 
     now_us = (now_us ? ::PolylimitNative::uniffi_in_range(now_us, "i64", -2**63, 2**63) : nil)
     RustBuffer.check_lower_Optionali64(now_us)
 
-  result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_func_server_wait,RustBuffer.alloc_from_Optionalstring(retry_after),RustBuffer.alloc_from_Sequencestring(rate_limit),RustBuffer.alloc_from_Optionali64(now_us))
+  result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_func_server_wait,RustBuffer.alloc_from_MapStringSequencestring(headers),RustBuffer.alloc_from_Optionali64(now_us))
   return result.consume_into_OptionalTypeSpan
 end
 
@@ -6096,14 +6140,12 @@ end
       ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_attempts_acquired,uniffi_clone_handle(),(allowed ? 1 : 0),RustBuffer.alloc_from_OptionalTypeSpan(retry_after))
   end
 
-  def responded(status, retry_after, rate_limit)
+  def responded(status, headers)
         status = ::PolylimitNative::uniffi_in_range(status, "i32", -2**31, 2**31)
 
-        retry_after = (retry_after ? ::PolylimitNative::uniffi_utf8(retry_after) : nil)
-        RustBuffer.check_lower_Optionalstring(retry_after)
-        rate_limit = rate_limit.map { |v| ::PolylimitNative::uniffi_utf8(v) }
-        RustBuffer.check_lower_Sequencestring(rate_limit)
-    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_attempts_responded,uniffi_clone_handle(),status,RustBuffer.alloc_from_Optionalstring(retry_after),RustBuffer.alloc_from_Sequencestring(rate_limit))
+        headers = headers.each.with_object({}) { |(k, v), res| res[::PolylimitNative::uniffi_utf8(k)] = v.map { |v| ::PolylimitNative::uniffi_utf8(v) } }
+        RustBuffer.check_lower_MapStringSequencestring(headers)
+    result = ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_attempts_responded,uniffi_clone_handle(),status,RustBuffer.alloc_from_MapStringSequencestring(headers))
     return 1 == result
   end
   def step()

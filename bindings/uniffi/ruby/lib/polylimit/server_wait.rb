@@ -9,12 +9,12 @@ module Polylimit
     Backoff.new(base, cap, max_wait, max_retries)
   end
 
-  # How many seconds a response asks its client to wait, counted from now; nil if it does not say. `retry_after` is the value of the
-  # field Retry-After, seconds or a date; it has precedence where it is well-formed. Otherwise the values of all lines of
-  # RateLimit decide: the longest time of the policies that have nothing left. A malformed field is ignored, and a wait above
-  # 285 years is cut to that. A date is compared with `now_us`, microseconds since the Unix epoch; the system's time by default.
-  def self.server_wait(retry_after = nil, rate_limit = [], now_us: nil)
-    lines = Array(rate_limit).map { |line| Argument.text('rate_limit', line) }
-    PolylimitNative.server_wait(Argument.text('retry_after', retry_after), lines, now_us)
+  # How many seconds a response asks its client to wait, counted from now; nil if it does not say. `headers` is a Hash of the
+  # response's header fields, such as `response.headers`: names in any letter case, with a value or an Array of them. Those that
+  # are read, in their order: Retry-After-Ms, Retry-After, whose date is compared with that of Date, and the policies of RateLimit
+  # that have nothing left, of which the longest time counts. A malformed field is ignored, and a wait above 285 years is cut to
+  # that. Without a Date, a date is compared with `now_us`, microseconds since the Unix epoch; the system's time by default.
+  def self.server_wait(headers, now_us: nil)
+    PolylimitNative.server_wait(Argument.header_lines(headers), now_us)
   end
 end

@@ -1604,9 +1604,9 @@ public protocol AttemptsProtocol: AnyObject, Sendable {
     func acquired(allowed: Bool, retryAfter: Span?) throws
 
     /**
-     * A response has arrived; returns whether to discard it and ask for the next step.
+     * A response has arrived; returns whether to discard it and ask for the next step. `headers` is as for `server_wait`.
      */
-    func responded(status: Int32, retryAfter: String?, rateLimit: [String]) throws  -> Bool
+    func responded(status: Int32, headers: [String: [String]]) throws  -> Bool
 
     /**
      * What to do next. Ask again after a wait.
@@ -1684,16 +1684,15 @@ open func acquired(allowed: Bool, retryAfter: Span?)throws   {try rustCallWithEr
 }
 
     /**
-     * A response has arrived; returns whether to discard it and ask for the next step.
+     * A response has arrived; returns whether to discard it and ask for the next step. `headers` is as for `server_wait`.
      */
-open func responded(status: Int32, retryAfter: String?, rateLimit: [String])throws  -> Bool  {
+open func responded(status: Int32, headers: [String: [String]])throws  -> Bool  {
     return try  FfiConverterBool.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
         uniffiCallStatus in
     uniffi_polylimit_uniffi_fn_method_attempts_responded(
             self.uniffiCloneHandle(),
         FfiConverterInt32.lower(status),
-        FfiConverterOptionString.lower(retryAfter),
-        FfiConverterSequenceString.lower(rateLimit),uniffiCallStatus
+        FfiConverterDictionaryStringSequenceString.lower(headers),uniffiCallStatus
     )
 })
 }
@@ -10666,6 +10665,32 @@ public struct FfiConverterTypeSpan: FfiConverter {
 
     public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> Span {
         let builtinValue = try FfiConverterInt64.read(from: &buf)
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+fileprivate struct FfiConverterDictionaryStringSequenceString: FfiConverterRustBuffer {
+    public static func write(_ value: [String: [String]], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for (key, value) in value {
+            FfiConverterString.write(key, into: &buf)
+            FfiConverterSequenceString.write(value, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [String: [String]] {
+        let len: Int32 = try readInt(&buf)
+        var dict = [String: [String]]()
+        dict.reserveCapacity(Int(len))
+        for _ in 0..<len {
+            let key = try FfiConverterString.read(from: &buf)
+            let value = try FfiConverterSequenceString.read(from: &buf)
+            dict[key] = value
+        }
+        return dict
+    }
+}
+
         return .microseconds(builtinValue)
     }
 
@@ -10749,17 +10774,17 @@ fileprivate func uniffiFutureContinuationCallback(handle: UInt64, pollResult: In
     }
 }
 /**
- * How long a response asks its client to wait, counted from now; nothing if it does not say. `retry_after` is the value of the
- * field `Retry-After`, seconds or a date; it has precedence where it is well-formed. Otherwise the values of all lines of
- * `RateLimit` decide: the longest time of the policies that have nothing left. A malformed field is ignored, and a wait above
- * 285 years is cut to that. A date is compared with `now_us`, microseconds since the Unix epoch; the system's time by default.
+ * How long a response asks its client to wait, counted from now; nothing if it does not say. `headers` has the values of each
+ * header field by its name, in any letter case. Those that are read, in their order: `Retry-After-Ms`, `Retry-After`, whose date
+ * is compared with that of `Date`, and the policies of `RateLimit` that have nothing left, of which the longest time counts. A
+ * malformed field is ignored, and a wait above 285 years is cut to that. Without a `Date`, a date is compared with `now_us`,
+ * microseconds since the Unix epoch; the system's time by default.
  */
-public func serverWait(retryAfter: String? = nil, rateLimit: [String] = [], nowUs: Int64? = nil)throws  -> Span?  {
+public func serverWait(headers: [String: [String]], nowUs: Int64? = nil)throws  -> Span?  {
     return try  FfiConverterOptionTypeSpan.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
         uniffiCallStatus in
     uniffi_polylimit_uniffi_fn_func_server_wait(
-        FfiConverterOptionString.lower(retryAfter),
-        FfiConverterSequenceString.lower(rateLimit),
+        FfiConverterDictionaryStringSequenceString.lower(headers),
         FfiConverterOptionInt64.lower(nowUs),uniffiCallStatus
     )
 })
@@ -10909,7 +10934,7 @@ private let initializationResult: InitializationResult = {
     if bindings_contract_version != scaffolding_contract_version {
         return InitializationResult.contractVersionMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_func_server_wait() != 47639) {
+    if (uniffi_polylimit_uniffi_checksum_func_server_wait() != 35683) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_func_cause_names() != 22419) {
@@ -10951,7 +10976,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_attempts_acquired() != 2997) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_attempts_responded() != 45931) {
+    if (uniffi_polylimit_uniffi_checksum_method_attempts_responded() != 48304) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_attempts_step() != 677) {
@@ -11272,7 +11297,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_constructor_throttle_new() != 46887) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new() != 44584) {
+    if (uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new() != 44915) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_constructor_limiter_new() != 53489) {

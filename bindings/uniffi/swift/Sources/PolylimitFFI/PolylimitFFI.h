@@ -260,7 +260,7 @@ void uniffi_polylimit_uniffi_fn_method_attempts_acquired(uint64_t ptr, int8_t al
 #endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_ATTEMPTS_RESPONDED
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_ATTEMPTS_RESPONDED
-int8_t uniffi_polylimit_uniffi_fn_method_attempts_responded(uint64_t ptr, int32_t status, RustBuffer retry_after, RustBuffer rate_limit, RustCallStatus *_Nonnull out_status
+int8_t uniffi_polylimit_uniffi_fn_method_attempts_responded(uint64_t ptr, int32_t status, RustBuffer headers, RustCallStatus *_Nonnull out_status
 );
 #endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_ATTEMPTS_STEP
@@ -955,7 +955,7 @@ RustBuffer uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(RustB
 #endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_SERVER_WAIT
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_SERVER_WAIT
-RustBuffer uniffi_polylimit_uniffi_fn_func_server_wait(RustBuffer retry_after, RustBuffer rate_limit, RustBuffer now_us, RustCallStatus *_Nonnull out_status
+RustBuffer uniffi_polylimit_uniffi_fn_func_server_wait(RustBuffer headers, RustBuffer now_us, RustCallStatus *_Nonnull out_status
 );
 #endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_FUNC_CAUSE_NAMES

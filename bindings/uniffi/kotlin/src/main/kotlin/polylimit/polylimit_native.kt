@@ -783,7 +783,7 @@ internal object UniffiLib {
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_method_attempts_acquired(`ptr`: Long,`allowed`: Byte,`retryAfter`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): Unit
-    external fun uniffi_polylimit_uniffi_fn_method_attempts_responded(`ptr`: Long,`status`: Int,`retryAfter`: RustBuffer.ByValue,`rateLimit`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    external fun uniffi_polylimit_uniffi_fn_method_attempts_responded(`ptr`: Long,`status`: Int,`headers`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): Byte
     external fun uniffi_polylimit_uniffi_fn_method_attempts_step(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
@@ -883,7 +883,7 @@ internal object UniffiLib {
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_settings_uniffi_trait_display(`ptr`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
-    external fun uniffi_polylimit_uniffi_fn_func_server_wait(`retryAfter`: RustBuffer.ByValue,`rateLimit`: RustBuffer.ByValue,`nowUs`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    external fun uniffi_polylimit_uniffi_fn_func_server_wait(`headers`: RustBuffer.ByValue,`nowUs`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_func_cause_names(uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
@@ -1022,7 +1022,7 @@ private fun uniffiCheckContractApiVersion(lib: IntegrityCheckingUniffiLib) {
 }
 @Suppress("UNUSED_PARAMETER")
 private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
-    if ((lib.uniffi_polylimit_uniffi_checksum_func_server_wait() and 0xFFFF) != 47639) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_func_server_wait() and 0xFFFF) != 35683) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_func_cause_names() and 0xFFFF) != 22419) {
@@ -1055,7 +1055,7 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_attempts_acquired() and 0xFFFF) != 2997) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_attempts_responded() and 0xFFFF) != 45931) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_attempts_responded() and 0xFFFF) != 48304) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_attempts_step() and 0xFFFF) != 677) {
@@ -1148,7 +1148,7 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_constructor_throttle_new() and 0xFFFF) != 46887) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
-    if ((lib.uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new() and 0xFFFF) != 44584) {
+    if ((lib.uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new() and 0xFFFF) != 44915) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_constructor_limiter_new() and 0xFFFF) != 53489) {
@@ -1609,9 +1609,9 @@ internal interface AttemptsInterface {
     fun `acquired`(`allowed`: kotlin.Boolean, `retryAfter`: Span?)
 
     /**
-     * A response has arrived; returns whether to discard it and ask for the next step.
+     * A response has arrived; returns whether to discard it and ask for the next step. `headers` is as for `server_wait`.
      */
-    fun `responded`(`status`: kotlin.Int, `retryAfter`: kotlin.String?, `rateLimit`: List<kotlin.String>): kotlin.Boolean
+    fun `responded`(`status`: kotlin.Int, `headers`: Map<kotlin.String, List<kotlin.String>>): kotlin.Boolean
 
     /**
      * What to do next. Ask again after a wait.
@@ -1745,9 +1745,9 @@ internal open class Attempts: Disposable, AutoCloseable, AttemptsInterface
 
     
     /**
-     * A response has arrived; returns whether to discard it and ask for the next step.
+     * A response has arrived; returns whether to discard it and ask for the next step. `headers` is as for `server_wait`.
      */
-    @Throws(PolylimitException::class)override fun `responded`(`status`: kotlin.Int, `retryAfter`: kotlin.String?, `rateLimit`: List<kotlin.String>): kotlin.Boolean {
+    @Throws(PolylimitException::class)override fun `responded`(`status`: kotlin.Int, `headers`: Map<kotlin.String, List<kotlin.String>>): kotlin.Boolean {
             return FfiConverterBoolean.lift(
     callWithHandle {
     uniffiRustCallWithError(PolylimitException) { _status ->
@@ -1755,8 +1755,7 @@ internal open class Attempts: Disposable, AutoCloseable, AttemptsInterface
         it,
 
         FfiConverterInt.lower(`status`),
-        FfiConverterOptionalString.lower(`retryAfter`),
-        FfiConverterSequenceString.lower(`rateLimit`),_status)
+        FfiConverterMapStringSequenceString.lower(`headers`),_status)
 }
     }
     )
@@ -7444,6 +7443,45 @@ internal object FfiConverterMapStringByteArray: FfiConverterRustBuffer<Map<kotli
 
 
 
+/**
+ * @suppress
+ */
+internal object FfiConverterMapStringSequenceString: FfiConverterRustBuffer<Map<kotlin.String, List<kotlin.String>>> {
+    override fun read(buf: ByteBuffer): Map<kotlin.String, List<kotlin.String>> {
+        val len = buf.getInt()
+        return buildMap<kotlin.String, List<kotlin.String>>(len) {
+            repeat(len) {
+                val k = FfiConverterString.read(buf)
+                val v = FfiConverterSequenceString.read(buf)
+                this[k] = v
+            }
+        }
+    }
+
+    override fun allocationSize(value: Map<kotlin.String, List<kotlin.String>>): ULong {
+        val spaceForMapSize = 4UL
+        val spaceForChildren = value.map { (k, v) ->
+            FfiConverterString.allocationSize(k) +
+            FfiConverterSequenceString.allocationSize(v)
+        }.sum()
+        return spaceForMapSize + spaceForChildren
+    }
+
+    override fun write(value: Map<kotlin.String, List<kotlin.String>>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        // The parens on `(k, v)` here ensure we're calling the right method,
+        // which is important for compatibility with older android devices.
+        // Ref https://blog.danlew.net/2017/03/16/kotlin-puzzler-whose-line-is-it-anyways/
+        value.forEach { (k, v) ->
+            FfiConverterString.write(k, buf)
+            FfiConverterSequenceString.write(v, buf)
+        }
+    }
+}
+
+
+
+
 
 public typealias Span = java.time.Duration
 
@@ -7477,19 +7515,19 @@ internal object FfiConverterTypeSpan: FfiConverter<Span, Long> {
     }
 }
         /**
-         * How long a response asks its client to wait, counted from now; nothing if it does not say. `retry_after` is the value of the
-         * field `Retry-After`, seconds or a date; it has precedence where it is well-formed. Otherwise the values of all lines of
-         * `RateLimit` decide: the longest time of the policies that have nothing left. A malformed field is ignored, and a wait above
-         * 285 years is cut to that. A date is compared with `now_us`, microseconds since the Unix epoch; the system's time by default.
+         * How long a response asks its client to wait, counted from now; nothing if it does not say. `headers` has the values of each
+         * header field by its name, in any letter case. Those that are read, in their order: `Retry-After-Ms`, `Retry-After`, whose date
+         * is compared with that of `Date`, and the policies of `RateLimit` that have nothing left, of which the longest time counts. A
+         * malformed field is ignored, and a wait above 285 years is cut to that. Without a `Date`, a date is compared with `now_us`,
+         * microseconds since the Unix epoch; the system's time by default.
          */
-    @Throws(PolylimitException::class) fun `serverWait`(`retryAfter`: kotlin.String? = null, `rateLimit`: List<kotlin.String> = listOf(), `nowUs`: kotlin.Long? = null): Span? {
+    @Throws(PolylimitException::class) fun `serverWait`(`headers`: Map<kotlin.String, List<kotlin.String>>, `nowUs`: kotlin.Long? = null): Span? {
             return FfiConverterOptionalTypeSpan.lift(
     uniffiRustCallWithError(PolylimitException) { _status ->
     UniffiLib.uniffi_polylimit_uniffi_fn_func_server_wait(
 
         
-        FfiConverterOptionalString.lower(`retryAfter`),
-        FfiConverterSequenceString.lower(`rateLimit`),
+        FfiConverterMapStringSequenceString.lower(`headers`),
         FfiConverterOptionalLong.lower(`nowUs`),_status)
 }
     )

@@ -209,10 +209,22 @@ class HttpClientTest {
     @Test
     fun `waits of servers agree with the cases`() {
         for (case in cases["server_wait"]) {
-            val lines = case["rate_limit"]?.map { it.asText() } ?: emptyList()
-            val wait = serverWait(case["retry_after"]?.asText(), lines, case["now_us"].asLong())
+            val headers =
+                mapOf(
+                    "Retry-After" to listOfNotNull(case["retry_after"]?.asText()),
+                    "RateLimit" to case["rate_limit"]?.map { it.asText() }.orEmpty(),
+                )
+            val wait = serverWait(headers, case["now_us"].asLong())
             assertEquals(case.us("wait_us"), wait, case["name"].asText())
         }
+    }
+
+    @Test
+    fun `milliseconds and the date of the response count`() {
+        val (date, later) = listOf("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:39 GMT")
+        val exact = mapOf("retry-after-ms" to listOf("120"), "retry-after" to listOf("1"))
+        assertEquals(Duration.ofMillis(120), serverWait(exact))
+        assertEquals(Duration.ofSeconds(2), serverWait(mapOf("date" to listOf(date), "retry-after" to listOf(later))))
     }
 
     @Test

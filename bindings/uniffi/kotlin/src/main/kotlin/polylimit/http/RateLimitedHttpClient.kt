@@ -86,9 +86,7 @@ public class RateLimitedHttpClient
                     }
                     "send" -> {
                         val response = send().await()
-                        val fields = response.headers()
-                        val retryAfter = fields.firstValue("retry-after").orElse(null)
-                        if (!attempts.responded(response.statusCode(), retryAfter, fields.allValues("ratelimit"))) return response
+                        if (!attempts.responded(response.statusCode(), response.headers().map())) return response
                         (response.body() as? AutoCloseable)?.close()
                     }
                     else -> throw ThrottledException(step.message.orEmpty(), step.duration)
