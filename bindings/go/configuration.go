@@ -13,12 +13,15 @@ import (
 	"unsafe"
 )
 
-// ConfigurationStatus tells which configuration is in force.
+// ConfigurationStatus says which configuration is in force.
 type ConfigurationStatus struct {
 	// Source is where it comes from: "document" for one that the program gives, otherwise as WithConfiguration names it.
 	Source string
 	// Version is raised with each change; 0 before the first.
 	Version uint64
+	// DocumentVersion is which document of Redis is in force, counted from 1: what ExpectedVersion of Publish expects to replace. 0
+	// where the document does not come from Redis.
+	DocumentVersion uint64
 	// Digest is SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
 	Digest string
 	// AppliedAt is when this version was applied; the Unix epoch before the first.
@@ -43,12 +46,13 @@ func (l *Limiter) Configuration() (ConfigurationStatus, bool) {
 func configurationOf(plain *C.polylimit_configuration) ConfigurationStatus {
 	defer C.polylimit_configuration_free(plain)
 	return ConfigurationStatus{
-		Source:         C.GoString(plain.source),
-		Version:        uint64(plain.version),
-		Digest:         C.GoString(plain.digest),
-		AppliedAt:      time.UnixMicro(int64(plain.applied_at_us)),
-		UnreachableFor: duration(uint64(plain.unreachable_for_us)),
-		Error:          C.GoString(plain.error),
+		Source:          C.GoString(plain.source),
+		Version:         uint64(plain.version),
+		DocumentVersion: uint64(plain.document_version),
+		Digest:          C.GoString(plain.digest),
+		AppliedAt:       time.UnixMicro(int64(plain.applied_at_us)),
+		UnreachableFor:  duration(uint64(plain.unreachable_for_us)),
+		Error:           C.GoString(plain.error),
 	}
 }
 

@@ -182,6 +182,14 @@ func TestRedisHasDocumentsAndEntries(t *testing.T) {
 	if decided := must(limiter.Decide(ctx, alice))(t); !decided.Allowed || len(decided.Decisions) != 2 {
 		t.Errorf("%+v", decided)
 	}
+	there, _ := limiter.Configuration()
+	published := must(limiter.Publish(ctx, document, polylimit.PublishOptions{ExpectedVersion: &there.DocumentVersion}))(t)
+	if there.DocumentVersion != 1 || there.Version < 3 || published.DocumentVersion != 2 {
+		t.Errorf("%+v %+v", there, published)
+	}
+	if _, err := other.Publish(ctx, document, polylimit.PublishOptions{ExpectedVersion: &there.DocumentVersion}); !errors.Is(err, polylimit.ErrInvalidArgument) {
+		t.Error(err)
+	}
 	stopped, stop := context.WithCancel(ctx)
 	time.AfterFunc(20*time.Millisecond, stop)
 	if _, err := limiter.WaitForVersion(stopped, admitted.Version+100, time.Hour); !errors.Is(err, context.Canceled) {

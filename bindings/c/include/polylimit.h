@@ -499,6 +499,11 @@ typedef struct polylimit_configuration {
      */
     uint64_t version;
     /**
+     * Which document of Redis is in force, counted from 1: what polylimit_publish expects to replace. 0 where the document does
+     * not come from Redis.
+     */
+    uint64_t document_version;
+    /**
      * When this version was applied, in microseconds since the Unix epoch; 0 before the first.
      */
     uint64_t applied_at_us;

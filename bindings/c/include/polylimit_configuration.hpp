@@ -74,6 +74,8 @@ struct RequestDecision {
 struct Configuration {
     std::string source;
     std::uint64_t version;
+    /** Which document of Redis is in force, counted from 1; 0 where the document does not come from Redis. */
+    std::uint64_t document_version;
     std::string digest;
     std::chrono::system_clock::time_point applied_at;
     /** For how long the source has been unreachable; 0 when it is not. */
@@ -169,6 +171,7 @@ inline std::optional<Configuration> from_plain(polylimit_configuration *given) {
     auto applied_at = std::chrono::duration_cast<std::chrono::system_clock::duration>(microseconds(plain->applied_at_us));
     Configuration configuration = {plain->source,
                                    plain->version,
+                                   plain->document_version,
                                    plain->digest,
                                    std::chrono::system_clock::time_point(applied_at),
                                    microseconds(plain->unreachable_for_us),

@@ -18,6 +18,9 @@ pub struct polylimit_configuration {
     pub reserved: u32,
     /// Raised with each change. 0 before the first.
     pub version: u64,
+    /// Which document of Redis is in force, counted from 1: what polylimit_publish expects to replace. 0 where the document does
+    /// not come from Redis.
+    pub document_version: u64,
     /// When this version was applied, in microseconds since the Unix epoch; 0 before the first.
     pub applied_at_us: u64,
     /// For how long the source has been unreachable, in microseconds; 0 when it is not.
@@ -47,6 +50,7 @@ impl Owned {
             size: SIZE,
             reserved: 0,
             version: status.version,
+            document_version: status.document_version,
             applied_at_us: status.applied_at_us,
             unreachable_for_us: status.unreachable_for_us,
             source: source.as_ptr(),
@@ -57,7 +61,7 @@ impl Owned {
     }
 }
 
-const SIZE: u32 = 56;
+const SIZE: u32 = 64;
 const _: () = assert!(SIZE as usize == size_of::<polylimit_configuration>());
 
 /// A text for C. A NUL in it, which would end it, becomes U+FFFD.

@@ -19,6 +19,7 @@ use crate::reservation::read_id;
 pub struct NativeConfiguration {
     pub source: String,
     pub version: f64,
+    pub document_version: f64,
     /// Hexadecimal digits; empty before the first configuration.
     pub digest: String,
     /// Since the Unix epoch; 0 before the first configuration.
@@ -33,6 +34,7 @@ impl From<ConfigurationStatus> for NativeConfiguration {
         Self {
             source: status.source.into(),
             version: number(status.version),
+            document_version: number(status.document_version),
             digest: status.digest.into(),
             applied_at_ms: milliseconds(status.applied_at_us),
             age_ms: milliseconds(status.unreachable_for_us),

@@ -130,7 +130,7 @@ test("keys of bytes stay bytes", async () => {
 test("a program replaces its document, and a bad one changes nothing", async () => {
   const limiter = new Limiter("memory:", { document: document("1/day fixed_window"), clock: new ManualClock(0) });
   const { version, digest, appliedAt, ...rest } = limiter.configuration();
-  assert.deepEqual(rest, { source: "document", ageMs: 0, error: null });
+  assert.deepEqual(rest, { source: "document", documentVersion: 0, ageMs: 0, error: null });
   assert.match(digest, /^[0-9a-f]{64}$/);
   assert.ok(appliedAt instanceof Date && Date.now() - appliedAt.getTime() < DAY_MS);
   assert.equal((await limiter.check("k")).remaining, 0);
@@ -285,9 +285,14 @@ test("a document in Redis is published, followed and copied", async () => {
       assert.equal((await reader.check("k")).remaining, 4);
       assert.equal((await writer.check("k", { policy: "api" })).remaining, 3);
       const { version } = await reader.setEntry("override api k", { numbers: "50/day fixed_window" });
-      await writer.waitForVersion(version, PATIENCE_MS);
+      const { documentVersion } = await writer.waitForVersion(version, PATIENCE_MS);
       assert.equal((await writer.peek("k")).limit, 50);
       assert.match(readFileSync(copy, "utf8"), /5\/day fixed_window/);
+      const again = await writer.publish(document("5/day fixed_window"), { expectedVersion: documentVersion });
+      assert.deepEqual([documentVersion, again.documentVersion], [1, 2]);
+      await assert.rejects(reader.publish(document("6/day"), { expectedVersion: documentVersion }), {
+        code: "invalid_argument",
+      });
       await assert.rejects(writer.publish(document("6/day"), { expectedVersion: 99 }), { code: "invalid_argument" });
       await assert.rejects(writer.publish("polylimit = 2"), { code: "invalid_argument", message: /^line 1, column/ });
       await assert.rejects(writer.publish(document("6/day"), { by: 5 }), invalid("by is 5: allowed is text"));

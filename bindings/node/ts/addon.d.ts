@@ -467,6 +467,7 @@ export interface NativeClient {
 export interface NativeConfiguration {
   source: string
   version: number
+  documentVersion: number
   /** Hexadecimal digits; empty before the first configuration. */
   digest: string
   /** Since the Unix epoch; 0 before the first configuration. */

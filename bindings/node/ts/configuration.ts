@@ -18,6 +18,11 @@ export interface ConfigurationStatus {
   readonly source: string;
   /** Grows with each change; 0 before the first configuration. */
   readonly version: number;
+  /**
+   * Which document of Redis is in force, counted from 1: what `expectedVersion` of `publish` expects to replace. 0 where the document
+   * does not come from Redis.
+   */
+  readonly documentVersion: number;
   /** SHA-256 of the canonical document, in hexadecimal digits; empty before the first configuration. */
   readonly digest: string;
   /** When this version was applied, by this host's clock; `undefined` before the first configuration. */
@@ -227,9 +232,8 @@ function readStatus(): ConfigurationStatus {
   return statusOf(exchange.configuration());
 }
 
-function statusOf({ source, version, digest, appliedAtMs, ageMs, error }: NativeConfiguration): ConfigurationStatus {
-  const appliedAt = appliedAtMs === 0 ? undefined : new Date(appliedAtMs);
-  return { source, version, digest, appliedAt, ageMs, error: error ?? null };
+function statusOf({ appliedAtMs, error, ...same }: NativeConfiguration): ConfigurationStatus {
+  return { ...same, appliedAt: appliedAtMs === 0 ? undefined : new Date(appliedAtMs), error: error ?? null };
 }
 
 function readRequestDecision(): RequestDecision {

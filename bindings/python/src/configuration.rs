@@ -222,6 +222,13 @@ impl PyConfigurationStatus {
         self.0.version
     }
 
+    /// Which document of Redis is in force, counted from 1: what ``expected_version`` of ``publish`` expects to replace. 0 where the
+    /// document does not come from Redis.
+    #[getter]
+    fn document_version(&self) -> u64 {
+        self.0.document_version
+    }
+
     /// SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
     #[getter]
     fn digest(&self) -> &str {

@@ -232,8 +232,13 @@ def test_store_is_followed(own_redis, run, key):
         with pytest.raises(InvalidArgumentError, match=r"^line 1, column "):
             first.publish("polylimit = 2")
         changed = first.set_entry(f"override api {key}", {"numbers": "9/day fixed_window"})
-        second.wait_for_version(changed.version, timeout=10)
+        there = second.wait_for_version(changed.version, timeout=10)
         assert second.check(key, "api").remaining == 6
+        assert there.document_version == status.document_version < there.version
+        published = second.publish(DOCUMENT, expected_version=there.document_version)
+        assert published.document_version == there.document_version + 1
+        with pytest.raises(InvalidArgumentError, match="read it again"):
+            first.publish(DOCUMENT, expected_version=there.document_version)
         with pytest.raises(StoreUnavailableError, match="version"):
             second.wait_for_version(10_000, timeout=0.05)
 

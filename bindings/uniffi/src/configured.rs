@@ -65,6 +65,9 @@ pub struct ConfigurationStatus {
     pub source: String,
     /// Raised with each change; 0 before the first configuration.
     pub version: i64,
+    /// Which document of Redis is in force, counted from 1: what `expected_version` of a publication expects to replace. 0 where the
+    /// document does not come from Redis.
+    pub document_version: i64,
     /// SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
     pub digest: String,
     /// When this version was applied, in microseconds since the Unix epoch; 0 before the first.
@@ -135,6 +138,7 @@ impl From<&polylimit::ConfigurationStatus> for ConfigurationStatus {
         Self {
             source: status.source.to_string(),
             version: signed(status.version),
+            document_version: signed(status.document_version),
             digest: status.digest.to_string(),
             applied_at_us: signed(status.applied_at_us),
             age: Span::of_us(status.unreachable_for_us),

@@ -44,6 +44,8 @@ pub(crate) struct SourceStatus {
     pub(crate) source: String,
     /// 0 before the first.
     pub(crate) version: u64,
+    /// Which document of the store decides; 0 for one that is not of the store.
+    pub(crate) document_version: u64,
     /// SHA-256 of the document that decides, as hexadecimal digits.
     pub(crate) digest: Option<Box<str>>,
     /// When this version was applied, in microseconds since the Unix epoch, by this host's clock.
@@ -112,6 +114,7 @@ impl FollowedConfiguration {
         SourceStatus {
             source: self.key.place.to_string(),
             version: applied.as_ref().map_or(0, |applied| applied.version),
+            document_version: applied.as_ref().map_or(0, |applied| applied.document_version),
             digest: applied.as_ref().map(|applied| applied.digest.clone()),
             applied_at_us: applied.as_ref().map(|applied| applied.at_us),
             error: self.subscription.error(&problems),

@@ -33,6 +33,7 @@ pub(crate) struct Subscription {
 #[derive(Clone, Debug)]
 pub(crate) struct Applied {
     pub(crate) version: u64,
+    pub(crate) document_version: u64,
     pub(crate) digest: Box<str>,
     /// Microseconds since the Unix epoch, by this host's clock.
     pub(crate) at_us: u64,
@@ -82,7 +83,9 @@ impl Subscription {
             Ok(digest) => {
                 let at_us = Clock::system().now_us();
                 let version = snapshot.version;
-                self.applied.store(Some(Arc::new(Applied { version, digest, at_us, is_complete })));
+                let document_version = snapshot.document.as_ref().map_or(0, |document| document.version);
+                let applied = Applied { version, document_version, digest, at_us, is_complete };
+                self.applied.store(Some(Arc::new(applied)));
                 self.has_begun.store(true, Ordering::Relaxed);
                 if is_complete {
                     self.decides.send_replace(Some(snapshot.version));

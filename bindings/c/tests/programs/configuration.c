@@ -236,7 +236,12 @@ static void redis_has_documents_and_entries(void) {
     polylimit_change change = {.size = sizeof change, .operation = POLYLIMIT_SET_ENTRY, .entry = "deny user alice"};
     OK(drained(completions,
                polylimit_completions_submit_change(completions, limiter, &change, 5, &result, sizeof result, MESSAGE), 5));
-    OK(polylimit_limiter_wait_for_version(limiter, version + 1, 30000000, NULL, MESSAGE));
+    OK(polylimit_limiter_wait_for_version(limiter, version + 1, 30000000, &status, MESSAGE));
+    uint64_t document_version = status->document_version;
+    CHECK(document_version == 1 && status->version > version);
+    polylimit_configuration_free(status);
+    OK(polylimit_limiter_publish(limiter, DOCUMENT, &document_version, NULL, NULL, NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_publish(limiter, DOCUMENT, &document_version, NULL, NULL, NULL, MESSAGE));
     polylimit_attributes request = request_of("/slow");
     polylimit_request_decision *decision = NULL;
     OK(drained(completions,

@@ -2208,6 +2208,11 @@ class ConfigurationStatus:
     def version(self) -> int:
         """Raised with each change; 0 before the first."""
     @property
+    def document_version(self) -> int:
+        """Which document of Redis is in force, counted from 1: what ``expected_version`` of ``publish`` expects to replace. 0 where the
+        document does not come from Redis.
+        """
+    @property
     def digest(self) -> str:
         """SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first."""
     @property

@@ -144,7 +144,10 @@ class ConfigurationTest < Minitest::Test
     assert_equal status.digest, other.wait_for_version(status.version, 60).digest
     assert_raises(Polylimit::InvalidArgument) { limiter.publish(DOCUMENT, expected_version: 7) }
     entry = limiter.set_entry('deny user bob')
-    other.wait_for_version(entry.version, 60)
+    there = other.wait_for_version(entry.version, 60)
+    published = other.publish(DOCUMENT, expected_version: there.document_version)
+    assert_equal [1, 2], [there.document_version, published.document_version]
+    assert_raises(Polylimit::InvalidArgument) { limiter.publish(DOCUMENT, expected_version: there.document_version) }
     assert_equal 'deny_list', other.decide(request('bob')).cause
     last = Sync { limiter.publish('polylimit = 1') }
     assert_operator last.version, :>, entry.version

@@ -134,6 +134,7 @@ pub(super) fn write_status(writer: &mut Writer<'_>, status: &ConfigurationStatus
     writer.u8(CONFIGURATION);
     writer.text(&status.source);
     writer.number(status.version);
+    writer.number(status.document_version);
     writer.text(&status.digest);
     writer.number(status.applied_at_us);
     writer.number(status.unreachable_for_us);

@@ -67,6 +67,7 @@ impl Limiter {
             return Some(ConfigurationStatus {
                 source: status.source.into(),
                 version: status.version,
+                document_version: status.document_version,
                 digest: status.digest.unwrap_or_default(),
                 applied_at_us: status.applied_at_us.unwrap_or(0),
                 unreachable_for_us: since_us
@@ -139,8 +140,10 @@ impl Limiter {
             return Ok(status);
         }
         let (has, ms) = (status.version, timeout.as_millis());
-        let message =
-            format!("the configuration has version {has} after {ms} ms, and version {version} is awaited");
+        let reason = status.error.map(|error| format!(": {error}")).unwrap_or_default();
+        let message = format!(
+            "the configuration has version {has} after {ms} ms, and version {version} is awaited{reason}"
+        );
         Err(Error::new(ErrorKind::StoreUnavailable, message))
     }
 

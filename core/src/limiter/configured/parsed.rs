@@ -64,6 +64,7 @@ impl OwnConfiguration {
         ConfigurationStatus {
             source: "document".into(),
             version: self.snapshot.version,
+            document_version: 0,
             digest: self.parsed.document().map(|document| document.digest().into()).unwrap_or_default(),
             applied_at_us: self.applied_at_us,
             unreachable_for_us: 0,

@@ -12,6 +12,9 @@ pub struct ConfigurationStatus {
     pub source: Box<str>,
     /// Raised with each change: by Redis, or by the process where Redis has no part in it. 0 before the first.
     pub version: u64,
+    /// Which document of Redis is in force, counted from 1: what [`PublishOptions`](crate::PublishOptions) expects to
+    /// replace. 0 where the document does not come from Redis.
+    pub document_version: u64,
     /// SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
     pub digest: Box<str>,
     /// When this version was applied, in microseconds since the Unix epoch, by this host's clock; 0 before the first.

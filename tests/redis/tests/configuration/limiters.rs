@@ -76,6 +76,11 @@ fn blocking_limiters_publish_change_and_roll_back() {
     assert_eq!((entry.version, reader.wait_for_version(3, SOON).unwrap().version), (3, 3));
     assert_eq!(remaining(), 6);
     writer.delete_entry("override p key").unwrap();
+    // Changes of entries raise the version alone.
+    let there = reader.wait_for_version(4, SOON).unwrap();
+    assert_eq!((there.version, there.document_version), (4, 2));
+    let expecting = |version| writer.publish(&larger, PublishOptions::default().expected_version(version));
+    expecting(there.version).unwrap_err();
     let back = writer.rollback(1, PublishOptions::default().by("bob")).unwrap();
     assert_eq!((back.version, back.digest), (5, first.digest));
     assert_eq!(reader.wait_for_version(5, SOON).unwrap().version, 5);

@@ -172,11 +172,12 @@ module Polylimit
     def configuration
       source = text
       version = number
+      document_version = number
       digest = text
       applied_at = number
       age = Span.seconds(number)
       applied_at = applied_at.zero? ? nil : Time.at(0, applied_at, :microsecond)
-      ConfigurationStatus.new(source, version, digest, applied_at, age, optional).freeze
+      ConfigurationStatus.new(source, version, document_version, digest, applied_at, age, optional).freeze
     end
 
     def error

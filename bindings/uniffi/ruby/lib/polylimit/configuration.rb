@@ -29,9 +29,9 @@ module Polylimit
     alias_method :allowed?, :allowed
   end
 
-  # Which configuration is in force: `source` such as "document", `version`, `digest` (SHA-256 of the canonical document),
-  # `applied_at` (a Time, or nil before the first), `age` seconds for which the source has been unreachable, `error` or nil.
-  ConfigurationStatus = Struct.new(:source, :version, :digest, :applied_at, :age, :error)
+  # Which configuration is in force: `source` such as "document", `version`, `document_version` (which document of Redis, counted
+  # from 1, that `publish` expects to replace; 0 for another source), `digest` (SHA-256 of the canonical document), `applied_at` (a Time, or nil before the first), `age` seconds for which the source has been unreachable, `error` or nil.
+  ConfigurationStatus = Struct.new(:source, :version, :document_version, :digest, :applied_at, :age, :error)
 
   # The operations of a limiter whose limits come from a configuration.
   module Configured

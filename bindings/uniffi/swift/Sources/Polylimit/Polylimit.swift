@@ -4386,6 +4386,11 @@ public struct ConfigurationStatus: Equatable, Hashable {
      */
     public var version: Int64
     /**
+     * Which document of Redis is in force, counted from 1: what `expected_version` of a publication expects to replace. 0 where the
+     * document does not come from Redis.
+     */
+    public var documentVersion: Int64
+    /**
      * SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
      */
     public var digest: String
@@ -4412,6 +4417,10 @@ public struct ConfigurationStatus: Equatable, Hashable {
          * Raised with each change; 0 before the first configuration.
          */version: Int64,
         /**
+         * Which document of Redis is in force, counted from 1: what `expected_version` of a publication expects to replace. 0 where the
+         * document does not come from Redis.
+         */documentVersion: Int64,
+        /**
          * SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
          */digest: String,
         /**
@@ -4425,6 +4434,7 @@ public struct ConfigurationStatus: Equatable, Hashable {
          */error: String?) {
         self.source = source
         self.version = version
+        self.documentVersion = documentVersion
         self.digest = digest
         self.appliedAtUs = appliedAtUs
         self.age = age
@@ -4449,6 +4459,7 @@ public struct FfiConverterTypeConfigurationStatus: FfiConverterRustBuffer {
             try ConfigurationStatus(
                 source: FfiConverterString.read(from: &buf),
                 version: FfiConverterInt64.read(from: &buf),
+                documentVersion: FfiConverterInt64.read(from: &buf),
                 digest: FfiConverterString.read(from: &buf),
                 appliedAtUs: FfiConverterInt64.read(from: &buf),
                 age: FfiConverterTypeSpan.read(from: &buf),
@@ -4459,6 +4470,7 @@ public struct FfiConverterTypeConfigurationStatus: FfiConverterRustBuffer {
     public static func write(_ value: ConfigurationStatus, into buf: inout [UInt8]) {
         FfiConverterString.write(value.source, into: &buf)
         FfiConverterInt64.write(value.version, into: &buf)
+        FfiConverterInt64.write(value.documentVersion, into: &buf)
         FfiConverterString.write(value.digest, into: &buf)
         FfiConverterInt64.write(value.appliedAtUs, into: &buf)
         FfiConverterTypeSpan.write(value.age, into: &buf)
@@ -10653,18 +10665,6 @@ fileprivate struct FfiConverterDictionaryStringData: FfiConverterRustBuffer {
     }
 }
 
-
-
-
-public typealias Span = Duration
-
-#if swift(>=5.8)
-@_documentation(visibility: private)
-#endif
-public struct FfiConverterTypeSpan: FfiConverter {
-
-    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> Span {
-        let builtinValue = try FfiConverterInt64.read(from: &buf)
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
@@ -10691,6 +10691,18 @@ fileprivate struct FfiConverterDictionaryStringSequenceString: FfiConverterRustB
     }
 }
 
+
+
+
+public typealias Span = Duration
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeSpan: FfiConverter {
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> Span {
+        let builtinValue = try FfiConverterInt64.read(from: &buf)
         return .microseconds(builtinValue)
     }
 

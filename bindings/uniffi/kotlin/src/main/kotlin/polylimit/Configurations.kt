@@ -89,6 +89,8 @@ public data class RequestDecision(
  *
  * @property source `document` for one that the program gives, otherwise as the option `configuration` names it.
  * @property version raised with each change; 0 before the first configuration.
+ * @property documentVersion which document of Redis is in force, counted from 1: what [PublishOptions.expectedVersion] expects to
+ *   replace; 0 where the document does not come from Redis.
  * @property digest SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
  * @property appliedAt when this version was applied, by this host's clock; null before the first.
  * @property age for how long the source has been unreachable; zero when it is reachable.
@@ -97,6 +99,7 @@ public data class RequestDecision(
 public data class ConfigurationStatus(
     val source: String,
     val version: Long,
+    val documentVersion: Long,
     val digest: String,
     val appliedAt: Instant?,
     val age: Duration,
@@ -146,6 +149,7 @@ internal fun CallBuffer.configurationStatus() =
     ConfigurationStatus(
         source = text(),
         version = long(),
+        documentVersion = long(),
         digest = text(),
         appliedAt = long().takeIf { it > 0 }?.let { Instant.EPOCH.plus(it, ChronoUnit.MICROS) },
         age = durationOf(long()),

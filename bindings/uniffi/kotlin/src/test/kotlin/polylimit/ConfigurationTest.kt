@@ -146,7 +146,10 @@ class ConfigurationTest {
                     assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.publish(DOCUMENT, PublishOptions(expectedVersion = 7)) }
                     assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.setDocument(DOCUMENT) }
                     val entry = limiter.setEntry("deny user bob", emptyMap())
-                    other.waitForVersion(entry.version, Duration.ofSeconds(60))
+                    val there = other.waitForVersion(entry.version, Duration.ofSeconds(60))
+                    val expecting = PublishOptions(expectedVersion = there.documentVersion)
+                    assertEquals(listOf(1L, 2L), listOf(there.documentVersion, other.publish(DOCUMENT, expecting).documentVersion))
+                    assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.publish(DOCUMENT, expecting) }
                     val bob = RequestAttributes(path = "/v1/", attributes = mapOf("user" to "bob"))
                     assertEquals("deny_list", other.decide(bob).cause)
                     runBlocking { limiter.asynchronous.publish("polylimit = 1") }
