@@ -134,7 +134,12 @@ fn blocking_limiter_has_the_operations_of_a_configuration() {
         limiter.set_entry("deny user bob", "{}").unwrap();
         assert_eq!(limiter.decide(&request("/slow", "bob"), &terms()).unwrap().status(), Some(403));
         limiter.delete_entry("deny user bob").unwrap();
-        let last = limiter.delete_entry("override api bob").unwrap();
+        // An entry is the same however it is spelled.
+        limiter.set_entry("deny user é", "{}").unwrap();
+        assert_eq!(limiter.decide(&request("/slow", "é"), &terms()).unwrap().status(), Some(403));
+        limiter.delete_entry("deny user %c3%A9").unwrap();
+        assert_ne!(limiter.decide(&request("/slow", "é"), &terms()).unwrap().status(), Some(403));
+        let last = limiter.delete_entry("override api %62ob").unwrap();
         assert_eq!((left("bob"), limiter.configuration().unwrap()), (3, last.clone()));
         assert_eq!(limiter.wait_for_version(last.version, Duration::ZERO).unwrap(), last);
         let late = limiter.wait_for_version(last.version + 1, Duration::from_millis(1)).unwrap_err();

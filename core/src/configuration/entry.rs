@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::configuration::document::{Document, quotas, unknown_plan, unknown_policy};
-use crate::configuration::list::{ListItem, decode_word};
+use crate::configuration::list::{ListItem, decode_word, encode_word};
 use crate::configuration::model::Numbers;
 use crate::configuration::shape::{LIST_ENTRY, OVERRIDE_ENTRY, Shape};
 use crate::configuration::time::parse_time_us;
@@ -113,6 +113,20 @@ impl Entry {
         read().map_err(|refusal: Refusal| {
             Error::invalid_argument(format!("the entry's value: {}", refusal.message))
         })
+    }
+
+    /// The one spelling of an entry's text: `deny user é` and `deny user %C3%A9` are the same entry. `None` for a text that is no
+    /// entry.
+    pub(crate) fn canonical_text(text: &str) -> Option<String> {
+        let (word, rest) = text.split_once(' ')?;
+        match word {
+            "deny" | "allow" => Some(format!("{word} {}", ListItem::parse(rest).ok()?)),
+            "override" => {
+                let (policy, key) = rest.split_once(' ')?;
+                Some(format!("override {policy} {}", encode_word(&decode_word(key).ok()?)))
+            }
+            _ => None,
+        }
     }
 
     /// Refuses an entry that has no effect under a document: for a policy or a plan that it does not have, or with quotas

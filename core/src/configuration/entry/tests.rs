@@ -35,6 +35,27 @@ fn entry_is_read_with_its_value() {
 }
 
 #[test]
+fn entry_has_one_text_however_it_is_spelled() {
+    for (text, canonical) in [
+        ("deny user é", "deny user %C3%A9"),
+        ("deny user %c3%a9", "deny user %C3%A9"),
+        ("allow user %61nn", "allow user ann"),
+        ("deny client ::ffff:192.0.2.1", "deny client 192.0.2.1"),
+        ("deny client 2001:DB8:0::/32", "deny client 2001:db8::/32"),
+        ("deny key p %2Fé", "deny key p /%C3%A9"),
+        ("override p a%25é", "override p a%25%C3%A9"),
+        ("override p %", "override p %"),
+    ] {
+        assert_eq!(Entry::canonical_text(text).as_deref(), Some(canonical), "{text}");
+        assert_eq!(Entry::canonical_text(canonical).as_deref(), Some(canonical), "{text}");
+    }
+    for text in ["", "deny", "deny user", "deny user %", "forbid user ann", "override p", "override p %zz"] {
+        let canonical = Entry::canonical_text(text);
+        assert!(canonical.is_none() || canonical.as_deref() == Some(text), "{text}");
+    }
+}
+
+#[test]
 fn other_entries_are_refused_without_their_keys() {
     for (text, value, expected) in [
         ("", "{}", "begins with \"\""),

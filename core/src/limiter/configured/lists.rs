@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::configuration::entry::Entry;
 use crate::configuration::time::time_text;
 use crate::error::Error;
 use crate::limiter::configured::status::ConfigurationStatus;
@@ -160,8 +161,10 @@ impl Limiter {
         options: ListOptions<'_>,
     ) -> Result<Option<ConfigurationStatus>, Error> {
         let entry = format!("{} {item}", list.name());
+        let canonical = Entry::canonical_text(&entry);
+        let canonical = canonical.as_deref().unwrap_or(&entry);
         let entries = self.configuration_entries().await?.entries;
-        if !entries.iter().any(|there| *there.entry == *entry) {
+        if !entries.iter().any(|there| *there.entry == *canonical) {
             return Ok(None);
         }
         self.change_entry(&entry, None, options.by, options.why).await.map(Some)

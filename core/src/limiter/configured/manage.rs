@@ -267,7 +267,8 @@ impl Limiter {
     ) -> Result<ConfigurationStatus, Error> {
         let shared = self.shared();
         shared.registry.check_open()?;
-        let change = EntryChange { entry: entry.into(), value: value.map(Into::into) };
+        let entry = Entry::canonical_text(entry).map_or_else(|| entry.into(), String::into_boxed_str);
+        let changes = [EntryChange { entry, value: value.map(Into::into) }];
         if let Some(followed) = shared.configured.followed() {
             let store = self.configuration_store(&followed.status().source)?;
             let version = store.change_entries(&[change], author).await?;
