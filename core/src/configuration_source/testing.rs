@@ -173,7 +173,8 @@ impl Followed {
     /// As publishing by a limiter.
     pub fn publish(&self, document: &str, expected: u64) -> Result<Result<u64, u64>, Error> {
         let author = Author { by: "tests", why: "a change" };
-        self.block_on(self.store().configuration().publish(document, expected, author)).map(published)
+        self.block_on(self.store().configuration().publish(document, document, expected, author))
+            .map(published)
     }
 
     /// Publishes an earlier document again.

@@ -28,6 +28,8 @@ struct DocumentReport<'a> {
     document_version: u64,
     digest: &'a str,
     document: &'a Value,
+    /// As its author has written it.
+    text: &'a str,
 }
 
 #[derive(Serialize)]
@@ -78,17 +80,20 @@ pub(crate) fn run(
 
 fn get(options: &GlobalOptions, version: Option<u64>, terminal: &mut Terminal) -> Result<Exit, Failure> {
     let published = published(&options.publishing_limiter()?, version)?;
-    let document = parse(&published.document)?;
     if options.json {
-        let PublishedDocument { document_version, digest, .. } = &published;
+        let PublishedDocument { document_version, digest, text, .. } = &published;
         terminal.json(&DocumentReport {
             document_version: *document_version,
             digest,
-            document: &document,
+            document: &parse(&published.document)?,
+            text,
         })?;
     } else {
         // As it is: an escape would make it another document.
-        terminal.write(format!("{document:#}\n").as_bytes())?;
+        terminal.write(published.text.as_bytes())?;
+        if !published.text.ends_with('\n') {
+            terminal.write(b"\n")?;
+        }
     }
     Ok(Exit::Fine)
 }

@@ -29,10 +29,10 @@ export async function policyDocument() {
 async function editor(load, showPast) {
   if (!session.configuration) return paragraph(notHere());
   const { value, etag } = await ask("v1/policies", { signal: leaving.signal });
-  const { status, document: limits, document_version: version } = value;
+  const { status, document: limits, text: written, document_version: version } = value;
   const isPublished = status.source === "store";
   const text = element("textarea", {
-    value: limits ? JSON.stringify(limits, null, 2) : 'polylimit = 1\n\n[policies.api]\nquotas = "100/minute"\n',
+    value: written ?? (limits ? JSON.stringify(limits, null, 2) : 'polylimit = 1\n\n[policies.api]\nquotas = "100/minute"\n'),
     spellcheck: false,
     readOnly: !(isPublished && mayChange()),
     "aria-label": "The document of limits",

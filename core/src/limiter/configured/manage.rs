@@ -176,7 +176,7 @@ impl Limiter {
             None => store.document_version().await?,
         };
         loop {
-            match store.publish(parsed.canonical(), expected, author).await? {
+            match store.publish(parsed.canonical(), document, expected, author).await? {
                 Published::Done { version, .. } => {
                     return self.wait_for_version(version, NOTICED_WITHIN).await;
                 }
@@ -271,13 +271,12 @@ impl Limiter {
         let changes = [EntryChange { entry, value: value.map(Into::into) }];
         if let Some(followed) = shared.configured.followed() {
             let store = self.configuration_store(&followed.status().source)?;
-            let version = store.change_entries(&[change], author).await?;
+            let version = store.change_entries(&changes, author).await?;
             return self.wait_for_version(version, NOTICED_WITHIN).await;
         }
         let _changing = shared.configured.changing_own.lock();
         let own = shared.configured.own.load_full().ok_or_else(Error::no_configuration)?;
         let mut next = own.snapshot.clone();
-        let changes = [change];
         next.change_entries(&changes);
         shared.apply_own(&own.parsed, next, Changed::Entries(&changes))
     }

@@ -13,10 +13,12 @@ use crate::limiter::{Limiter, blocking};
 pub struct PublishedDocument {
     /// Counts the documents that were published, from 1 up.
     pub document_version: u64,
-    /// SHA-256 of the text, as hexadecimal digits: the digest that a [status](ConfigurationStatus::digest) tells.
+    /// SHA-256 of the canonical JSON, as hexadecimal digits: the digest of a [status](ConfigurationStatus::digest).
     pub digest: Box<str>,
     /// Canonical JSON.
     pub document: Box<str>,
+    /// As its author has written it: TOML or JSON, with comments.
+    pub text: Box<str>,
 }
 
 /// An entry beside the document: a list item, or the numbers of one key.
@@ -53,10 +55,11 @@ impl Limiter {
         document_version: Option<u64>,
     ) -> Result<Option<PublishedDocument>, Error> {
         let found = self.published_store()?.published(document_version).await?;
-        Ok(found.map(|(document_version, digest, document)| PublishedDocument {
+        Ok(found.map(|(document_version, found)| PublishedDocument {
             document_version,
-            digest,
-            document,
+            digest: found.digest().into(),
+            document: found.document.into(),
+            text: found.text.into(),
         }))
     }
 

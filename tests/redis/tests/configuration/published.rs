@@ -6,7 +6,7 @@ use polylimit::blocking::Limiter;
 use polylimit::{ErrorKind, Limiter as AsyncLimiter, PublishOptions, canonical_document};
 use polylimit_test_servers::{Kind, Server};
 
-const DOCUMENT: &str = "polylimit = 1\n[policies.p]\nquotas = '2/hour'\n";
+const DOCUMENT: &str = "# Of the shop.\npolylimit = 1\n[policies.p]\nquotas = '2/hour'\n";
 
 fn limiter(url: &str, configuration: &str) -> Limiter {
     let builder = AsyncLimiter::builder().store(url).configuration(configuration);
@@ -16,6 +16,7 @@ fn limiter(url: &str, configuration: &str) -> Limiter {
 #[test]
 fn documents_and_entries_are_read_as_they_were_published() {
     let server = Server::start(Kind::Redis, &[]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let limiter = limiter(&server.url(), "store");
     assert_eq!(limiter.published_document(None), Ok(None));
     assert!(limiter.configuration_entries().unwrap().entries.is_empty());
@@ -24,8 +25,10 @@ fn documents_and_entries_are_read_as_they_were_published() {
     let published = limiter.published_document(Some(1)).unwrap().unwrap();
     assert_eq!((published.document_version, &published.digest), (1, &first.digest));
     assert_eq!(Ok(published.document), canonical_document(DOCUMENT));
+    assert_eq!(&*published.text, DOCUMENT);
     let newest = limiter.published_document(None).unwrap().unwrap();
     assert_eq!(newest.document_version, 2);
+    assert_eq!(&*newest.text, DOCUMENT.replace("2/", "3/"));
     assert_eq!(limiter.published_document(Some(3)), Ok(None));
 
     let value = r#"{"by":"anna","why":"scan"}"#;
@@ -36,6 +39,9 @@ fn documents_and_entries_are_read_as_they_were_published() {
     assert_eq!(entries.version, 4);
     let told: Vec<_> = entries.entries.iter().map(|entry| (&*entry.entry, &*entry.value)).collect();
     assert_eq!(told, [("allow user alice", value), ("deny user mallory", value)]);
+    let _ = runtime.block_on(limiter.asynchronous().rollback(1, PublishOptions::default())).unwrap();
+    let back = limiter.published_document(None).unwrap().unwrap();
+    assert_eq!((back.document_version, &*back.text), (3, DOCUMENT));
     let _ = limiter.change_entry("deny user mallory", None, "carl", "over").unwrap();
     assert_eq!(limiter.configuration_entries().unwrap().entries.len(), 1);
     let error = limiter.change_entry("deny key q k", Some("{}"), "", "").unwrap_err();
@@ -43,10 +49,9 @@ fn documents_and_entries_are_read_as_they_were_published() {
     let error = limiter.change_entry("deny user x", Some("{}"), "", &"x".repeat(1_025)).unwrap_err();
     assert!(error.message().contains("why has 1025 bytes"), "{error}");
 
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let history = runtime.block_on(limiter.asynchronous().configuration_history(9)).unwrap();
     let authors: Vec<_> = history.iter().map(|change| (&*change.by, &*change.why)).collect();
-    assert_eq!(authors[..3], [("carl", "over"), ("anna", "scan"), ("bert", "ticket 7")]);
+    assert_eq!(authors[..4], [("carl", "over"), ("", ""), ("anna", "scan"), ("bert", "ticket 7")]);
 }
 
 #[test]

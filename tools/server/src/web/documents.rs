@@ -40,6 +40,8 @@ struct DocumentReport {
     /// The version of a published document, which `If-Match` names.
     document_version: Option<u64>,
     document: Option<Box<RawValue>>,
+    /// The document as its author has written it, with comments.
+    text: Option<Box<str>>,
     status: ConfigurationStatus,
 }
 
@@ -53,13 +55,13 @@ async fn try_policies(app: &App, uri: &Uri) -> Result<Response<Body>, Refused> {
         let detail = "this server has no document of limits: start it with --policies FILE, or with a store in Redis that has one";
         return Err(Refused::of(refuse(StatusCode::NOT_FOUND, "not_found", detail)));
     };
-    let Newest { document_version, document } = newest(app, &status, version).await?;
+    let Newest { document_version, document, text } = newest(app, &status, version).await?;
     let tag = match document_version {
         Some(version) => format!("\"{version}\""),
         None => format!("\"{}\"", status.digest),
     };
     let document = document.and_then(|text| RawValue::from_string(text.into()).ok());
-    let mut response = json(&DocumentReport { document_version, document, status });
+    let mut response = json(&DocumentReport { document_version, document, text, status });
     if let Ok(tag) = HeaderValue::try_from(tag) {
         response.headers_mut().insert(ETAG, tag);
     }
@@ -71,6 +73,7 @@ struct Newest {
     /// 0 where none is published yet; `None` for a document that is not published.
     document_version: Option<u64>,
     document: Option<Box<str>>,
+    text: Option<Box<str>>,
 }
 
 async fn newest(app: &App, status: &ConfigurationStatus, version: Option<u64>) -> Result<Newest, Refused> {
@@ -80,23 +83,20 @@ async fn newest(app: &App, status: &ConfigurationStatus, version: Option<u64>) -
             Some(published) => Ok(Newest {
                 document_version: Some(published.document_version),
                 document: Some(published.document),
+                text: Some(published.text),
             }),
             None if version.is_some() => {
                 let detail =
                     "there is no such document: allowed is one of the last 32, as /v1/history tells them";
                 Err(Refused::of(refuse(StatusCode::NOT_FOUND, "not_found", detail)))
             }
-            None => Ok(Newest { document_version: Some(0), document: None }),
+            None => Ok(Newest { document_version: Some(0), document: None, text: None }),
         };
     }
-    let document = match &app.options.policies {
-        Some(path) => {
-            // Why a file that cannot be used is not in force, the status says.
-            fs::read_to_string(path).ok().and_then(|text| canonical_document(&text).ok())
-        }
-        None => None,
-    };
-    Ok(Newest { document_version: None, document })
+    let text = app.options.policies.as_ref().and_then(|path| fs::read_to_string(path).ok());
+    // Why a file that cannot be used is not in force, the status says.
+    let document = text.as_deref().and_then(|text| canonical_document(text).ok());
+    Ok(Newest { document_version: None, text: text.filter(|_| document.is_some()).map(Into::into), document })
 }
 
 /// Why a document is published.

@@ -27,8 +27,8 @@ const MAX_CHANGE_BYTES: usize = 512 << 10;
 const PAGE: usize = 200;
 
 impl ConfigurationStore {
-    /// Publishes a document, given as canonical JSON, if the document that is there has the expected version; 0 when there
-    /// is none.
+    /// Publishes a document, given as canonical JSON and as its author has written it, if the document that is there has the
+    /// expected version; 0 when there is none.
     ///
     /// # Errors
     /// A document or an author that is too long; Redis does not answer, and then the document may have been published; Redis
@@ -36,21 +36,28 @@ impl ConfigurationStore {
     pub(crate) async fn publish(
         &self,
         document: &str,
+        text: &str,
         expected_version: u64,
         author: Author<'_>,
     ) -> Result<Published, Error> {
         author.check()?;
-        if document.len() > Snapshot::MAX_DOCUMENT {
+        let length = document.len().max(text.len());
+        if length > Snapshot::MAX_DOCUMENT {
             return Err(Error::invalid_argument(format!(
-                "the document has {} bytes: allowed are up to {}",
-                document.len(),
+                "the document has {length} bytes: allowed are up to {}",
                 Snapshot::MAX_DOCUMENT
             )));
         }
         let mut connection = self.connect(None).await?;
         let keys = &connection.keys;
         let mut command = script(PUBLISH, &[&keys.head, &keys.documents, &keys.log]);
-        command.arg(expected_version).arg(document).arg(digest(document)).arg(author.by).arg(author.why);
+        command
+            .arg(expected_version)
+            .arg(document)
+            .arg(digest(document))
+            .arg(author.by)
+            .arg(author.why)
+            .arg(text);
         match *connection.ask::<Vec<u64>>(&command, REPLY_TIMEOUT).await? {
             [1, version, document_version] => Ok(Published::Done { version, document_version }),
             [0, document_version] => Ok(Published::Conflict { document_version }),
@@ -100,23 +107,20 @@ impl ConfigurationStore {
         Ok(Snapshot { version, last, document, entries: connection.entries().await? })
     }
 
-    /// The document that is there now, or one of the last 32 by its version, with its version and digest.
+    /// The document that is there now, or one of the last 32 by its version, with its version.
     ///
     /// # Errors
     /// Redis does not answer, or refuses.
     pub(crate) async fn published(
         &self,
         document_version: Option<u64>,
-    ) -> Result<Option<(u64, Box<str>, Box<str>)>, Error> {
+    ) -> Result<Option<(u64, PastDocument)>, Error> {
         let mut connection = self.connect(None).await?;
-        let found = match document_version {
-            None => {
-                let document = connection.document().await?;
-                document.map(|document| (document.version, document.text.as_ref().into()))
-            }
-            Some(version) => connection.past_document(version).await?.map(|text| (version, text.into())),
+        let version = match document_version {
+            Some(version) => version,
+            None => connection.head().await?.map_or(0, |head| head.document_version),
         };
-        Ok(found.map(|(version, text): (u64, Box<str>)| (version, digest(&text).into(), text)))
+        Ok(connection.past_document(version).await?.map(|document| (version, document)))
     }
 
     /// All entries that are there now, and a version that has them.
@@ -174,21 +178,40 @@ impl ConfigurationStore {
     ) -> Result<Published, Error> {
         let mut connection = self.connect(None).await?;
         let head = connection.head().await?;
-        let Some(document) = connection.past_document(document_version).await? else {
+        let Some(PastDocument { document, text }) = connection.past_document(document_version).await? else {
             return Err(Error::invalid_argument(format!(
-                "document {document_version} is not there: allowed is one of the last 32, as the history tells them"
+                "document {document_version} is not there: allowed is one of the last 32, which the history lists"
             )));
         };
-        self.publish(&document, head.map_or(0, |head| head.document_version), author).await
+        self.publish(&document, &text, head.map_or(0, |head| head.document_version), author).await
+    }
+}
+
+/// One of the last 32 documents.
+#[derive(Debug)]
+pub(crate) struct PastDocument {
+    /// Canonical JSON.
+    pub(crate) document: String,
+    /// As its author has written it, with comments.
+    pub(crate) text: String,
+}
+
+impl PastDocument {
+    /// SHA-256, as hexadecimal digits.
+    pub(crate) fn digest(&self) -> String {
+        digest(&self.document)
     }
 }
 
 impl ConfigurationConnection {
-    async fn past_document(&mut self, document_version: u64) -> Result<Option<String>, ConfigurationFailure> {
+    async fn past_document(
+        &mut self,
+        document_version: u64,
+    ) -> Result<Option<PastDocument>, ConfigurationFailure> {
         let mut command = redis::cmd("HMGET");
-        command.arg(&self.keys.documents).arg(document_version);
-        let (document,): (Option<String>,) = self.ask(&command, REPLY_TIMEOUT).await?;
-        Ok(document)
+        command.arg(&self.keys.documents).arg(document_version).arg(format!("text:{document_version}"));
+        let (document, text): (Option<String>, Option<String>) = self.ask(&command, REPLY_TIMEOUT).await?;
+        Ok(document.map(|document| PastDocument { text: text.unwrap_or_else(|| document.clone()), document }))
     }
 }
 
