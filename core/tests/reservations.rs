@@ -169,8 +169,8 @@ fn blocking_caller_waits_until_a_slot_is_free() {
     let (limiter, _) = limiter("1 concurrent");
     let held = limiter.reserve("key", ReserveOptions::default()).unwrap();
     thread::scope(|scope| {
-        let waiting =
-            scope.spawn(|| limiter.reserve("key", ReserveOptions::default().timeout(LONG)).unwrap().allowed());
+        let waiting = scope
+            .spawn(|| limiter.reserve("key", ReserveOptions::default().timeout(LONG)).unwrap().allowed());
         drop(held);
         assert!(waiting.join().unwrap());
     });

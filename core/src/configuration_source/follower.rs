@@ -20,7 +20,7 @@ use crate::configuration_source::subscription::Subscription;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
-use crate::runtime::fork::ProcessGeneration;
+use crate::runtime::fork::{self, ProcessGeneration};
 use crate::store::redis::configuration::Identity;
 
 /// The limiters with the same key share a follower.
@@ -393,9 +393,10 @@ impl Followers {
 
     fn here() -> &'static Self {
         static FOLLOWERS: OnceLock<Followers> = OnceLock::new();
-        let mut followers = FOLLOWERS.get_or_init(Self::new);
+        let mut followers = fork::once(&FOLLOWERS, Self::new);
         while !followers.generation.is_here() {
-            followers = followers.after_fork.get_or_init(|| Box::new(Self::new()));
+            let own: &Box<Self> = fork::once(&followers.after_fork, || Box::new(Self::new()));
+            followers = own;
         }
         followers
     }

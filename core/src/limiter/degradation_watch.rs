@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, ReentrantMutex};
-use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::limiter::event::{CONFIGURATION, DegradedEvent, Hook};
 use crate::rules::decision::{Decision, Degradation, Source};
 use crate::runtime::close_signal::CloseSignal;
+use crate::runtime::driver::new_runtime;
 use crate::runtime::monotonic;
 use crate::store::finding::{Finding, Severity};
 use crate::store::redis::doctor::DoctorForAll;
@@ -141,7 +141,7 @@ impl DegradationWatch {
     pub(crate) fn examine(self: &Arc<Self>, mut doctor: DoctorForAll) {
         let (closing, watch) = (Arc::clone(&self.closing), Arc::downgrade(self));
         let examine = move || {
-            let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
+            let Ok(runtime) = new_runtime() else {
                 if let Some(watch) = watch.upgrade() {
                     watch.put_off();
                 }

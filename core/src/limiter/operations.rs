@@ -86,7 +86,7 @@ impl Shared {
             let observed = self.observed.as_ref().map_or(0, |observed| observed.keys());
             let made = Self::new(store, self.watch.after_fork(), observed);
             let made = Box::new(Self { registry, configured, ..made });
-            self.after_fork.get_or_init(|| made)
+            fork::once(&self.after_fork, || made)
         });
         after_fork.go_on_following(self);
         // The replacement may itself belong to the parent, when this process is a grandchild.

@@ -30,6 +30,7 @@ use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorKind};
 use crate::runtime::close_signal::{CloseSignal, closed};
+use crate::runtime::fork::InProgress;
 use crate::runtime::monotonic;
 use crate::runtime::park::{self, WaitOutput};
 #[cfg(feature = "testing")]
@@ -224,8 +225,7 @@ impl Running {
         {
             return Ok(Self { handle, runtime: None, seat: Seat::default() });
         }
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| no_resources("event queue or timer", &error))?;
+        let runtime = new_runtime().map_err(|error| no_resources("event queue or timer", &error))?;
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime), seat: Seat::default() })
     }
 
@@ -236,6 +236,12 @@ impl Running {
     fn block_on<F: Future>(&self, future: F) -> Result<WaitOutput<F::Output>, Error> {
         self.runtime.as_ref().map(|runtime| self.seat.block_on(runtime, future)).ok_or_else(closed)
     }
+}
+
+/// A runtime of one thread. With the first one tokio initialises what it has for the whole process, such as signals.
+pub(crate) fn new_runtime() -> std::io::Result<Runtime> {
+    let _in_progress = InProgress::begin();
+    Builder::new_current_thread().enable_all().build()
 }
 
 impl Drop for Running {

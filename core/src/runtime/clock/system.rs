@@ -5,10 +5,11 @@
 //! tenth of a microsecond in a millisecond and are paired to a microsecond. A step of the system clock shows within a
 //! millisecond.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::runtime::fork;
 use crate::units::MAX_US;
 
 /// How long the counter is used before the next call of the system clock, in microseconds.
@@ -20,8 +21,8 @@ const PAIRED_NS: u64 = 1_000;
 
 /// The process-wide clock.
 pub(crate) fn counter_clock() -> &'static CounterClock {
-    static CLOCK: LazyLock<CounterClock> = LazyLock::new(CounterClock::default);
-    &CLOCK
+    static CLOCK: OnceLock<CounterClock> = OnceLock::new();
+    fork::once(&CLOCK, CounterClock::default)
 }
 
 /// The time as of the kernel's last tick.
