@@ -253,6 +253,11 @@
 #define POLYLIMIT_MESSAGE_SIZE 240
 
 /**
+ * An element of `costs` in polylimit_request_facts: the policy has the cost that it has without that array.
+ */
+#define POLYLIMIT_GUARD_COST UINT64_MAX
+
+/**
  * A step: wait, then ask again.
  */
 #define POLYLIMIT_STEP_WAIT 1
@@ -957,7 +962,8 @@ typedef struct polylimit_request_facts {
     const char *route;
     /**
      * Policies of this request in place of the guard's: names, or quotas as text, which must come from the program and
-     * never from its users. NULL for the guard's; otherwise the request is not limited when `policy_count` is 0.
+     * never from its users. NULL for the guard's; otherwise the request is not limited when `policy_count` is 0. A guard with an option
+     * about one of its policies, such as `cost.tokens`, takes no others.
      */
     const char *const *policies;
     /**
@@ -968,6 +974,16 @@ typedef struct polylimit_request_facts {
      * The attributes of the request, for a guard that decides by the configuration; otherwise NULL.
      */
     const struct polylimit_attributes *attributes;
+    /**
+     * The units that the request spends under each policy, in the order of the policies: 0 to 10^12, or POLYLIMIT_GUARD_COST, which a
+     * policy beyond the end has, too: the guard's `cost.<policy>`, otherwise `cost`. So tokens count under one policy and the request
+     * itself under another. NULL for none.
+     */
+    const uint64_t *costs;
+    /**
+     * The number of costs. Those beyond the policies have no effect.
+     */
+    size_t cost_count;
 } polylimit_request_facts;
 
 /**
@@ -1651,6 +1667,8 @@ extern int pthread_setcancelstate(int state, int *before);
  * - `missing_key`: how a request without a key is counted: by its "address" (the default), "share" (together with all
  *   others), or "refuse" (it is answered by 400).
  * - `cost`: the units that each request spends, 0 to 10^12; 1 by default.
+ * - `cost.<policy>`: the same under one of several policies, such as `cost.tokens` for the policy "tokens" of this guard. A cost that its
+ *   policy can never admit is refused, because no request would ever proceed. A cost that depends on the request is one of its facts.
  * - `method`, any number of times, in any case: only requests of these methods are limited; see polylimit_guard_applies_to.
  * - `separate_head` ("true", "false"): `HEAD` is separate from `GET`: a limit on `GET` does not have it, and a route whose name begins
  *   with it has a budget of its own.
@@ -1663,6 +1681,7 @@ extern int pthread_setcancelstate(int state, int *before);
  * - `dry_run` ("true", "false"): decides, spends and reports without ever denying.
  * - `reserved` ("true", "false"): requests are reserved under every policy until polylimit_guard_check_end says what was spent, and not
  *   only under those with a quota that counts reservations.
+ * - `reserved.<policy>` ("true", "false"): the same under one of several policies of this guard; see polylimit_guard_check_end_each.
  * - `by_configuration` ("true", "false"): the rules of the limiter's configuration say which policies, keys and costs a request has, by
  *   the `attributes` of its facts. Policies, key, cost and scope are not given then.
  * - `ttl_us` and `max_age_us`: as in polylimit_reservation_options, for the reservations of requests.
@@ -1715,7 +1734,7 @@ void polylimit_guard_free(struct polylimit_guard *guard);
  * 3. polylimit_guard_check_conclude: whether the request proceeds. Then step 1 again, which refunds, and
  *    polylimit_guard_check_fields; for a request that does not proceed also polylimit_guard_check_response.
  * 4. polylimit_guard_check_finish when there is a response, and step 1 again.
- * 5. Where polylimit_guard_check_holds says so, polylimit_guard_check_end when the response is done, and step 1 again.
+ * 5. Where polylimit_guard_check_holds says so, polylimit_guard_check_end or _end_each when the response is done, and step 1 again.
  *
  * `earlier` is NULL, or any check of another guard on the same request: the guards of a request charge a policy and key once,
  * refund each other's units, and report together. Freed by polylimit_guard_check_free.
@@ -1811,6 +1830,19 @@ polylimit_status polylimit_guard_check_end(const struct polylimit_guard_check *c
                                            uint32_t in_background,
                                            char *error_buffer,
                                            size_t error_capacity);
+
+/**
+ * As polylimit_guard_check_end, with what the request has spent under each policy: an array of `spent_count` units, in the order of the
+ * policies of the guard or of the request. POLYLIMIT_AS_RESERVED, and a policy beyond the end, is what was reserved. With one of them above
+ * 10^12, all end with what was reserved, and the status is POLYLIMIT_INVALID_ARGUMENT. For a guard by the configuration the first counts
+ * for all policies.
+ */
+polylimit_status polylimit_guard_check_end_each(const struct polylimit_guard_check *check,
+                                                const uint64_t *spent,
+                                                size_t spent_count,
+                                                uint32_t in_background,
+                                                char *error_buffer,
+                                                size_t error_capacity);
 
 /**
  * Frees a check at any time. What it has not refunded stays spent, and other guards of the request are not affected. What it holds ends

@@ -54,6 +54,14 @@ using Field = std::pair<std::string_view, std::string_view>;
 
 namespace detail {
 
+/** The cost of a request under one policy, which is never POLYLIMIT_GUARD_COST. */
+[[nodiscard]] inline std::uint64_t cost_of_policy(Cost cost) {
+    if (cost.units() == POLYLIMIT_GUARD_COST) {
+        throw Error(POLYLIMIT_INVALID_ARGUMENT, "a request spends 0 to 10^12 units under a policy: no value is the guard's cost");
+    }
+    return cost.units();
+}
+
 /** Fields for C; they refer to the texts. */
 [[nodiscard]] inline std::vector<polylimit_pair> pairs_of(const std::vector<Field> &fields) {
     std::vector<polylimit_pair> pairs;
@@ -226,6 +234,8 @@ struct RequestFacts {
     std::optional<std::vector<std::string>> policies = {};
     /** What the request spends in place of the guard's cost. */
     std::optional<Cost> cost = {};
+    /** What it spends under each policy, in their order; no value, and a policy beyond the end, is the guard's cost for it. */
+    std::vector<std::optional<Cost>> costs = {};
     /** The request itself, for a guard with the option `by_configuration`; nothing else is given then. */
     std::optional<RequestAttributes> attributes = {};
 };
@@ -301,6 +311,12 @@ public:
             policies.push_back(nullptr);
             plain.policies = policies.data();
         }
+        std::vector<std::uint64_t> costs;
+        for (const auto &cost : facts.costs) {
+            costs.push_back(cost ? detail::cost_of_policy(*cost) : POLYLIMIT_GUARD_COST);
+        }
+        plain.costs = costs.data();
+        plain.cost_count = costs.size();
         std::optional<detail::PlainAttributes> attributes;
         if (facts.attributes) {
             plain.attributes = attributes.emplace(*facts.attributes).get();
@@ -366,6 +382,11 @@ public:
     /** As end, and commits in the background. */
     void end_in_background(std::optional<Cost> spent = std::nullopt) const { end_with(spent, 1); }
 
+    /** As end, with what was spent under each policy, in their order; no value, and a policy beyond the end, is what was reserved. */
+    void end_each(const std::vector<std::optional<Cost>> &spent) const { end_each_with(spent, 0); }
+    /** As end_each, and commits in the background. */
+    void end_each_in_background(const std::vector<std::optional<Cost>> &spent) const { end_each_with(spent, 1); }
+
     /** The fields of the response for all guards of the request so far, each as "name: value\r\n". */
     [[nodiscard]] std::string fields() const {
         return detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
@@ -408,6 +429,16 @@ private:
         detail::Message message;
         auto units = spent ? detail::spent(*spent) : POLYLIMIT_AS_RESERVED;
         message.check(polylimit_guard_check_end(get(), units, in_background, message.start(), message.capacity()));
+    }
+
+    void end_each_with(const std::vector<std::optional<Cost>> &spent, std::uint32_t in_background) const {
+        std::vector<std::uint64_t> units;
+        for (const auto &cost : spent) {
+            units.push_back(cost ? detail::spent(*cost) : POLYLIMIT_AS_RESERVED);
+        }
+        detail::Message message;
+        message.check(polylimit_guard_check_end_each(get(), units.data(), units.size(), in_background, message.start(),
+                                                     message.capacity()));
     }
 
     std::unique_ptr<polylimit_guard_check, detail::Freed<polylimit_guard_check_free>> handle_;

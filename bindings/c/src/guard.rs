@@ -25,6 +25,8 @@ use crate::options::polylimit_option;
 /// its checks then fail with POLYLIMIT_CLOSED.
 pub struct polylimit_guard {
     pub(crate) guard: Guard,
+    /// Whether options are about single policies of the guard, so that a request has no others.
+    pub(crate) has_policy_options: bool,
 }
 
 /// Creates a guard on a limiter from `option_count` settings with these names:
@@ -38,6 +40,8 @@ pub struct polylimit_guard {
 /// - `missing_key`: how a request without a key is counted: by its "address" (the default), "share" (together with all
 ///   others), or "refuse" (it is answered by 400).
 /// - `cost`: the units that each request spends, 0 to 10^12; 1 by default.
+/// - `cost.<policy>`: the same under one of several policies, such as `cost.tokens` for the policy "tokens" of this guard. A cost that its
+///   policy can never admit is refused, because no request would ever proceed. A cost that depends on the request is one of its facts.
 /// - `method`, any number of times, in any case: only requests of these methods are limited; see polylimit_guard_applies_to.
 /// - `separate_head` ("true", "false"): `HEAD` is separate from `GET`: a limit on `GET` does not have it, and a route whose name begins
 ///   with it has a budget of its own.
@@ -50,6 +54,7 @@ pub struct polylimit_guard {
 /// - `dry_run` ("true", "false"): decides, spends and reports without ever denying.
 /// - `reserved` ("true", "false"): requests are reserved under every policy until polylimit_guard_check_end says what was spent, and not
 ///   only under those with a quota that counts reservations.
+/// - `reserved.<policy>` ("true", "false"): the same under one of several policies of this guard; see polylimit_guard_check_end_each.
 /// - `by_configuration` ("true", "false"): the rules of the limiter's configuration say which policies, keys and costs a request has, by
 ///   the `attributes` of its facts. Policies, key, cost and scope are not given then.
 /// - `ttl_us` and `max_age_us`: as in polylimit_reservation_options, for the reservations of requests.
@@ -76,6 +81,7 @@ pub unsafe extern "C" fn polylimit_guard_new(
         };
         let mut builder = Guard::builder(limiter.limiter.asynchronous().clone());
         let mut origins = Vec::new();
+        let mut by_policy = PolicyOptions::default();
         for option in options {
             // SAFETY: the caller guarantees texts.
             let (name, value) = unsafe {
@@ -83,20 +89,91 @@ pub unsafe extern "C" fn polylimit_guard_new(
             };
             if name == "cors_origin" {
                 origins.push(value);
-            } else {
+            } else if !by_policy.take(name, value)? {
                 builder = set(builder, name, value)?;
             }
         }
-        builder = builder.cors_origins(origins);
-        *guard_out = Box::into_raw(Box::new(polylimit_guard { guard: builder.build()? }));
+        let has_policy_options = !(by_policy.costs.is_empty() && by_policy.reserved.is_empty());
+        builder = by_policy.set(builder.cors_origins(origins))?;
+        *guard_out = Box::into_raw(Box::new(polylimit_guard { guard: builder.build()?, has_policy_options }));
         Ok(())
     })
 }
 
+/// The policies of a guard, and the options that each of them may have for itself.
+#[derive(Default)]
+struct PolicyOptions<'a> {
+    policies: Vec<&'a str>,
+    is_per_request: bool,
+    is_reserved: bool,
+    costs: Vec<(&'a str, u64)>,
+    reserved: Vec<(&'a str, bool)>,
+}
+
+impl<'a> PolicyOptions<'a> {
+    /// Takes an option, if it is one of these.
+    fn take(&mut self, name: &'a str, value: &'a str) -> Result<bool, Failure> {
+        match name.split_once('.') {
+            Some(("cost", policy)) => self.costs.push((policy, parsed(name, value, "a number of units")?)),
+            Some(("reserved", policy)) => {
+                self.reserved.push((policy, parsed(name, value, "true or false")?));
+            }
+            _ => match name {
+                "policy" => self.policies.push(value),
+                "per_request" => self.is_per_request = parsed(name, value, "true or false")?,
+                "reserved" => self.is_reserved = parsed(name, value, "true or false")?,
+                _ => return Ok(false),
+            },
+        }
+        Ok(true)
+    }
+
+    fn set(self, mut builder: GuardBuilder) -> Result<GuardBuilder, Failure> {
+        let costs = self.by_position("cost", &self.costs)?;
+        let reserved = self.by_position("reserved", &self.reserved)?;
+        if !costs.is_empty() {
+            builder = builder.costs(costs);
+        }
+        if !reserved.is_empty() {
+            builder = builder.reserved_each(reserved.into_iter().map(|own| own.unwrap_or(self.is_reserved)));
+        }
+        let builder = builder.per_request(self.is_per_request).reserved(self.is_reserved);
+        Ok(self.policies.into_iter().fold(builder, GuardBuilder::policy))
+    }
+
+    /// What each policy has for itself, in their order; empty where none has anything.
+    fn by_position<T: Copy>(&self, option: &str, given: &[(&str, T)]) -> Result<Vec<Option<T>>, Failure> {
+        let mut found = Vec::new();
+        for (name, value) in given {
+            let at = self.policies.iter().position(|policy| policy == name);
+            let at = at.filter(|_| !self.is_per_request).ok_or_else(|| self.not_one(option, name))?;
+            found.resize(self.policies.len(), None);
+            found[at] = Some(*value);
+        }
+        Ok(found)
+    }
+
+    fn not_one(&self, option: &str, name: &str) -> Failure {
+        let name = name.escape_debug();
+        Failure::invalid(if self.is_per_request {
+            format!(
+                "option {option}.{name} is given, and per_request is true: allowed is one of them, because each request gives its \
+                 own policies, with their costs"
+            )
+        } else if self.policies.is_empty() {
+            format!(
+                "option {option}.{name} is about no policy of the guard: give the guard each of its policies as an option policy"
+            )
+        } else {
+            let allowed = self.policies.iter().map(|policy| format!("{option}.{}", policy.escape_debug()));
+            let allowed = allowed.collect::<Vec<_>>().join(", ");
+            format!("option {option}.{name} is about no policy of the guard: allowed are {allowed}")
+        })
+    }
+}
+
 fn set(builder: GuardBuilder, name: &str, value: &str) -> Result<GuardBuilder, Failure> {
     Ok(match name {
-        "policy" => builder.policy(value),
-        "per_request" => builder.per_request(parsed(name, value, "true or false")?),
         "scope" => builder.scope(value),
         "per_route" => builder.per_route(parsed(name, value, "true or false")?),
         "key_part" => builder.key_part(value.parse()?),
@@ -113,7 +190,6 @@ fn set(builder: GuardBuilder, name: &str, value: &str) -> Result<GuardBuilder, F
         "status" => builder.status(parsed(name, value, "400 to 599")?),
         "message" => builder.message(value),
         "dry_run" => builder.dry_run(parsed(name, value, "true or false")?),
-        "reserved" => builder.reserved(parsed(name, value, "true or false")?),
         "by_configuration" if parsed(name, value, "true or false")? => builder.by_configuration(),
         "by_configuration" => builder,
         "ttl_us" => builder.ttl(microseconds(name, value)?),
@@ -121,8 +197,8 @@ fn set(builder: GuardBuilder, name: &str, value: &str) -> Result<GuardBuilder, F
         _ => {
             return Err(Failure::invalid(format!(
                 "option {} is not known: allowed are policy, per_request, scope, per_route, key_part, missing_key, cost, \
-                 method, separate_head, count_preflights, cors_origin, headers, reset_form, header_name.<field>, status, message, \
-                 dry_run, reserved, by_configuration, ttl_us, max_age_us",
+                 cost.<policy>, method, separate_head, count_preflights, cors_origin, headers, reset_form, header_name.<field>, \
+                 status, message, dry_run, reserved, reserved.<policy>, by_configuration, ttl_us, max_age_us",
                 name.escape_debug()
             )));
         }

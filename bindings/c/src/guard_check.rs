@@ -7,8 +7,10 @@ use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
 use polylimit::guard::RequestLimits;
+use polylimit::guard::Spent;
 use polylimit::guard::Verdict;
 
+use crate::arguments::array;
 use crate::arguments::handle;
 use crate::arguments::out_param;
 use crate::arguments::sized;
@@ -48,7 +50,7 @@ pub struct polylimit_guard_check {
 /// 3. polylimit_guard_check_conclude: whether the request proceeds. Then step 1 again, which refunds, and
 ///    polylimit_guard_check_fields; for a request that does not proceed also polylimit_guard_check_response.
 /// 4. polylimit_guard_check_finish when there is a response, and step 1 again.
-/// 5. Where polylimit_guard_check_holds says so, polylimit_guard_check_end when the response is done, and step 1 again.
+/// 5. Where polylimit_guard_check_holds says so, polylimit_guard_check_end or _end_each when the response is done, and step 1 again.
 ///
 /// `earlier` is NULL, or any check of another guard on the same request: the guards of a request charge a policy and key once,
 /// refund each other's units, and report together. Freed by polylimit_guard_check_free.
@@ -70,7 +72,7 @@ pub unsafe extern "C" fn polylimit_guard_check_new(
         let limits =
             earlier.map_or_else(RequestLimits::default, |earlier| earlier.lock().check.limits().clone());
         // SAFETY: the caller guarantees what the facts point at.
-        let check = unsafe { facts.start(&guard.guard, &limits) }?;
+        let check = unsafe { facts.start(guard, &limits) }?;
         let state =
             CheckState { is_undecided: true, is_tried: false, is_concluded: false, problem: None, check };
         let state = Arc::new(Mutex::new(state));
@@ -268,13 +270,29 @@ pub unsafe extern "C" fn polylimit_guard_check_end(
     // SAFETY: the caller guarantees the buffer.
     guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
         // SAFETY: the caller guarantees a check.
-        let mut state = unsafe { handle(check, "check") }?.lock();
-        state.is_tried = false;
-        let spent = units_spent(spent);
-        Ok(match in_background {
-            0 => state.check.end(spent),
-            _ => state.check.end_in_background(spent),
-        }?)
+        unsafe { handle(check, "check") }?.end(units_spent(spent), in_background)
+    })
+}
+
+/// As polylimit_guard_check_end, with what the request has spent under each policy: an array of `spent_count` units, in the order of the
+/// policies of the guard or of the request. POLYLIMIT_AS_RESERVED, and a policy beyond the end, is what was reserved. With one of them above
+/// 10^12, all end with what was reserved, and the status is POLYLIMIT_INVALID_ARGUMENT. For a guard by the configuration the first counts
+/// for all policies.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_guard_check_end_each(
+    check: *const polylimit_guard_check,
+    spent: *const u64,
+    spent_count: usize,
+    in_background: u32,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees a check and an array.
+        let (check, spent) = unsafe { (handle(check, "check")?, array(spent, spent_count, "spent")?) };
+        let spent: Vec<_> = spent.iter().map(|&units| units_spent(units)).collect();
+        check.end(spent.as_slice(), in_background)
     })
 }
 
@@ -293,5 +311,14 @@ pub unsafe extern "C" fn polylimit_guard_check_free(check: *mut polylimit_guard_
 impl polylimit_guard_check {
     pub(crate) fn lock(&self) -> MutexGuard<'_, CheckState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end<'a>(&self, spent: impl Into<Spent<'a>>, in_background: u32) -> Result<(), Failure> {
+        let mut state = self.lock();
+        state.is_tried = false;
+        Ok(match in_background {
+            0 => state.check.end(spent),
+            _ => state.check.end_in_background(spent),
+        }?)
     }
 }

@@ -20,6 +20,10 @@ use crate::attributes::polylimit_attributes;
 use crate::attributes::request_attributes;
 use crate::client_address::polylimit_line;
 use crate::error::Failure;
+use crate::guard::polylimit_guard;
+
+/// An element of `costs` in polylimit_request_facts: the policy has the cost that it has without that array.
+pub const POLYLIMIT_GUARD_COST: u64 = u64::MAX;
 
 /// What a middleware knows about a request. Texts end with a NUL. Nothing is used after the call.
 #[repr(C)]
@@ -45,18 +49,25 @@ pub struct polylimit_request_facts {
     /// The framework's name of the route, the same in every process, such as "GET /users/{id}"; NULL for none.
     pub route: *const c_char,
     /// Policies of this request in place of the guard's: names, or quotas as text, which must come from the program and
-    /// never from its users. NULL for the guard's; otherwise the request is not limited when `policy_count` is 0.
+    /// never from its users. NULL for the guard's; otherwise the request is not limited when `policy_count` is 0. A guard with an option
+    /// about one of its policies, such as `cost.tokens`, takes no others.
     pub policies: *const *const c_char,
     /// The number of policies.
     pub policy_count: usize,
     /// The attributes of the request, for a guard that decides by the configuration; otherwise NULL.
     pub attributes: *const polylimit_attributes,
+    /// The units that the request spends under each policy, in the order of the policies: 0 to 10^12, or POLYLIMIT_GUARD_COST, which a
+    /// policy beyond the end has, too: the guard's `cost.<policy>`, otherwise `cost`. So tokens count under one policy and the request
+    /// itself under another. NULL for none.
+    pub costs: *const u64,
+    /// The number of costs. Those beyond the policies have no effect.
+    pub cost_count: usize,
 }
 
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_request_facts {
     const NAME: &'static str = "facts";
-    const MIN_SIZE: u32 = 88;
+    const MIN_SIZE: u32 = 104;
 }
 
 impl polylimit_request_facts {
@@ -64,7 +75,12 @@ impl polylimit_request_facts {
     ///
     /// # Safety
     /// The fields point at what their documentation says.
-    pub(crate) unsafe fn start(&self, guard: &Guard, limits: &RequestLimits) -> Result<GuardCheck, Failure> {
+    pub(crate) unsafe fn start(
+        &self,
+        guard: &polylimit_guard,
+        limits: &RequestLimits,
+    ) -> Result<GuardCheck, Failure> {
+        let polylimit_guard { guard, has_policy_options } = guard;
         // SAFETY: the caller guarantees it.
         let (address, route) =
             unsafe { (optional_text(self.address, "address")?, optional_text(self.route, "route")?) };
@@ -76,7 +92,11 @@ impl polylimit_request_facts {
             let attributes = unsafe { request_attributes(self.attributes) }?;
             return Ok(guard.start(limits, &RequestFacts::new().attributes(&attributes))?);
         }
-        let mut facts = RequestFacts::new();
+        // SAFETY: the caller guarantees an array.
+        let costs = unsafe { array(self.costs, self.cost_count, "costs") }?;
+        let costs: Vec<_> =
+            costs.iter().map(|&cost| (cost != POLYLIMIT_GUARD_COST).then_some(cost)).collect();
+        let mut facts = RequestFacts::new().costs(&costs);
         // SAFETY: the caller guarantees it.
         let key = unsafe { self.find_key(guard, address) }?;
         if let Some(key) = &key {
@@ -93,6 +113,12 @@ impl polylimit_request_facts {
         }
         // SAFETY: the caller guarantees an array of texts.
         let policies = unsafe { array(self.policies, self.policy_count, "policies") }?;
+        if *has_policy_options && !policies.is_empty() {
+            return Err(Failure::invalid(
+                "the request has policies of its own, and the guard has options about its own ones, cost.<policy> or \
+                 reserved.<policy>: allowed is one of them; costs in polylimit_request_facts are those of the request",
+            ));
+        }
         // SAFETY: as above.
         let policies = policies.iter().map(|&policy| unsafe { text(policy, "a policy") });
         let policies = policies.collect::<Result<Vec<_>, _>>()?;

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 
 static polylimit_clock *clock_of_tests;
 
@@ -361,6 +362,148 @@ static void check_on_redis_waits_by_completions(void) {
     polylimit_limiter_free(limiter);
 }
 
+/* Tokens under one policy, requests under another. */
+static polylimit_limiter *of_tokens(void) {
+    OK(polylimit_clock_new(START_US, &clock_of_tests, MESSAGE));
+    polylimit_option options[] = {{"policy.tokens", "10000/hour fixed_window"}, {"policy.requests", "60/hour fixed_window"}};
+    polylimit_limiter *limiter = NULL;
+    OK(polylimit_limiter_open("memory:", options, 2, clock_of_tests, &limiter, MESSAGE));
+    return limiter;
+}
+
+static bool are_left(const polylimit_limiter *limiter, uint64_t tokens, uint64_t requests) {
+    polylimit_decision of_tokens = {.size = sizeof of_tokens}, of_requests = {.size = sizeof of_requests};
+    OK(polylimit_limiter_peek(limiter, "tokens", "k", 1, 1, &of_tokens, MESSAGE));
+    OK(polylimit_limiter_peek(limiter, "requests", "k", 1, 1, &of_requests, MESSAGE));
+    return of_tokens.remaining == tokens && of_requests.remaining == requests;
+}
+
+static void each_policy_has_its_own_cost(void) {
+    polylimit_limiter *limiter = of_tokens();
+    polylimit_option options[] = {{"cost.tokens", "4000"}, {"policy", "tokens"}, {"policy", "requests"}};
+    polylimit_guard *guard = guard_of(limiter, options, 3);
+    uint64_t given[] = {100, POLYLIMIT_GUARD_COST, 7}, two[] = {POLYLIMIT_GUARD_COST, 2};
+    struct {
+        const uint64_t *costs;
+        size_t count;
+        uint32_t admitted;
+        uint64_t tokens, requests;
+    } steps[] = {
+        {NULL, 0, 1, 6000, 59}, {given, 3, 1, 5900, 58}, {two, 2, 1, 1900, 56},
+        /* A request that one of the policies denies spends nothing under the other. */
+        {NULL, 0, 0, 1900, 56}, {given, 1, 1, 1800, 55}, {(uint64_t[]){0, 56}, 2, 0, 1800, 55},
+    };
+    for (size_t at = 0; at < sizeof steps / sizeof *steps; at++) {
+        polylimit_request_facts facts = keyed("k");
+        facts.costs = steps[at].costs;
+        facts.cost_count = steps[at].count;
+        polylimit_guard_check *check = started(guard, NULL, &facts);
+        CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == steps[at].admitted);
+        CHECK(are_left(limiter, steps[at].tokens, steps[at].requests));
+        polylimit_guard_check_free(check);
+    }
+    /* The cost of a request is for policies without one of their own. */
+    polylimit_request_facts facts = keyed("k");
+    facts.has_cost = 1;
+    facts.cost = 5;
+    facts.costs = given;
+    facts.cost_count = 1;
+    polylimit_guard_check *check = started(guard, NULL, &facts);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && are_left(limiter, 1700, 50));
+    polylimit_guard_check_free(check);
+    given[0] = 1000000000001;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    facts.costs = NULL;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    CHECK(strcmp(message, "costs is NULL") == 0);
+    polylimit_guard_free(guard);
+    freed(limiter);
+}
+
+static void each_policy_settles_what_was_spent_under_it(void) {
+    polylimit_limiter *limiter = of_tokens();
+    polylimit_option options[] = {
+        {"policy", "tokens"}, {"policy", "requests"}, {"cost.tokens", "4000"}, {"reserved.tokens", "true"}, {"reserved", "true"},
+    };
+    uint64_t used[] = {1234, POLYLIMIT_AS_RESERVED}, many[] = {5000, 3}, beyond[] = {1, 1000000000001};
+    struct {
+        size_t options;
+        const uint64_t *spent;
+        size_t count;
+        uint32_t in_background;
+        polylimit_status status;
+        uint64_t tokens, requests;
+    } steps[] = {
+        {4, used, 2, 0, POLYLIMIT_OK, 8766, 59},   {4, used, 1, 1, POLYLIMIT_OK, 8766, 59},
+        {5, many, 2, 0, POLYLIMIT_OK, 5000, 57},   {5, many, 2, 1, POLYLIMIT_OK, 5000, 57},
+        {5, NULL, 0, 0, POLYLIMIT_OK, 6000, 59},   {5, beyond, 2, 0, POLYLIMIT_INVALID_ARGUMENT, 6000, 59},
+        {5, NULL, 1, 0, POLYLIMIT_INVALID_ARGUMENT, 6000, 59},
+    };
+    for (size_t at = 0; at < sizeof steps / sizeof *steps; at++) {
+        polylimit_guard *guard = guard_of(limiter, options, steps[at].options);
+        polylimit_request_facts facts = keyed("k");
+        polylimit_guard_check *check = started(guard, NULL, &facts);
+        CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && polylimit_guard_check_holds(check) == 1);
+        CHECK(are_left(limiter, 6000, 59));
+        OK(polylimit_guard_check_finish(check, 1, MESSAGE));
+        OK(polylimit_guard_check_run(check, NULL, MESSAGE));
+        IS(steps[at].status,
+           polylimit_guard_check_end_each(check, steps[at].spent, steps[at].count, steps[at].in_background, MESSAGE));
+        if (!steps[at].in_background) {
+            OK(polylimit_guard_check_run(check, NULL, MESSAGE));
+        }
+        polylimit_guard_check_free(check);
+        CHECK(are_left(limiter, steps[at].tokens, steps[at].requests));
+        polylimit_guard_free(guard);
+        OK(polylimit_clock_advance(clock_of_tests, 3600000000, MESSAGE));
+    }
+    freed(limiter);
+}
+
+static void costs_that_cannot_be_meant_are_refused(void) {
+    polylimit_limiter *limiter = of_tokens();
+    static const struct {
+        polylimit_option option;
+        const char *message;
+    } wrong[] = {
+        {{"cost.tokens", "10001"}, "cost is 10001 for policy \"tokens\", which never admits more than 10000 at once: "},
+        {{"cost", "61"}, "cost is 61 for policy \"requests\", which never admits more than 60 at once: "},
+        {{"cost.token", "2"}, "option cost.token is about no policy of the guard: allowed are cost.tokens, cost.requests"},
+        {{"reserved.token", "true"},
+         "option reserved.token is about no policy of the guard: allowed are reserved.tokens, reserved.requests"},
+        {{"cost.tokens", "many"}, "cost.tokens is many: allowed is a number of units"},
+        {{"reserved.tokens", "1"}, "reserved.tokens is 1: allowed is true or false"},
+    };
+    polylimit_guard *guard = NULL;
+    for (size_t at = 0; at < sizeof wrong / sizeof *wrong; at++) {
+        polylimit_option options[] = {{"policy", "tokens"}, {"policy", "requests"}, wrong[at].option};
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, options, 3, &guard, MESSAGE));
+        CHECK(strstr(message, wrong[at].message) == message);
+    }
+    polylimit_option alone = {"cost.tokens", "2"};
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, &alone, 1, &guard, MESSAGE));
+    CHECK(strstr(message, "give the guard each of its policies") != NULL);
+    polylimit_option per_request[] = {{"policy", "tokens"}, {"per_request", "true"}, alone};
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, per_request, 3, &guard, MESSAGE));
+    CHECK(strstr(message, "option cost.tokens is given, and per_request is true") == message && guard == NULL);
+    /* Costs of the guard are those of its own policies. */
+    polylimit_option fixed[] = {{"policy", "tokens"}, alone};
+    guard = guard_of(limiter, fixed, 2);
+    const char *other = "requests";
+    polylimit_request_facts facts = keyed("k");
+    facts.policies = &other;
+    facts.policy_count = 1;
+    polylimit_guard_check *check = NULL;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
+    CHECK(strstr(message, "the request has policies of its own, and the guard has options about its own ones") == message);
+    facts.policy_count = 0;
+    check = started(guard, NULL, &facts);
+    CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && are_left(limiter, 10000, 60));
+    polylimit_guard_check_free(check);
+    polylimit_guard_free(guard);
+    freed(limiter);
+}
+
 static void request_holds_its_reservations_until_it_ends(void) {
     polylimit_limiter *limiter = limited("2 concurrent; 100/hour fixed_window");
     polylimit_option options[] = {{"cost", "40"}, {"reserved", "true"}, {"ttl_us", "5000000"}, {"max_age_us", "0"}};
@@ -519,6 +662,9 @@ int main(void) {
         {"empty key is a missing key", empty_key_is_a_missing_key},
         {"program decides in an outage", program_decides_in_an_outage},
         {"check on Redis waits by completions", check_on_redis_waits_by_completions},
+        {"each policy has its own cost", each_policy_has_its_own_cost},
+        {"each policy settles what was spent under it", each_policy_settles_what_was_spent_under_it},
+        {"costs that cannot be meant are refused", costs_that_cannot_be_meant_are_refused},
         {"request holds its reservations until it ends", request_holds_its_reservations_until_it_ends},
         {"bad input is refused", bad_input_is_refused},
     };

@@ -82,6 +82,43 @@ static void guard_holds_what_it_reserves() {
     CHECK(last.run() && left() == 13);
 }
 
+static void each_policy_has_its_own_cost() {
+    polylimit::ManualClock clock(1700000000000000);
+    polylimit::Limiter limiter(
+        "memory:", {{"policy.tokens", "10000/hour fixed_window"}, {"policy.requests", "60/hour fixed_window"}}, &clock);
+    polylimit::Options both = {{"policy", "tokens"}, {"policy", "requests"}};
+    auto are_left = [&](std::uint64_t tokens, std::uint64_t requests) {
+        return limiter.peek("k", {"tokens"}).remaining() == tokens && limiter.peek("k", {"requests"}).remaining() == requests;
+    };
+    polylimit::Guard guard(limiter, both);
+    auto facts = keyed("k");
+    facts.costs = {4000};
+    CHECK(admits(polylimit::GuardCheck(guard, facts)) && are_left(6000, 59));
+    facts.costs = {std::nullopt, 2};
+    CHECK(admits(polylimit::GuardCheck(guard, facts)) && are_left(5999, 57));
+    facts.costs = {6000};
+    CHECK(!admits(polylimit::GuardCheck(guard, facts)) && are_left(5999, 57));
+    facts.costs = {POLYLIMIT_GUARD_COST};
+    CHECK(status_of([&] { polylimit::GuardCheck(guard, facts); }) == POLYLIMIT_INVALID_ARGUMENT);
+    both.emplace_back("reserved", "true");
+    both.emplace_back("cost.tokens", "2000");
+    polylimit::Guard holding(limiter, both);
+    for (bool is_in_background : {false, true}) {
+        polylimit::GuardCheck check(holding, keyed("k"));
+        CHECK(admits(check) && check.holds());
+        CHECK(status_of([&] { check.end_each({POLYLIMIT_AS_RESERVED}); }) == POLYLIMIT_INVALID_ARGUMENT && check.holds());
+        if (is_in_background) {
+            check.end_each_in_background({std::nullopt, 0});
+        } else {
+            check.end_each({500});
+            CHECK(check.run());
+        }
+    }
+    CHECK(are_left(3499, 56));
+    both.back().first = "cost.token";
+    CHECK(status_of([&] { polylimit::Guard refused(limiter, both); }) == POLYLIMIT_INVALID_ARGUMENT);
+}
+
 static void guard_decides_by_the_configuration() {
     polylimit::Limiter limiter("memory:", {{"document", R"(
         polylimit = 1
@@ -214,6 +251,7 @@ int main() {
     run_tests({
         {"guard admits denies and refunds", guard_admits_denies_and_refunds},
         {"guard holds what it reserves", guard_holds_what_it_reserves},
+        {"each policy has its own cost", each_policy_has_its_own_cost},
         {"guard decides by the configuration", guard_decides_by_the_configuration},
         {"facts reach the guard", facts_reach_the_guard},
         {"program overrules an outage", program_overrules_an_outage},
