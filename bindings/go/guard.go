@@ -10,7 +10,10 @@ package polylimit
 import "C"
 
 import (
+	"maps"
+	"math"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +43,9 @@ type GuardOptions struct {
 	MissingKey string
 	// Cost is the units that each request spends; 0 is the default, 1.
 	Cost int64
+	// Costs are the units that each request spends under some of Policies, in place of Cost: by the policy as it is in that list. A cost
+	// that its policy can never admit is refused. A request has no policies of its own then.
+	Costs map[string]int64
 	// Methods are the only methods that are limited, in any case; nil limits all. GET has HEAD, too.
 	Methods []string
 	// SeparateHead: HEAD is separate from GET: a limit on GET does not have it, and a route whose name begins with it has a budget of
@@ -61,6 +67,8 @@ type GuardOptions struct {
 	// Reserved: requests are reserved under every policy until GuardCheck.End says what was spent, and not only under those with a
 	// quota that counts reservations.
 	Reserved bool
+	// ReservedPolicies are those of Policies to which the same applies without Reserved. A request has no policies of its own then.
+	ReservedPolicies []string
 	// TTL and MaxAge are as in ReserveTTL and ReserveMaxAge, for the reservations of requests; 0 is the default, and a negative MaxAge
 	// never renews.
 	TTL, MaxAge time.Duration
@@ -72,6 +80,8 @@ type Guard struct {
 	limiter   *Limiter
 	addresses *AddressKeys
 	keyParts  []string
+	// The policies of a request that has none of its own, as they were given.
+	policies []string
 	// Whether all methods are limited, except perhaps OPTIONS.
 	isLimited bool
 	// Whether there are origins whose pages may read denials.
@@ -93,6 +103,9 @@ type RequestFacts struct {
 	// Cost is the units that the request spends, if HasCost; otherwise the guard's.
 	Cost    int64
 	HasCost bool
+	// Costs are the units that the request spends under some of its policies, in place of Cost and of the guard's: by the policy as it is
+	// in Policies, here or of the guard.
+	Costs map[string]int64
 	// Route is the name of the route, the same in every process, such as "GET /users/{id}"; empty for none.
 	Route string
 	// Policies are those of this request in place of the guard's; nil for the guard's, and otherwise the request is not limited
@@ -146,7 +159,7 @@ func (l *Limiter) NewGuard(options GuardOptions, rules AddressRules) (*Guard, er
 	array := optionArray(plain)
 	defer C.free(unsafe.Pointer(array))
 	guard := &Guard{
-		limiter: l, addresses: addresses, keyParts: options.KeyParts, isLimited: len(options.Methods) == 0,
+		limiter: l, addresses: addresses, keyParts: options.KeyParts, policies: slices.Clone(options.Policies), isLimited: len(options.Methods) == 0,
 		isConfigured: options.ByConfiguration, hasOrigins: len(options.CORSOrigins) > 0,
 	}
 	var told message
@@ -180,6 +193,9 @@ func (o *GuardOptions) settings() []Option {
 	if o.Cost != 0 {
 		add("cost", strconv.FormatInt(o.Cost, 10))
 	}
+	for policy, cost := range o.Costs {
+		add("cost."+policy, strconv.FormatInt(cost, 10))
+	}
 	add("method", o.Methods...)
 	add("separate_head", strconv.FormatBool(o.SeparateHead))
 	add("count_preflights", strconv.FormatBool(o.CountPreflights))
@@ -195,6 +211,9 @@ func (o *GuardOptions) settings() []Option {
 	given("message", o.Message)
 	add("dry_run", strconv.FormatBool(o.DryRun))
 	add("reserved", strconv.FormatBool(o.Reserved))
+	for _, policy := range o.ReservedPolicies {
+		add("reserved."+policy, "true")
+	}
 	if o.TTL != 0 {
 		add("ttl_us", strconv.FormatUint(microseconds(o.TTL), 10))
 	}
@@ -299,10 +318,14 @@ func (g *Guard) start(check *GuardCheck, own *guardCall, earlier *GuardCheck, fa
 	if facts.Policies != nil {
 		hasPolicies = 1
 	}
+	costs, err := g.costsOf(facts)
+	if err != nil {
+		return 0, err
+	}
 	status := C.polylimit_go_guard_start(&own.plain, g.guard, known, rules, textStart(peer), C.size_t(len(peer)),
 		textStart(line), C.size_t(len(line)), C.size_t(lines), textStart(facts.Key), C.size_t(len(facts.Key)),
 		textStart(values), unsafe.SliceData(valueSizes), C.size_t(len(valueSizes)), hasCost, C.uint64_t(facts.Cost),
-		textStart(facts.Route), C.size_t(len(facts.Route)), hasPolicies, textStart(policies),
+		unsafe.SliceData(costs), C.size_t(len(costs)), textStart(facts.Route), C.size_t(len(facts.Route)), hasPolicies, textStart(policies),
 		unsafe.SliceData(policySizes), C.size_t(len(policySizes)), &own.told[0], C.size_t(len(own.told)))
 	check.check = own.plain.check
 	return status, nil
@@ -321,6 +344,63 @@ func (g *Guard) startConfigured(check *GuardCheck, own *guardCall, earlier *Guar
 		&plain.lengths[0], plain.headers, plain.attributes, &own.told[0], C.size_t(len(own.told)))
 	check.check = own.plain.check
 	return status
+}
+
+// costsOf are the costs of a request under each of its policies; nil where it has none.
+func (g *Guard) costsOf(facts *RequestFacts) ([]C.uint64_t, error) {
+	if len(facts.Costs) == 0 {
+		return nil, nil
+	}
+	for _, cost := range facts.Costs {
+		if cost < 0 {
+			return nil, negativeCost(cost)
+		}
+	}
+	policies := g.policiesOf(facts)
+	return byPosition("RequestFacts.Costs", policies, facts.Costs, C.POLYLIMIT_GUARD_COST)
+}
+
+// policiesOf are the policies of a request, as they were given.
+func (g *Guard) policiesOf(facts *RequestFacts) []string {
+	if facts.Policies != nil {
+		return facts.Policies
+	}
+	return g.policies
+}
+
+// byPosition are the units of each policy, and absent for one that has none. Negative ones are refused by the core, as those above the
+// range are.
+func byPosition(name string, policies []string, given map[string]int64, absent C.uint64_t) ([]C.uint64_t, error) {
+	units, found := make([]C.uint64_t, len(policies)), 0
+	for at, policy := range policies {
+		units[at] = absent
+		one, isGiven := given[policy]
+		if !isGiven {
+			continue
+		}
+		found++
+		if units[at] = C.uint64_t(one); one < 0 {
+			units[at] = math.MaxInt64
+		}
+	}
+	if found == len(given) {
+		return units, nil
+	}
+	unknown := slices.Sorted(maps.Keys(given))
+	unknown = slices.DeleteFunc(unknown, func(policy string) bool { return slices.Contains(policies, policy) })
+	return nil, invalid(name + " has " + strconv.Quote(unknown[0]) + ", which is no policy of the request: allowed are " + quotedList(policies))
+}
+
+// quotedList is a list of names for a message.
+func quotedList(names []string) string {
+	if len(names) == 0 {
+		return "none, because the guard has no list of policies"
+	}
+	quoted := make([]string, len(names))
+	for at, name := range names {
+		quoted[at] = strconv.Quote(name)
+	}
+	return strings.Join(quoted, ", ")
 }
 
 // packed joins texts into one, with the length of each.

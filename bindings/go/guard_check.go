@@ -31,6 +31,8 @@ type GuardCheck struct {
 	Holds bool
 
 	guard *Guard
+	// The policies of the request, as they were given.
+	policies []string
 	// The check may be read on several goroutines, and is freed by Close.
 	mutex sync.Mutex
 	check *C.polylimit_guard_check
@@ -62,7 +64,7 @@ func (g *Guard) Check(ctx context.Context, earlier *GuardCheck, facts *RequestFa
 	defer g.limiter.leave()
 	own := guardCalls.Get().(*guardCall)
 	defer guardCalls.Put(own)
-	check := &GuardCheck{guard: g}
+	check := &GuardCheck{guard: g, policies: g.policiesOf(facts)}
 	err := g.decide(ctx, check, own, earlier, facts, onOutage)
 	if err != nil {
 		check.Close()
@@ -268,6 +270,30 @@ func (c *GuardCheck) Finish(ctx context.Context, counts bool) {
 // not count. It waits for the store, also after the context was cancelled. With more than 10^12 units it commits what was reserved, and
 // fails with ErrInvalidArgument. Ending again has no effect.
 func (c *GuardCheck) End(ctx context.Context, spent int64, isKnown bool) error {
+	units := C.uint64_t(C.POLYLIMIT_AS_RESERVED)
+	switch {
+	case isKnown && spent < 0:
+		// It is refused, as units above the range are.
+		units = math.MaxInt64
+	case isKnown:
+		units = C.uint64_t(spent)
+	}
+	return c.end(ctx, nil, units)
+}
+
+// EndEach is End with what was spent under each policy: by the policy as it is in Policies of the guard or of the request. Under one that
+// is not in the map, what was reserved was spent. With a policy that the request does not have, and with more than 10^12 units or less than
+// 0, what was reserved is committed under all policies, and it fails with ErrInvalidArgument.
+func (c *GuardCheck) EndEach(ctx context.Context, spent map[string]int64) error {
+	units, err := byPosition("spent", c.policies, spent, C.POLYLIMIT_AS_RESERVED)
+	if err != nil {
+		return errors.Join(err, c.end(ctx, nil, C.POLYLIMIT_AS_RESERVED))
+	}
+	return c.end(ctx, units, C.POLYLIMIT_AS_RESERVED)
+}
+
+// end ends what the check holds, with the units of all policies or, if there are any, of each.
+func (c *GuardCheck) end(ctx context.Context, spent []C.uint64_t, spentByAll C.uint64_t) error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.check == nil {
@@ -277,16 +303,8 @@ func (c *GuardCheck) End(ctx context.Context, spent int64, isKnown bool) error {
 		c.isFinished = 1
 		C.polylimit_guard_check_finish(c.check, 1, nil, 0)
 	}
-	units := C.uint64_t(C.POLYLIMIT_AS_RESERVED)
-	switch {
-	case isKnown && spent < 0:
-		// It is refused, as units above the range are.
-		units = math.MaxInt64
-	case isKnown:
-		units = C.uint64_t(spent)
-	}
 	var told message
-	status := C.polylimit_go_guard_end(c.check, units, &told[0], C.size_t(len(told)))
+	status := C.polylimit_go_guard_end(c.check, unsafe.SliceData(spent), C.size_t(len(spent)), spentByAll, &told[0], C.size_t(len(told)))
 	if status != C.POLYLIMIT_PENDING {
 		return told.err(status)
 	}

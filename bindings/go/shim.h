@@ -376,8 +376,9 @@ static inline polylimit_status polylimit_go_guard_start(
     polylimit_go_guard_call *call, const polylimit_guard *guard, const polylimit_guard_check *earlier,
     const polylimit_address_rules *rules, const char *peer, size_t peer_length, const char *line, size_t line_length,
     size_t line_count, const char *key, size_t key_length, const char *values, const size_t *value_lengths,
-    size_t value_count, uint32_t has_cost, uint64_t cost, const char *route, size_t route_length, uint32_t has_policies,
-    const char *policies, const size_t *policy_lengths, size_t policy_count, char *message, size_t capacity) {
+    size_t value_count, uint32_t has_cost, uint64_t cost, const uint64_t *costs, size_t cost_count, const char *route,
+    size_t route_length, uint32_t has_policies, const char *policies, const size_t *policy_lengths, size_t policy_count,
+    char *message, size_t capacity) {
     static const uint32_t stopped = 1;
     char address[POLYLIMIT_GO_SHORT];
     polylimit_request_facts facts = {0};
@@ -387,6 +388,8 @@ static inline polylimit_status polylimit_go_guard_start(
     facts.size = sizeof facts;
     facts.has_cost = has_cost;
     facts.cost = cost;
+    facts.costs = costs;
+    facts.cost_count = cost_count;
     facts.key = key_length > 0 ? key : NULL;
     facts.key_length = key_length;
     facts.key_value_count = value_count;
@@ -474,11 +477,12 @@ static inline polylimit_status polylimit_go_guard_finish(polylimit_go_guard_call
     return status == POLYLIMIT_OK ? polylimit_go_guard_fields(call, message, sizeof message) : status;
 }
 
-// Ends what a check holds. POLYLIMIT_PENDING: the caller has the calls made.
-static inline polylimit_status polylimit_go_guard_end(const polylimit_guard_check *check, uint64_t spent, char *message,
-                                                      size_t capacity) {
+// Ends what a check holds, with the units of all policies or, with a count, of each. POLYLIMIT_PENDING: the caller has the calls made.
+static inline polylimit_status polylimit_go_guard_end(const polylimit_guard_check *check, const uint64_t *spent, size_t count,
+                                                      uint64_t spent_by_all, char *message, size_t capacity) {
     static const uint32_t stopped = 1;
-    polylimit_status ended = polylimit_guard_check_end(check, spent, 0, message, capacity);
+    polylimit_status ended = count > 0 ? polylimit_guard_check_end_each(check, spent, count, 0, message, capacity)
+                                       : polylimit_guard_check_end(check, spent_by_all, 0, message, capacity);
     polylimit_status status = polylimit_guard_check_run(check, &stopped, NULL, 0);
     return status == POLYLIMIT_OK ? ended : status;
 }

@@ -40,6 +40,7 @@ func New[R, D any](options Options[R, D], framework Framework[R]) (*Limit[R, D],
 	if err != nil {
 		return nil, err
 	}
+	options.Charges = maps.Clone(options.Charges)
 	if options.Route != nil {
 		framework.Route = options.Route
 	}
@@ -123,14 +124,31 @@ func (l *Limit[R, D]) Settle(own *Admission, request R, status int, header http.
 // End commits what a request has spent or, for one without a response, what was reserved. It is called once for an admission that Holds,
 // when its response is done: the handler has returned, or a connection that it took over is closed. A status of 0 is no response.
 func (l *Limit[R, D]) End(own *Admission, request R, status int, header http.Header) {
-	var spent int64
-	var isKnown bool
-	if l.options.Spent != nil && status != 0 {
-		spent, isKnown = l.options.Spent(request, status, header)
-	}
-	if err := own.check.End(own, spent, isKnown); err != nil {
+	if err := l.end(own, request, status, header); err != nil {
 		l.report(request, err)
 	}
+}
+
+func (l *Limit[R, D]) end(own *Admission, request R, status int, header http.Header) error {
+	var units int64
+	var isKnown bool
+	if l.options.Spent != nil && status != 0 {
+		units, isKnown = l.options.Spent(request, status, header)
+	}
+	if len(l.options.Charges) == 0 || status == 0 {
+		return own.check.End(own, units, isKnown)
+	}
+	spent := map[string]int64{}
+	for _, policy := range l.options.policies() {
+		units, isKnown := units, isKnown
+		if charge := l.options.Charges[policy]; charge.Spent != nil {
+			units, isKnown = charge.Spent(request, status, header)
+		}
+		if isKnown {
+			spent[policy] = units
+		}
+	}
+	return own.check.EndEach(own, spent)
 }
 
 // ClientClosedRequest is the status of a request whose client has disconnected. The client does not see it, but logs and counters
@@ -176,6 +194,15 @@ func (l *Limit[R, D]) factsOf(request R, plain *http.Request, route string) (fac
 	}
 	if options.Cost != nil {
 		facts.Cost, facts.HasCost = options.Cost(request), true
+	}
+	for policy, charge := range options.Charges {
+		if charge.Cost == nil {
+			continue
+		}
+		if facts.Costs == nil {
+			facts.Costs = make(map[string]int64, len(options.Charges))
+		}
+		facts.Costs[policy] = charge.Cost(request)
 	}
 	if options.PolicyFunc != nil {
 		if facts.Policies, err = options.PolicyFunc(request); facts.Policies == nil {

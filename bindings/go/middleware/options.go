@@ -4,7 +4,12 @@
 package middleware
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"polylimit.dev/polylimit"
@@ -55,6 +60,9 @@ type Options[R, D any] struct {
 	FixedCost int64
 	// Cost is the units that a request spends, in place of FixedCost.
 	Cost func(R) int64
+	// Charges are the policies of Policies, or Policy, that have a cost or a Spent of their own: by the policy as it is there. So one limit
+	// counts the tokens of a request under one policy and the request itself under another. It cannot be combined with PolicyFunc.
+	Charges map[string]PolicyCharge[R]
 	// Count returns whether a request counts, by the status and the header of its response. If not, its units are refunded before
 	// the header is sent, so that the header fields include the refund. Nil counts every request.
 	Count func(request R, status int, header http.Header) bool
@@ -101,6 +109,17 @@ type Options[R, D any] struct {
 	Headers polylimit.HeaderSettings
 }
 
+// PolicyCharge is what a policy of a list has for itself; what is not set is that of Options.
+type PolicyCharge[R any] struct {
+	// FixedCost is the units that each request spends under the policy, in place of Options.Cost and Options.FixedCost; 0 is those. One
+	// that the policy can never admit is refused.
+	FixedCost int64
+	// Cost is the units that a request spends under the policy, in place of FixedCost: 0 to 10^12.
+	Cost func(R) int64
+	// Spent is Options.Spent for this policy: the cost is reserved under it until the response is done.
+	Spent func(request R, status int, header http.Header) (units int64, isKnown bool)
+}
+
 // KeyPart is a part of the key of a request.
 type KeyPart string
 
@@ -137,16 +156,53 @@ func (o *Options[R, D]) guard() (*polylimit.Guard, error) {
 		}
 		parts = append(parts, string(part))
 	}
-	if o.isConfigured() && (o.Key != nil || len(parts) > 0 || o.Cost != nil || o.FixedCost != 0 || o.Scope != "") {
+	if o.isConfigured() && (o.Key != nil || len(parts) > 0 || o.Cost != nil || o.FixedCost != 0 || o.Charges != nil || o.Scope != "") {
 		return nil, invalid("Options has no policy, so the limiter's configuration decides: allowed are neither key, cost nor scope")
+	}
+	costs, reserved, err := o.charges()
+	if err != nil {
+		return nil, err
 	}
 	return o.Limiter.NewGuard(polylimit.GuardOptions{
 		ByConfiguration: o.isConfigured(),
 		Policies:        o.policies(), PerRequest: o.PolicyFunc != nil, Scope: o.Scope, PerRoute: true, KeyParts: parts,
-		MissingKey: o.MissingKey, Cost: o.FixedCost, Methods: o.Methods, SeparateHead: o.SeparateHead,
+		MissingKey: o.MissingKey, Cost: o.FixedCost, Costs: costs, ReservedPolicies: reserved, Methods: o.Methods, SeparateHead: o.SeparateHead,
 		CountPreflights: o.CountPreflights, CORSOrigins: o.CORSOrigins, Headers: o.Headers, Status: o.Status,
 		Message: o.Message, DryRun: o.DryRun, Reserved: o.Spent != nil, TTL: o.TTL, MaxAge: o.MaxAge,
 	}, o.Address)
+}
+
+// charges are the fixed costs of Charges, and the policies that have a Spent.
+func (o *Options[R, D]) charges() (costs map[string]int64, reserved []string, err error) {
+	if len(o.Charges) > 0 && o.PolicyFunc != nil {
+		return nil, nil, invalid("Options has both Charges and PolicyFunc: allowed is one of them")
+	}
+	costs = map[string]int64{}
+	for _, policy := range slices.Sorted(maps.Keys(o.Charges)) {
+		charge := o.Charges[policy]
+		if !slices.Contains(o.policies(), policy) {
+			return nil, nil, invalid(notOneOf(policy, o.policies()))
+		}
+		if charge.FixedCost != 0 {
+			costs[policy] = charge.FixedCost
+		}
+		if charge.Spent != nil {
+			reserved = append(reserved, policy)
+		}
+	}
+	return costs, reserved, nil
+}
+
+func notOneOf(policy string, policies []string) string {
+	message := fmt.Sprintf("Options.Charges has %q, which is no policy of Options.Policies: ", policy)
+	if len(policies) == 0 {
+		return message + "name the policies of the limit there"
+	}
+	allowed := make([]string, len(policies))
+	for at, one := range policies {
+		allowed[at] = strconv.Quote(one)
+	}
+	return message + "allowed are " + strings.Join(allowed, ", ")
 }
 
 // policies are Policy, or Policies.

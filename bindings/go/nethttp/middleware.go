@@ -18,6 +18,9 @@ import (
 // returns it.
 type Options = middleware.Options[*http.Request, func(http.ResponseWriter, *http.Request, Denial)]
 
+// PolicyCharge is what a policy of Options.Policies has for itself: a cost, and what was spent.
+type PolicyCharge = middleware.PolicyCharge[*http.Request]
+
 // Denial is why a request does not proceed.
 type Denial = middleware.Denial
 
