@@ -27,7 +27,8 @@ apply = [{ policy = "user", key = "all" }]
 // However these routers read paths, what reaches the handler counts under the rule that names its path.
 func TestEverySpellingThatReachesTheHandlerCounts(t *testing.T) {
 	targets := []string{"/v1/x", "//v1/x", "/v1//x", "/v1/x/", "/./v1/x", "/y/../v1/x", "/%761/x", "/v1%2Fx", "/v1/%2Fx", "/v1/x%2Fy", "/v1/x;a=b",
-		"/v1/x?a", "/v1/%78", "http://h/v1/x", "HTTP://h/%76%31/x", "/V1/x", "/v1/x.json", "/v1/x%3Fa", "/v1/x%23a", "/v1/..%2Fx"}
+		"/v1/x?a", "/v1/%78", "http://h/v1/x", "HTTP://h/%76%31/x", "/V1/x", "/v1/x.json", "/v1/x%3Fa", "/v1/x%23a", "/v1/..%2Fx",
+		"/v1/x/y", "/v1/x/y/", "/v1/x;a=b/c"}
 	engine := func(set func(*gin.Engine)) func(middleware, http.Handler) http.Handler {
 		return func(limit middleware, handler http.Handler) http.Handler {
 			root := gin.New()
@@ -61,8 +62,12 @@ func TestEverySpellingThatReachesTheHandlerCounts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runs := 0
-			service := build(made(t, nethttp.Options{Limiter: open(t, polylimit.WithDocument(rule))}), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ }))
+			document, runs := rule, 0
+			if name == "echo" {
+				// A parameter at the end of a route has the rest of the path, with its slashes.
+				document = strings.Replace(rule, "{id}", "{*id}", 1)
+			}
+			service := build(made(t, nethttp.Options{Limiter: open(t, polylimit.WithDocument(document))}), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ }))
 			for _, target := range targets {
 				for range 3 {
 					service.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, target, nil))

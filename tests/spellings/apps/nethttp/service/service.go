@@ -80,8 +80,13 @@ func Separate(options nethttp.Options) Middleware {
 
 // Rules is a limit by a document whose rules name the path or the route of each handler.
 func Rules(attribute string, options nethttp.Options) Middleware {
+	return RulesFor(attribute, "/v1/users/{id}", options)
+}
+
+// RulesFor is Rules with another path or route of the handler user.
+func RulesFor(attribute, user string, options nethttp.Options) Middleware {
 	text := "polylimit = 1\n"
-	for _, one := range [][3]string{{"login", "POST", "/login"}, {"report", "GET", "/report"}, {"user", "GET", "/v1/users/{id}"}} {
+	for _, one := range [][3]string{{"login", "POST", "/login"}, {"report", "GET", "/report"}, {"user", "GET", user}} {
 		text += fmt.Sprintf("[policies.%s]\nquotas = \"3/hour fixed_window\"\n[[rules]]\nmatch = { method = %q, %s = %q }\n"+
 			"apply = [{ policy = %q, key = \"{header.x-client}\" }]\n", one[0], one[1], attribute, one[2], one[0])
 	}
