@@ -1,5 +1,6 @@
 //! The guard of the core for web frameworks: one call decides about a request and says what the response has to be.
 
+mod by_policy;
 mod check;
 
 use std::borrow::Cow;
@@ -10,7 +11,8 @@ use std::sync::Arc;
 use polylimit::guard::{self, KeyPart, MissingKey, RequestFacts, RequestLimits};
 
 use crate::client_address::ClientAddressRules;
-use crate::error::{Result, guarded};
+use crate::error::{PolylimitError, Result, guarded};
+use crate::guard::by_policy::ByPolicy;
 use crate::guard::check::blocking;
 pub(crate) use crate::guard::check::{Ask, Conclusion, Settled};
 pub use crate::guard::check::{GuardAnswer, GuardCheck, GuardOutage};
@@ -58,6 +60,12 @@ pub struct GuardOptions {
     /// The units that each request spends, 0 to 10^12; 1 by default.
     #[uniffi(default)]
     pub cost: Option<i64>,
+    /// The units that each request spends under single policies, 0 to 10^12, by what `policies` calls them; `cost` under the others.
+    #[uniffi(default)]
+    pub costs: HashMap<String, i64>,
+    /// The policies, as `policies` calls them, for which each request brings its own units: see `GuardFacts.costs`.
+    #[uniffi(default)]
+    pub costs_per_request: Vec<String>,
     /// Which fields the response has: `ietf`, `legacy`, `both` or `none`.
     #[uniffi(default)]
     pub headers: Option<String>,
@@ -86,6 +94,10 @@ pub struct GuardOptions {
     /// those with a quota of concurrency are.
     #[uniffi(default)]
     pub reserved: bool,
+    /// The policies, as `policies` calls them, that are reserved in the same way where not all are, because the program says what was
+    /// spent under them.
+    #[uniffi(default)]
+    pub reserved_policies: Vec<String>,
     /// How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default.
     #[uniffi(default)]
     pub ttl: Option<Span>,
@@ -127,6 +139,9 @@ pub struct GuardFacts {
     /// The attributes of the request, for a guard that decides by the configuration of its limiter.
     #[uniffi(default)]
     pub attributes: Option<RequestAttributes>,
+    /// The units that the request spends under single policies, 0 to 10^12, by what the guard's options call them.
+    #[uniffi(default)]
+    pub costs: HashMap<String, i64>,
 }
 
 /// Shows no key.
@@ -148,6 +163,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) route: Option<&'a str>,
     /// For a guard that decides by the configuration of its limiter.
     pub(crate) attributes: Option<polylimit::RequestAttributes<'a>>,
+    /// The costs of single policies by what the guard calls them.
+    pub(crate) costs: Vec<(&'a str, i64)>,
 }
 
 impl GuardFacts {
@@ -162,6 +179,7 @@ impl GuardFacts {
             accept: self.accept.as_deref(),
             route: self.route.as_deref(),
             attributes: self.attributes.as_ref().map(RequestAttributes::to_core),
+            costs: self.costs.iter().map(|(policy, units)| (policy.as_str(), *units)).collect(),
         }
     }
 }
@@ -172,14 +190,18 @@ pub struct Guard {
     core: guard::Guard,
     hears_outages: bool,
     rules: polylimit::ClientAddressRules,
+    by_policy: Arc<ByPolicy>,
 }
 
 impl Guard {
     pub(crate) fn new(limiter: &polylimit::Limiter, options: GuardOptions) -> Result<Arc<Self>> {
         let mut builder = guard::Guard::builder(limiter.clone());
-        if options.policies.is_none() && !options.per_request && limiter.configuration().is_some() {
+        let is_by_configuration =
+            options.policies.is_none() && !options.per_request && limiter.configuration().is_some();
+        if is_by_configuration {
             builder = builder.by_configuration();
         }
+        let (by_policy, mut builder) = ByPolicy::of(limiter, &options, is_by_configuration, builder)?;
         if let Some(policies) = options.policies {
             builder = builder.policies(policies);
         }
@@ -231,7 +253,8 @@ impl Guard {
             Some(rules) => rules.core().clone(),
             None => polylimit::ClientAddressRules::builder().build()?,
         };
-        Ok(Arc::new(Self { core: builder.build()?, hears_outages: options.hears_outages, rules }))
+        let (core, by_policy) = (builder.build()?, Arc::new(by_policy));
+        Ok(Arc::new(Self { core, hears_outages: options.hears_outages, rules, by_policy }))
     }
 
     /// The key of a request; nothing where the guard counts requests without one otherwise than by their address.
@@ -277,10 +300,20 @@ impl Guard {
             known = known.route(route);
         }
         if let Some(policies) = &facts.policies {
+            if self.by_policy.is_used() || !facts.costs.is_empty() {
+                return Err(PolylimitError::InvalidArgument(
+                    "policies is given with a request, next to costs of single policies of the guard: leave out one of the two"
+                        .to_owned(),
+                ));
+            }
             known = known.policies(policies);
         }
-        let check = self.core.start(limits, &known)?;
-        Ok(Arc::new(GuardCheck::new(check, self.hears_outages, facts.accept)))
+        let costs = self.by_policy.costs(&facts.costs)?;
+        let check = self.core.start(limits, &known.costs(&costs))?;
+        // Policies that the request has brought have other positions.
+        let is_own = facts.policies.is_none();
+        let by_policy = if is_own { Arc::clone(&self.by_policy) } else { Arc::default() };
+        Ok(Arc::new(GuardCheck::new(check, self.hears_outages, facts.accept, by_policy)))
     }
 }
 

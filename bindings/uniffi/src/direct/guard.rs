@@ -13,12 +13,15 @@
 //! | outcomes | 36 | check, or 0 | without a check facts and decisions | outcomes |
 //! | release | 37 | check | | |
 //! | applies to | 38 | guard | the method of a request (text), the method that a preflight asks about (text or none) | `u8` |
-//! | end | 39 | check that holds | whether the units are told that were spent (`u8`), units (`i64`) | |
+//! | end | 39 | check that holds | what was spent | |
 //!
 //! - **Facts:** the guard (`u64`), whether there is a cost (`u8`), cost (`i64`), key (bytes or none), the peer (text), `accept`
 //!   (text or none), the parts of the key (list of bytes or none), the lines of the header of proxies (list of bytes),
-//!   whether the request has its own policies (`u8`), these (list of texts), its route (text or none), and for a guard that decides by the configuration of its
-//!   limiter the attributes of the request, as in `direct/configured.rs`.
+//!   whether the request has its own policies (`u8`), these (list of texts), its route (text or none), the costs of single policies (list of
+//!   policies (text) and units (`i64`)), and for a guard that decides by the configuration of its limiter the attributes of the request, as in
+//!   `direct/configured.rs`.
+//! - **What was spent:** `u8` 0 for what was reserved; 1 and the units under all policies (`i64`); 2 and a list of policies (text), each with whether
+//!   its units are known (`u8`) and these (`i64`).
 //! - **Outer check:** `u8` 0 for none; 1 and its address (`u64`); 2, its facts and its decisions.
 //! - **Decisions:** a list.
 //! - **Reply:** `u8` [`REPLY`]; `u8` 0 admitted, 1 denied, 2 outage, 3 admitted by a check that holds reservations; this check (`u64`)
@@ -36,7 +39,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use polylimit::guard::RequestLimits;
+use polylimit::guard::{RequestLimits, Spent};
 use polylimit::headers::{HeaderField, Problem, ProblemResponse};
 use polylimit::{Answer, Call, Decision, Error, Limiter, Policy};
 
@@ -115,8 +118,18 @@ pub(super) unsafe fn perform(target: u64, header: &Header, reader: &mut Reader<'
             }
             39 => {
                 let check = released(target)?;
-                let (is_told, spent) = (reader.u8()? != 0, reader.i64()?);
-                check.end_in_background(spent_of(is_told.then_some(spent))?)?;
+                match reader.u8()? {
+                    0 => check.end_in_background(Spent::Reserved)?,
+                    1 => check.end_in_background(spent_of(Some(reader.i64()?))?.into())?,
+                    _ => {
+                        let each = reader.list(|reader| {
+                            let (policy, is_known) = (reader.text()?.unwrap_or_default(), reader.u8()? != 0);
+                            let units = reader.i64()?;
+                            Ok((policy, is_known.then_some(units)))
+                        })?;
+                        check.end_in_background(Spent::Each(&check.by_policy().spent(each)?))?;
+                    }
+                }
                 Ok(Outcome::Nothing)
             }
             _ => {
@@ -149,10 +162,11 @@ unsafe fn facts<'a>(reader: &mut Reader<'a>) -> Result<(&'a Guard, Facts<'a>)> {
     let has_policies = reader.u8()? != 0;
     let policies = reader.list(|reader| Ok(reader.text()?.unwrap_or_default()))?;
     let route = reader.text()?;
+    let costs = reader.list(|reader| Ok((reader.text()?.unwrap_or_default(), reader.i64()?)))?;
     let (cost, policies) = (has_cost.then_some(cost), has_policies.then_some(policies));
     let attributes =
         guard.core().is_by_configuration().then(|| configured::attributes(reader)).transpose()?;
-    Ok((guard, Facts { key, parts, peer, forwarded, cost, policies, accept, route, attributes }))
+    Ok((guard, Facts { key, parts, peer, forwarded, cost, policies, accept, route, attributes, costs }))
 }
 
 /// A check that was decided before, from its facts and its decisions.

@@ -204,6 +204,7 @@ fn facts(guard: &Guard, peer: &str) -> Vec<u8> {
     push(&mut facts, None);
     facts.extend([0; 4 + 4 + 1 + 4]);
     push(&mut facts, None);
+    facts.extend([0; 4]);
     facts
 }
 

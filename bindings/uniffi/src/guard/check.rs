@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use polylimit::Call;
-use polylimit::guard::{self, RequestLimits, Verdict};
+use polylimit::guard::{self, RequestLimits, Spent, Verdict};
 use polylimit::headers::{self, HeaderField, ProblemResponse};
 
 use crate::decision::{AnswerResult, Decision};
 use crate::error::{PolylimitError, Result, guarded};
+use crate::guard::by_policy::ByPolicy;
 use crate::headers::{Outcome, Problem, by_name};
 use crate::request::Policy;
 use crate::reserve_options::spent_of;
@@ -47,6 +48,7 @@ pub struct GuardCheck {
     /// What it does when the calls of limiters are answered that it needs at the moment.
     then: Mutex<Option<AfterCalls>>,
     accept: Option<String>,
+    by_policy: Arc<ByPolicy>,
 }
 
 /// What a check does when its refunds, commits and cancels are made.
@@ -87,10 +89,15 @@ impl GuardCheck {
     /// request has spent, by default those that were reserved. A check that is freed ends by itself.
     #[uniffi::method(default(spent = None))]
     pub fn end(&self, spent: Option<i64>) -> Result<()> {
+        guarded(|| self.end_with(spent_of(spent)?.into()))
+    }
+
+    /// As `end`, with the units that the request has spent under each policy, by what the guard's options call it: none, and a policy
+    /// that is left out, is what was reserved.
+    pub fn end_each(&self, spent: HashMap<String, Option<i64>>) -> Result<()> {
         guarded(|| {
-            let ended = self.check.lock().end(spent_of(spent)?);
-            self.advance(&blocking);
-            Ok(ended?)
+            let spent = spent.iter().map(|(policy, units)| (policy.as_str(), *units));
+            self.end_with(Spent::Each(&self.by_policy.spent(spent)?))
         })
     }
 
@@ -136,14 +143,32 @@ impl GuardOutage {
 
 impl GuardCheck {
     /// A check that the core has started.
-    pub(super) fn new(check: guard::GuardCheck, hears_outages: bool, accept: Option<&str>) -> Self {
+    pub(super) fn new(
+        check: guard::GuardCheck,
+        hears_outages: bool,
+        accept: Option<&str>,
+        by_policy: Arc<ByPolicy>,
+    ) -> Self {
         Self {
             check: Mutex::new(check),
             hears_outages,
             is_pending: AtomicBool::new(false),
             then: Mutex::default(),
             accept: accept.map(ToOwned::to_owned),
+            by_policy,
         }
+    }
+
+    /// The policies of its guard.
+    pub(crate) fn by_policy(&self) -> &ByPolicy {
+        &self.by_policy
+    }
+
+    /// Ends what it holds, and waits for the store.
+    fn end_with(&self, spent: Spent<'_>) -> Result<()> {
+        let ended = self.check.lock().end(spent);
+        self.advance(&blocking);
+        Ok(ended?)
     }
 
     pub(crate) fn limits(&self) -> RequestLimits {
@@ -215,7 +240,7 @@ impl GuardCheck {
     }
 
     /// Ends what it holds in the background, with the units that were spent.
-    pub(crate) fn end_in_background(&self, spent: Option<u64>) -> Result<()> {
+    pub(crate) fn end_in_background(&self, spent: Spent<'_>) -> Result<()> {
         Ok(self.check.lock().end_in_background(spent)?)
     }
 

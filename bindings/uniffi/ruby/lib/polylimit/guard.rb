@@ -17,7 +17,8 @@ module Polylimit
   # application that raises counts as one that answers 500; the fields of a response that does not count tell what is left
   # after the refund); `spent`, called with request, status and headers when a response is done or its client has gone, returns the
   # units that the request has spent, 0 to 10^12, or nil for its cost: then the cost is reserved until that time and not checked, as
-  # it is under policies with a quota of concurrency in any case; `ttl`, seconds that a reservation lasts after its last renewal (30);
+  # it is under policies with a quota of concurrency in any case; or a hash of such functions by policies of the list, of which only these
+  # are reserved; `ttl`, seconds that a reservation lasts after its last renewal (30);
   # `max_age`, seconds for which it is renewed (3,600); `skip`, called with the request, lets requests through undecided; `methods`, the only ones that are
   # limited, where GET covers HEAD unless `separate_head` separates them, also under quotas without a name;
   # `count_preflights`, whether preflights of CORS are limited; `cors_origins`, one or a list of the origins whose pages may read a denial,
@@ -28,8 +29,8 @@ module Polylimit
   # of what else they are about; `headers`, one of "ietf", "legacy", "both" and "none"; `header_names`, other names of fields; `reset_form`,
   # "seconds" or "epoch"; `client_address`, ClientAddressRules. A mistake in them raises InvalidArgument.
   class Guard
-    # No parts of the key, no lines of proxies' headers, no policies, no route.
-    NOTHING_ELSE = "#{"\0" * 13}\xFF\xFF\xFF\xFF".b.freeze
+    # No parts of the key, no lines of proxies' headers, no policies, no route, no costs of single policies.
+    NOTHING_ELSE = "#{"\0" * 13}\xFF\xFF\xFF\xFF#{"\0" * 4}".b.freeze
     private_constant :NOTHING_ELSE
 
     # `facts` is made with the parts of the key and the name of the proxies' header or nil, and reads from a request its
@@ -41,13 +42,16 @@ module Polylimit
                    cors_origins: nil, **unknown)
       GuardOptions.refuse(unknown, Guard.options)
       @policies, @key, @cost = [policy, key, cost].map { |given| given if GuardOptions.function?(given) }
-      @count, @spent, @skip, @on_denied, @on_outage, @attributes =
-        { count: count, spent: spent, skip: skip, on_denied: on_denied, on_outage: on_outage, attributes: attributes }.map { |name, given| GuardOptions.function(name, given) }
+      @count, @skip, @on_denied, @on_outage, @attributes =
+        { count: count, skip: skip, on_denied: on_denied, on_outage: on_outage, attributes: attributes }.map { |name, given| GuardOptions.function(name, given) }
+      @spent = spent.is_a?(Hash) ? GuardOptions.spent_by_policy(spent) : GuardOptions.function(:spent, spent)
+      @costs, fixed_costs = GuardOptions.costs_by_policy(cost)
       native = GuardOptions.native(
         limiter: limiter, policy: policy, scope: scope, key: key, missing_key: missing_key, cost: cost, methods: methods,
         dry_run: dry_run, status: status, message: message, headers: headers, header_names: header_names, reset_form: reset_form,
-        client_address: client_address, hears_outages: !on_outage.nil?, reserved: !spent.nil?, ttl: ttl, max_age: max_age,
-        separate_head: separate_head, count_preflights: count_preflights, cors_origins: cors_origins
+        client_address: client_address, hears_outages: !on_outage.nil?, spent: @spent, ttl: ttl, max_age: max_age,
+        separate_head: separate_head, count_preflights: count_preflights, cors_origins: cors_origins,
+        costs: fixed_costs, costs_per_request: @costs.keys
       )
       @native = limiter.guard(native)
       @address = @native.address
@@ -121,8 +125,10 @@ module Polylimit
     def done(request, check, status, headers)
       return unless check.holds?
 
-      spent = @spent&.call(request, status, headers)
-      check.end_with(spent.nil? ? nil : Argument.units('spent', spent))
+      spent = ->(function, name) { Argument.units(name, function&.call(request, status, headers)) }
+      return check.end_with(spent.call(@spent, 'spent')) unless @spent.is_a?(Hash)
+
+      check.end_each(@spent.to_h { |policy, function| [policy, spent.call(function, "spent for policy #{policy.inspect}")] })
     ensure
       # Where the program cannot say what was spent, it is the cost.
       check.close
@@ -149,7 +155,8 @@ module Polylimit
     # What is known about a request: bindings/uniffi/src/direct/guard.rs has the layout.
     def facts(request, policies)
       handler = @facts.handler(request) if @is_per_route
-      rest = @has_parts || policies || handler ? rest(request, policies, handler) : NOTHING_ELSE
+      is_plain = !(@has_parts || policies || handler) && @costs.empty?
+      rest = is_plain ? NOTHING_ELSE : rest(request, policies, handler)
       rest += Attributes.bytes(@facts.attributes(request, @attributes&.call(request))) if @is_by_configuration
       key = @key&.call(request)
       key = Argument.key(key) unless key.nil?
@@ -166,7 +173,15 @@ module Polylimit
 
     def rest(request, policies, handler)
       list(@facts.parts(request)) << list(@facts.forwarded(request)) << (policies ? 1 : 0) << list(policies || []) <<
-        [handler ? handler.bytesize : Direct::NONE, handler].pack('L<a*')
+        [handler ? handler.bytesize : Direct::NONE, handler].pack('L<a*') << costs(request)
+    end
+
+    # The costs of single policies. The core refuses a request that has none where a function returns nil.
+    def costs(request)
+      costs = @costs.transform_values { |cost| cost.call(request) }.compact
+      costs.inject([costs.size].pack('L<')) do |bytes, (policy, units)|
+        bytes << [policy.bytesize, policy, Argument.units("cost for policy #{policy.inspect}", units)].pack('L<a*q<')
+      end
     end
 
     def list(texts)

@@ -151,9 +151,18 @@ module Polylimit
       !@held.nil?
     end
 
-    # Commits what a request has spent, in units; nil is what was reserved.
+    # Commits what a request has spent, in units, under all policies; nil is what was reserved.
     def end_with(spent)
-      release { |address| Direct.call_now(address, :end_check, [spent ? 1 : 0, spent || 0].pack('Cq<')) }
+      spent = spent ? [1, spent].pack('Cq<') : "\0"
+      release { |address| Direct.call_now(address, :end_check, spent) }
+    end
+
+    # The same by policies; for one that is nil or left out it is what was reserved.
+    def end_each(spent)
+      bytes = spent.inject([2, spent.size].pack('CL<')) do |written, (policy, units)|
+        written << [policy.bytesize, policy, units ? 1 : 0, units || 0].pack('L<a*Cq<')
+      end
+      release { |address| Direct.call_now(address, :end_check, bytes) }
     end
 
     # Ends a check that has no response, or one that makes no difference.

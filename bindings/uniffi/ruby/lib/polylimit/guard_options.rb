@@ -15,17 +15,18 @@ module Polylimit
 
     # The native options, of those that are no functions.
     def native(limiter:, policy:, key:, cost:, scope:, missing_key:, methods:, dry_run:, status:, message:, headers:,
-               header_names:, reset_form:, client_address:, hears_outages:, reserved:, ttl:, max_age:,
-               separate_head:, count_preflights:, cors_origins:)
+               header_names:, reset_form:, client_address:, hears_outages:, spent:, ttl:, max_age:,
+               separate_head:, count_preflights:, cors_origins:, costs:, costs_per_request:)
       limiter(limiter)
       PolylimitNative::GuardOptions.new(
         policies: function?(policy) ? nil : policies(policy), per_request: function?(policy),
-        key_parts: function?(key) ? [] : key_parts(key), cost: function?(cost) ? nil : Argument.units('cost', cost),
+        key_parts: function?(key) ? [] : key_parts(key), cost: function?(cost) || cost.is_a?(Hash) ? nil : Argument.units('cost', cost),
+        costs: costs, costs_per_request: costs_per_request,
         scope: Argument.text('scope', scope), missing_key: Argument.text('missing_key', missing_key), methods: texts('methods', methods),
         dry_run: flag('dry_run', dry_run), status: status(status), message: Argument.text('message', message),
         headers: Argument.text('headers', headers), header_names: header_names(header_names),
         reset_form: Argument.text('reset_form', reset_form), client_address: rules(client_address), hears_outages: hears_outages,
-        reserved: reserved, ttl: ttl, max_age: max_age, per_route: true,
+        reserved: function?(spent), reserved_policies: spent.is_a?(Hash) ? spent.keys : [], ttl: ttl, max_age: max_age, per_route: true,
         separate_head: flag('separate_head', separate_head), count_preflights: flag('count_preflights', count_preflights),
         cors_origins: texts('cors_origins', cors_origins)
       )
@@ -39,6 +40,31 @@ module Polylimit
       return given if given.nil? || function?(given)
 
       raise InvalidArgument, "#{name} is of the class #{given.class}: allowed is what can be called, such as a lambda"
+    end
+
+    # The costs of single policies: the functions, and the units that are fixed. A cost for all policies has none.
+    def costs_by_policy(given)
+      return [{}, {}] unless given.is_a?(Hash)
+
+      functions, fixed = by_policy('cost', given).partition { |_, cost| function?(cost) }.map(&:to_h)
+      fixed.each { |policy, units| Argument.units("cost for policy #{policy.inspect}", required('cost', policy, units)) }
+      [functions, fixed]
+    end
+
+    # The functions that return what was spent under single policies.
+    def spent_by_policy(given)
+      by_policy('spent', given).each { |policy, one| function("spent for policy #{policy.inspect}", required('spent', policy, one)) }
+    end
+
+    # What a hash has for single policies, which may be named by symbols. The core refuses policies that are not in the list.
+    def by_policy(name, given)
+      given.transform_keys do |policy|
+        Argument.text("a policy of #{name}", policy) || raise(InvalidArgument, "a policy of #{name} is nil: allowed is text in UTF-8")
+      end
+    end
+
+    def required(name, policy, given)
+      given.nil? ? raise(InvalidArgument, "#{name} for policy #{policy.inspect} is nil: leave the policy out of the hash") : given
     end
 
     # The configuration of a limiter says what these say otherwise.

@@ -76,6 +76,8 @@ module Polylimit
     private
 
     def within(option)
+      # A function for each of several policies.
+      return option.transform_values { |one| within(one) } if option.is_a?(Hash)
       return option unless GuardOptions.function?(option)
 
       ->(env, *rest) { HandlerLimits.call_within(env[@object], option, [env, *rest]) }

@@ -368,6 +368,7 @@ end
     RustBuffer.check_lower_Optionalstring(v.route)
     RustBuffer.check_lower_OptionalTypeGuardCheck(v.outer)
     RustBuffer.check_lower_OptionalTypeRequestAttributes(v.attributes)
+    RustBuffer.check_lower_MapStringI64(v.costs)
   end
 
   def self.alloc_from_TypeGuardFacts(v)
@@ -397,6 +398,8 @@ end
     RustBuffer.check_lower_Sequencestring(v.key_parts)
     RustBuffer.check_lower_Optionalstring(v.missing_key)
     RustBuffer.check_lower_Optionali64(v.cost)
+    RustBuffer.check_lower_MapStringI64(v.costs)
+    RustBuffer.check_lower_Sequencestring(v.costs_per_request)
     RustBuffer.check_lower_Optionalstring(v.headers)
     RustBuffer.check_lower_Optionalstring(v.reset_form)
     RustBuffer.check_lower_MapStringString(v.header_names)
@@ -406,6 +409,7 @@ end
     
     RustBuffer.check_lower_OptionalTypeClientAddressRules(v.client_address)
 
+    RustBuffer.check_lower_Sequencestring(v.reserved_policies)
     RustBuffer.check_lower_OptionalTypeSpan(v.ttl)
     RustBuffer.check_lower_OptionalTypeSpan(v.max_age)
   end
@@ -1764,6 +1768,27 @@ end
       return stream.read_MapStringBytes
     end
   end
+  # The Map<T> type for MapStringOptionali64.
+
+  def self.check_lower_MapStringOptionali64(v)
+    v.each do |k, v|
+
+      RustBuffer.check_lower_Optionali64(v)
+    end
+  end
+
+  def self.alloc_from_MapStringOptionali64(v)
+    RustBuffer.allocWithBuilder do |builder|
+      builder.write_MapStringOptionali64(v)
+      return builder.finalize
+    end
+  end
+
+  def consume_into_MapStringOptionali64
+    consumeWithStream do |stream|
+      return stream.read_MapStringOptionali64
+    end
+  end
   # The Map<T> type for MapStringSequencestring.
 
   def self.check_lower_MapStringSequencestring(v)
@@ -2044,7 +2069,8 @@ class RustBufferStream
       accept: read_Optionalstring,
       route: read_Optionalstring,
       outer: read_OptionalTypeGuardCheck,
-      attributes: read_OptionalTypeRequestAttributes
+      attributes: read_OptionalTypeRequestAttributes,
+      costs: read_MapStringI64
     )
   end
 
@@ -2063,6 +2089,8 @@ class RustBufferStream
       key_parts: read_Sequencestring,
       missing_key: read_Optionalstring,
       cost: read_Optionali64,
+      costs: read_MapStringI64,
+      costs_per_request: read_Sequencestring,
       headers: read_Optionalstring,
       reset_form: read_Optionalstring,
       header_names: read_MapStringString,
@@ -2072,6 +2100,7 @@ class RustBufferStream
       hears_outages: read_bool,
       client_address: read_OptionalTypeClientAddressRules,
       reserved: read_bool,
+      reserved_policies: read_Sequencestring,
       ttl: read_OptionalTypeSpan,
       max_age: read_OptionalTypeSpan
     )
@@ -3041,6 +3070,21 @@ class RustBufferStream
     items
   end
 
+  # The Map<T> type for MapStringOptionali64.
+
+  def read_MapStringOptionali64
+    count = unpack_from 4, 'l>'
+    raise InternalError, 'Unexpected negative map size' if count.negative?
+
+    items = {}
+    count.times do
+      key = read_string
+      items[key] = read_Optionali64
+    end
+
+    items
+  end
+
   # The Map<T> type for MapStringSequencestring.
 
   def read_MapStringSequencestring
@@ -3301,6 +3345,7 @@ class RustBufferBuilder
     self.write_Optionalstring(v.route)
     self.write_OptionalTypeGuardCheck(v.outer)
     self.write_OptionalTypeRequestAttributes(v.attributes)
+    self.write_MapStringI64(v.costs)
   end
 
   # The Record type GuardOptions.
@@ -3317,6 +3362,8 @@ class RustBufferBuilder
     self.write_Sequencestring(v.key_parts)
     self.write_Optionalstring(v.missing_key)
     self.write_Optionali64(v.cost)
+    self.write_MapStringI64(v.costs)
+    self.write_Sequencestring(v.costs_per_request)
     self.write_Optionalstring(v.headers)
     self.write_Optionalstring(v.reset_form)
     self.write_MapStringString(v.header_names)
@@ -3326,6 +3373,7 @@ class RustBufferBuilder
     self.write_bool(v.hears_outages)
     self.write_OptionalTypeClientAddressRules(v.client_address)
     self.write_bool(v.reserved)
+    self.write_Sequencestring(v.reserved_policies)
     self.write_OptionalTypeSpan(v.ttl)
     self.write_OptionalTypeSpan(v.max_age)
   end
@@ -4007,6 +4055,17 @@ class RustBufferBuilder
     end
   end
 
+  # The Map<T> type for MapStringOptionali64.
+
+  def write_MapStringOptionali64(items)
+    pack_into(4, 'l>', items.size)
+
+    items.each do |k, v|
+      self.write_string(k)
+      self.write_Optionali64(v)
+    end
+  end
+
   # The Map<T> type for MapStringSequencestring.
 
   def write_MapStringSequencestring(items)
@@ -4428,6 +4487,10 @@ module UniFFILib
     :void
 
   attach_function :uniffi_polylimit_uniffi_fn_method_guardcheck_end,
+    [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_guardcheck_end_each,
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
     :void
 
@@ -4975,6 +5038,10 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_method_guardcheck_end_each,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_method_guardcheck_finish,
     [],
     :uint16
@@ -5491,9 +5558,9 @@ end
 
   # Record type GuardFacts
 class GuardFacts
-  attr_reader :key, :parts, :peer, :forwarded, :cost, :policies, :accept, :route, :outer, :attributes
+  attr_reader :key, :parts, :peer, :forwarded, :cost, :policies, :accept, :route, :outer, :attributes, :costs
 
-  def initialize(key: nil, parts: [], peer:, forwarded: [], cost: nil, policies: nil, accept: nil, route: nil, outer: nil, attributes: nil)
+  def initialize(key: nil, parts: [], peer:, forwarded: [], cost: nil, policies: nil, accept: nil, route: nil, outer: nil, attributes: nil, costs: {})
     @key = key
     @parts = parts
     @peer = peer
@@ -5504,6 +5571,7 @@ class GuardFacts
     @route = route
     @outer = outer
     @attributes = attributes
+    @costs = costs
   end
 
   def ==(other)
@@ -5537,6 +5605,9 @@ class GuardFacts
     if @attributes != other.attributes
       return false
     end
+    if @costs != other.costs
+      return false
+    end
 
     true
   end
@@ -5553,9 +5624,9 @@ end
 
   # Record type GuardOptions
 class GuardOptions
-  attr_reader :policies, :methods, :separate_head, :count_preflights, :cors_origins, :per_request, :scope, :per_route, :key_parts, :missing_key, :cost, :headers, :reset_form, :header_names, :status, :message, :dry_run, :hears_outages, :client_address, :reserved, :ttl, :max_age
+  attr_reader :policies, :methods, :separate_head, :count_preflights, :cors_origins, :per_request, :scope, :per_route, :key_parts, :missing_key, :cost, :costs, :costs_per_request, :headers, :reset_form, :header_names, :status, :message, :dry_run, :hears_outages, :client_address, :reserved, :reserved_policies, :ttl, :max_age
 
-  def initialize(policies: nil, methods: [], separate_head: false, count_preflights: false, cors_origins: [], per_request: false, scope: nil, per_route: false, key_parts: [], missing_key: nil, cost: nil, headers: nil, reset_form: nil, header_names: {}, status: nil, message: nil, dry_run: false, hears_outages: false, client_address: nil, reserved: false, ttl: nil, max_age: nil)
+  def initialize(policies: nil, methods: [], separate_head: false, count_preflights: false, cors_origins: [], per_request: false, scope: nil, per_route: false, key_parts: [], missing_key: nil, cost: nil, costs: {}, costs_per_request: [], headers: nil, reset_form: nil, header_names: {}, status: nil, message: nil, dry_run: false, hears_outages: false, client_address: nil, reserved: false, reserved_policies: [], ttl: nil, max_age: nil)
     @policies = policies
     @methods = methods
     @separate_head = separate_head
@@ -5567,6 +5638,8 @@ class GuardOptions
     @key_parts = key_parts
     @missing_key = missing_key
     @cost = cost
+    @costs = costs
+    @costs_per_request = costs_per_request
     @headers = headers
     @reset_form = reset_form
     @header_names = header_names
@@ -5576,6 +5649,7 @@ class GuardOptions
     @hears_outages = hears_outages
     @client_address = client_address
     @reserved = reserved
+    @reserved_policies = reserved_policies
     @ttl = ttl
     @max_age = max_age
   end
@@ -5614,6 +5688,12 @@ class GuardOptions
     if @cost != other.cost
       return false
     end
+    if @costs != other.costs
+      return false
+    end
+    if @costs_per_request != other.costs_per_request
+      return false
+    end
     if @headers != other.headers
       return false
     end
@@ -5639,6 +5719,9 @@ class GuardOptions
       return false
     end
     if @reserved != other.reserved
+      return false
+    end
+    if @reserved_policies != other.reserved_policies
       return false
     end
     if @ttl != other.ttl
@@ -6512,6 +6595,12 @@ end
         spent = (spent ? ::PolylimitNative::uniffi_in_range(spent, "i64", -2**63, 2**63) : nil)
         RustBuffer.check_lower_Optionali64(spent)
       ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_guardcheck_end,uniffi_clone_handle(),RustBuffer.alloc_from_Optionali64(spent))
+  end
+
+  def end_each(spent)
+        spent = spent.each.with_object({}) { |(k, v), res| res[::PolylimitNative::uniffi_utf8(k)] = (v ? ::PolylimitNative::uniffi_in_range(v, "i64", -2**63, 2**63) : nil) }
+        RustBuffer.check_lower_MapStringOptionali64(spent)
+      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_guardcheck_end_each,uniffi_clone_handle(),RustBuffer.alloc_from_MapStringOptionali64(spent))
   end
 
   def finish(counts)

@@ -18,6 +18,7 @@ end
 
 RUNS = Hash.new(0)
 LIMITER = Polylimit::Limiter.new(policies: { named: '3/hour fixed_window', jobs: '1 concurrent' })
+MODEL = Polylimit::Limiter.new(policies: { tokens: '10000/day fixed_window', requests: '3/day fixed_window' })
 UNNAMED = '3/hour fixed_window'
 ROUTES = Polylimit::Limiter.new(document: <<~TOML)
   polylimit = 1
@@ -53,9 +54,16 @@ class SessionsController < ApplicationController
   polylimit limiter: LIMITER, policy: '1/hour fixed_window', key: ->(_) { @user }, only: :rendered,
             on_denied: ->(_env, denial) { render json: { over: denial.problem.status }, status: 420 }
   polylimit limiter: LIMITER, policy: :jobs, key: -> { @user }, only: :job
+  polylimit limiter: MODEL, policy: %i[tokens requests], key: -> { @user }, only: :complete,
+            cost: { tokens: -> { params[:max].to_i } }, spent: { tokens: -> { @used } }
   rescue_from(KeyError) { head :unauthorized }
 
   %i[create show rendered job].each { |action| define_method(action) { run } }
+
+  def complete
+    @used = 1234
+    run
+  end
 
   def failing
     raise({ 'key' => KeyError, 'missing' => ActionController::RoutingError, 'other' => IOError }.fetch(params[:why]), 'failed')
@@ -108,6 +116,7 @@ Shop.routes.draw do
   get '/lambda', to: 'sessions#rendered', constraints: ->(request) { request.headers['x-client'] }
   get '/failing/:why', to: 'sessions#failing'
   get '/job', to: 'sessions#job'
+  get '/complete', to: 'sessions#complete'
   get '/open/:action', controller: 'open'
   mount Stock::Engine => '/:tenant/stock'
   mount ->(_env) { [200, {}, ['x']] } => '/plain'
@@ -202,6 +211,14 @@ class RailsTest < Minitest::Test
     assert_equal [200, 429], [status, ask('GET', '/job').status]
     body.close
     assert_equal 200, ask('GET', '/job').status
+  end
+
+  def test_tokens_and_requests_of_an_action_are_limited_together
+    left = -> { %w[tokens requests].map { |policy| MODEL.peek(@client, policy: policy).remaining } }
+    assert_equal [200, [8766, 2]], [ask('GET', '/complete?max=4000').status, left.call]
+    assert_equal [429, [8766, 2]], [ask('GET', '/complete?max=8767').status, left.call]
+    assert_equal [200, 200, 429], statuses('GET', ['/complete?max=1'] * 3)
+    assert_equal [6298, 0], left.call
   end
 
   def test_what_action_missing_takes_is_one_action

@@ -2334,6 +2334,12 @@ public protocol GuardCheckProtocol: AnyObject, Sendable {
     func end(spent: Int64?) throws
 
     /**
+     * As `end`, with the units that the request has spent under each policy, by what the guard's options call it: none, and a policy
+     * that is left out, is what was reserved.
+     */
+    func endEach(spent: [String: Int64?]) throws
+
+    /**
      * Takes the response, when its head is known. One that does not count gives its units back. Returns the fields.
      */
     func finish(counts: Bool) throws  -> [String: String]
@@ -2420,6 +2426,19 @@ open func end(spent: Int64? = nil)throws   {try rustCallWithError(FfiConverterTy
     uniffi_polylimit_uniffi_fn_method_guardcheck_end(
             self.uniffiCloneHandle(),
         FfiConverterOptionInt64.lower(spent),uniffiCallStatus
+    )
+}
+}
+
+    /**
+     * As `end`, with the units that the request has spent under each policy, by what the guard's options call it: none, and a policy
+     * that is left out, is what was reserved.
+     */
+open func endEach(spent: [String: Int64?])throws   {try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_guardcheck_end_each(
+            self.uniffiCloneHandle(),
+        FfiConverterDictionaryStringOptionInt64.lower(spent),uniffiCallStatus
     )
 }
 }
@@ -5198,6 +5217,10 @@ public struct GuardFacts: CustomDebugStringConvertible {
      * The attributes of the request, for a guard that decides by the configuration of its limiter.
      */
     public var attributes: RequestAttributes?
+    /**
+     * The units that the request spends under single policies, 0 to 10^12, by what the guard's options call them.
+     */
+    public var costs: [String: Int64]
 
     // Default memberwise initializers are never public by default, so we
     // declare one manually.
@@ -5231,7 +5254,10 @@ public struct GuardFacts: CustomDebugStringConvertible {
          */outer: GuardCheck? = nil,
         /**
          * The attributes of the request, for a guard that decides by the configuration of its limiter.
-         */attributes: RequestAttributes? = nil) {
+         */attributes: RequestAttributes? = nil,
+        /**
+         * The units that the request spends under single policies, 0 to 10^12, by what the guard's options call them.
+         */costs: [String: Int64] = [:]) {
         self.key = key
         self.parts = parts
         self.peer = peer
@@ -5242,6 +5268,7 @@ public struct GuardFacts: CustomDebugStringConvertible {
         self.route = route
         self.outer = outer
         self.attributes = attributes
+        self.costs = costs
     }
 
     
@@ -5280,7 +5307,8 @@ public struct FfiConverterTypeGuardFacts: FfiConverterRustBuffer {
                 accept: FfiConverterOptionString.read(from: &buf),
                 route: FfiConverterOptionString.read(from: &buf),
                 outer: FfiConverterOptionTypeGuardCheck.read(from: &buf),
-                attributes: FfiConverterOptionTypeRequestAttributes.read(from: &buf)
+                attributes: FfiConverterOptionTypeRequestAttributes.read(from: &buf),
+                costs: FfiConverterDictionaryStringInt64.read(from: &buf)
         )
     }
 
@@ -5295,6 +5323,7 @@ public struct FfiConverterTypeGuardFacts: FfiConverterRustBuffer {
         FfiConverterOptionString.write(value.route, into: &buf)
         FfiConverterOptionTypeGuardCheck.write(value.outer, into: &buf)
         FfiConverterOptionTypeRequestAttributes.write(value.attributes, into: &buf)
+        FfiConverterDictionaryStringInt64.write(value.costs, into: &buf)
     }
 }
 
@@ -5366,6 +5395,14 @@ public struct GuardOptions {
      */
     public var cost: Int64?
     /**
+     * The units that each request spends under single policies, 0 to 10^12, by what `policies` calls them; `cost` under the others.
+     */
+    public var costs: [String: Int64]
+    /**
+     * The policies, as `policies` calls them, for which each request brings its own units: see `GuardFacts.costs`.
+     */
+    public var costsPerRequest: [String]
+    /**
      * Which fields the response has: `ietf`, `legacy`, `both` or `none`.
      */
     public var headers: String?
@@ -5402,6 +5439,11 @@ public struct GuardOptions {
      * those with a quota of concurrency are.
      */
     public var reserved: Bool
+    /**
+     * The policies, as `policies` calls them, that are reserved in the same way where not all are, because the program says what was
+     * spent under them.
+     */
+    public var reservedPolicies: [String]
     /**
      * How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default.
      */
@@ -5451,6 +5493,12 @@ public struct GuardOptions {
          * The units that each request spends, 0 to 10^12; 1 by default.
          */cost: Int64? = nil,
         /**
+         * The units that each request spends under single policies, 0 to 10^12, by what `policies` calls them; `cost` under the others.
+         */costs: [String: Int64] = [:],
+        /**
+         * The policies, as `policies` calls them, for which each request brings its own units: see `GuardFacts.costs`.
+         */costsPerRequest: [String] = [],
+        /**
          * Which fields the response has: `ietf`, `legacy`, `both` or `none`.
          */headers: String? = nil,
         /**
@@ -5479,6 +5527,10 @@ public struct GuardOptions {
          * those with a quota of concurrency are.
          */reserved: Bool = false,
         /**
+         * The policies, as `policies` calls them, that are reserved in the same way where not all are, because the program says what was
+         * spent under them.
+         */reservedPolicies: [String] = [],
+        /**
          * How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default.
          */ttl: Span? = nil,
         /**
@@ -5495,6 +5547,8 @@ public struct GuardOptions {
         self.keyParts = keyParts
         self.missingKey = missingKey
         self.cost = cost
+        self.costs = costs
+        self.costsPerRequest = costsPerRequest
         self.headers = headers
         self.resetForm = resetForm
         self.headerNames = headerNames
@@ -5504,6 +5558,7 @@ public struct GuardOptions {
         self.hearsOutages = hearsOutages
         self.clientAddress = clientAddress
         self.reserved = reserved
+        self.reservedPolicies = reservedPolicies
         self.ttl = ttl
         self.maxAge = maxAge
     }
@@ -5535,6 +5590,8 @@ public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
                 keyParts: FfiConverterSequenceString.read(from: &buf),
                 missingKey: FfiConverterOptionString.read(from: &buf),
                 cost: FfiConverterOptionInt64.read(from: &buf),
+                costs: FfiConverterDictionaryStringInt64.read(from: &buf),
+                costsPerRequest: FfiConverterSequenceString.read(from: &buf),
                 headers: FfiConverterOptionString.read(from: &buf),
                 resetForm: FfiConverterOptionString.read(from: &buf),
                 headerNames: FfiConverterDictionaryStringString.read(from: &buf),
@@ -5544,6 +5601,7 @@ public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
                 hearsOutages: FfiConverterBool.read(from: &buf),
                 clientAddress: FfiConverterOptionTypeClientAddressRules.read(from: &buf),
                 reserved: FfiConverterBool.read(from: &buf),
+                reservedPolicies: FfiConverterSequenceString.read(from: &buf),
                 ttl: FfiConverterOptionTypeSpan.read(from: &buf),
                 maxAge: FfiConverterOptionTypeSpan.read(from: &buf)
         )
@@ -5561,6 +5619,8 @@ public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
         FfiConverterSequenceString.write(value.keyParts, into: &buf)
         FfiConverterOptionString.write(value.missingKey, into: &buf)
         FfiConverterOptionInt64.write(value.cost, into: &buf)
+        FfiConverterDictionaryStringInt64.write(value.costs, into: &buf)
+        FfiConverterSequenceString.write(value.costsPerRequest, into: &buf)
         FfiConverterOptionString.write(value.headers, into: &buf)
         FfiConverterOptionString.write(value.resetForm, into: &buf)
         FfiConverterDictionaryStringString.write(value.headerNames, into: &buf)
@@ -5570,6 +5630,7 @@ public struct FfiConverterTypeGuardOptions: FfiConverterRustBuffer {
         FfiConverterBool.write(value.hearsOutages, into: &buf)
         FfiConverterOptionTypeClientAddressRules.write(value.clientAddress, into: &buf)
         FfiConverterBool.write(value.reserved, into: &buf)
+        FfiConverterSequenceString.write(value.reservedPolicies, into: &buf)
         FfiConverterOptionTypeSpan.write(value.ttl, into: &buf)
         FfiConverterOptionTypeSpan.write(value.maxAge, into: &buf)
     }
@@ -10668,6 +10729,32 @@ fileprivate struct FfiConverterDictionaryStringData: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterDictionaryStringOptionInt64: FfiConverterRustBuffer {
+    public static func write(_ value: [String: Int64?], into buf: inout [UInt8]) {
+        let len = Int32(value.count)
+        writeInt(&buf, len)
+        for (key, value) in value {
+            FfiConverterString.write(key, into: &buf)
+            FfiConverterOptionInt64.write(value, into: &buf)
+        }
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> [String: Int64?] {
+        let len: Int32 = try readInt(&buf)
+        var dict = [String: Int64?]()
+        dict.reserveCapacity(Int(len))
+        for _ in 0..<len {
+            let key = try FfiConverterString.read(from: &buf)
+            let value = try FfiConverterOptionInt64.read(from: &buf)
+            dict[key] = value
+        }
+        return dict
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterDictionaryStringSequenceString: FfiConverterRustBuffer {
     public static func write(_ value: [String: [String]], into buf: inout [UInt8]) {
         let len = Int32(value.count)
@@ -11028,6 +11115,9 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_guardcheck_end() != 17230) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_guardcheck_end_each() != 49944) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_guardcheck_finish() != 24854) {

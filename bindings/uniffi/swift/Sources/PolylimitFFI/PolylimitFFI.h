@@ -393,6 +393,11 @@ void uniffi_polylimit_uniffi_fn_free_guardcheck(uint64_t handle, RustCallStatus 
 void uniffi_polylimit_uniffi_fn_method_guardcheck_end(uint64_t ptr, RustBuffer spent, RustCallStatus *_Nonnull out_status
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_END_EACH
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_END_EACH
+void uniffi_polylimit_uniffi_fn_method_guardcheck_end_each(uint64_t ptr, RustBuffer spent, RustCallStatus *_Nonnull out_status
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_FINISH
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_FN_METHOD_GUARDCHECK_FINISH
 RustBuffer uniffi_polylimit_uniffi_fn_method_guardcheck_finish(uint64_t ptr, int8_t counts, RustCallStatus *_Nonnull out_status
@@ -1451,6 +1456,12 @@ uint16_t uniffi_polylimit_uniffi_checksum_method_guard_key_parts(void
 #ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_END
 #define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_END
 uint16_t uniffi_polylimit_uniffi_checksum_method_guardcheck_end(void
+
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_END_EACH
+#define UNIFFI_FFIDEF_UNIFFI_POLYLIMIT_UNIFFI_CHECKSUM_METHOD_GUARDCHECK_END_EACH
+uint16_t uniffi_polylimit_uniffi_checksum_method_guardcheck_end_each(void
 
 );
 #endif

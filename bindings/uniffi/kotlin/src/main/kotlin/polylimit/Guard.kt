@@ -16,6 +16,7 @@ import java.lang.ref.Reference
  * @property route the framework's name of the route, for a guard with a budget for each route.
  * @property outer the check of the guard around this one, on the same request.
  * @property attributes the attributes of the request, for a guard that decides by the configuration of its limiter.
+ * @property costs the units that the request spends under single policies, 0 to 10^12, by what the guard's options call them.
  */
 public class GuardFacts(
     public val key: ByteArray? = null,
@@ -28,9 +29,10 @@ public class GuardFacts(
     public val route: String? = null,
     public val outer: GuardCheck? = null,
     public val attributes: RequestAttributes? = null,
+    public val costs: Map<String, Long> = emptyMap(),
 ) {
     /** Shows no key. */
-    override fun toString(): String = "GuardFacts(cost=$cost, policies=$policies)"
+    override fun toString(): String = "GuardFacts(cost=$cost, policies=$policies, costs=$costs)"
 
     internal fun write(
         buffer: CallBuffer,
@@ -43,6 +45,8 @@ public class GuardFacts(
         buffer.putTexts(forwarded)
         buffer.put(policies != null).putTexts(policies.orEmpty())
         buffer.putText(route)
+        buffer.putInt(costs.size)
+        for ((policy, units) in costs) buffer.putText(policy).putLong(units)
     }
 }
 
@@ -259,7 +263,28 @@ public class GuardCheck internal constructor(
     @JvmOverloads
     @Throws(PolylimitException::class)
     public fun end(spent: Long? = null) {
-        if (holds) release { it.begin(DirectCalls.END_CHECK).put(spent != null).putLong(spent ?: 0) }
+        if (!holds) return
+        release {
+            it.begin(DirectCalls.END_CHECK).put(spent != null)
+            if (spent != null) it.putLong(spent)
+        }
+    }
+
+    /**
+     * As the other [end], with the units that the request has spent under each policy, by what the guard's options call it: null, and a
+     * policy that is left out, is what was reserved.
+     *
+     * @throws PolylimitException for units that are not allowed and for policies that the guard does not have: then what was reserved is
+     *   committed.
+     */
+    @Synchronized
+    @Throws(PolylimitException::class)
+    public fun end(spent: Map<String, Long?>) {
+        if (!holds) return
+        release {
+            it.begin(DirectCalls.END_CHECK).putByte(EACH).putInt(spent.size)
+            for ((policy, units) in spent) it.putText(policy).put(units != null).putLong(units ?: 0)
+        }
     }
 
     /**
@@ -356,6 +381,9 @@ private class KeptCheck(
 private const val DENIED = 1
 private const val OUTAGE = 2
 private const val HOLDS = 3
+
+/** What was spent is known by policies. */
+private const val EACH = 2
 
 /** The reply of a guard about this check. */
 private fun CallBuffer.reply(

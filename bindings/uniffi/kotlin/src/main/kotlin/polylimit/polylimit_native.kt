@@ -4488,6 +4488,16 @@ data class GuardOptions (
     val `cost`: kotlin.Long? = null
     ,
     /**
+     * The units that each request spends under single policies, 0 to 10^12, by what `policies` calls them; `cost` under the others.
+     */
+    val `costs`: Map<kotlin.String, kotlin.Long> = mapOf()
+    ,
+    /**
+     * The policies, as `policies` calls them, for which each request brings its own units: see `GuardFacts.costs`.
+     */
+    val `costsPerRequest`: List<kotlin.String> = listOf()
+    ,
+    /**
      * Which fields the response has: `ietf`, `legacy`, `both` or `none`.
      */
     val `headers`: kotlin.String? = null
@@ -4534,6 +4544,12 @@ data class GuardOptions (
     val `reserved`: kotlin.Boolean = false
     ,
     /**
+     * The policies, as `policies` calls them, that are reserved in the same way where not all are, because the program says what was
+     * spent under them.
+     */
+    val `reservedPolicies`: List<kotlin.String> = listOf()
+    ,
+    /**
      * How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default.
      */
     val `ttl`: Span? = null
@@ -4564,6 +4580,8 @@ data class GuardOptions (
         this.`keyParts`,
         this.`missingKey`,
         this.`cost`,
+        this.`costs`,
+        this.`costsPerRequest`,
         this.`headers`,
         this.`resetForm`,
         this.`headerNames`,
@@ -4573,6 +4591,7 @@ data class GuardOptions (
         this.`hearsOutages`,
         this.`clientAddress`,
         this.`reserved`,
+        this.`reservedPolicies`,
         this.`ttl`,
         this.`maxAge`
     )
@@ -4598,6 +4617,8 @@ internal object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOption
             FfiConverterSequenceString.read(buf),
             FfiConverterOptionalString.read(buf),
             FfiConverterOptionalLong.read(buf),
+            FfiConverterMapStringLong.read(buf),
+            FfiConverterSequenceString.read(buf),
             FfiConverterOptionalString.read(buf),
             FfiConverterOptionalString.read(buf),
             FfiConverterMapStringString.read(buf),
@@ -4607,6 +4628,7 @@ internal object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOption
             FfiConverterBoolean.read(buf),
             FfiConverterOptionalTypeClientAddressRules.read(buf),
             FfiConverterBoolean.read(buf),
+            FfiConverterSequenceString.read(buf),
             FfiConverterOptionalTypeSpan.read(buf),
             FfiConverterOptionalTypeSpan.read(buf),
         )
@@ -4624,6 +4646,8 @@ internal object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOption
             FfiConverterSequenceString.allocationSize(value.`keyParts`) +
             FfiConverterOptionalString.allocationSize(value.`missingKey`) +
             FfiConverterOptionalLong.allocationSize(value.`cost`) +
+            FfiConverterMapStringLong.allocationSize(value.`costs`) +
+            FfiConverterSequenceString.allocationSize(value.`costsPerRequest`) +
             FfiConverterOptionalString.allocationSize(value.`headers`) +
             FfiConverterOptionalString.allocationSize(value.`resetForm`) +
             FfiConverterMapStringString.allocationSize(value.`headerNames`) +
@@ -4633,6 +4657,7 @@ internal object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOption
             FfiConverterBoolean.allocationSize(value.`hearsOutages`) +
             FfiConverterOptionalTypeClientAddressRules.allocationSize(value.`clientAddress`) +
             FfiConverterBoolean.allocationSize(value.`reserved`) +
+            FfiConverterSequenceString.allocationSize(value.`reservedPolicies`) +
             FfiConverterOptionalTypeSpan.allocationSize(value.`ttl`) +
             FfiConverterOptionalTypeSpan.allocationSize(value.`maxAge`)
     )
@@ -4649,6 +4674,8 @@ internal object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOption
             FfiConverterSequenceString.write(value.`keyParts`, buf)
             FfiConverterOptionalString.write(value.`missingKey`, buf)
             FfiConverterOptionalLong.write(value.`cost`, buf)
+            FfiConverterMapStringLong.write(value.`costs`, buf)
+            FfiConverterSequenceString.write(value.`costsPerRequest`, buf)
             FfiConverterOptionalString.write(value.`headers`, buf)
             FfiConverterOptionalString.write(value.`resetForm`, buf)
             FfiConverterMapStringString.write(value.`headerNames`, buf)
@@ -4658,6 +4685,7 @@ internal object FfiConverterTypeGuardOptions: FfiConverterRustBuffer<GuardOption
             FfiConverterBoolean.write(value.`hearsOutages`, buf)
             FfiConverterOptionalTypeClientAddressRules.write(value.`clientAddress`, buf)
             FfiConverterBoolean.write(value.`reserved`, buf)
+            FfiConverterSequenceString.write(value.`reservedPolicies`, buf)
             FfiConverterOptionalTypeSpan.write(value.`ttl`, buf)
             FfiConverterOptionalTypeSpan.write(value.`maxAge`, buf)
     }
@@ -7436,6 +7464,45 @@ internal object FfiConverterMapStringByteArray: FfiConverterRustBuffer<Map<kotli
         value.forEach { (k, v) ->
             FfiConverterString.write(k, buf)
             FfiConverterByteArray.write(v, buf)
+        }
+    }
+}
+
+
+
+
+/**
+ * @suppress
+ */
+internal object FfiConverterMapStringOptionalLong: FfiConverterRustBuffer<Map<kotlin.String, kotlin.Long?>> {
+    override fun read(buf: ByteBuffer): Map<kotlin.String, kotlin.Long?> {
+        val len = buf.getInt()
+        return buildMap<kotlin.String, kotlin.Long?>(len) {
+            repeat(len) {
+                val k = FfiConverterString.read(buf)
+                val v = FfiConverterOptionalLong.read(buf)
+                this[k] = v
+            }
+        }
+    }
+
+    override fun allocationSize(value: Map<kotlin.String, kotlin.Long?>): ULong {
+        val spaceForMapSize = 4UL
+        val spaceForChildren = value.map { (k, v) ->
+            FfiConverterString.allocationSize(k) +
+            FfiConverterOptionalLong.allocationSize(v)
+        }.sum()
+        return spaceForMapSize + spaceForChildren
+    }
+
+    override fun write(value: Map<kotlin.String, kotlin.Long?>, buf: ByteBuffer) {
+        buf.putInt(value.size)
+        // The parens on `(k, v)` here ensure we're calling the right method,
+        // which is important for compatibility with older android devices.
+        // Ref https://blog.danlew.net/2017/03/16/kotlin-puzzler-whose-line-is-it-anyways/
+        value.forEach { (k, v) ->
+            FfiConverterString.write(k, buf)
+            FfiConverterOptionalLong.write(v, buf)
         }
     }
 }

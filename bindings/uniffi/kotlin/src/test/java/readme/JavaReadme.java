@@ -5,6 +5,8 @@ import java.util.concurrent.CompletableFuture;
 import polylimit.Decision;
 import polylimit.Limiter;
 import polylimit.Requests;
+import polylimit.servlet.RateLimitFilter;
+import polylimit.servlet.RateLimitOptions;
 
 /** The examples of the README in Java; {@link ReadmeTest} compares and runs them. */
 final class JavaReadme {
@@ -16,5 +18,16 @@ final class JavaReadme {
       CompletableFuture<Decision> later = limiter.getAsynchronous().checkFuture(Requests.of("user:42", "api", 5L));
       System.out.println(decision.getRemaining() + ", then " + later.get().getRemaining());
     }
+    try (Limiter models = Limiter.of(Map.of("tokens", "10000/minute", "requests", "60/minute"), redis)) {
+      together(models);
+    }
+  }
+
+  private static void together(Limiter models) {
+    RateLimitOptions together = new RateLimitOptions(models)
+        .policy("tokens", "requests")
+        .cost("tokens", request -> Math.max(request.getIntHeader("x-max-tokens"), 0))
+        .spent("tokens", (request, response) -> (Long) request.getAttribute("tokens"));
+    new RateLimitFilter(together);
   }
 }

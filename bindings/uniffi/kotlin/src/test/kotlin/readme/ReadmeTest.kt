@@ -36,6 +36,7 @@ class ReadmeTest {
         filtered(limiter)
         intercepted(limiter).addInterceptors(InterceptorRegistry())
         byHand(limiter)
+        together()
         limiter.close()
         assertTrue(reserving()!!.found)
         telling().close()
@@ -64,6 +65,16 @@ class ReadmeTest {
         }
         models.close()
         return usage
+    }
+
+    private fun together() {
+        val models = Limiter.of(mapOf("tokens" to "10000/minute", "requests" to "60/minute"), redis)
+        val together = RateLimitOptions(models)
+            .policy("tokens", "requests")
+            .cost("tokens") { it.getHeader("x-max-tokens")?.toLong() ?: 500 }
+            .spent("tokens") { request, _ -> request.getAttribute("tokens") as Long? }
+        RateLimitFilter(together)
+        models.close()
     }
 
     private fun telling(): Limiter {

@@ -80,6 +80,8 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
     internal var cost: ToLongFunction<Q>? = null
     internal var count: BiPredicate<Q, R>? = null
     internal var spent: BiFunction<Q, R, Long?>? = null
+    private val costs = linkedMapOf<String, ToLongFunction<Q>>()
+    private val spends = linkedMapOf<String, BiFunction<Q, R, Long?>>()
     internal var onDenied: DenialHandler<Q, R>? = null
     internal var onOutage: Function<OutageEvent<Q>, Boolean?>? = null
     internal val clientAddress: ClientAddressRules? get() = native.clientAddress
@@ -89,8 +91,30 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
 
     internal fun guard() =
         limiter.guard(
-            native.copy(perRequest = policyFunction != null, perRoute = true, hearsOutages = onOutage != null, reserved = spent != null),
+            native.copy(
+                perRequest = policyFunction != null,
+                perRoute = true,
+                hearsOutages = onOutage != null,
+                costsPerRequest = costs.keys.toList(),
+                reserved = spent != null,
+                reservedPolicies = spends.keys.toList(),
+            ),
         )
+
+    /** The costs of a request under single policies. */
+    internal fun costs(request: Q): Map<String, Long> = if (costs.isEmpty()) emptyMap() else costs.mapValues { it.value.applyAsLong(request) }
+
+    /** Ends what a check holds, with what its request has spent. */
+    internal fun end(
+        check: GuardCheck,
+        request: Q,
+        response: R,
+    ) {
+        val spentUnderOthers = spent?.apply(request, response)
+        if (spends.isEmpty()) return check.end(spentUnderOthers)
+        val others = native.policies.orEmpty().associateWith { spentUnderOthers }
+        check.end(others + spends.mapValues { it.value.apply(request, response) })
+    }
 
     /** Refuses what the configuration of the limiter says, and attributes where there is none. */
     internal fun checkBeside(guard: Guard) {
@@ -183,6 +207,35 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
     public fun cost(cost: ToLongFunction<Q>): S = change { this.cost = cost }
 
     /**
+     * The units that each request spends under one of several policies, 0 to 10^12; the others have the [cost] for all. A cost that the
+     * policy can never admit is refused when the limit is made, and so is one for a policy that is not in the list.
+     *
+     * @param policy its name or its quotas, as [policy] has it.
+     */
+    public fun cost(
+        policy: String,
+        units: Long,
+    ): S =
+        change {
+            native = native.copy(costs = native.costs + (policy to units))
+            costs -= policy
+        }
+
+    /**
+     * The units that a request spends under one of several policies, such as its tokens; the others have the [cost] for all.
+     *
+     * @param policy its name or its quotas, as [policy] has it.
+     */
+    public fun cost(
+        policy: String,
+        cost: ToLongFunction<Q>,
+    ): S =
+        change {
+            native = native.copy(costs = native.costs - policy)
+            costs[policy] = cost
+        }
+
+    /**
      * Which requests count, by their response; all by default. The cost of a request is spent
      * before it is handled, and refunded when its response does not count. If the handler throws, the response
      * has the status 500 meanwhile, unless it was sent before. The fields
@@ -197,6 +250,17 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
      * policies with a quota of concurrency in any case.
      */
     public fun spent(spent: BiFunction<Q, R, Long?>): S = change { this.spent = spent }
+
+    /**
+     * What a request has spent under one of several policies, in units from 0 to 10^12; null is its cost. Only this policy is reserved then,
+     * next to those with quotas of concurrency; the others have the [spent] for all, where there is one.
+     *
+     * @param policy its name or its quotas, as [policy] has it.
+     */
+    public fun spent(
+        policy: String,
+        spent: BiFunction<Q, R, Long?>,
+    ): S = change { spends[policy] = spent }
 
     /** How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default. */
     public fun ttl(ttl: Duration): S = change { native = native.copy(ttl = ttl) }

@@ -113,6 +113,7 @@ public class RequestLimit<Q, R>
                         route = if (guard.isPerRoute) reader.budget(request) else null,
                         outer = outer,
                         attributes = if (guard.isByConfiguration) attributes(request) else null,
+                        costs = options.costs(request),
                     ),
                 )
             val outage = answer.outage ?: return answer
@@ -154,7 +155,7 @@ public class RequestLimit<Q, R>
             request: Q,
             response: R,
         ) {
-            if (check.holds) check.end(options.spent?.apply(request, response))
+            if (check.holds) options.end(check, request, response)
         }
 
         /** Whether the method of a request is limited; asked only where that is not plain. */
