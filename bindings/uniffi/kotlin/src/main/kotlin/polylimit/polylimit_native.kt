@@ -4597,7 +4597,11 @@ data class GuardOptions (
     )
     }
 
-    companion object
+    companion object {
+        /** The options, one after the other. */
+        @JvmStatic
+        fun builder(): GuardOptionsBuilder = GuardOptionsBuilder()
+    }
 }
 
 /**

@@ -15,6 +15,8 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import polylimit.servlet.RateLimitFilter;
+import polylimit.servlet.RateLimitOptions;
 
 class JavaTest {
   @Test
@@ -98,5 +100,40 @@ class JavaTest {
     try (Limiter limiter = Limiter.builder().policy("api", "3/minute").option("max_keys", "1000").onDegraded(event -> {}).build()) {
       assertEquals(List.of(2L, 1L), List.of("user:1", "user:1").stream().map(key -> limiter.check(key).getRemaining()).toList());
     }
+  }
+
+  @Test
+  void javaLimitsTokensAndRequestsTogether() {
+    Map<String, String> policies = Map.of("tokens", "10000/day fixed_window", "requests", "3/day fixed_window");
+    try (Limiter limiter = Limiter.of(policies)) {
+      Guard guard =
+          limiter.guard(
+              GuardOptions.builder()
+                  .policies("tokens", "requests")
+                  .costsPerRequest("tokens")
+                  .cost("requests", 1)
+                  .reservedPolicies("tokens")
+                  .build());
+      GuardAnswer admitted = guard.decide(facts(Map.of("tokens", 4000L)));
+      assertNull(admitted.getProblem());
+      GuardAnswer denied = guard.decide(facts(Map.of("tokens", 6001L)));
+      assertEquals(List.of("tokens"), denied.getProblem().getViolated());
+      assertEquals(List.of(6000L, 2L), left(limiter));
+      admitted.getCheck().end(Map.of("tokens", 1234L));
+      assertEquals(List.of(8766L, 2L), left(limiter));
+      RateLimitOptions unknown = new RateLimitOptions(limiter).policy("tokens", "requests").cost("token", request -> 5L);
+      var refused = assertThrows(PolylimitException.InvalidArgument.class, () -> new RateLimitFilter(unknown));
+      assertTrue(refused.getMessage().endsWith("allowed are \"tokens\", \"requests\""), refused.getMessage());
+    }
+  }
+
+  /** Java gives all arguments of the constructor. */
+  private static GuardFacts facts(Map<String, Long> costs) {
+    return new GuardFacts(
+        "k".getBytes(), List.of(), "192.0.2.1", List.of(), null, null, null, null, null, null, costs);
+  }
+
+  private static List<Long> left(Limiter limiter) {
+    return List.of(limiter.peek("k", "tokens").getRemaining(), limiter.peek("k", "requests").getRemaining());
   }
 }

@@ -3,6 +3,7 @@ package readme;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import polylimit.Decision;
+import polylimit.GuardOptions;
 import polylimit.Limiter;
 import polylimit.Requests;
 import polylimit.servlet.RateLimitFilter;
@@ -29,5 +30,7 @@ final class JavaReadme {
         .cost("tokens", request -> Math.max(request.getIntHeader("x-max-tokens"), 0))
         .spent("tokens", (request, response) -> (Long) request.getAttribute("tokens"));
     new RateLimitFilter(together);
+    GuardOptions options = GuardOptions.builder().policies("tokens", "requests").costsPerRequest("tokens").cost("requests", 1).build();
+    models.guard(options);
   }
 }
