@@ -127,6 +127,8 @@ pub use limiter::{Limiter, LimiterBuilder};
 pub use metrics::durations::Durations;
 pub use metrics::{Family, FamilyKind, Sample, SampleValue, TextFormat};
 pub use report::{printable, report_json};
+#[doc(hidden)]
+pub use rules::decision::UsageParts;
 pub use rules::decision::{
     Cause, Decision, DecisionParts, Degradation, QuotaUsage, QuotaVerdict, Source, Usage,
 };

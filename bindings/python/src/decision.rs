@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use polylimit::{Cause, Decision, DecisionParts, Degradation, QuotaUsage, QuotaVerdict, Source, Usage};
+use polylimit::{
+    Cause, Decision, DecisionParts, Degradation, QuotaUsage, QuotaVerdict, Source, Usage, UsageParts,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping, PyTuple};
 
@@ -12,8 +14,22 @@ use crate::value::immutable;
 
 /// The result of a check, a peek, an acquire or a reserve; true when the request is allowed.
 #[pyclass(name = "Decision", module = "polylimit", frozen, eq, weakref)]
-#[derive(PartialEq)]
 pub(crate) struct PyDecision(pub(crate) Decision);
+
+/// By the properties, of which a copy is made: the core has more, such as the limit over all quotas but those of concurrency.
+impl PartialEq for PyDecision {
+    fn eq(&self, other: &Self) -> bool {
+        let times = |one: &Decision| (one.retry_after_us(), one.reset_after_us(), one.delay_us());
+        let units = |one: &Decision| (one.remaining(), one.over());
+        let flags = |one: &Decision| (one.allowed(), one.crossed(), one.elastic(), one.shadowed());
+        let origin = |one: &Decision| (one.source(), one.degraded(), one.cause());
+        let (one, other) = (&self.0, &other.0);
+        (times(one), units(one), flags(one)) == (times(other), units(other), flags(other))
+            && origin(one) == origin(other)
+            && one.quotas() == other.quotas()
+            && one.verdicts().eq(other.verdicts())
+    }
+}
 
 #[pymethods]
 impl PyDecision {
@@ -195,8 +211,17 @@ impl PyDecision {
 ///
 /// It is true when ``taken`` is above 0: ``if limiter.take("user:42", cost=5): ...``
 #[pyclass(name = "Usage", module = "polylimit", frozen, eq, weakref)]
-#[derive(PartialEq)]
 pub(crate) struct PyUsage(pub(crate) Usage);
+
+/// By the properties, as a decision.
+impl PartialEq for PyUsage {
+    fn eq(&self, other: &Self) -> bool {
+        let units = |one: &Usage| (one.remaining(), one.reset_after_us(), one.taken(), one.over());
+        let origin = |one: &Usage| (one.found(), one.source(), one.degraded());
+        let (one, other) = (&self.0, &other.0);
+        units(one) == units(other) && origin(one) == origin(other) && one.quotas() == other.quotas()
+    }
+}
 
 #[pymethods]
 impl PyUsage {
@@ -267,6 +292,22 @@ impl PyUsage {
         dict.set_item("degraded", self.degraded())?;
         dict.set_item("quotas", quota_dicts(py, usage.quotas(), std::iter::repeat(ADMITS))?)?;
         Ok(dict)
+    }
+
+    /// The usage of which ``as_dict`` made this dict. A test may write one: ``quotas``, each with its ``limit``, are needed; what is left out
+    /// is 0 or ``None``, and ``found`` is true. Of a time, the twin in microseconds is read.
+    ///
+    /// Raises
+    /// ------
+    /// InvalidArgumentError
+    ///     When the parts do not make a usage.
+    #[staticmethod]
+    fn from_dict(parts: &Bound<'_, PyAny>) -> PyResult<Self> {
+        read_usage(parts).map(Self)
+    }
+
+    fn __reduce__<'py>(this: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyDict>,))> {
+        Ok((this.getattr("from_dict")?, (this.get().as_dict(this.py())?,)))
     }
 
     fn __bool__(&self) -> bool {
@@ -393,20 +434,7 @@ fn quota_dicts<'py>(
 fn read_decision(parts: &Bound<'_, PyAny>) -> PyResult<Decision> {
     let py = parts.py();
     let parts = Parts::of("parts", parts)?;
-    let quotas = parts
-        .get("quotas")?
-        .ok_or_else(|| invalid_argument(py, "parts have no quotas: a decision has one or more"))?;
-    let quotas = read_items("quotas", &quotas, "a list of dicts", |quota| {
-        let quota = Parts::of("an item of quotas", &quota)?;
-        let usage = QuotaUsage {
-            limit: quota.number("limit")?.unwrap_or(0),
-            remaining: quota.number("remaining")?.unwrap_or(0),
-            reset_after_us: quota.number("reset_after_us")?.unwrap_or(0),
-            over: quota.number("over")?.unwrap_or(0),
-        };
-        Ok((usage, quota.wait("retry_after_us")?))
-    })?;
-    let (quotas, quota_waits_us): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
+    let (quotas, quota_waits_us): (Vec<_>, Vec<_>) = parts.quotas("a decision")?.into_iter().unzip();
     let allowed = parts.flag("allowed")?;
     let decision = DecisionParts {
         allowed,
@@ -415,8 +443,8 @@ fn read_decision(parts: &Bound<'_, PyAny>) -> PyResult<Decision> {
         } else {
             parts.wait("retry_after_us")?
         },
-        source: parts.named("source", Source::ALL, Source::name)?.unwrap_or(Source::Store),
-        degraded: parts.named("degraded", Degradation::ALL, Degradation::name)?,
+        source: parts.source()?,
+        degraded: parts.degraded()?,
         cause: parts.named("cause", Cause::ALL, Cause::name)?,
         crossed: parts.flag("crossed")?,
         elastic: parts.flag("elastic")?,
@@ -426,6 +454,22 @@ fn read_decision(parts: &Bound<'_, PyAny>) -> PyResult<Decision> {
         quota_waits_us: &quota_waits_us,
     };
     call_core(py, || Decision::from_parts(decision))
+}
+
+/// The same for a usage.
+fn read_usage(parts: &Bound<'_, PyAny>) -> PyResult<Usage> {
+    let py = parts.py();
+    let parts = Parts::of("parts", parts)?;
+    let quotas: Vec<_> = parts.quotas("a usage")?.into_iter().map(|(usage, _)| usage).collect();
+    let usage = UsageParts {
+        taken: parts.number("taken")?.unwrap_or(0),
+        found: parts.get("found")?.map_or(Ok(true), |found| read_bool("found", &found))?,
+        source: parts.source()?,
+        degraded: parts.degraded()?,
+        remaining: parts.number("remaining")?.unwrap_or(0),
+        quotas: &quotas,
+    };
+    call_core(py, || Usage::from_parts(usage))
 }
 
 /// A dict of which parts are read.
@@ -442,6 +486,30 @@ impl<'py> Parts<'py> {
             return Ok(None);
         }
         self.0.get_item(name).map(|value| (!value.is_none()).then_some(value))
+    }
+
+    /// The usage of each quota of `owner`, and how long it denies the request.
+    fn quotas(&self, owner: &str) -> PyResult<Vec<(QuotaUsage, Option<u64>)>> {
+        let missing =
+            || invalid_argument(self.0.py(), &format!("parts have no quotas: {owner} has one or more"));
+        read_items("quotas", &self.get("quotas")?.ok_or_else(missing)?, "a list of dicts", |quota| {
+            let quota = Self::of("an item of quotas", &quota)?;
+            let usage = QuotaUsage {
+                limit: quota.number("limit")?.unwrap_or(0),
+                remaining: quota.number("remaining")?.unwrap_or(0),
+                reset_after_us: quota.number("reset_after_us")?.unwrap_or(0),
+                over: quota.number("over")?.unwrap_or(0),
+            };
+            Ok((usage, quota.wait("retry_after_us")?))
+        })
+    }
+
+    fn source(&self) -> PyResult<Source> {
+        Ok(self.named("source", Source::ALL, Source::name)?.unwrap_or(Source::Store))
+    }
+
+    fn degraded(&self) -> PyResult<Option<Degradation>> {
+        self.named("degraded", Degradation::ALL, Degradation::name)
     }
 
     fn number(&self, name: &str) -> PyResult<Option<u64>> {

@@ -22,6 +22,7 @@ from polylimit import (
     Quota,
     Request,
     RequestAttributes,
+    Usage,
     keys,
 )
 
@@ -31,15 +32,19 @@ quotas = "1/hour"
 [[rules]]
 apply = [{ policy = "a", key = "{user}" }]
 """
+MODEL = "2 concurrent; 5/hour"
 
 
 def decisions():
     """A decision of every kind."""
-    limiter = Limiter(policies={"a": "2/minute; 100/hour", "b": "2 concurrent", "c": "1/s leaky_bucket burst=5"})
+    quotas = {"a": "2/minute; 100/hour", "b": "2 concurrent", "c": "1/s leaky_bucket burst=5", "d": MODEL}
+    limiter = Limiter(policies=quotas)
     yield limiter.check("k", "a")
     yield limiter.check("k", "a", cost=5)
     yield limiter.check("k", "a", cost=500)
     yield limiter.reserve("k", "b").decision
+    yield limiter.reserve("k", "d", cost=2).decision
+    yield limiter.peek("k", "d", cost=9)
     yield [limiter.check("k", "c") for _ in range(3)][-1]
     limiter.block("k", "a", time=60)
     yield limiter.check("k", "a")
@@ -79,6 +84,55 @@ def test_decision_survives_json_and_pickle(decision):
 def test_parts_that_make_no_decision_are_refused(parts, message):
     with pytest.raises((TypeError, InvalidArgumentError), match=message):
         Decision.from_dict(parts)
+
+
+def usages():
+    """A usage of every kind."""
+    limiter = Limiter(policies={"a": "2/minute; 100/hour", "b": MODEL, "c": "5/day excess=2"})
+    yield from (limiter.take("k", "a") for _ in range(3))
+    yield limiter.charge("k", "c", cost=7)
+    yield limiter.refund("k", "c")
+    yield limiter.block("k", "a", time=60)
+    yield limiter.commit("k", "nothing", policy="a")
+    reservation = limiter.reserve("k", "b")
+    yield limiter.renew("k", reservation.id, 5, policy="b")
+    yield reservation.commit(3)
+    yield limiter.cancel("k", "nothing", policy="b")
+    yield Limiter("redis://127.0.0.1:1?first_connect_max=0&doctor_after=0&outage=deny").take("k", "1/s")
+
+
+USAGES = list(usages())
+
+
+@pytest.mark.parametrize("usage", USAGES, ids=range(len(USAGES)))
+def test_usage_survives_json_and_pickle(usage):
+    told = usage.as_dict()
+    for restored in (Usage.from_dict(json.loads(json.dumps(told))), pickle.loads(pickle.dumps(usage))):
+        assert restored == usage
+        assert restored.as_dict() == told
+        assert repr(restored) == repr(usage)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({}, "parts have no quotas: a usage has one or more"),
+        ({"quotas": []}, "a usage has no quotas"),
+        ({"quotas": [{"limit": "5"}]}, "limit is of type str"),
+        ({"quotas": [{"limit": 5}], "found": 1}, "found is of type int: allowed is bool"),
+        ({"quotas": [{"limit": 5}], "taken": -1}, "taken is -1"),
+        ({"quotas": [{"limit": 5, "reset_after_us": 2**63}]}, "2\\^63"),
+    ],
+)
+def test_parts_that_make_no_usage_are_refused(parts, message):
+    with pytest.raises((TypeError, InvalidArgumentError), match=message):
+        Usage.from_dict(parts)
+
+
+def test_usage_of_a_test_is_made_of_a_dict():
+    usage = Usage.from_dict({"remaining": 3, "quotas": [{"limit": 5, "remaining": 3}]})
+    assert (bool(usage), usage.remaining, usage.found, usage.source) == (False, 3, True, "store")
+    assert Usage.from_dict({"taken": 1, "quotas": [{}]})
 
 
 def test_decision_of_a_test_is_made_of_a_dict():
@@ -123,9 +177,12 @@ def test_value_can_be_copied_referenced_and_shown(value):
     assert " object at 0x" not in repr(value)
 
 
+PICKLED = (Policy, Quota, Request, Backoff, RequestAttributes, Decision, Usage)
+
+
 @pytest.mark.parametrize(
     "value",
-    [value for value in values() if isinstance(value, (Policy, Quota, Request, Backoff, RequestAttributes, Decision))],
+    [value for value in values() if isinstance(value, PICKLED)],
     ids=lambda value: type(value).__name__,
 )
 def test_value_that_callers_make_can_be_pickled(value):

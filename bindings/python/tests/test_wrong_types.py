@@ -81,6 +81,7 @@ def objects():
         "ManualClock": ManualClock(1),
         "Problem": polylimit.problem([(Policy("a", "1/s"), Limiter(policies={"a": "0/s"}).check("k"))]),
         "Decision": Limiter().check("k", "1/s"),
+        "Usage": Limiter().take("k", "1/s"),
         "Reservation": Limiter().reserve("k", "1 concurrent"),
     }
     for kind in (Limiter, AsyncLimiter):

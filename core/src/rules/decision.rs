@@ -314,7 +314,45 @@ pub struct Usage {
     degraded: Option<Degradation>,
 }
 
+/// The parts of a usage, for a language that copies one by value.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct UsageParts<'a> {
+    /// The units that a take has spent from every quota.
+    pub taken: u64,
+    /// Whether a commit, a cancel or a renew has found the reservation.
+    pub found: bool,
+    /// Which part gave the answer.
+    pub source: Source,
+    /// Why the answer may differ from that of a healthy store.
+    pub degraded: Option<Degradation>,
+    /// Whole units that can still be spent now. It does not follow from the quotas: free slots of concurrency are no units.
+    pub remaining: u64,
+    /// Each quota's usage, in the policy's order.
+    pub quotas: &'a [QuotaUsage],
+}
+
 impl Usage {
+    /// Makes the usage with these parts.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no quota, or a time is 2^63 microseconds or longer.
+    #[doc(hidden)]
+    pub fn from_parts(parts: UsageParts<'_>) -> Result<Self, Error> {
+        let UsageParts { taken, found, source, degraded, remaining, quotas } = parts;
+        if quotas.is_empty() {
+            return Err(Error::invalid_argument("a usage has no quotas: it has one for each of its policy"));
+        }
+        if let Some(usage) = quotas.iter().find(|usage| usage.reset_after_us >= 1 << 63) {
+            return Err(Error::invalid_argument(format!(
+                "a usage resets after {} us: allowed is less than 2^63",
+                usage.reset_after_us
+            )));
+        }
+        let (total, several) = Several::of(quotas.iter().copied());
+        Ok(Self { total: QuotaUsage { remaining, ..total }, several, taken, found, source, degraded })
+    }
+
     /// The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
     pub fn taken(&self) -> u64 {
         self.taken

@@ -1919,6 +1919,17 @@ class Usage:
     def __deepcopy__(self, _memo: object, /) -> Self: ...
     def as_dict(self) -> dict[str, Any]:
         """The usage as a dict of what JSON has, with the names of the properties; each of ``quotas`` is a dict as well."""
+    @staticmethod
+    def from_dict(parts: Mapping[str, Any]) -> Usage:
+        """The usage of which ``as_dict`` made this dict. A test may write one: ``quotas``, each with its ``limit``, are needed; what is left out
+        is 0 or ``None``, and ``found`` is true. Of a time, the twin in microseconds is read.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the parts do not make a usage.
+        """
+    def __reduce__(self) -> tuple[Callable[[Mapping[str, Any]], Usage], tuple[dict[str, Any]]]: ...
     def __bool__(self) -> bool: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]

@@ -1,7 +1,7 @@
 //! Tests of decisions that are made of their parts.
 
-use crate::rules::decision::{Decision, DecisionParts, QuotaUsage, Source};
-use crate::{Cause, Limiter, Policy, Request};
+use crate::rules::decision::{Decision, DecisionParts, QuotaUsage, Source, Usage, UsageParts};
+use crate::{Cause, Limiter, Policy, Request, ReservationId};
 
 fn parts<'a>(decision: &'a Decision, quota_waits_us: &'a [Option<u64>]) -> DecisionParts<'a> {
     let wait_us = if decision.allowed() { Some(decision.delay_us()) } else { decision.retry_after_us() };
@@ -49,6 +49,40 @@ fn slots_are_no_units_of_a_decision_from_its_parts() {
         assert_eq!((again.remaining(), again.allowed()), (expected, decision.allowed()));
         assert_eq!(again.quotas(), decision.quotas());
         let _ = reservation.detach();
+    }
+}
+
+#[test]
+fn a_usage_comes_back_from_its_parts() {
+    for quotas in ["2/minute", "2/minute; 10/hour sliding_log", "2 concurrent; 100/minute token_bucket"] {
+        let policy = Policy::parse("api", quotas).unwrap();
+        let limiter = Limiter::builder().policy(policy).build().unwrap().blocking();
+        let request = Request::new("a").cost(3);
+        // No reservation is found.
+        let mut usages = vec![limiter.commit(request, ReservationId::random().unwrap(), None).unwrap()];
+        usages.push(limiter.charge(request).unwrap());
+        usages.push(limiter.refund(request).unwrap());
+        if !quotas.contains("concurrent") {
+            usages.extend((0..2).map(|_| limiter.take(request).unwrap()));
+        }
+        for usage in usages {
+            let parts = UsageParts {
+                taken: usage.taken(),
+                found: usage.found(),
+                source: usage.source(),
+                degraded: usage.degraded(),
+                remaining: usage.remaining(),
+                quotas: usage.quotas(),
+            };
+            let again = Usage::from_parts(parts).unwrap();
+            assert_eq!((again.taken(), again.found()), (usage.taken(), usage.found()));
+            assert_eq!((again.remaining(), again.over()), (usage.remaining(), usage.over()));
+            assert_eq!((again.reset_after_us(), again.quotas()), (usage.reset_after_us(), usage.quotas()));
+            assert_eq!((again.source(), again.degraded()), (usage.source(), usage.degraded()));
+            Usage::from_parts(UsageParts { quotas: &[], ..parts }).unwrap_err();
+            let endless = [QuotaUsage { reset_after_us: 1 << 63, ..usage.quotas()[0] }];
+            Usage::from_parts(UsageParts { quotas: &endless, ..parts }).unwrap_err();
+        }
     }
 }
 
