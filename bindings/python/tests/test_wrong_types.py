@@ -40,6 +40,7 @@ RIGHT = {
     "by": 1,
     "cost": 1,
     "document": DOCUMENT,
+    "headers": {},
     "id": "0123456789",
     "item": "deny client 203.0.113.0/24",
     "key": "k",
