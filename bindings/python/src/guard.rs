@@ -14,7 +14,8 @@ use pyo3::types::PyMapping;
 
 use crate::configuration::{OwnedAttributes, PyRequestAttributes};
 use crate::convert::{
-    Key, Utf8Text, read_bool, read_cost, read_duration, read_integer, read_items, read_object, wrong_type,
+    Key, Utf8Text, read_bool, read_cost, read_duration, read_integer, read_items, read_object, read_units,
+    wrong_type,
 };
 use crate::error::{call_core, call_core_with};
 use crate::events;
@@ -22,7 +23,7 @@ use crate::guard_check::{CheckStart, PyGuardCheck};
 use crate::http::PyClientAddressRules;
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
 use crate::request::PolicyArgument;
-use crate::request_limits::{GuardParts, PyRequestLimits};
+use crate::request_limits::{GuardParts, PyRequestLimits, SpentFunctions};
 use crate::response_sender::ResponseSender;
 
 /// The address of the peer of a Unix socket.
@@ -32,6 +33,8 @@ const LOCAL_HOST: &str = "127.0.0.1";
 #[pyclass(name = "CoreGuard", module = "polylimit._core", frozen)]
 pub(crate) struct PyGuard {
     parts: Arc<GuardParts>,
+    /// How errors name the costs of the policies, by position.
+    cost_names: Vec<String>,
     address_rules: ClientAddressRules,
 }
 
@@ -39,9 +42,9 @@ pub(crate) struct PyGuard {
 impl PyGuard {
     #[new]
     #[pyo3(signature = (
-        limiter, policies, *, by_configuration, per_request, scope, per_route, key_parts, missing_key, cost, methods, headers, reset_form,
-        header_names, status, message, dry_run, client_address, count, spent, ttl, max_age, separate_head, count_preflights,
-        cors_origins
+        limiter, policies, *, by_configuration, per_request, scope, per_route, key_parts, missing_key, cost, costs, methods, headers,
+        reset_form, header_names, status, message, dry_run, client_address, count, spent, spent_each, ttl, max_age, separate_head,
+        count_preflights, cors_origins
     ))]
     #[expect(clippy::too_many_arguments, reason = "each is an option of a limit")]
     fn new(
@@ -55,6 +58,7 @@ impl PyGuard {
         key_parts: &Bound<'_, PyAny>,
         missing_key: &Bound<'_, PyAny>,
         cost: &Bound<'_, PyAny>,
+        costs: Vec<Option<Bound<'_, PyAny>>>,
         methods: &Bound<'_, PyAny>,
         headers: &Bound<'_, PyAny>,
         reset_form: &Bound<'_, PyAny>,
@@ -65,6 +69,7 @@ impl PyGuard {
         client_address: &Bound<'_, PyAny>,
         count: Option<Py<PyAny>>,
         spent: Option<Py<PyAny>>,
+        spent_each: Vec<Option<Py<PyAny>>>,
         ttl: Option<&Bound<'_, PyAny>>,
         max_age: Option<&Bound<'_, PyAny>>,
         separate_head: &Bound<'_, PyAny>,
@@ -72,7 +77,10 @@ impl PyGuard {
         cors_origins: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let limiter = core_limiter(limiter)?;
+        let cost_names = argument_names("cost", policies.as_deref());
+        let spent_names = argument_names("spent", policies.as_deref());
         let cost = read_cost(cost)?;
+        let costs = read_costs(&cost_names, &costs)?;
         let client_address = read_object::<PyClientAddressRules>("client_address", client_address)?;
         let key_parts = read_texts("key", key_parts)?;
         let methods = read_texts("methods", methods)?;
@@ -96,6 +104,7 @@ impl PyGuard {
                 .per_route(per_route)
                 .missing_key(missing_key.parse()?)
                 .cost(cost)
+                .costs(costs)
                 .header_style(headers.parse()?)
                 .reset_form(reset_form.parse()?)
                 .dry_run(dry_run)
@@ -103,7 +112,8 @@ impl PyGuard {
                 .count_preflights(count_preflights)
                 .cors_origins(cors_origins.iter().map(|origin| origin.to_string()))
                 // A configuration says itself what is reserved.
-                .reserved(spent.is_some() && !by_configuration);
+                .reserved(spent.is_some() && !by_configuration)
+                .reserved_each(spent_each.iter().map(Option::is_some));
             if by_configuration {
                 builder = builder.by_configuration();
             }
@@ -134,7 +144,12 @@ impl PyGuard {
             methods.iter().fold(builder, |builder, method| builder.method(&**method)).build()
         })?;
         let address_rules = client_address.get().rules().clone();
-        Ok(Self { parts: Arc::new(GuardParts::new(guard, count, spent)), address_rules })
+        let spent = if spent_each.is_empty() {
+            SpentFunctions::ForAll(spent)
+        } else {
+            SpentFunctions::Each(spent_names.into_iter().zip(spent_each).collect())
+        };
+        Ok(Self { parts: Arc::new(GuardParts::new(guard, count, spent)), cost_names, address_rules })
     }
 
     /// Whether a request with this method is limited. ``requested_method`` is the header ``access-control-request-method`` of a
@@ -193,20 +208,24 @@ impl PyGuard {
         Ok((limits, sender, check))
     }
 
-    /// Starts a decision on a request that may have passed other guards. Returns the check unless the request is admitted.
-    #[pyo3(signature = (limits, key, *, cost = None, route = None, policies = None))]
+    /// Starts a decision on a request that may have passed other guards. ``costs`` are those of the policies that have one of their own,
+    /// by position. Returns the check unless the request is admitted.
+    #[pyo3(signature = (limits, key, *, cost = None, costs = None, route = None, policies = None))]
+    #[expect(clippy::too_many_arguments, reason = "each is a fact of the request")]
     fn start(
         &self,
         py: Python<'_>,
         limits: &PyRequestLimits,
         key: Option<Key>,
         cost: Option<&Bound<'_, PyAny>>,
+        costs: Option<Vec<Option<Bound<'_, PyAny>>>>,
         route: Option<&str>,
         policies: Option<Vec<PolicyArgument>>,
     ) -> PyResult<Option<PyGuardCheck>> {
         let policies: Option<Vec<_>> =
             policies.as_ref().map(|policies| policies.iter().map(PolicyArgument::as_str).collect());
-        let mut facts = RequestFacts::new();
+        let costs = costs.map_or(Ok(Vec::new()), |costs| read_costs(&self.cost_names, &costs))?;
+        let mut facts = RequestFacts::new().costs(&costs);
         if let Some(key) = &key {
             facts = facts.key(key.as_bytes());
         }
@@ -279,6 +298,20 @@ impl PyGuard {
         }
         Ok(Some(PyGuardCheck::new(&self.parts, check, attributes.cloned(), start)))
     }
+}
+
+/// How errors name what an argument has for each policy.
+fn argument_names(argument: &str, policies: Option<&[PolicyArgument]>) -> Vec<String> {
+    let policies = policies.unwrap_or_default().iter();
+    policies.map(|policy| format!("{argument}[\"{}\"]", policy.as_str())).collect()
+}
+
+/// Reads the costs of policies by their position.
+fn read_costs(names: &[String], costs: &[Option<Bound<'_, PyAny>>]) -> PyResult<Vec<Option<u64>>> {
+    let read = |(name, cost): (&String, &Option<Bound<'_, PyAny>>)| {
+        cost.as_ref().map(|cost| read_units(name, cost)).transpose()
+    };
+    names.iter().zip(costs).map(read).collect()
 }
 
 /// Reads the argument `name`, texts.

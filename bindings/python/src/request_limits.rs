@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use polylimit::guard::{Guard, GuardCheck, RequestLimits};
+use polylimit::guard::{Guard, GuardCheck, RequestLimits, Spent};
 use polylimit::headers::HeaderField;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -23,13 +23,20 @@ pub(crate) struct GuardParts {
     pub(crate) guard: Guard,
     /// Says whether a response counts.
     count: Option<Py<PyAny>>,
-    /// Says which units a response has spent; `None` what was reserved.
-    spent: Option<Py<PyAny>>,
+    spent: SpentFunctions,
     fields: FieldCache,
 }
 
+/// What says which units a response has spent; `None` is what was reserved.
+pub(crate) enum SpentFunctions {
+    /// Under every policy.
+    ForAll(Option<Py<PyAny>>),
+    /// Under each policy, by position, with its name in errors.
+    Each(Vec<(String, Option<Py<PyAny>>)>),
+}
+
 impl GuardParts {
-    pub(crate) fn new(guard: Guard, count: Option<Py<PyAny>>, spent: Option<Py<PyAny>>) -> Self {
+    pub(crate) fn new(guard: Guard, count: Option<Py<PyAny>>, spent: SpentFunctions) -> Self {
         Self { guard, count, spent, fields: FieldCache::default() }
     }
 
@@ -38,11 +45,40 @@ impl GuardParts {
         count.map_or(Ok(true), |count| count.bind(response.py()).call1((response,))?.is_truthy())
     }
 
-    fn spent(&self, response: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
-        let Some(spent) = &self.spent else { return Ok(None) };
-        let units = spent.bind(response.py()).call1((response,))?;
-        if units.is_none() { Ok(None) } else { read_units("spent", &units).map(Some) }
+    /// Ends a check with what a response has spent; returns the first exception that a function raised, in whose place is what was
+    /// reserved. Without a response that is so for all.
+    fn end(
+        &self,
+        py: Python<'_>,
+        check: &SharedCheck,
+        response: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<PyErr>> {
+        let mut raised = None;
+        let mut units_of = |name: &str, function: &Option<Py<PyAny>>| {
+            let (Some(response), Some(function)) = (response, function) else { return None };
+            let units = spent_units(name, function, response);
+            units.unwrap_or_else(|error| {
+                raised.get_or_insert(error);
+                None
+            })
+        };
+        let each: Vec<_>;
+        let spent = match &self.spent {
+            SpentFunctions::ForAll(function) => units_of("spent", function).into(),
+            SpentFunctions::Each(functions) => {
+                each = functions.iter().map(|(name, function)| units_of(name, function)).collect();
+                Spent::Each(&each)
+            }
+        };
+        call_core(py, || check.with(|check| check.end(spent)))?;
+        Ok(raised)
     }
+}
+
+/// The units that a response has spent, as a function of the program says.
+fn spent_units(name: &str, function: &Py<PyAny>, response: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    let units = function.bind(response.py()).call1((response,))?;
+    if units.is_none() { Ok(None) } else { read_units(name, &units).map(Some) }
 }
 
 /// The limits of one request: what its guards have decided.
@@ -263,12 +299,8 @@ impl PyRequestLimits {
         let mut raised = None;
         let mut settling = Vec::new();
         for OpenCheck { guard, check } in checks {
-            let spent = response.as_ref().map_or(Ok(None), |response| guard.spent(response.bind(py)));
-            let spent = spent.unwrap_or_else(|error| {
-                raised.get_or_insert(error);
-                None
-            });
-            call_core(py, || check.with(|check| check.end(spent)))?;
+            let error = guard.end(py, &check, response.as_ref().map(|response| response.bind(py)))?;
+            raised = raised.or(error);
             settling.push(check);
         }
         settling.reverse();

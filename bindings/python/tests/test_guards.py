@@ -164,7 +164,7 @@ def test_different_policies_are_accepted(make_guard, policies):
     ids=["function", "partial", "object", "method", "partial of an object"],
 )
 def test_asynchronous_count_is_refused(make_guard, count, called):
-    refused = f"^count is {called}, which is asynchronous: allowed is a function that gives true or false at once$"
+    refused = f"^count is {called}, which is asynchronous: allowed is a function that returns its result at once$"
     with pytest.raises(InvalidArgumentError, match=refused):
         make_guard("a", count=count)
 

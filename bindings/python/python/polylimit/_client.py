@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from polylimit._charges import refuse_asynchronous
 from polylimit._core import InvalidArgumentError, Request, Throttle
-from polylimit._guard import check_limiter, refuse_asynchronous
+from polylimit._guard import check_limiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

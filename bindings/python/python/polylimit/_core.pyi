@@ -2710,6 +2710,7 @@ class CoreGuard:
         key_parts: Sequence[str],
         missing_key: str,
         cost: int,
+        costs: Sequence[SupportsIndex | None],
         methods: Sequence[str],
         headers: str,
         reset_form: str,
@@ -2720,6 +2721,7 @@ class CoreGuard:
         client_address: ClientAddressRules,
         count: Callable[[Any], Any] | None,
         spent: Callable[[Any], Any] | None,
+        spent_each: Sequence[Callable[[Any], Any] | None],
         ttl: float | timedelta | None,
         max_age: float | timedelta | None,
         separate_head: bool,
@@ -2759,10 +2761,13 @@ class CoreGuard:
         key: _Key | None,
         *,
         cost: SupportsIndex | None = None,
+        costs: Sequence[SupportsIndex | None] | None = None,
         route: str | None = None,
         policies: Sequence[_Policy] | None = None,
     ) -> GuardCheck | None:
-        """Starts a decision on a request that may have passed other guards. Returns the check unless the request is admitted."""
+        """Starts a decision on a request that may have passed other guards. ``costs`` are those of the policies that have one of their own,
+        by position. Returns the check unless the request is admitted.
+        """
     def start_by_configuration(self, limits: RequestLimits, attributes: RequestAttributes) -> GuardCheck | None:
         """The same for a guard that decides by the configuration of its limiter."""
     def ask_ahead(self, earlier: GuardCheck, key: _Key | None, route: str | None) -> None:

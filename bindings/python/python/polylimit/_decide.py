@@ -9,8 +9,9 @@ from collections.abc import Callable, Generator
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from polylimit._charges import policy_list
 from polylimit._core import RequestAttributes, StoreCall
-from polylimit._guard import Denial, Outage, policy_list
+from polylimit._guard import Denial, Outage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,9 +59,19 @@ def decide(
         if key is None or key in ("", b""):
             key = guard.key_without(info)
     cost = None if guard.cost is None else (yield guard.cost(info.request))
+    costs = None if guard.costs is None else (yield from _costs(guard.costs, info))
     route = info.route() if core.is_per_route else None
-    check = core.start(limits, key, cost=cost, route=route, policies=policies)
+    check = core.start(limits, key, cost=cost, costs=costs, route=route, policies=policies)
     return None if check is None else (yield from _conclude(guard, info, limits, check, later))
+
+
+def _costs(functions: Iterable[Callable[[Any], Any] | None], info: keys.RequestInfo) -> Steps[list[Any]]:
+    """Return the costs under the policies that have a function of their own; ``None`` for the others."""
+    costs: list[Any] = []
+    for function in functions:
+        cost = None if function is None else (yield function(info.request))
+        costs.append(cost)
+    return costs
 
 
 def _requested_method(guard: Guard, info: keys.RequestInfo) -> str | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from polylimit import keys
+from polylimit._charges import Charges, Cost, Policies, Spent, refuse_asynchronous
 from polylimit._core import (
     AsyncLimiter,
     ClientAddressRules,
@@ -19,7 +18,6 @@ from polylimit._core import (
     Policy,
     PolylimitError,
     Problem,
-    Quota,
     advice,
 )
 
@@ -30,11 +28,8 @@ if TYPE_CHECKING:
     from typing_extensions import Never
 
 Outcome = tuple[Policy, Decision]
-PolicyName = str | Quota | Policy | None
-Policies = PolicyName | Sequence[PolicyName] | Callable[[Any], Any]
 KeyPart = keys.KeyPart | str
 Key = KeyPart | Sequence[KeyPart] | Callable[[Any], Any]
-Cost = int | Callable[[Any], Any]
 
 
 class Options(TypedDict, total=False):
@@ -58,15 +53,19 @@ class Options(TypedDict, total=False):
     #: How the client's address is found for requests without a key: ``keys.client_address(...)``. The default is that
     #: of ``key``, or the peer of the socket.
     client_address: keys.KeyPart | ClientAddressRules | None
-    #: Units that a request spends: a number, or a function of the request.
+    #: Units that a request spends: a number, or a function of the request; 0 to 10^12, and 1 by default. Policies of a
+    #: list may have costs of their own: ``{"tokens": cost_of_tokens}`` with the names or quotas of the list; the others
+    #: cost 1. A number that a policy can never admit is refused.
     cost: Cost
     #: A function of the response, not asynchronous: a request counts only if it returns true. The cost is reserved
     #: before the request and refunded after it. A request that fails without a response has the status 500.
     count: Callable[[Any], Any] | None
-    #: A function of the response, not asynchronous, that returns the units that the request has spent, or ``None`` for
-    #: its cost. It is called when the response is done or its client has gone. The cost is reserved until then, under
-    #: every policy of the limit; without this function, only policies with a quota such as ``"20 concurrent"`` are.
-    spent: Callable[[Any], Any] | None
+    #: A function of the response, not asynchronous, that returns the units that the request has spent, 0 to 10^12, or
+    #: ``None`` for its cost. It is called when the response is done or its client has gone. The cost is reserved until
+    #: then, under every policy of the limit; without this function, only policies with a quota such as
+    #: ``"20 concurrent"`` are. Policies of a list may have functions of their own: with ``{"tokens": tokens_of}`` only
+    #: that policy is reserved.
+    spent: Spent
     #: How long a reservation lasts after its last renewal, in seconds or as a ``timedelta``: so long its units stay set
     #: aside when the process is killed. The default is 30 s.
     ttl: float | timedelta | None
@@ -150,7 +149,7 @@ class Guard:
         client_address: keys.KeyPart | ClientAddressRules | None = None,
         cost: Cost = 1,
         count: Callable[[Any], Any] | None = None,
-        spent: Callable[[Any], Any] | None = None,
+        spent: Spent = None,
         ttl: float | timedelta | None = None,
         max_age: float | timedelta | None = None,
         skip: Callable[[Any], Any] | None = None,
@@ -178,7 +177,6 @@ class Guard:
         functions = {
             "attributes": attributes,
             "count": count,
-            "spent": spent,
             "skip": skip,
             "on_denied": on_denied,
             "on_outage": on_outage,
@@ -188,8 +186,6 @@ class Guard:
                 raise TypeError(f"{name} is of type {type(function).__name__}: allowed is a function")
         if count is not None:
             refuse_asynchronous("count", count)
-        if spent is not None:
-            refuse_asynchronous("spent", spent)
         #: Whether the rules of the limiter's configuration decide.
         self.by_configuration = policy is None and limiter.configuration() is not None
         if self.by_configuration:
@@ -202,7 +198,7 @@ class Guard:
         elif attributes is not None:
             raise InvalidArgumentError("attributes need a limiter with a configuration, and no policy beside it")
         parts = [] if self.by_configuration else _key_parts(key)
-        _check_policy(policy)
+        charges = Charges(limiter, policy, cost, spent, by_configuration=self.by_configuration)
         rules = next((part.rules for part in parts if isinstance(part, keys.KeyPart) and part.rules is not None), None)
         if client_address is not None:
             rules = client_address.rules if isinstance(client_address, keys.KeyPart) else client_address
@@ -214,10 +210,13 @@ class Guard:
         #: The functions of the request; ``None`` where the option is no function.
         self.attributes = attributes
         self.key = key if callable(key) else None
-        self.cost = cost if callable(cost) else None
+        self.cost = charges.cost_of
+        #: The same for each policy of the list, where one has a function of its own.
+        self.costs = charges.cost_of_each
         self.policy = policy if callable(policy) else None
         self.count = count
-        self.spent = spent
+        #: Whether a function says what a request has spent.
+        self.has_spent = charges.has_spent
         self.skip = skip
         self.on_denied = on_denied
         self.on_outage = on_outage
@@ -228,14 +227,15 @@ class Guard:
         self._uses_address = missing_key == "address"
         self.core = CoreGuard(
             limiter,
-            None if policy is None or callable(policy) else policy_list(policy),
+            charges.policies,
             by_configuration=self.by_configuration,
             per_request=callable(policy),
             scope=scope,
             per_route=per_route,
             key_parts=[part.text if isinstance(part, keys.KeyPart) else part for part in parts],
             missing_key=missing_key,
-            cost=1 if callable(cost) else cost,
+            cost=charges.cost,
+            costs=charges.costs,
             methods=[methods] if isinstance(methods, str) else methods,
             headers=headers,
             reset_form=reset_form,
@@ -245,7 +245,8 @@ class Guard:
             dry_run=dry_run,
             client_address=self.rules,
             count=count,
-            spent=spent,
+            spent=charges.spent,
+            spent_each=charges.spent_each,
             ttl=ttl,
             max_age=max_age,
             separate_head=separate_head,
@@ -258,7 +259,8 @@ class Guard:
         #: Whether a part of the key is the user, which may have to be awaited.
         self.has_user = ("user", "") in self.key_parts
         #: Whether all that a decision needs is known before the request reaches this limit, without calling a function.
-        has_functions = callable(key) or callable(cost) or callable(policy) or skip is not None
+        functions_of_request = [self.key, self.cost, self.costs, self.policy, skip]
+        has_functions = any(function is not None for function in functions_of_request)
         self.is_known_early = not (has_functions or self.has_user or self.by_configuration)
         is_same_for_all = self.is_known_early and not (methods or self.core.is_per_route)
         #: Whether ``core.enter`` decides about a request: by nothing but the peer of its socket.
@@ -308,13 +310,6 @@ def _refuse_beside_configuration(options: Mapping[str, object]) -> None:
             )
 
 
-def policy_list(given: Any) -> list[Any]:
-    """Return the policies of a list or of a single one; ``None`` is an empty list."""
-    if given is None:
-        return []
-    return list(given) if isinstance(given, (list, tuple)) else [given]
-
-
 def refuse_unknown_options(options: Mapping[str, Any]) -> None:
     """Raise for unknown options; for one of another rate limiter, the error says what to use instead."""
     for name in options:
@@ -347,24 +342,3 @@ def _key_parts(key: Any) -> list[KeyPart]:
                 "polylimit.keys"
             )
     return parts
-
-
-def _check_policy(policy: Any) -> None:
-    for one in [policy] if callable(policy) else policy_list(policy):
-        if not (callable(policy) or isinstance(one, (str, Quota, Policy))):
-            raise TypeError(
-                f"policy is of type {type(one).__name__}: allowed are str, Quota, Policy, a list of them, and a "
-                "function of the request"
-            )
-
-
-def refuse_asynchronous(name: str, given: Callable[..., Any]) -> None:
-    """Raise for an asynchronous function where it is not awaited: its coroutine would be true for every response."""
-    while isinstance(given, partial):
-        given = given.func
-    # Calling an object calls the method of its class.
-    if iscoroutinefunction(given) or (callable(given) and iscoroutinefunction(type(given).__call__)):
-        called = getattr(given, "__qualname__", type(given).__qualname__)
-        raise InvalidArgumentError(
-            f"{name} is {called}, which is asynchronous: allowed is a function that gives true or false at once"
-        )

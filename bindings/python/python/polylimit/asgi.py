@@ -14,13 +14,14 @@ from urllib.parse import quote
 
 from polylimit._core import RequestLimits, ResponseSender
 from polylimit._decide import Denied, decide, drive_async, end, fail, finish, refuse
-from polylimit._guard import Denial, Guard, Options, Outage, Policies, refuse_unknown_options
+from polylimit._guard import Denial, Guard, Options, Outage, refuse_unknown_options
 from polylimit._routes import full_path, host_pattern, matched_route, mount_pattern, path_pattern
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from polylimit import AsyncLimiter, Limiter
+    from polylimit._charges import Policies
     from polylimit._core import GuardCheck
 
 __all__ = ["Denial", "Limit", "Options", "Outage", "RateLimitMiddleware", "ResponseStart", "request_limits"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from polylimit import InvalidArgumentError, Limiter
 from polylimit._core import RequestLimits
 from polylimit._decide import decide, drive, drive_async, end, fail, finish, resolve
-from polylimit._guard import Denial, Guard, Options, Outage, Policies
+from polylimit._guard import Denial, Guard, Options, Outage
 from polylimit._versions import require
 from polylimit._views import NO_LIMITS, ClassView, ViewLimit, ViewLimits, limits_of, wsgi_target
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from django.urls import ResolverMatch, URLPattern
     from typing_extensions import Unpack
 
+    from polylimit._charges import Policies
     from polylimit._decide import Steps
 
 __all__ = ["Denial", "Options", "Outage", "RateLimitMiddleware", "exempt", "limit", "request_limits"]
@@ -387,11 +388,16 @@ class RateLimitMiddleware:
 #: The options of the setting that may be given as dotted paths.
 _FUNCTIONS = ("limiter", "attributes", "cost", "count", "spent", "skip", "on_denied", "on_outage")
 
+#: Those of them that policies of the list may have for themselves.
+_OF_POLICIES = ("cost", "spent")
+
 
 def _resolve_option(name: str, value: Any) -> Any:
     is_path = isinstance(value, str) and name in _FUNCTIONS
     # The text of a part of a key has a colon, or is one word.
     is_path |= name == "key" and isinstance(value, str) and "." in value and ":" not in value
+    if name in _OF_POLICIES and isinstance(value, Mapping):
+        return {policy: _resolve_option(name, one) for policy, one in value.items()}
     return import_string(value) if is_path else value
 
 

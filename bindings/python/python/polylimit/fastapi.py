@@ -34,7 +34,7 @@ from starlette.websockets import WebSocket
 from polylimit import asgi
 from polylimit._core import RequestLimits
 from polylimit._decide import decide, drive_async, fail
-from polylimit._guard import Denial, Guard, Options, Outage, Policies
+from polylimit._guard import Denial, Guard, Options, Outage
 from polylimit._routes import matched_route
 from polylimit._versions import is_older, require
 from polylimit._views import NO_LIMITS, ViewLimit, ViewLimits
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from polylimit import AsyncLimiter, Limiter
+    from polylimit._charges import Policies
 
 require("fastapi", "0.100", "fastapi")
 require("starlette", "0.27", "starlette")
@@ -168,7 +169,7 @@ class RateLimit(Limit):
             denied = await drive_async(decide(guard, info, limits, after.guards))
             fields = {}
         else:
-            if guard.count is not None or guard.spent is not None:
+            if guard.count is not None or guard.has_spent:
                 name = "spent" if guard.count is None else "count"
                 raise RuntimeError(f"{name} needs polylimit.fastapi.RateLimitMiddleware on the application")
             limits = scope.setdefault(_OWN_LIMITS, RequestLimits())

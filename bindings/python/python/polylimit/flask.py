@@ -18,7 +18,7 @@ from weakref import WeakSet
 from polylimit import Limiter
 from polylimit._core import RequestLimits
 from polylimit._decide import decide, drive, end, fail, finish, resolve
-from polylimit._guard import Denial, Guard, Options, Outage, Policies
+from polylimit._guard import Denial, Guard, Options, Outage
 from polylimit._versions import require
 from polylimit._views import (
     NO_LIMITS,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Unpack
+
+    from polylimit._charges import Policies
 
 
 __all__ = ["Denial", "Options", "Outage", "RateLimit", "exempt", "limit", "request_limits"]
