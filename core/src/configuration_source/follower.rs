@@ -395,8 +395,8 @@ impl Followers {
         static FOLLOWERS: OnceLock<Followers> = OnceLock::new();
         let mut followers = fork::once(&FOLLOWERS, Self::new);
         while !followers.generation.is_here() {
-            let own: &Box<Self> = fork::once(&followers.after_fork, || Box::new(Self::new()));
-            followers = own;
+            let made = || Box::new(Self::new());
+            followers = fork::once(&followers.after_fork, made).as_ref();
         }
         followers
     }

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::limiter::cancellation::Admission;
 use crate::limiter::configured::key_decision::waits;
 use crate::limiter::configured::key_steps::Opening;
-use crate::limiter::deadline::Deadline;
+use crate::limiter::deadline::{AskedAt, Deadline};
 use crate::limiter::tally::counts::OperationKind;
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE, Shared};
 use crate::rules::decision::{Cause, Decision, QuotaUsage, Waits};
@@ -114,11 +114,11 @@ impl Limiter {
             return Ok(shared.ask_store(request).await?.0);
         }
         let deadline = Deadline::after(timeout, shared.store.clock());
-        let decision = self.acquire_in_queue(shared, request, policy, &deadline).await?;
+        let (decision, asked_at) = self.acquire_in_queue(shared, request, policy, &deadline).await?;
         // A caller that is admitted to a leaky bucket waits out its delay after it has left the queue.
         if decision.delay_us() > 0 {
             let admission = Admission::new(self, request, &decision);
-            deadline.sleep(decision.delay_us()).await;
+            deadline.sleep(asked_at, decision.delay_us()).await;
             admission.keep();
         }
         Ok(decision)
@@ -130,7 +130,8 @@ impl Limiter {
         request: StoreRequest<'_>,
         policy: &Policy,
         deadline: &Deadline,
-    ) -> Result<Decision, Error> {
+    ) -> Result<(Decision, AskedAt), Error> {
+        let mut asked_at = deadline.asked_at();
         let waiter = shared.wait_queues.join(request.id, request.key, request.cost);
         let ahead = waiter.units_ahead;
         let turn = {
@@ -143,7 +144,7 @@ impl Limiter {
                     if ahead > 0 && request.hold.is_none() {
                         let denied = shared.denied_behind(request, policy, ahead).await?;
                         if denied.wait_us > deadline.left_us() {
-                            return Ok(denied);
+                            return Ok((denied, asked_at));
                         }
                     }
                     deadline.can_wait()?;
@@ -155,13 +156,16 @@ impl Limiter {
                 }
             }
         };
-        let Some(_turn) = turn else { return shared.denied_behind(request, policy, ahead).await };
+        let Some(_turn) = turn else {
+            return Ok((shared.denied_behind(request, policy, ahead).await?, asked_at));
+        };
         loop {
             shared.registry.check_open()?;
             let left_us = deadline.left_us();
             if let Some(denied) = shared.denied_turn(request, policy, deadline, left_us).await? {
-                return Ok(denied);
+                return Ok((denied, asked_at));
             }
+            asked_at = deadline.asked_at();
             let (decision, _) = match shared.store.ask_caches(request) {
                 Some(answer) => answer,
                 None => self.ask_uncancelled(request).await?,
@@ -176,13 +180,13 @@ impl Limiter {
             let may_come_sooner =
                 request.hold.is_some() && left_us > 0 && decision.wait_us != Decision::NEVER;
             if decision.allowed || (decision.wait_us > left_us && !may_come_sooner) {
-                return Ok(decision);
+                return Ok((decision, asked_at));
             }
             deadline.can_wait()?;
             if request.hold.is_some() {
                 let wait_us = decision.wait_us.min(left_us).min(ASK_AGAIN_US);
                 tokio::select! {
-                    () = deadline.sleep(wait_us) => {}
+                    () = deadline.sleep(asked_at, wait_us) => {}
                     () = waiter.queue.recheck.notified() => {}
                 }
                 continue;
@@ -192,7 +196,7 @@ impl Limiter {
             let spread_us =
                 if shared.store.is_shared() { deadline.spread_us(left_us - decision.wait_us) } else { 0 };
             tokio::select! {
-                () = deadline.sleep(decision.wait_us + spread_us) => {}
+                () = deadline.sleep(asked_at, decision.wait_us + spread_us) => {}
                 () = waiter.queue.recheck.notified() => {}
             }
         }

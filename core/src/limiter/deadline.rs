@@ -22,6 +22,10 @@ pub(crate) enum Deadline {
     Manual(ManualClock, u64),
 }
 
+/// When a store was asked, by a manual clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedAt(u64);
+
 impl Deadline {
     pub(crate) fn after(timeout: Duration, clock: &Clock) -> Self {
         let timeout = timeout.min(MAX_WAIT);
@@ -57,12 +61,21 @@ impl Deadline {
         }
     }
 
+    /// What a manual clock shows now, before a store is asked how long to wait: the wait counts from then. The program may advance
+    /// the clock before the answer comes. By the system clock a wait counts from the answer.
+    pub(crate) fn asked_at(&self) -> AskedAt {
+        match self {
+            Self::Monotonic(_) => AskedAt(0),
+            Self::Manual(clock, _) => AskedAt(clock.now_us()),
+        }
+    }
+
     /// Waits for a duration in microseconds, by the same clock.
-    pub(crate) async fn sleep(&self, for_us: u64) {
+    pub(crate) async fn sleep(&self, asked_at: AskedAt, for_us: u64) {
         match self {
             Self::Monotonic(_) => sleep(Duration::from_micros(for_us)).await,
             // A wait beyond what the clock can show never ends.
-            Self::Manual(clock, _) => clock.reached(clock.now_us().saturating_add(for_us)).await,
+            Self::Manual(clock, _) => clock.reached(asked_at.0.saturating_add(for_us)).await,
         }
     }
 

@@ -3,11 +3,11 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use polylimit::{Limiter, Outage, Quota, Source};
+use polylimit::{Limiter, ManualClock, Outage, Policy, Quota, Source};
 use polylimit_redis_tests::{
     COUNTER_QUOTA, Load, LoadReport, limiter, options, repeated_if_noisy, total_stored_units, uncached,
 };
-use polylimit_test_servers::{FaultProxy, Kind, Server};
+use polylimit_test_servers::{Direction, FaultProxy, Kind, Server};
 
 const DEADLINE: Duration = Duration::from_millis(50);
 /// How often the circuit breakers of the tasks' and the threads' connection may open together during these tests.
@@ -188,5 +188,39 @@ fn clock_set_forward_and_back_repeatedly_keeps_the_bounds() {
         for quotas in QUOTAS {
             set_clock("back and forth", quotas, &[HOUR_US, -HOUR_US, 0, -HOUR_US, 500_000, 0]);
         }
+    });
+}
+
+#[test]
+fn acquire_counts_its_wait_from_the_time_at_which_it_asked() {
+    let server = Server::start(Kind::Redis, &[]);
+    let proxy = FaultProxy::start(server.address());
+    let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
+    let limiter = Limiter::builder()
+        .store(&format!("{}?deadline=60s&denial_cache_max=0", server.url_at(proxy.port())))
+        .clock(clock.clone())
+        .policy(Policy::parse("p", "1/minute fixed_window").unwrap())
+        .build()
+        .unwrap()
+        .blocking();
+    assert!(limiter.check("key").unwrap().allowed());
+    let until = |what: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !what() && start.elapsed() < Duration::from_secs(30) {
+            sleep(Duration::from_millis(1));
+        }
+        what()
+    };
+    proxy.set_stalled_direction(Direction::Replies, true);
+    let before = proxy.bytes(Direction::Requests);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| limiter.acquire("key", Duration::from_secs(3_600)).unwrap().allowed());
+        let has_asked = until(&|| proxy.bytes(Direction::Requests) > before);
+        // The next window begins before the answer arrives that the one before is full.
+        clock.advance(Duration::from_secs(60)).unwrap();
+        proxy.pass();
+        let is_admitted = until(&|| waiting.is_finished());
+        clock.advance(Duration::from_secs(3_600)).unwrap();
+        assert!(has_asked && is_admitted && waiting.join().unwrap());
     });
 }
