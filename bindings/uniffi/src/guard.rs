@@ -12,7 +12,7 @@ use polylimit::guard::{self, KeyPart, MissingKey, RequestFacts, RequestLimits};
 
 use crate::client_address::ClientAddressRules;
 use crate::error::{PolylimitError, Result, guarded};
-use crate::guard::by_policy::ByPolicy;
+use crate::guard::by_policy::{ByPolicy, PolicyOptions};
 use crate::guard::check::blocking;
 pub(crate) use crate::guard::check::{Ask, Conclusion, Settled};
 pub use crate::guard::check::{GuardAnswer, GuardCheck, GuardOutage};
@@ -201,7 +201,17 @@ impl Guard {
         if is_by_configuration {
             builder = builder.by_configuration();
         }
-        let (by_policy, mut builder) = ByPolicy::of(limiter, &options, is_by_configuration, builder)?;
+        let of_policies = PolicyOptions {
+            policies: options.policies.as_deref(),
+            scope: options.scope.as_deref(),
+            per_request: options.per_request,
+            is_by_configuration,
+            reserved: options.reserved,
+            costs: &options.costs,
+            costs_per_request: &options.costs_per_request,
+            reserved_policies: &options.reserved_policies,
+        };
+        let (by_policy, mut builder) = ByPolicy::of(limiter, &of_policies, builder)?;
         if let Some(policies) = options.policies {
             builder = builder.policies(policies);
         }

@@ -1,11 +1,24 @@
 //! What a guard has for single policies: their costs, and what was spent under them. Programs name a policy by the text that the
 //! guard's options have for it, and the core by its position.
 
+use std::collections::HashMap;
+
 use polylimit::guard::GuardBuilder;
 
 use crate::error::{PolylimitError, Result};
-use crate::guard::GuardOptions;
 use crate::number::unsigned;
+
+/// What the options of a guard say of its policies.
+pub(super) struct PolicyOptions<'a> {
+    pub(super) policies: Option<&'a [String]>,
+    pub(super) scope: Option<&'a str>,
+    pub(super) per_request: bool,
+    pub(super) is_by_configuration: bool,
+    pub(super) reserved: bool,
+    pub(super) costs: &'a HashMap<String, i64>,
+    pub(super) costs_per_request: &'a [String],
+    pub(super) reserved_policies: &'a [String],
+}
 
 /// The policies of a guard that has something for one of them.
 #[derive(Debug, Default)]
@@ -22,24 +35,23 @@ impl ByPolicy {
     /// Reads the options, and gives the builder what is fixed.
     pub(super) fn of(
         limiter: &polylimit::Limiter,
-        options: &GuardOptions,
-        is_by_configuration: bool,
+        options: &PolicyOptions<'_>,
         mut builder: GuardBuilder,
     ) -> Result<(Self, GuardBuilder)> {
-        let GuardOptions { costs, costs_per_request, reserved_policies, .. } = options;
+        let PolicyOptions { costs, costs_per_request, reserved_policies, .. } = *options;
         let (has_costs, has_reserved) =
             (!costs.is_empty() || !costs_per_request.is_empty(), !reserved_policies.is_empty());
-        if is_by_configuration {
+        if options.is_by_configuration {
             // The core refuses them.
             if has_costs {
                 builder = builder.costs([Some(0)]);
             }
             return Ok((Self::default(), if has_reserved { builder.reserved_each([true]) } else { builder }));
         }
-        let names = match &options.policies {
-            Some(policies) => policies.clone(),
+        let names = match options.policies {
+            Some(policies) => policies.to_vec(),
             None if options.per_request || !(has_costs || has_reserved) => Vec::new(),
-            None => vec![limiter.policy_for(None, options.scope.as_deref())?.name().to_owned()],
+            None => vec![limiter.policy_for(None, options.scope)?.name().to_owned()],
         };
         if (has_costs || has_reserved) && options.per_request {
             let name = if has_costs { "cost" } else { "spent" };
