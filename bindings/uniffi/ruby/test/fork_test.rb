@@ -42,7 +42,16 @@ class ForkTest < Minitest::Test
       at_exit { exit!($ERROR_INFO.nil? || $ERROR_INFO.is_a?(SystemExit) && $ERROR_INFO.success? ? 0 : 1) }
       exit(yield ? 0 : 1)
     end
-    Timeout.timeout(SOON) { assert Process.wait2(child).last.success? }
+    assert succeeds?(child)
+  end
+
+  # Whether a child ends well. One that hangs fails its test, and not all that follow.
+  def succeeds?(child)
+    Timeout.timeout(SOON) { Process.wait2(child).last.success? }
+  rescue Timeout::Error
+    Process.kill(:KILL, child)
+    Process.wait(child)
+    flunk 'the child hangs'
   end
 
   def test_children_under_load_use_the_limiter_of_their_parent
@@ -52,7 +61,7 @@ class ForkTest < Minitest::Test
       load = Array.new(3) { |at| Thread.new { limiter.check("load #{@key} #{at}") until over } }
       10.times do
         children = Array.new(10) { fork { exit!(limiter.check(@key).source == 'store') } }
-        children.each { |child| assert Process.wait2(child).last.success?, store }
+        children.each { |child| assert succeeds?(child), store }
       end
       over = true
       load.each(&:join)
@@ -130,6 +139,7 @@ class ForkTest < Minitest::Test
       end
       assert_predicate waiting, :alive?
       clock.advance(60)
+      assert waiting.join(SOON), store
       assert waiting.value.allowed, store
       limiter.close
     end
@@ -146,7 +156,7 @@ class ForkTest < Minitest::Test
     Sync do
       limiter.check(@key)
       child = fork { exit!(Fiber.new(blocking: true) { limiter.check(@key).source == 'store' }.resume) }
-      assert Process.wait2(child).last.success?
+      assert succeeds?(child)
       limiter.check(@key)
     end
     assert_equal 972, limiter.peek(@key).remaining
