@@ -41,6 +41,17 @@ pub(crate) enum PastKind {
     Entries(Vec<EntryChange>),
 }
 
+/// One of the last 32 documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PastDocument {
+    /// Canonical JSON.
+    pub(crate) document: String,
+    /// As its author has written it, with comments.
+    pub(crate) text: String,
+    /// SHA-256 of the canonical JSON, as hexadecimal digits.
+    pub(crate) digest: String,
+}
+
 /// The author of a change, and the reason.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Author<'a> {

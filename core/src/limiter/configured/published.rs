@@ -57,7 +57,7 @@ impl Limiter {
         let found = self.published_store()?.published(document_version).await?;
         Ok(found.map(|(document_version, found)| PublishedDocument {
             document_version,
-            digest: found.digest().into(),
+            digest: found.digest.into(),
             document: found.document.into(),
             text: found.text.into(),
         }))

@@ -51,7 +51,7 @@ pub(crate) mod doctor {
 }
 
 pub(crate) mod configuration {
-    use crate::configuration_source::publication::{Author, PastChange, Published};
+    use crate::configuration_source::publication::{Author, PastChange, PastDocument, Published};
     use crate::configuration_source::snapshot::{Entries, EntryChange};
     use crate::error::Error;
 
@@ -71,7 +71,13 @@ pub(crate) mod configuration {
             match *self {}
         }
 
-        pub(crate) async fn publish(&self, _: &str, _: u64, _: Author<'_>) -> Result<Published, Error> {
+        pub(crate) async fn publish(
+            &self,
+            _: &str,
+            _: &str,
+            _: u64,
+            _: Author<'_>,
+        ) -> Result<Published, Error> {
             match *self {}
         }
 
@@ -83,10 +89,7 @@ pub(crate) mod configuration {
             match *self {}
         }
 
-        pub(crate) async fn published(
-            &self,
-            _: Option<u64>,
-        ) -> Result<Option<(u64, Box<str>, Box<str>)>, Error> {
+        pub(crate) async fn published(&self, _: Option<u64>) -> Result<Option<(u64, PastDocument)>, Error> {
             match *self {}
         }
 

@@ -6,7 +6,7 @@
 use redis::{Cmd, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::configuration_source::publication::{Author, PastChange, PastKind, Published};
+use crate::configuration_source::publication::{Author, PastChange, PastDocument, PastKind, Published};
 use crate::configuration_source::snapshot::{Entries, EntryChange, Snapshot};
 use crate::error::Error;
 use crate::store::redis::configuration::log::{Record, RecordedChange, read_range};
@@ -178,28 +178,13 @@ impl ConfigurationStore {
     ) -> Result<Published, Error> {
         let mut connection = self.connect(None).await?;
         let head = connection.head().await?;
-        let Some(PastDocument { document, text }) = connection.past_document(document_version).await? else {
+        let Some(PastDocument { document, text, .. }) = connection.past_document(document_version).await?
+        else {
             return Err(Error::invalid_argument(format!(
                 "document {document_version} is not there: allowed is one of the last 32, which the history lists"
             )));
         };
         self.publish(&document, &text, head.map_or(0, |head| head.document_version), author).await
-    }
-}
-
-/// One of the last 32 documents.
-#[derive(Debug)]
-pub(crate) struct PastDocument {
-    /// Canonical JSON.
-    pub(crate) document: String,
-    /// As its author has written it, with comments.
-    pub(crate) text: String,
-}
-
-impl PastDocument {
-    /// SHA-256, as hexadecimal digits.
-    pub(crate) fn digest(&self) -> String {
-        digest(&self.document)
     }
 }
 
@@ -211,7 +196,11 @@ impl ConfigurationConnection {
         let mut command = redis::cmd("HMGET");
         command.arg(&self.keys.documents).arg(document_version).arg(format!("text:{document_version}"));
         let (document, text): (Option<String>, Option<String>) = self.ask(&command, REPLY_TIMEOUT).await?;
-        Ok(document.map(|document| PastDocument { text: text.unwrap_or_else(|| document.clone()), document }))
+        Ok(document.map(|document| PastDocument {
+            digest: digest(&document),
+            text: text.unwrap_or_else(|| document.clone()),
+            document,
+        }))
     }
 }
 
