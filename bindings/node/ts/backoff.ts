@@ -59,7 +59,8 @@ export function nativeBackoff(backoff: Backoff): NativeBackoff {
  * in any letter case, and a value.
  */
 export type ResponseHeaders =
-  Iterable<readonly [string, string]> | { readonly [name: string]: string | readonly string[] | undefined };
+  | Iterable<readonly [string, string]>
+  | { readonly [name: string]: string | readonly string[] | undefined };
 
 export interface ServerWaitOptions {
   /**
