@@ -71,9 +71,9 @@ func TestWaitsOfServersAndBackoffsAgreeWithTheCases(t *testing.T) {
 			if one.RetryAfter != nil {
 				header.Set("Retry-After", *one.RetryAfter)
 			}
-			wait, told := polylimit.ServerWait(header, time.UnixMicro(one.NowUs))
-			if told != (one.WaitUs != nil) || told && wait.Microseconds() != *one.WaitUs {
-				t.Errorf("%v %v", wait, told)
+			wait, asked := polylimit.ServerWait(header, time.UnixMicro(one.NowUs))
+			if asked != (one.WaitUs != nil) || asked && wait.Microseconds() != *one.WaitUs {
+				t.Errorf("%v %v", wait, asked)
 			}
 		})
 	}
@@ -82,14 +82,14 @@ func TestWaitsOfServersAndBackoffsAgreeWithTheCases(t *testing.T) {
 		120 * time.Millisecond: {"Retry-After-Ms": {"120"}, "Retry-After": {"1"}},
 		2 * time.Second:        {"Date": {date}, "Retry-After": {later}},
 	} {
-		if read, told := polylimit.ServerWait(header, time.Now()); !told || read != wait {
+		if read, asked := polylimit.ServerWait(header, time.Now()); !asked || read != wait {
 			t.Errorf("%v: %v", header, read)
 		}
 	}
 	for _, one := range cases.Backoff {
 		t.Run(one.Name, func(t *testing.T) {
-			told := time.Duration(one.ServerWaitUs) * time.Microsecond
-			wait, retries, err := one.Settings.backoff().Wait(one.Retry, told)
+			asked := time.Duration(one.ServerWaitUs) * time.Microsecond
+			wait, retries, err := one.Settings.backoff().Wait(one.Retry, asked)
 			if err != nil || retries != (one.WaitUs != nil) {
 				t.Fatal(wait, retries, err)
 			}

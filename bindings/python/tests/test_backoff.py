@@ -54,8 +54,8 @@ def backoff(settings):
 
 @pytest.mark.parametrize("case", **names("backoff"))
 def test_backoff(case):
-    told = timedelta(microseconds=case["server_wait_us"]) if "server_wait_us" in case else None
-    wait = in_us(backoff(case["settings"]).wait(case["retry"], told))
+    asked = timedelta(microseconds=case["server_wait_us"]) if "server_wait_us" in case else None
+    wait = in_us(backoff(case["settings"]).wait(case["retry"], asked))
     if case["wait_us"] is None:
         assert wait is None
     else:

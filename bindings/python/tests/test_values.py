@@ -57,15 +57,15 @@ DECISIONS = list(decisions())
 
 @pytest.mark.parametrize("decision", DECISIONS, ids=range(len(DECISIONS)))
 def test_decision_survives_json_and_pickle(decision):
-    told = decision.as_dict()
-    assert Decision.from_dict(json.loads(json.dumps(told))) == decision
+    parts = decision.as_dict()
+    assert Decision.from_dict(json.loads(json.dumps(parts))) == decision
     assert pickle.loads(pickle.dumps(decision)) == decision
     assert repr(pickle.loads(pickle.dumps(decision))) == repr(decision)
-    assert told["retry_after_us"] == decision.retry_after_us and told["delay"] == decision.delay
-    assert {name: getattr(decision, name) for name in told if name != "quotas"} == {
-        name: value for name, value in told.items() if name != "quotas"
+    assert parts["retry_after_us"] == decision.retry_after_us and parts["delay"] == decision.delay
+    assert {name: getattr(decision, name) for name in parts if name != "quotas"} == {
+        name: value for name, value in parts.items() if name != "quotas"
     }
-    assert [quota["retry_after_us"] for quota in told["quotas"]] == [quota.retry_after_us for quota in decision.quotas]
+    assert [quota["retry_after_us"] for quota in parts["quotas"]] == [quota.retry_after_us for quota in decision.quotas]
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ USAGES = list(usages())
 
 @pytest.mark.parametrize("usage", USAGES, ids=range(len(USAGES)))
 def test_usage_survives_json_and_pickle(usage):
-    told = usage.as_dict()
-    for restored in (Usage.from_dict(json.loads(json.dumps(told))), pickle.loads(pickle.dumps(usage))):
+    parts = usage.as_dict()
+    for restored in (Usage.from_dict(json.loads(json.dumps(parts))), pickle.loads(pickle.dumps(usage))):
         assert restored == usage
-        assert restored.as_dict() == told
+        assert restored.as_dict() == parts
         assert repr(restored) == repr(usage)
 
 
@@ -201,8 +201,8 @@ def test_usage_is_true_when_units_were_taken():
     assert limiter.take("k", cost=3).taken == 2
     assert not limiter.take("k", cost=3)
     assert not limiter.charge("k", cost=3), "it takes nothing"
-    told = limiter.take("k").as_dict()
-    assert json.loads(json.dumps(told)) == told and told["taken"] == 0 and len(told["quotas"]) == 1
+    parts = limiter.take("k").as_dict()
+    assert json.loads(json.dumps(parts)) == parts and parts["taken"] == 0 and len(parts["quotas"]) == 1
 
 
 def test_policy_stands_for_its_name_and_quotas():

@@ -11,7 +11,7 @@
 //! - **Pauses.** A response pauses its key for the [wait](crate::server_wait) that it asks for: by `Retry-After` when the
 //!   status is 400 or above, and by `RateLimit` fields with nothing left, whatever the status. A pause is known to this
 //!   throttle alone and costs no units. The longer of two pauses counts.
-//! - **Retries.** A response with 429, with 503, or with 403 and `Retry-After` (as of GitHub's secondary limits) is followed
+//! - **Retries.** A response with 429, with 503, or with 403 and `Retry-After` (GitHub's secondary limits) is followed
 //!   by another attempt if the body can be sent again, the [`Backoff`] allows one more retry, and the wait ends in time;
 //!   after 503 also only if the method is idempotent, because the server may have begun. Otherwise the caller gets the
 //!   response. A retry waits as long as the server asks plus the backoff's jitter, which is cut at the deadline.

@@ -11,8 +11,8 @@ const MAX_BYTES: usize = 4096;
 
 /// How long a response asks its client to wait, counted from now; `None` if it does not say.
 ///
-/// `fields` are the fields of the response: names, in any letter case, and values; each line of a field is one. Others than
-/// these four are ignored, and so is a malformed value:
+/// `fields` are the header fields of the response, a pair of name and value for each line; names are in any letter case.
+/// These are read, and other fields and malformed values are ignored:
 ///
 /// - `Retry-After-Ms` is milliseconds, also with a decimal fraction, which is rounded up to the next millisecond. No standard
 ///   has it; services of Azure and others send it, with `Retry-After` rounded to seconds, and it has precedence.

@@ -2,7 +2,7 @@
 //!
 //! Exponential backoff with full jitter, as in "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015): the wait
 //! before retry n, counted from 0, is uniform from 0 to min(cap, base * 2^n). A wait that the server asks for is a lower
-//! bound, and the jitter is added to it: otherwise all clients that were told the same time would come back at that time.
+//! bound, and the jitter is added to it: otherwise all clients that were asked for the same wait would come back together.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -21,10 +21,10 @@ use crate::runtime::simulation;
 ///
 /// let backoff = Backoff::builder().base(Duration::from_millis(100)).max_retries(3).build()?;
 /// // The response was `429 Too Many Requests` with `Retry-After: 2`.
-/// let told = server_wait([("retry-after", "2")], 1_700_000_000_000_000);
-/// let wait = backoff.wait(0, told).expect("the first of three retries, and two seconds are not too long");
+/// let asked = server_wait([("retry-after", "2")], 1_700_000_000_000_000);
+/// let wait = backoff.wait(0, asked).expect("the first of three retries, and two seconds are not too long");
 /// assert!(wait >= Duration::from_secs(2) && wait <= Duration::from_millis(2100));
-/// assert_eq!(backoff.wait(3, told), None);
+/// assert_eq!(backoff.wait(3, asked), None);
 /// # Ok::<(), polylimit::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,11 +214,11 @@ mod tests {
     fn the_server_is_never_asked_earlier_than_it_said() {
         let backoff = backoff();
         for step in 0..1000 {
-            let told = (step * 7) * MS;
+            let asked = (step * 7) * MS;
             let random = u64::from(step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let wait = backoff.wait_with(step % 8, Some(told), random).unwrap();
-            assert!(wait >= told && wait <= told + 1000 * MS, "{told:?} {wait:?}");
-            assert_eq!(Some(wait), backoff.wait_with(step % 8, None, random).map(|jitter| told + jitter));
+            let wait = backoff.wait_with(step % 8, Some(asked), random).unwrap();
+            assert!(wait >= asked && wait <= asked + 1000 * MS, "{asked:?} {wait:?}");
+            assert_eq!(Some(wait), backoff.wait_with(step % 8, None, random).map(|jitter| asked + jitter));
         }
     }
 
