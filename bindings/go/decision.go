@@ -119,6 +119,8 @@ type Usage struct {
 	Over uint64
 	// Found is whether a commit, a cancel or a renew has found the reservation; true for every other operation.
 	Found bool
+	// Repeated is whether this was a commit of an id that was committed before and is remembered, so that nothing was charged.
+	Repeated bool
 	// Source and Degraded are as in Decision.
 	Source, Degraded string
 
@@ -128,7 +130,10 @@ type Usage struct {
 // String is the usage for a log, such as "taken 3, 2 remaining, reset after 54s".
 func (u Usage) String() string {
 	text := fmt.Sprintf("taken %d", u.Taken)
-	if !u.Found {
+	switch {
+	case u.Repeated:
+		text += ", committed before"
+	case !u.Found:
 		text += ", no reservation found"
 	}
 	return text + stateText(u.Remaining, u.ResetAfter, u.Over, u.Source, u.Degraded)
@@ -215,6 +220,7 @@ func usageOf(result *C.polylimit_result) Usage {
 		Taken:      uint64(plain.taken),
 		Over:       uint64(plain.over),
 		Found:      plain.found != 0,
+		Repeated:   plain.repeated != 0,
 		Source:     sourceName(plain.source),
 		Degraded:   degradationName(plain.degraded),
 	}

@@ -14,7 +14,8 @@ import (
 )
 
 // Commit ends the reservation with this id and charges what was spent, as Charge does; the cost of the request has no effect. If the
-// reservation is gone, nothing changes and Usage.Found is false: a repeated commit never charges twice.
+// reservation is gone, nothing changes and Usage.Found is false: a repeated commit never charges twice. With ReserveRemember,
+// Usage.Repeated says whether this is a repetition.
 func (l *Limiter) Commit(ctx context.Context, request Request, id string, spent int64) (Usage, error) {
 	if spent < 0 {
 		return Usage{}, invalid(fmt.Sprintf("a commit spends %d units: allowed are 0 to 10^12", spent))

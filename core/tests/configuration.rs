@@ -59,6 +59,7 @@ fn terms() -> ReservationTerms {
         id: ReservationId::random().unwrap(),
         ttl: Duration::from_secs(30),
         timeout: Duration::ZERO,
+        remember: Duration::ZERO,
     }
 }
 

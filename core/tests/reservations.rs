@@ -260,6 +260,7 @@ fn a_key_has_at_most_1000_reservations() {
             id: ReservationId::random().unwrap(),
             ttl: Duration::from_secs(1),
             timeout: Duration::ZERO,
+            remember: Duration::ZERO,
         };
         match limiter.call(&Call::Reserve(Request::new("key"), terms)).unwrap() {
             Answer::Decision(decision) => decision,

@@ -44,7 +44,12 @@ fn verdicts(decision: &Decision) -> Vec<(bool, Option<u64>)> {
 
 fn reserve(limiter: &blocking::Limiter, id: &str, cost: u64, ttl_us: u64) -> Decision {
     let ttl = Duration::from_micros(ttl_us);
-    let terms = ReservationTerms { id: ReservationId::new(id).unwrap(), ttl, timeout: Duration::ZERO };
+    let terms = ReservationTerms {
+        id: ReservationId::new(id).unwrap(),
+        ttl,
+        timeout: Duration::ZERO,
+        remember: Duration::ZERO,
+    };
     let answer = limiter.call(&Call::Reserve(request(cost), terms)).unwrap();
     let Answer::Decision(decision) = answer else { panic!("{answer:?}") };
     decision

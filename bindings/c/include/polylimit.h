@@ -680,9 +680,9 @@ typedef struct polylimit_usage {
      */
     uint32_t found;
     /**
-     * Always 0.
+     * 1 when this was a commit of an id that was committed before and is remembered: nothing was charged; otherwise 0.
      */
-    uint32_t reserved;
+    uint32_t repeated;
     /**
      * Each quota's own view, in the policy's order; only the first `quota_count` are written.
      */
@@ -816,6 +816,10 @@ typedef struct polylimit_request {
      * Always 0.
      */
     uint32_t reserved;
+    /**
+     * How long after its commit the id is remembered, as in polylimit_reservation_options; only for POLYLIMIT_RESERVE.
+     */
+    uint64_t remember_us;
 } polylimit_request;
 
 /**
@@ -1231,6 +1235,12 @@ typedef struct polylimit_reservation_options {
      * Always 0.
      */
     uint32_t reserved;
+    /**
+     * How long after its commit the id is remembered, in microseconds: 1 ms to 48 h, or 0 not to remember it. Meanwhile nothing more is
+     * charged for the id: a repeated commit is reported as `repeated`, and a reserve asks for a slot only. A key remembers its 1,000
+     * latest commits.
+     */
+    uint64_t remember_us;
 } polylimit_reservation_options;
 
 /**
@@ -2493,8 +2503,8 @@ polylimit_status polylimit_reservation_id_random(void *id,
  *
  * `id` has room for POLYLIMIT_RESERVATION_ID_SIZE bytes. If `*id_length` is 0, a random id and its length are written there, also
  * when no decision could be made; otherwise they are the caller's own id. A reserve with an id that is there is allowed and
- * changes nothing, so a caller that has received no answer repeats it with the same id. polylimit_reservation_new keeps a
- * reservation renewed.
+ * changes nothing, so a caller that has received no answer repeats it with the same id. `remember_us` is how long after its commit the
+ * id is remembered, as in polylimit_reservation_options. polylimit_reservation_new keeps a reservation renewed.
  *
  * A leaky bucket and a leased policy cannot be reserved: POLYLIMIT_INVALID_ARGUMENT. So is a check, a take and an acquire where a
  * quota counts reservations.
@@ -2508,13 +2518,15 @@ polylimit_status polylimit_limiter_reserve(const struct polylimit_limiter *limit
                                            size_t *id_length,
                                            uint64_t ttl_us,
                                            uint64_t timeout_us,
+                                           uint64_t remember_us,
                                            struct polylimit_decision *decision_out,
                                            char *error_buffer,
                                            size_t error_capacity);
 
 /**
  * Ends the reservation with this id and spends `spent` units as a charge does, or what was reserved for POLYLIMIT_AS_RESERVED. If
- * the reservation is gone, nothing changes and the usage's `found` is 0: a repeated commit never charges twice.
+ * the reservation is gone, nothing changes and the usage's `found` is 0: a repeated commit never charges twice. Where the reservation
+ * was made to remember its commit, the usage's `repeated` says whether this is a repetition.
  */
 polylimit_status polylimit_limiter_commit(const struct polylimit_limiter *limiter,
                                           const char *policy,
@@ -2667,7 +2679,7 @@ void polylimit_reservation_free(struct polylimit_reservation *reservation);
 
 /**
  * Writes the defaults into every field except `size`, which the caller sets: a random id, 30 s, no waiting, renewed for at most an
- * hour, cancelled when the handle is freed.
+ * hour, cancelled when the handle is freed, a commit that is not remembered.
  */
 polylimit_status polylimit_reservation_defaults(struct polylimit_reservation_options *options_out,
                                                 char *error_buffer,

@@ -47,6 +47,7 @@ public:
         request.id = terms.id.data();
         request.id_length = terms.id.size();
         request.ttl_us = detail::whole_us(terms.ttl, "ttl");
+        request.remember_us = detail::whole_us(terms.remember, "remember");
         detail::Message message;
         polylimit_result result;
         polylimit_status status = polylimit_completions_submit(get(), limiter.get(), &request, tag, &result,

@@ -198,6 +198,8 @@ public:
     [[nodiscard]] std::uint64_t taken() const noexcept { return plain_.taken; }
     /** Whether a commit, a cancel or a renew has found the reservation; true for every other operation. */
     [[nodiscard]] bool found() const noexcept { return plain_.found != 0; }
+    /** Whether this was a commit of an id that was committed before and is remembered, so that nothing was charged. */
+    [[nodiscard]] bool repeated() const noexcept { return plain_.repeated != 0; }
     [[nodiscard]] std::chrono::microseconds reset_after() const noexcept { return microseconds(plain_.reset_after_us); }
     [[nodiscard]] const char *source() const noexcept { return polylimit_source_name(plain_.source); }
     [[nodiscard]] const char *degraded() const noexcept { return polylimit_degradation_name(plain_.degraded); }
@@ -284,12 +286,19 @@ struct ReserveOptions {
     std::optional<std::chrono::microseconds> max_age = {};
     /** The destructor commits what was reserved, in place of cancelling. */
     bool commit_at_end = false;
+    /**
+     * How long after its commit the id is remembered: 1 ms to 48 h; zero does not remember it. Meanwhile nothing more is charged for the id:
+     * a repeated commit is reported as `repeated`, and a reserve asks for a slot only.
+     */
+    std::chrono::microseconds remember = {};
 };
 
-/** The id and the time of a reservation, for an operation by its id, or the time of a block. They have to outlive the call. */
+/** The id and the times of a reservation, for an operation by its id, or the time of a block. They have to outlive the call. */
 struct ReservationTerms {
     std::string_view id = {};
     std::chrono::microseconds ttl = {};
+    /** As in ReserveOptions; only for a reserve. */
+    std::chrono::microseconds remember = {};
 };
 
 namespace detail {
@@ -333,6 +342,7 @@ inline polylimit_reservation_options to_plain(const ReserveOptions &options, con
     if (options.max_age) {
         plain.max_age_us = whole_us(*options.max_age, "max_age");
     }
+    plain.remember_us = whole_us(options.remember, "remember");
     if (!options.id.empty()) {
         plain.id = options.id.data();
         plain.id_length = options.id.size();

@@ -213,8 +213,8 @@ pub struct polylimit_usage {
     pub over: u64,
     /// 1 when a commit, a cancel or a renew has found the reservation, otherwise 0; 1 for every other operation.
     pub found: u32,
-    /// Always 0.
-    pub reserved: u32,
+    /// 1 when this was a commit of an id that was committed before and is remembered: nothing was charged; otherwise 0.
+    pub repeated: u32,
     /// Each quota's own view, in the policy's order; only the first `quota_count` are written.
     pub quotas: [polylimit_quota_usage; POLYLIMIT_MAX_QUOTAS],
 }
@@ -235,7 +235,7 @@ impl polylimit_usage {
         self.taken = usage.taken();
         self.over = usage.over();
         self.found = u32::from(usage.found());
-        self.reserved = 0;
+        self.repeated = u32::from(usage.repeated());
         let admits = QuotaVerdict { allowed: true, retry_after_us: Some(0) };
         self.quota_count = set_quotas(&mut self.quotas, usage.quotas(), std::iter::repeat(admits));
     }

@@ -76,12 +76,14 @@ pub struct polylimit_request {
     pub headroom: u32,
     /// Always 0.
     pub reserved: u32,
+    /// How long after its commit the id is remembered, as in polylimit_reservation_options; only for POLYLIMIT_RESERVE.
+    pub remember_us: u64,
 }
 
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_request {
     const NAME: &'static str = "request";
-    const MIN_SIZE: u32 = 88;
+    const MIN_SIZE: u32 = 96;
 }
 
 /// Makes a request of the core.
@@ -161,8 +163,10 @@ impl polylimit_request {
             POLYLIMIT_ACQUIRE => Call::Acquire(request, timeout),
             POLYLIMIT_RESERVE => {
                 let ttl = Duration::from_micros(self.ttl_us);
+                let remember = Duration::from_micros(self.remember_us);
                 // SAFETY: the caller guarantees it.
-                Call::Reserve(request, ReservationTerms { id: unsafe { self.id() }?, ttl, timeout })
+                let id = unsafe { self.id() }?;
+                Call::Reserve(request, ReservationTerms { id, ttl, timeout, remember })
             }
             // SAFETY: the caller guarantees it.
             POLYLIMIT_COMMIT => Call::Commit(request, unsafe { self.id() }?, units_spent(self.cost)),

@@ -34,8 +34,8 @@ pub unsafe extern "C" fn polylimit_reservation_id_random(
 ///
 /// `id` has room for POLYLIMIT_RESERVATION_ID_SIZE bytes. If `*id_length` is 0, a random id and its length are written there, also
 /// when no decision could be made; otherwise they are the caller's own id. A reserve with an id that is there is allowed and
-/// changes nothing, so a caller that has received no answer repeats it with the same id. polylimit_reservation_new keeps a
-/// reservation renewed.
+/// changes nothing, so a caller that has received no answer repeats it with the same id. `remember_us` is how long after its commit the
+/// id is remembered, as in polylimit_reservation_options. polylimit_reservation_new keeps a reservation renewed.
 ///
 /// A leaky bucket and a leased policy cannot be reserved: POLYLIMIT_INVALID_ARGUMENT. So is a check, a take and an acquire where a
 /// quota counts reservations.
@@ -50,6 +50,7 @@ pub unsafe extern "C" fn polylimit_limiter_reserve(
     id_length: *mut usize,
     ttl_us: u64,
     timeout_us: u64,
+    remember_us: u64,
     decision_out: *mut polylimit_decision,
     error_buffer: *mut c_char,
     error_capacity: usize,
@@ -67,6 +68,7 @@ pub unsafe extern "C" fn polylimit_limiter_reserve(
             id,
             ttl: Duration::from_micros(ttl_us),
             timeout: Duration::from_micros(timeout_us),
+            remember: Duration::from_micros(remember_us),
         };
         let reserve = |request| Call::Reserve(request, terms);
         // SAFETY: as for polylimit_limiter_check.
@@ -75,7 +77,8 @@ pub unsafe extern "C" fn polylimit_limiter_reserve(
 }
 
 /// Ends the reservation with this id and spends `spent` units as a charge does, or what was reserved for POLYLIMIT_AS_RESERVED. If
-/// the reservation is gone, nothing changes and the usage's `found` is 0: a repeated commit never charges twice.
+/// the reservation is gone, nothing changes and the usage's `found` is 0: a repeated commit never charges twice. Where the reservation
+/// was made to remember its commit, the usage's `repeated` says whether this is a repetition.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_limiter_commit(
     limiter: *const polylimit_limiter,

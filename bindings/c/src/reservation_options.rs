@@ -33,12 +33,16 @@ pub struct polylimit_reservation_options {
     pub headroom: u32,
     /// Always 0.
     pub reserved: u32,
+    /// How long after its commit the id is remembered, in microseconds: 1 ms to 48 h, or 0 not to remember it. Meanwhile nothing more is
+    /// charged for the id: a repeated commit is reported as `repeated`, and a reserve asks for a slot only. A key remembers its 1,000
+    /// latest commits.
+    pub remember_us: u64,
 }
 
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_reservation_options {
     const NAME: &'static str = "options";
-    const MIN_SIZE: u32 = 64;
+    const MIN_SIZE: u32 = 72;
 }
 
 impl polylimit_reservation_options {
@@ -56,7 +60,8 @@ impl polylimit_reservation_options {
             .ttl(Duration::from_micros(self.ttl_us))
             .timeout(Duration::from_micros(self.timeout_us))
             .max_age(Duration::from_micros(self.max_age_us))
-            .commit_at_end(commits);
+            .commit_at_end(commits)
+            .remember(Duration::from_micros(self.remember_us));
         if self.id.is_null() {
             return Ok(options);
         }
@@ -66,7 +71,7 @@ impl polylimit_reservation_options {
 }
 
 /// Writes the defaults into every field except `size`, which the caller sets: a random id, 30 s, no waiting, renewed for at most an
-/// hour, cancelled when the handle is freed.
+/// hour, cancelled when the handle is freed, a commit that is not remembered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_reservation_defaults(
     options_out: *mut polylimit_reservation_options,
@@ -86,6 +91,7 @@ pub unsafe extern "C" fn polylimit_reservation_defaults(
         options.plan = std::ptr::null();
         options.headroom = 0;
         options.reserved = 0;
+        options.remember_us = 0;
         Ok(())
     })
 }

@@ -77,6 +77,9 @@ pub(crate) const BLOCK: Span = Span {
 /// How long a reservation lasts.
 pub(crate) const TTL: Span =
     Span { least: LEAST, most: Duration::from_secs(48 * 60 * 60), has_zero: false, allowed: "1 ms to 48 h" };
+/// How long a commit is remembered.
+pub(crate) const REMEMBER: Span =
+    Span { has_zero: true, allowed: "1 ms to 48 h, or 0 not to remember the commit", ..TTL };
 /// How long a call may wait.
 pub(crate) const TIMEOUT: Span = Span {
     least: Duration::ZERO,

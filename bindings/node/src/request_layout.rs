@@ -26,7 +26,8 @@ pub enum Field {
     /// What else a decision tells: its cause, by its number from 1 up in its table (0 for none), times `DecisionFlag::Radix`, and the
     /// sum of its flags.
     Details,
-    /// 1 when a commit, a cancel or a renew has found the reservation, and for every other usage.
+    /// 1 when a commit, a cancel or a renew has found the reservation, and for every other usage; and 2 more for a commit that is
+    /// repeated.
     Found,
     /// The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs`, `Over`
     /// and `QuotaRetryAfterUs`.

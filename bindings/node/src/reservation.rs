@@ -11,7 +11,7 @@ use polylimit::{Answer, Call, Reservation, ReservationId, ReserveOptions};
 use crate::error::{Result, catch_panic, internal, to_js_error};
 use crate::limiter::NativeLimiter;
 use crate::limiter_handle::LimiterHandle;
-use crate::number::{ANY, TIMEOUT, TTL, duration, units};
+use crate::number::{ANY, REMEMBER, TIMEOUT, TTL, duration, units};
 use crate::owned_request::{KeyChoice, OwnedRequest, RequestOptions};
 use crate::text::TextBuffer;
 
@@ -27,6 +27,7 @@ pub struct ReserveSettings<'env> {
     pub timeout_ms: Option<f64>,
     pub max_age_ms: Option<f64>,
     pub commit_at_end: Option<bool>,
+    pub remember_ms: Option<f64>,
 }
 
 impl ReserveSettings<'_> {
@@ -43,6 +44,9 @@ impl ReserveSettings<'_> {
         }
         if let Some(max_age_ms) = self.max_age_ms {
             options = options.max_age(duration("maxAgeMs", max_age_ms, &ANY)?);
+        }
+        if let Some(remember_ms) = self.remember_ms {
+            options = options.remember(duration("rememberMs", remember_ms, &REMEMBER)?);
         }
         if let Some(commits) = self.commit_at_end {
             options = options.commit_at_end(commits);

@@ -129,7 +129,8 @@ impl SharedArrays {
         let totals = [usage.limit(), usage.remaining(), usage.reset_after_us(), usage.over()];
         self.write_totals(totals, usage.source(), usage.degraded());
         self.set(Field::Taken as usize, number(usage.taken()));
-        self.set(Field::Found as usize, if usage.found() { 1.0 } else { 0.0 });
+        let found = u8::from(usage.found()) + 2 * u8::from(usage.repeated());
+        self.set(Field::Found as usize, f64::from(found));
     }
 
     #[inline]

@@ -88,6 +88,8 @@ export interface Usage extends Common {
   readonly taken: number;
   /** Whether a commit, a cancel or a renew has found the reservation; `true` for every other operation. */
   readonly found: boolean;
+  /** Whether this was a commit of an id that was committed before and is remembered, so that nothing was charged. */
+  readonly repeated: boolean;
 }
 
 const fields = sharedFields;
@@ -122,7 +124,8 @@ export function readDecision(): Decision {
 export function readUsage(): Usage {
   return {
     taken: fields[Field.Taken],
-    found: fields[Field.Found] === 1,
+    found: (fields[Field.Found] & 1) !== 0,
+    repeated: (fields[Field.Found] & 2) !== 0,
     limit: fields[Field.Limit],
     remaining: fields[Field.Remaining],
     resetAfterMs: fields[Field.ResetAfterMs],

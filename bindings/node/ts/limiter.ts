@@ -214,7 +214,8 @@ export class Limiter extends LimiterManagement {
 
   /**
    * Ends the reservation with this id, and charges `spent` units, or what was reserved, as `charge` does. If the reservation
-   * is gone, nothing is charged, and `found` is `false`: a repeated commit never charges twice.
+   * is gone, nothing is charged, and `found` is `false`: a repeated commit never charges twice. With `rememberMs` of the reserve,
+   * `repeated` says whether this is a repetition.
    */
   commit(key: Key, id: ReservationId, options?: CommitOptions | string | Quota): Promise<Usage> {
     return commitReservation(this, key, id, options);

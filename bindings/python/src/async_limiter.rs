@@ -186,7 +186,7 @@ impl PyAsyncLimiter {
     /// ``async with limiter.reserve("tenant:7", cost=4000) as reservation:`` ends it in every case; without a scope,
     /// ``reservation = await limiter.reserve(...)``. The handle of a denied request is false and raises nothing.
     #[doc = reserve_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None, id = None, ttl = None, timeout = None, max_age = None, commit_at_end = None, headroom = None, plan = None))]
+    #[pyo3(signature = (key, policy = None, *, cost = None, id = None, ttl = None, timeout = None, max_age = None, commit_at_end = None, remember = None, headroom = None, plan = None))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]
     fn reserve(
         this: &Bound<'_, Self>,
@@ -198,16 +198,18 @@ impl PyAsyncLimiter {
         timeout: Option<&Bound<'_, PyAny>>,
         max_age: Option<&Bound<'_, PyAny>>,
         commit_at_end: Option<&Bound<'_, PyAny>>,
+        remember: Option<&Bound<'_, PyAny>>,
         headroom: Option<&Bound<'_, PyAny>>,
         plan: Option<Plan>,
     ) -> PyResult<PyReserveOperation> {
         let request = OwnedRequest::new(key, policy, plan).with_cost(cost)?.with_headroom(headroom)?;
-        let arguments = ReserveArguments { request, id, ttl, timeout, max_age, commit_at_end };
+        let arguments = ReserveArguments { request, id, ttl, timeout, max_age, commit_at_end, remember };
         PyReserveOperation::new(this, arguments)
     }
 
     /// Ends the reservation with this id and charges what was spent, as ``charge`` does. The usage's ``found`` is false, and
-    /// nothing is charged, when it has ended before: a repeated commit never charges twice.
+    /// nothing is charged, when it has ended before: a repeated commit never charges twice. Where the reservation was made to
+    /// ``remember`` its commit, the usage's ``repeated`` says whether this is a repetition.
     ///
     /// Parameters
     /// ----------

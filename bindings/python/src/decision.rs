@@ -217,7 +217,7 @@ pub(crate) struct PyUsage(pub(crate) Usage);
 impl PartialEq for PyUsage {
     fn eq(&self, other: &Self) -> bool {
         let units = |one: &Usage| (one.remaining(), one.reset_after_us(), one.taken(), one.over());
-        let origin = |one: &Usage| (one.found(), one.source(), one.degraded());
+        let origin = |one: &Usage| (one.found(), one.repeated(), one.source(), one.degraded());
         let (one, other) = (&self.0, &other.0);
         units(one) == units(other) && origin(one) == origin(other) && one.quotas() == other.quotas()
     }
@@ -255,6 +255,12 @@ impl PyUsage {
         self.0.found()
     }
 
+    /// Whether this was a commit of an id that was committed before and is remembered, so that nothing was charged.
+    #[getter]
+    fn repeated(&self) -> bool {
+        self.0.repeated()
+    }
+
     /// Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit.
     #[getter]
     fn over(&self) -> u64 {
@@ -287,6 +293,7 @@ impl PyUsage {
         set_wait(&dict, "reset_after", Some(usage.reset_after_us()))?;
         dict.set_item("taken", usage.taken())?;
         dict.set_item("found", usage.found())?;
+        dict.set_item("repeated", usage.repeated())?;
         dict.set_item("over", usage.over())?;
         dict.set_item("source", self.source())?;
         dict.set_item("degraded", self.degraded())?;
@@ -295,7 +302,7 @@ impl PyUsage {
     }
 
     /// The usage of which ``as_dict`` made this dict. A test may write one: ``quotas``, each with its ``limit``, are needed; what is left out
-    /// is 0 or ``None``, and ``found`` is true. Of a time, the twin in microseconds is read.
+    /// is 0, false or ``None``, and ``found`` is true. Of a time, the twin in microseconds is read.
     ///
     /// Raises
     /// ------
@@ -317,11 +324,12 @@ impl PyUsage {
     fn __repr__(&self) -> String {
         let usage = &self.0;
         format!(
-            "Usage(remaining={}, reset_after={:?}, taken={}{}{})",
+            "Usage(remaining={}, reset_after={:?}, taken={}{}{}{})",
             usage.remaining(),
             seconds(usage.reset_after_us()),
             usage.taken(),
             if usage.found() { "" } else { ", found=False" },
+            if usage.repeated() { ", repeated=True" } else { "" },
             origin(usage.source(), usage.degraded())
         )
     }
@@ -464,6 +472,7 @@ fn read_usage(parts: &Bound<'_, PyAny>) -> PyResult<Usage> {
     let usage = UsageParts {
         taken: parts.number("taken")?.unwrap_or(0),
         found: parts.get("found")?.map_or(Ok(true), |found| read_bool("found", &found))?,
+        repeated: parts.get("repeated")?.map_or(Ok(false), |repeated| read_bool("repeated", &repeated))?,
         source: parts.source()?,
         degraded: parts.degraded()?,
         remaining: parts.number("remaining")?.unwrap_or(0),

@@ -206,7 +206,7 @@ impl PyLimiter {
     /// ``with limiter.reserve("tenant:7", cost=4000) as reservation:`` ends it in every case. The handle of a denied request is
     /// false and raises nothing.
     #[doc = reserve_doc!()]
-    #[pyo3(signature = (key, policy = None, *, cost = None, id = None, ttl = None, timeout = None, max_age = None, commit_at_end = None, headroom = None, plan = None))]
+    #[pyo3(signature = (key, policy = None, *, cost = None, id = None, ttl = None, timeout = None, max_age = None, commit_at_end = None, remember = None, headroom = None, plan = None))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]
     fn reserve(
         this: &Bound<'_, Self>,
@@ -218,18 +218,20 @@ impl PyLimiter {
         timeout: Option<&Bound<'_, PyAny>>,
         max_age: Option<&Bound<'_, PyAny>>,
         commit_at_end: Option<&Bound<'_, PyAny>>,
+        remember: Option<&Bound<'_, PyAny>>,
         headroom: Option<&Bound<'_, PyAny>>,
         plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
         let request = OwnedRequest::new(key, policy, plan).with_cost(cost)?.with_headroom(headroom)?;
-        let arguments = ReserveArguments { request, id, ttl, timeout, max_age, commit_at_end };
+        let arguments = ReserveArguments { request, id, ttl, timeout, max_age, commit_at_end, remember };
         let py = this.py();
         let (call, _) = Reserving::call(py, Reserver::Blocking(this.clone().unbind()), arguments)?;
         this.get().call(py, &call)
     }
 
     /// Ends the reservation with this id and charges what was spent, as ``charge`` does. The usage's ``found`` is false, and
-    /// nothing is charged, when it has ended before: a repeated commit never charges twice.
+    /// nothing is charged, when it has ended before: a repeated commit never charges twice. Where the reservation was made to
+    /// ``remember`` its commit, the usage's ``repeated`` says whether this is a repetition.
     ///
     /// Parameters
     /// ----------

@@ -38,6 +38,10 @@ max_age
 commit_at_end
     Whether a scope that is left without an error, and a handle that is forgotten, commit what was reserved in place of
     cancelling it.
+remember
+    How long after its commit the id is remembered, in seconds or as a ``timedelta``: 1 ms to 48 h; by default it is not. Meanwhile
+    nothing more is charged for the id under this key and policy: a commit that is repeated is reported as ``repeated``, and a
+    ``reserve``, of a job that runs again, asks for a slot only. A key remembers its 1,000 latest commits.
 headroom
     The part of each quota's units and slots that the request leaves for others, in percent from 0 to 99; the default is 0.
 plan
@@ -62,6 +66,7 @@ pub(crate) struct ReserveArguments<'a, 'py> {
     pub(crate) timeout: Option<&'a Bound<'py, PyAny>>,
     pub(crate) max_age: Option<&'a Bound<'py, PyAny>>,
     pub(crate) commit_at_end: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) remember: Option<&'a Bound<'py, PyAny>>,
 }
 
 /// The class of the limiter that reserves.
@@ -103,7 +108,7 @@ impl Reserving {
         reserver: Reserver,
         arguments: ReserveArguments<'_, '_>,
     ) -> PyResult<(OwnedCall, Arc<Self>)> {
-        let ReserveArguments { request, id, ttl, timeout, max_age, commit_at_end } = arguments;
+        let ReserveArguments { request, id, ttl, timeout, max_age, commit_at_end, remember } = arguments;
         let mut options = ReserveOptions::default();
         if let Some(id) = id {
             options = options.id(read_id(id)?);
@@ -120,8 +125,11 @@ impl Reserving {
         if let Some(commit_at_end) = commit_at_end {
             options = options.commit_at_end(read_bool("commit_at_end", commit_at_end)?);
         }
+        if let Some(remember) = remember {
+            options = options.remember(read_duration("remember", remember)?);
+        }
         let request = Arc::new(request);
-        let written = [("ttl", ttl), ("timeout", timeout), ("max_age", max_age)];
+        let written = [("ttl", ttl), ("timeout", timeout), ("max_age", max_age), ("remember", remember)];
         let terms = call_core_with(py, &written, || options.terms())?;
         let call = OwnedCall::Reserve(Arc::clone(&request), terms);
         let this = Arc::new(Self { reserver, request, terms, options, scope: Mutex::new(Scope::No) });

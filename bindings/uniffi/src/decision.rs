@@ -70,6 +70,8 @@ pub struct Usage {
     pub taken: i64,
     /// Whether a commit, a cancel or a renew has found the reservation; true for every other operation.
     pub found: bool,
+    /// Whether this was a commit of an id that was committed before and is remembered, so that nothing was charged.
+    pub repeated: bool,
     /// Units of an excess that are in use, the most over the quotas.
     pub over: i64,
     /// The source of the answer, such as `store`.
@@ -188,6 +190,7 @@ impl From<&polylimit::Usage> for Usage {
             reset_after: Span::of_us(usage.reset_after_us()),
             taken: signed(usage.taken()),
             found: usage.found(),
+            repeated: usage.repeated(),
             over: signed(usage.over()),
             source: usage.source().name().to_owned(),
             is_outage: usage.source().is_outage(),

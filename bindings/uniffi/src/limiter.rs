@@ -129,7 +129,8 @@ impl Limiter {
     }
 
     /// Ends the reservation of this id and charges what was spent, by default what was reserved; the cost of the request does
-    /// not matter. A reservation that is gone changes nothing, and the usage's `found` is false.
+    /// not matter. A reservation that is gone changes nothing, and the usage's `found` is false;
+    /// its `repeated` says whether the id was committed before and is remembered.
     #[uniffi::method(default(spent = None))]
     pub fn commit(&self, request: Request, id: Vec<u8>, spent: Option<i64>) -> Result<Usage> {
         let (id, spent) = (id_of(&id)?, spent_of(spent)?);
@@ -344,7 +345,8 @@ impl AsyncLimiter {
     }
 
     /// Ends the reservation of this id and charges what was spent, by default what was reserved; the cost of the request does
-    /// not matter. A reservation that is gone changes nothing, and the usage's `found` is false.
+    /// not matter. A reservation that is gone changes nothing, and the usage's `found` is false;
+    /// its `repeated` says whether the id was committed before and is remembered.
     #[uniffi::method(default(spent = None))]
     pub async fn commit(&self, request: Request, id: Vec<u8>, spent: Option<i64>) -> Result<Usage> {
         let (id, spent) = (id_of(&id)?, spent_of(spent)?);

@@ -26,6 +26,10 @@ pub struct ReserveOptions {
     /// cancelled.
     #[uniffi(default)]
     pub commit_at_end: bool,
+    /// How long after its commit the id is remembered: 1 ms to 48 h; not at all by default. Meanwhile nothing more is charged for the id
+    /// under this key and policy: a repeated commit is reported as `repeated`, and a reserve asks for a slot only.
+    #[uniffi(default)]
+    pub remember: Option<Span>,
 }
 
 impl ReserveOptions {
@@ -42,6 +46,9 @@ impl ReserveOptions {
         }
         if let Some(max_age) = self.max_age {
             options = options.max_age(max_age.duration("max_age")?);
+        }
+        if let Some(remember) = self.remember {
+            options = options.remember(remember.duration("remember")?);
         }
         Ok(options)
     }

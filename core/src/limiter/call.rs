@@ -24,7 +24,6 @@ use crate::runtime::sleep::at_most;
 use crate::store::Store;
 use crate::store::finding::Finding;
 use crate::store::request::{Action, Answer as StoreAnswer};
-use crate::units::micros;
 
 /// An operation of a [`Limiter`] with its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -133,10 +132,7 @@ impl<'a> Call<'a> {
     /// The call, if it is one operation on one key that does not wait in line.
     pub(super) fn on_key(&self) -> Option<KeyCall<'a>> {
         let plain = |operation, request| (Action::Apply(operation), request, None);
-        let hold = |operation, request, id, ttl| {
-            let hold = Hold { id, ttl_us: micros(ttl) };
-            (Action::Apply(operation), request, Some(hold))
-        };
+        let hold = |operation, request, hold| (Action::Apply(operation), request, Some(hold));
         let (action, request, hold) = match *self {
             Self::Check(request) => plain(Operation::Check, request),
             Self::Peek(request) => plain(Operation::Peek, request),
@@ -145,14 +141,14 @@ impl<'a> Call<'a> {
             Self::Refund(request) => plain(Operation::Refund, request),
             Self::Reset(request) => (Action::Reset, request, None),
             Self::Reserve(request, terms) if terms.timeout.is_zero() => {
-                hold(Operation::Reserve, request, terms.id, terms.ttl)
+                hold(Operation::Reserve, request, terms.hold())
             }
             Self::Commit(request, id, spent) => {
                 let request = Request { cost: commit_cost(spent), ..request };
-                hold(Operation::Commit, request, id, Duration::ZERO)
+                hold(Operation::Commit, request, Hold::of_end(id))
             }
-            Self::Cancel(request, id) => hold(Operation::Cancel, request, id, Duration::ZERO),
-            Self::Renew(request, id, ttl) => hold(Operation::Renew, request, id, ttl),
+            Self::Cancel(request, id) => hold(Operation::Cancel, request, Hold::of_end(id)),
+            Self::Renew(request, id, ttl) => hold(Operation::Renew, request, Hold::of_renewal(id, ttl)),
             Self::Block(request, time) => return Some(KeyCall::block(request, time)),
             _ => return None,
         };

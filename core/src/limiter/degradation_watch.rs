@@ -276,6 +276,7 @@ mod tests {
             crossed: false,
             elastic: false,
             shadowed: false,
+            repeated: false,
         }
     }
 

@@ -354,7 +354,7 @@ pub(crate) fn headroom_of(action: Action, request: &Request<'_>) -> u8 {
 pub(crate) fn check_hold(action: Action, request: &Request<'_>, hold: &Hold) -> Result<(), Error> {
     let has_ttl = matches!(action, Action::Apply(Operation::Reserve | Operation::Renew));
     if has_ttl {
-        check_ttl(hold.ttl_us)?;
+        check_times(hold)?;
     }
     if action == BLOCK {
         check_block(hold.ttl_us)?;
@@ -366,11 +366,20 @@ pub(crate) fn check_hold(action: Action, request: &Request<'_>, hold: &Hold) -> 
     Ok(())
 }
 
-pub(crate) fn check_ttl(ttl_us: u64) -> Result<(), Error> {
-    if (ReservationTerms::MIN_TTL_US..=ReservationTerms::MAX_TTL_US).contains(&ttl_us) {
-        return Ok(());
+/// Refuses times that no reservation has.
+pub(crate) fn check_times(Hold { ttl_us, remember_us, .. }: &Hold) -> Result<(), Error> {
+    let allowed = ReservationTerms::MIN_TTL_US..=ReservationTerms::MAX_TTL_US;
+    if !allowed.contains(ttl_us) {
+        return Err(Error::invalid_argument(format!(
+            "the ttl of a reservation is {ttl_us} us: allowed is 1 ms to 48 h"
+        )));
     }
-    Err(Error::invalid_argument(format!("the ttl of a reservation is {ttl_us} us: allowed is 1 ms to 48 h")))
+    if *remember_us > 0 && !allowed.contains(remember_us) {
+        return Err(Error::invalid_argument(format!(
+            "a commit is remembered for {remember_us} us: allowed is 1 ms to 48 h, or 0 not to remember it"
+        )));
+    }
+    Ok(())
 }
 
 fn check_block(time_us: u64) -> Result<(), Error> {

@@ -17,7 +17,6 @@ use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::store::Store;
 use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
-use crate::units::micros;
 
 /// Renewals that are due within this time are made together.
 const TOGETHER_US: u64 = 5_000;
@@ -101,7 +100,7 @@ impl Renewals {
             policy,
             key: key.into(),
             plan: plan.map(Into::into),
-            hold: Hold { id, ttl_us: micros(ttl) },
+            hold: Hold::of_renewal(id, ttl),
             is_local,
             times: Mutex::new(Times {
                 due: Deadline::after(ttl / 3, clock),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::limiter::call::Call;
-use crate::limiter::operations::check_ttl;
+use crate::limiter::operations::check_times;
 use crate::limiter::renewal::Renewal;
 use crate::limiter::{KeyCall, Limiter};
 use crate::rules::decision::{Decision, Usage};
@@ -15,7 +15,6 @@ use crate::rules::reservation::list::{Hold, ReservationTerms, commit_cost};
 use crate::rules::transition::Operation;
 use crate::runtime::fork::ProcessGeneration;
 use crate::store::request::Action;
-use crate::units::micros;
 
 /// How a [`Reservation`] is made, kept and ended.
 ///
@@ -33,6 +32,7 @@ pub struct ReserveOptions {
     timeout: Duration,
     max_age: Duration,
     commits_at_end: bool,
+    remember: Duration,
 }
 
 impl Default for ReserveOptions {
@@ -45,6 +45,7 @@ impl Default for ReserveOptions {
             timeout: Duration::ZERO,
             max_age: Self::DEFAULT_MAX_AGE,
             commits_at_end: false,
+            remember: Duration::ZERO,
         }
     }
 }
@@ -85,9 +86,33 @@ impl ReserveOptions {
         self
     }
 
-    /// Refuses a ttl that no reservation has.
+    /// How long after its commit the id is remembered: 1 ms to 48 h, in whole microseconds; zero, the default, does not remember it.
+    ///
+    /// Meanwhile nothing more is charged for the id under this key and policy: a commit that is repeated, because its answer was
+    /// lost, is reported as [`repeated`](Usage::repeated), and a reserve, of a job that runs again, asks for a slot only and its
+    /// commit charges nothing. A key remembers its 1,000 latest commits; a reset forgets them.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use polylimit::{Limiter, Policy, Request, ReservationId, ReserveOptions};
+    ///
+    /// let limiter = Limiter::builder().policy(Policy::parse("jobs", "100/day")?).build()?.blocking();
+    /// let options = ReserveOptions::default().id(ReservationId::new("job-7")?).remember(Duration::from_secs(3_600));
+    /// for _run in 0..2 {
+    ///     let left = limiter.reserve(Request::new("tenant").cost(10), options)?.commit_blocking(10)?;
+    ///     assert_eq!(left.remaining(), 90);
+    /// }
+    /// # Ok::<(), polylimit::Error>(())
+    /// ```
+    pub fn remember(mut self, time: Duration) -> Self {
+        self.remember = time;
+        self
+    }
+
+    /// Refuses times that no reservation has.
     pub(crate) fn checked(&self) -> Result<(), Error> {
-        check_ttl(micros(self.ttl))
+        let Self { ttl, timeout, remember, .. } = *self;
+        check_times(&ReservationTerms { id: ReservationId::NONE, ttl, timeout, remember }.hold())
     }
 
     /// The terms of one reservation with these options: with a new random id, unless the options name one.
@@ -96,7 +121,7 @@ impl ReserveOptions {
     /// [`Internal`](crate::ErrorKind::Internal) when the system has no random numbers.
     pub fn terms(&self) -> Result<ReservationTerms, Error> {
         let id = self.id.map_or_else(ReservationId::random, Ok)?;
-        Ok(ReservationTerms { id, ttl: self.ttl, timeout: self.timeout })
+        Ok(ReservationTerms { id, ttl: self.ttl, timeout: self.timeout, remember: self.remember })
     }
 }
 
@@ -282,7 +307,7 @@ impl Drop for Reservation {
             AtEnd::Commit(spent) => (Operation::Commit, commit_cost(spent)),
         };
         let request = Request { cost, ..self.request() };
-        let hold = Some(Hold { id: self.id, ttl_us: 0 });
+        let hold = Some(Hold::of_end(self.id));
         self.limiter.end_in_background(&KeyCall { action: Action::Apply(operation), request, hold });
     }
 }

@@ -13,7 +13,6 @@ use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::{Hold, ReservationTerms, commit_cost};
 use crate::rules::transition::Operation;
 use crate::store::request::Action;
-use crate::units::micros;
 
 impl Limiter {
     /// Decides as a check does and, when every quota admits the request, sets its cost aside until the returned handle is
@@ -71,9 +70,7 @@ impl Limiter {
         if !terms.timeout.is_zero() {
             return self.reserve_in_line(request, terms).await;
         }
-        self.on_reservation(Operation::Reserve, request, terms.id, terms.ttl)
-            .await
-            .map(|(decision, _)| decision)
+        self.on_reservation(Operation::Reserve, request, terms.hold()).await.map(|(decision, _)| decision)
     }
 
     pub(crate) async fn reserve_in_line(
@@ -87,7 +84,8 @@ impl Limiter {
     }
 
     /// Ends the reservation with this id and charges `spent`, or what was reserved, as [`charge`](Self::charge) does. A
-    /// reservation that is gone changes nothing, and [`Usage::found`] says so: a repeated commit never charges twice.
+    /// reservation that is gone changes nothing, and [`Usage::found`] says so: a repeated commit never charges twice. Where the
+    /// reservation was made to [remember](ReserveOptions::remember) its commit, [`Usage::repeated`] says whether this is a repetition.
     ///
     /// # Errors
     /// See [`Limiter`].
@@ -98,7 +96,7 @@ impl Limiter {
         spent: Option<u64>,
     ) -> Result<Usage, Error> {
         let request = Request { cost: commit_cost(spent), ..request.into() };
-        self.on_reservation(Operation::Commit, request, id, Duration::ZERO).await.map(usage)
+        self.on_reservation(Operation::Commit, request, Hold::of_end(id)).await.map(usage)
     }
 
     /// Ends the reservation with this id and spends nothing.
@@ -110,7 +108,7 @@ impl Limiter {
         request: impl Into<Request<'a>>,
         id: ReservationId,
     ) -> Result<Usage, Error> {
-        self.on_reservation(Operation::Cancel, request.into(), id, Duration::ZERO).await.map(usage)
+        self.on_reservation(Operation::Cancel, request.into(), Hold::of_end(id)).await.map(usage)
     }
 
     /// Makes the reservation with this id end `ttl` from now, which is 1 ms to 48 h.
@@ -123,18 +121,16 @@ impl Limiter {
         id: ReservationId,
         ttl: Duration,
     ) -> Result<Usage, Error> {
-        self.on_reservation(Operation::Renew, request.into(), id, ttl).await.map(usage)
+        self.on_reservation(Operation::Renew, request.into(), Hold::of_renewal(id, ttl)).await.map(usage)
     }
 
     async fn on_reservation(
         &self,
         operation: Operation,
         request: Request<'_>,
-        id: ReservationId,
-        ttl: Duration,
+        hold: Hold,
     ) -> Result<(Decision, u64), Error> {
-        let hold = Some(Hold { id, ttl_us: micros(ttl) });
-        let call = KeyCall { action: Action::Apply(operation), request, hold };
+        let call = KeyCall { action: Action::Apply(operation), request, hold: Some(hold) };
         match self.decide_configured(&call, Wait::Await) {
             Some(decided) => decided.await,
             None => self.ask_kept(self.shared().key_request(&call)?).await,
@@ -170,7 +166,7 @@ impl blocking::Limiter {
         spent: Option<u64>,
     ) -> Result<Usage, Error> {
         let request = Request { cost: commit_cost(spent), ..request.into() };
-        self.on_reservation(Operation::Commit, request, id, Duration::ZERO)
+        self.on_reservation(Operation::Commit, request, Hold::of_end(id))
     }
 
     /// See [`Limiter::cancel`].
@@ -178,7 +174,7 @@ impl blocking::Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub fn cancel<'a>(&self, request: impl Into<Request<'a>>, id: ReservationId) -> Result<Usage, Error> {
-        self.on_reservation(Operation::Cancel, request.into(), id, Duration::ZERO)
+        self.on_reservation(Operation::Cancel, request.into(), Hold::of_end(id))
     }
 
     /// See [`Limiter::renew`].
@@ -191,18 +187,11 @@ impl blocking::Limiter {
         id: ReservationId,
         ttl: Duration,
     ) -> Result<Usage, Error> {
-        self.on_reservation(Operation::Renew, request.into(), id, ttl)
+        self.on_reservation(Operation::Renew, request.into(), Hold::of_renewal(id, ttl))
     }
 
-    fn on_reservation(
-        &self,
-        operation: Operation,
-        request: Request<'_>,
-        id: ReservationId,
-        ttl: Duration,
-    ) -> Result<Usage, Error> {
-        let hold = Some(Hold { id, ttl_us: micros(ttl) });
-        let call = KeyCall { action: Action::Apply(operation), request, hold };
+    fn on_reservation(&self, operation: Operation, request: Request<'_>, hold: Hold) -> Result<Usage, Error> {
+        let call = KeyCall { action: Action::Apply(operation), request, hold: Some(hold) };
         self.asynchronous().ask_key_blocking(&call).map(usage)
     }
 }

@@ -134,8 +134,8 @@ pub(crate) enum QuotaRules {
     SlidingLog(SlidingLog),
 }
 
-/// The state of one key under one quota, or the reservations or the record of blocks of a key, which stand after the states of
-/// its quotas.
+/// The state of one key under one quota, or the reservations, the remembered commits or the record of blocks of a key, which stand
+/// after the states of its quotas.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     TokenBucket(token_bucket::State),
@@ -146,6 +146,7 @@ pub(crate) enum State {
     SlidingLog(Box<sliding_log::State>),
     Slots,
     Reservations(Box<Reservations>),
+    Commits(Box<Reservations>),
     Block(Box<BlockRecord>),
 }
 
@@ -199,7 +200,7 @@ impl State {
             Self::SlidingWindow(state) => state.holds_nothing(),
             Self::SlidingLog(state) => state.holds_nothing(),
             Self::Slots => true,
-            Self::Reservations(reservations) => reservations.0.is_empty(),
+            Self::Reservations(list) | Self::Commits(list) => list.0.is_empty(),
             Self::Block(record) => **record == BlockRecord::default(),
         }
     }

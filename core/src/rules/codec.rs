@@ -11,6 +11,7 @@
 //! | 5 | a sliding window | tag, bytes of a count (1), counts (1), newest sub-window (7), sum of all counts but the oldest (6), counts but the newest, newest first |
 //! | 6 | the key's reservations | tag (all zero), length of the rest (3), see [`read_reservations`] |
 //! | 7 | the key's blocks | tag (all zero), length of the rest (3): 23, until (7, us), length (6, us), since (7, us), count (2), level (1) |
+//! | 8 | the commits that are remembered | as form 6 |
 //!
 //! A key may have a record of blocks and no other one.
 //!
@@ -79,16 +80,17 @@ impl PolicyCodec {
         self.policy.quotas().iter().zip(&self.quotas)
     }
 
-    /// Reads the states as of some time, and after them the reservations and the record of blocks, if there are any; `None` when the
+    /// Reads the states as of some time, and after them the reservations, the commits and the record of blocks, if there are any; `None` when the
     /// bytes are malformed. No bytes mean a key that was never seen. Logs are fresh here, since they have their own bytes.
     pub(crate) fn read(&self, bytes: &[u8], now_us: u64) -> Option<States> {
         let mut records = SmallVec::<[(Form, Tag, Reader<'_>); 4]>::new();
-        let (mut reservations, mut blocks) = (None, None);
+        let (mut reservations, mut commits, mut blocks) = (None, None, None);
         let mut rest = Reader(bytes);
         while !rest.is_empty() {
             match rest.record()? {
                 Record::OfQuota(form, tag, record) => records.push((form, tag, record)),
                 Record::Reservations(record) => reservations = Some(read_reservations(record)?),
+                Record::Commits(record) => commits = Some(read_reservations(record)?),
                 Record::Blocks(record) => blocks = Some(read_blocks(record)?),
                 Record::Unknown => {}
             }
@@ -103,6 +105,7 @@ impl PolicyCodec {
         });
         let mut states: States = each.collect::<Option<_>>()?;
         states.extend(reservations.map(|reservations| State::Reservations(Box::new(reservations))));
+        states.extend(commits.map(|commits| State::Commits(Box::new(commits))));
         states.extend(blocks.map(|blocks| State::Block(Box::new(blocks))));
         Some(states)
     }
@@ -126,7 +129,7 @@ impl PolicyCodec {
     }
 
     /// Appends the bytes of the quotas' states and of the record of blocks; none when nothing is used. Logs are left out, and
-    /// reservations as well.
+    /// reservations and commits as well.
     pub(crate) fn write(&self, states: &[State], out: &mut Bytes) {
         for ((quota, QuotaCodec { tag, .. }), state) in self.each().zip(states) {
             match state {
@@ -136,6 +139,7 @@ impl PolicyCodec {
                 | State::SlidingLog(_)
                 | State::Slots
                 | State::Reservations(_)
+                | State::Commits(_)
                 | State::Block(_) => {}
                 State::SteppedBucket(stepped_bucket::State { used, at_us }) => {
                     put_head(out, Form::SteppedBucket, *tag);

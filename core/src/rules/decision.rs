@@ -33,6 +33,8 @@ pub struct Decision {
     pub(crate) cause: Option<Cause>,
     pub(crate) elastic: bool,
     pub(crate) shadowed: bool,
+    /// Whether a commit was one of an id that was committed before.
+    pub(crate) repeated: bool,
     /// Behind the fields that are the same for every admitted check, which are written together.
     pub(crate) crossed: bool,
 }
@@ -113,8 +115,19 @@ impl Decision {
         }
         let (total, several) = Several::of(quotas.iter().copied());
         let total = QuotaUsage { remaining, ..total };
-        let decision =
-            Self { total, several, wait_us, allowed, source, degraded, cause, elastic, shadowed, crossed };
+        let decision = Self {
+            total,
+            several,
+            wait_us,
+            allowed,
+            source,
+            degraded,
+            cause,
+            elastic,
+            shadowed,
+            crossed,
+            repeated: false,
+        };
         Ok(decision.with_waits(&each_us))
     }
 
@@ -139,6 +152,7 @@ impl Decision {
             crossed: false,
             elastic: false,
             shadowed: false,
+            repeated: false,
         }
     }
 
@@ -290,16 +304,28 @@ impl Decision {
     #[inline]
     pub(crate) fn by_fields(self) -> Self {
         let Self { total: QuotaUsage { limit, remaining, reset_after_us, over }, .. } = self;
-        let Self { several, wait_us, allowed, source, degraded, cause, crossed, elastic, shadowed, .. } =
-            self;
+        let Self { several, wait_us, allowed, source, degraded, cause, .. } = self;
+        let Self { crossed, elastic, shadowed, repeated, .. } = self;
         let total = QuotaUsage { limit, remaining, reset_after_us, over };
-        Self { total, several, wait_us, allowed, source, degraded, cause, elastic, shadowed, crossed }
+        Self {
+            total,
+            several,
+            wait_us,
+            allowed,
+            source,
+            degraded,
+            cause,
+            elastic,
+            shadowed,
+            repeated,
+            crossed,
+        }
     }
 
     /// The usage, without the verdict.
     pub(crate) fn into_usage(self, taken: u64) -> Usage {
-        let Self { total, several, allowed, source, degraded, .. } = self;
-        Usage { total, several, taken, found: allowed, source, degraded }
+        let Self { total, several, allowed, source, degraded, repeated, .. } = self;
+        Usage { total, several, taken, found: allowed, repeated, source, degraded }
     }
 }
 
@@ -310,6 +336,7 @@ pub struct Usage {
     several: Option<Box<Several>>,
     taken: u64,
     found: bool,
+    repeated: bool,
     source: Source,
     degraded: Option<Degradation>,
 }
@@ -322,6 +349,8 @@ pub struct UsageParts<'a> {
     pub taken: u64,
     /// Whether a commit, a cancel or a renew has found the reservation.
     pub found: bool,
+    /// Whether a commit was one of an id that was committed before and is remembered.
+    pub repeated: bool,
     /// Which part gave the answer.
     pub source: Source,
     /// Why the answer may differ from that of a healthy store.
@@ -339,7 +368,7 @@ impl Usage {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no quota, or a time is 2^63 microseconds or longer.
     #[doc(hidden)]
     pub fn from_parts(parts: UsageParts<'_>) -> Result<Self, Error> {
-        let UsageParts { taken, found, source, degraded, remaining, quotas } = parts;
+        let UsageParts { taken, found, repeated, source, degraded, remaining, quotas } = parts;
         if quotas.is_empty() {
             return Err(Error::invalid_argument("a usage has no quotas: it has one for each of its policy"));
         }
@@ -350,7 +379,8 @@ impl Usage {
             )));
         }
         let (total, several) = Several::of(quotas.iter().copied());
-        Ok(Self { total: QuotaUsage { remaining, ..total }, several, taken, found, source, degraded })
+        let total = QuotaUsage { remaining, ..total };
+        Ok(Self { total, several, taken, found, repeated, source, degraded })
     }
 
     /// The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
@@ -361,6 +391,13 @@ impl Usage {
     /// Whether a commit, a cancel or a renew has found the reservation; true for every other operation.
     pub fn found(&self) -> bool {
         self.found
+    }
+
+    /// Whether this was a commit of an id that was committed before and is [remembered](crate::ReserveOptions::remember): nothing was
+    /// charged, whether the reservation was [found](Self::found) or not. A commit that is neither found nor repeated concerns a
+    /// reservation that had ended without one, or whose commit is no longer remembered.
+    pub fn repeated(&self) -> bool {
+        self.repeated
     }
 }
 

@@ -114,10 +114,13 @@ impl PolicyRules {
     /// How long until the states of a key expire that count nothing as used after `reset_after_us`.
     #[inline]
     pub(crate) fn expiry_beside(&self, states: &[State], now_us: u64, reset_after_us: u64) -> Expiry {
-        let record = states.get(self.quotas.len()..).and_then(|rest| {
-            rest.iter().find_map(|state| if let State::Block(record) = state { Some(record) } else { None })
+        let rest = states.get(self.quotas.len()..).unwrap_or_default().iter();
+        let forgotten_us = rest.map(|state| match state {
+            State::Block(record) => record.expires_after_us(now_us, self.penalty.as_ref()),
+            State::Commits(commits) => commits.reset_after_us(now_us),
+            _ => 0,
         });
-        let forgotten_us = record.map_or(0, |record| record.expires_after_us(now_us, self.penalty.as_ref()));
+        let forgotten_us = forgotten_us.max().unwrap_or(0);
         Expiry { after_us: reset_after_us.max(forgotten_us), when_full_us: reset_after_us }
     }
 
@@ -151,7 +154,8 @@ impl PolicyRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expiry {
     pub(crate) after_us: u64,
-    /// The same for a store that has no room: it forgets the level of a block and the denials that were counted, but no block.
+    /// The same for a store that has no room: it forgets the level of a block, the denials that were counted
+    /// and the commits that are remembered, but no block.
     pub(crate) when_full_us: u64,
 }
 
@@ -169,6 +173,7 @@ fn admitted(total: QuotaUsage, wait_us: u64, spent: u64, degraded: Option<Degrad
         crossed: total.crossed(spent),
         elastic: false,
         shadowed: false,
+        repeated: false,
     }
 }
 
@@ -186,6 +191,7 @@ fn denied(total: QuotaUsage, wait_us: u64, degraded: Option<Degradation>) -> Dec
         crossed: false,
         elastic: false,
         shadowed: false,
+        repeated: false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The general transition and its explanation: of a key that has more than the states of its quotas, or is asked for more than
 //! they say.
 //!
-//! It decides about keys with reservations or a record of blocks, under policies with concurrency or a penalty, and for requests
+//! It decides about keys with reservations, remembered commits or a record of blocks, under policies with concurrency or a penalty, and for requests
 //! with headroom. All others take the shorter paths of [`transition`](crate::rules::transition) and
 //! [`explanation`](crate::rules::explanation), which give the same answers.
 
@@ -29,7 +29,7 @@ pub(crate) struct KeyOperation<'a> {
 }
 
 /// The states of one key, as a store holds them: one for each quota of its policy, in the same order, and after them its
-/// reservations and its record of blocks, if it has any.
+/// reservations, its remembered commits and its record of blocks, if it has any.
 pub(crate) trait KeyStates {
     fn as_slice(&self) -> &[State];
 
@@ -75,6 +75,8 @@ impl<'a> KeyParts<'a> {
         for state in rest {
             match state {
                 State::Reservations(reservations) => parts.reservations = Some(reservations),
+                // Only a reserve and a commit ask for them.
+                State::Commits(_) => {}
                 State::Block(record) => parts.record = Some(record),
                 _ => debug_assert!(false, "a state of a quota after the last quota"),
             }
@@ -87,13 +89,27 @@ impl<'a> KeyParts<'a> {
 struct KeyPartsMut<'a> {
     quotas: &'a mut [State],
     reservations: &'a mut Reservations,
+    /// The commits that are remembered.
+    commits: &'a mut Reservations,
     record: &'a mut BlockRecord,
+}
+
+impl KeyPartsMut<'_> {
+    /// Whether the request reserves again with an id that was committed and is remembered: its units were charged, so it asks for a
+    /// slot only.
+    fn repeats(&self, request: KeyOperation<'_>, hold: &Hold) -> bool {
+        let KeyOperation { now_us, operation, .. } = request;
+        operation == Operation::Reserve
+            && self.commits.find(&hold.id, now_us).is_some()
+            && self.reservations.find(&hold.id, now_us).is_none()
+    }
 }
 
 /// What a key may get that it does not have.
 #[derive(Default)]
 struct Added {
     reservations: Reservations,
+    commits: Reservations,
     record: BlockRecord,
 }
 
@@ -101,11 +117,12 @@ impl Added {
     /// Cuts the states of a key.
     fn parts<'a>(&'a mut self, states: &'a mut [State], quotas: usize) -> KeyPartsMut<'a> {
         let (quotas, rest) = states.split_at_mut(quotas.min(states.len()));
-        let Self { reservations, record } = self;
-        let mut parts = KeyPartsMut { quotas, reservations, record };
+        let Self { reservations, commits, record } = self;
+        let mut parts = KeyPartsMut { quotas, reservations, commits, record };
         for state in rest {
             match state {
                 State::Reservations(reservations) => parts.reservations = reservations,
+                State::Commits(commits) => parts.commits = commits,
                 State::Block(record) => parts.record = record,
                 _ => debug_assert!(false, "a state of a quota after the last quota"),
             }
@@ -117,6 +134,9 @@ impl Added {
     fn add_to(self, states: &mut impl KeyStates) {
         if !self.reservations.0.is_empty() {
             states.push(State::Reservations(Box::new(self.reservations)));
+        }
+        if !self.commits.0.is_empty() {
+            states.push(State::Commits(Box::new(self.commits)));
         }
         if self.record != BlockRecord::default() {
             states.push(State::Block(Box::new(self.record)));

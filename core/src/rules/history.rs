@@ -125,6 +125,7 @@ pub(crate) fn ran_out(state: &State, limit: u64, quota: &Quota, past: &[PastNumb
         | State::SlidingLog(_)
         | State::Slots
         | State::Reservations(_)
+        | State::Commits(_)
         | State::Block(_) => false,
     }
 }
@@ -142,6 +143,7 @@ pub(crate) fn has_run_out(state: &State, limit: u64, quota: &Quota, now_us: u64)
         | State::SlidingLog(_)
         | State::Slots
         | State::Reservations(_)
+        | State::Commits(_)
         | State::Block(_) => false,
     }
 }

@@ -58,8 +58,12 @@ fn id(number: u8) -> ReservationId {
 }
 
 fn reserve(limiter: &blocking::Limiter, number: u8, cost: u64, ttl_ms: u64) -> Decision {
-    let terms =
-        ReservationTerms { id: id(number), ttl: Duration::from_millis(ttl_ms), timeout: Duration::ZERO };
+    let terms = ReservationTerms {
+        id: id(number),
+        ttl: Duration::from_millis(ttl_ms),
+        timeout: Duration::ZERO,
+        remember: Duration::ZERO,
+    };
     match limiter.call(&Call::Reserve(Request::new(KEY).cost(cost), terms)).unwrap() {
         polylimit::Answer::Decision(decision) => decision,
         other => panic!("{other:?}"),

@@ -163,6 +163,10 @@ cJSON *cases_answer(uint32_t operation, const polylimit_result *result, const cJ
     }
     if (operation == POLYLIMIT_COMMIT || operation == POLYLIMIT_CANCEL || operation == POLYLIMIT_RENEW) {
         cJSON_AddBoolToObject(answer, "found", usage->found != 0);
+        /* Only cases of commits that are remembered expect whether they are repeated. */
+        if (expected && cJSON_HasObjectItem(expected, "repeated")) {
+            cJSON_AddBoolToObject(answer, "repeated", usage->repeated != 0);
+        }
     }
     return answer;
 }

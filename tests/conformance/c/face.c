@@ -41,8 +41,8 @@ static polylimit_status run_blocking(const polylimit_limiter *limiter, const pol
     case POLYLIMIT_RESERVE:
         decision->size = sizeof *decision;
         memcpy(room, id, id_length < sizeof room ? id_length : sizeof room);
-        return polylimit_limiter_reserve(limiter, policy, key, length, cost, room, &id_length, request->ttl_us, 0, decision,
-                                         message, capacity);
+        return polylimit_limiter_reserve(limiter, policy, key, length, cost, room, &id_length, request->ttl_us, 0,
+                                         request->remember_us, decision, message, capacity);
     case POLYLIMIT_COMMIT:
         usage->size = sizeof *usage;
         return polylimit_limiter_commit(limiter, policy, key, length, id, id_length, cost, usage, message, capacity);

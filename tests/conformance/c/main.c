@@ -85,6 +85,7 @@ static bool step(struct run *run, const cJSON *operation, int at) {
     asked.id = id ? id : "";
     asked.id_length = id ? strlen(id) : 0;
     cases_number(operation, "ttl_us", &asked.ttl_us);
+    cases_number(operation, "remember_us", &asked.remember_us);
     polylimit_result result;
     face_run(run->face, run->limiter, &asked, &result);
     if (result.status != POLYLIMIT_OK) {

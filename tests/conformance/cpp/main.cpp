@@ -75,6 +75,7 @@ Json to_json(const polylimit::Usage &usage, std::uint32_t operation) {
     }
     if (operation == POLYLIMIT_COMMIT || operation == POLYLIMIT_CANCEL || operation == POLYLIMIT_RENEW) {
         cJSON_AddBoolToObject(json.get(), "found", usage.found());
+        cJSON_AddBoolToObject(json.get(), "repeated", usage.repeated());
     }
     return json;
 }
@@ -101,6 +102,7 @@ struct Blocking {
         case POLYLIMIT_RESERVE: {
             options.id = terms.id;
             options.ttl = terms.ttl;
+            options.remember = terms.remember;
             options.max_age = std::chrono::microseconds(0);
             auto reservation = limiter.reserve(key, ask, options);
             // It stays as the case leaves it.
@@ -143,6 +145,7 @@ struct Blocking {
         case POLYLIMIT_RESERVE: {
             options.id = terms.id;
             options.ttl = terms.ttl;
+            options.remember = terms.remember;
             options.max_age = std::chrono::microseconds(0);
             auto reservation = limiter.reserve(key, ask, options);
             // It stays as the case leaves it.
@@ -229,12 +232,17 @@ bool run_operations(Face &face, const polylimit::Limiter &limiter, polylimit::Ma
             limiter.set_policy("case", quotas(field(item, "quotas")).c_str());
         } else {
             const char *id = cJSON_GetStringValue(field(item, "id"));
-            polylimit::ReservationTerms terms{id ? id : "", std::chrono::microseconds(number(item, "ttl_us", 0))};
+            polylimit::ReservationTerms terms{id ? id : "", std::chrono::microseconds(number(item, "ttl_us", 0)),
+                                              std::chrono::microseconds(number(item, "remember_us", 0))};
             Json got = face.run(limiter, operation, key, number(item, "cost", 1), terms);
             const cJSON *expected = field(item, "expect") ? field(item, "expect") : nothing.get();
             // Only cases of format 2 expect the units of an excess.
             if (!field(expected, "over")) {
                 cJSON_DeleteItemFromObjectCaseSensitive(got.get(), "over");
+            }
+            // Only cases of commits that are remembered expect whether they are repeated.
+            if (!field(expected, "repeated")) {
+                cJSON_DeleteItemFromObjectCaseSensitive(got.get(), "repeated");
             }
             if (!cJSON_Compare(got.get(), expected, true)) {
                 std::printf("%s, operation %d: it differs\n  expected %s\n  got      %s\n", about.c_str(), at,

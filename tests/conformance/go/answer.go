@@ -33,7 +33,7 @@ func answer(limiter *polylimit.Limiter, op operation, request polylimit.Request)
 		return usageAnswer(limiter.Reset(ctx, request))
 	case "reserve":
 		reservation, err := limiter.Reserve(ctx, request, polylimit.ReserveID(op.ID), polylimit.ReserveTTL(ttl),
-			polylimit.ReserveMaxAge(0))
+			polylimit.ReserveMaxAge(0), polylimit.ReserveRemember(time.Duration(op.RememberUs)*time.Microsecond))
 		if err != nil {
 			return nil, err
 		}
@@ -84,6 +84,7 @@ func foundAnswer(usage polylimit.Usage, err error) (map[string]any, error) {
 	answer, err := usageAnswer(usage, err)
 	if len(answer) > 0 {
 		answer["found"] = usage.Found
+		answer["repeated"] = usage.Repeated
 	}
 	return answer, err
 }
@@ -99,6 +100,10 @@ func agrees(expected json.RawMessage, got map[string]any) (bool, error) {
 	// Only cases of format 2 expect the units of an excess.
 	if !bytes.Contains(wanted, []byte(`"over":`)) {
 		delete(got, "over")
+	}
+	// Only cases of commits that are remembered expect whether they are repeated.
+	if !bytes.Contains(wanted, []byte(`"repeated":`)) {
+		delete(got, "repeated")
 	}
 	came, err := json.Marshal(got)
 	if err != nil {

@@ -35,13 +35,14 @@ type quota struct {
 }
 
 type operation struct {
-	AtUs   int64           `json:"at_us"`
-	Op     string          `json:"op"`
-	Cost   *int64          `json:"cost"`
-	ID     string          `json:"id"`
-	TTLUs  int64           `json:"ttl_us"`
-	Quotas []quota         `json:"quotas"`
-	Expect json.RawMessage `json:"expect"`
+	AtUs       int64           `json:"at_us"`
+	Op         string          `json:"op"`
+	Cost       *int64          `json:"cost"`
+	ID         string          `json:"id"`
+	TTLUs      int64           `json:"ttl_us"`
+	RememberUs int64           `json:"remember_us"`
+	Quotas     []quota         `json:"quotas"`
+	Expect     json.RawMessage `json:"expect"`
 }
 
 // cost is the units of the operation; 1 where the case does not say.

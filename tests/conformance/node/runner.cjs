@@ -18,9 +18,10 @@ const POLICY = "case";
 
 /** The operations on reservations; `handles` are the cases' own, which live until its end. */
 const onReservations = {
-  reserve: async (limiter, key, { cost, id, ttl_us: ttlUs }, handles) => {
+  reserve: async (limiter, key, { cost, id, ttl_us: ttlUs, remember_us: rememberUs = 0 }, handles) => {
     // The cases renew their reservations themselves.
-    const options = { policy: POLICY, cost, id, ttlMs: ttlUs / US_OF_A_MS, maxAgeMs: 0 };
+    const times = { ttlMs: ttlUs / US_OF_A_MS, maxAgeMs: 0, rememberMs: rememberUs / US_OF_A_MS };
+    const options = { policy: POLICY, cost, id, ...times };
     const reservation = await limiter.reserve(key, options);
     handles.push(reservation);
     return reservation.decision;
@@ -125,16 +126,18 @@ async function differs({ ops }, key, face, limiter, clock, handles) {
 
 /** The fields that an operation answers; which of them are expected depends on the operation. */
 function shown(answer, expect) {
-  const { allowed, remaining, retryAfterUs, resetAfterMs, delayUs, taken, found, over } = answer;
+  const { allowed, remaining, retryAfterUs, resetAfterMs, delayUs, taken, found, repeated, over } = answer;
   const decided = { allowed, remaining, retryAfterUs, resetAfterMs, delayUs };
   // Only cases of format 2 expect the units of an excess.
   if (allowed !== undefined) return expect.over === undefined ? decided : { ...decided, over };
   const left = { remaining, resetAfterMs };
+  // Only cases of commits that are remembered expect whether they are repeated.
+  if (expect.repeated !== undefined) return { ...left, found, repeated };
   if (expect.found !== undefined) return { ...left, found };
   return expect.taken === undefined ? left : { ...left, taken };
 }
 
-function inMilliseconds({ allowed, remaining, retry_after_us, reset_after_us, delay_us, taken, found, over, ...unknown }) {
+function inMilliseconds({ allowed, remaining, retry_after_us, reset_after_us, delay_us, taken, found, repeated, over, ...unknown }) {
   const rest = Object.keys(unknown);
   if (rest.length > 0) throw new Error(`expected is ${rest.join(", ")}, which is not known`);
   const expected = {
@@ -145,6 +148,7 @@ function inMilliseconds({ allowed, remaining, retry_after_us, reset_after_us, de
     delayUs: delay_us,
     taken,
     found,
+    repeated,
     over,
   };
   return Object.fromEntries(Object.entries(expected).filter(([, value]) => value !== undefined));

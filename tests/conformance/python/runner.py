@@ -55,7 +55,7 @@ def fields(op: str, answer: Decision | Usage) -> Answer:
     elif op == "take":
         names = ("remaining", "reset_after_us", "taken")
     elif op in ("commit", "cancel", "renew"):
-        names = ("remaining", "reset_after_us", "found")
+        names = ("remaining", "reset_after_us", "found", "repeated")
     else:
         names = ("remaining", "reset_after_us")
     return {name: getattr(answer, name) for name in names}
@@ -69,7 +69,7 @@ def blocking(limiter: Limiter, held: list[Any]) -> Ask:
         if op == "reset":
             return fields(op, limiter.reset(key))
         if op == "reserve":
-            reservation = limiter.reserve(key, cost=cost, id=operation["id"], ttl=ttl(operation), max_age=0)
+            reservation = limiter.reserve(key, cost=cost, **terms(operation))
             held.append(reservation)
             return fields(op, reservation.decision)
         if op == "commit":
@@ -91,7 +91,7 @@ def asynchronous(limiter: AsyncLimiter, loop: asyncio.AbstractEventLoop, held: l
         if op == "reset":
             return fields(op, await limiter.reset(key))
         if op == "reserve":
-            reservation = await limiter.reserve(key, cost=cost, id=operation["id"], ttl=ttl(operation), max_age=0)
+            reservation = await limiter.reserve(key, cost=cost, **terms(operation))
             held.append(reservation)
             return fields(op, reservation.decision)
         if op == "commit":
@@ -106,6 +106,12 @@ def asynchronous(limiter: AsyncLimiter, loop: asyncio.AbstractEventLoop, held: l
         return loop.run_until_complete(answer(operation, key))
 
     return ask
+
+
+def terms(operation: dict[str, Any]) -> dict[str, Any]:
+    """Give the settings of a reserve."""
+    remember = timedelta(microseconds=operation.get("remember_us", 0))
+    return {"id": operation["id"], "ttl": ttl(operation), "max_age": 0, "remember": remember}
 
 
 def ttl(operation: dict[str, Any]) -> timedelta:
@@ -151,6 +157,9 @@ def run_operations(ops: list[Any], key: str, clock: ManualClock, limiter: Limite
         if "over" not in expected:
             # Only cases of format 2 expect the units of an excess.
             got.pop("over", None)
+        if "repeated" not in expected:
+            # Only cases of commits that are remembered expect whether they are repeated.
+            got.pop("repeated", None)
         if got != expected:
             shown = f"{op} of {operation.get('cost')} at {operation['at_us']} us"
             raise DifferenceError(at, f"{shown}\n  expected {expected}\n  got      {got}")

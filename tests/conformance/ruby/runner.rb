@@ -67,9 +67,10 @@ class Runner
     id = operation['id']
     cost = operation['cost'] || 1
     ttl = operation['ttl_us'] && Rational(operation['ttl_us'], 1_000_000)
+    remember = operation['remember_us'] && Rational(operation['remember_us'], 1_000_000)
     case operation['op']
     when 'reset' then limiter.reset(key)
-    when 'reserve' then hold(limiter.reserve(key, cost: cost, id: id, ttl: ttl, max_age: 0))
+    when 'reserve' then hold(limiter.reserve(key, cost: cost, id: id, ttl: ttl, max_age: 0, remember: remember))
     when 'commit' then limiter.commit(key, id, spent: operation['cost'])
     when 'cancel' then limiter.cancel(key, id)
     when 'renew' then limiter.renew(key, id, ttl)
@@ -88,7 +89,7 @@ class Runner
 
     left = { 'remaining' => answer.remaining, 'reset_after_us' => microseconds(answer.reset_after) }
     unless answer.is_a?(Polylimit::Decision)
-      return left.merge({ 'taken' => answer.taken, 'found' => answer.found }.slice(*expected.keys))
+      return left.merge({ 'taken' => answer.taken, 'found' => answer.found, 'repeated' => answer.repeated }.slice(*expected.keys))
     end
 
     left.merge('allowed' => answer.allowed, 'retry_after_us' => answer.retry_after && microseconds(answer.retry_after),

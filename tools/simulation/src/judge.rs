@@ -79,6 +79,7 @@ impl<'a> Judge<'a> {
                     id: ReservationId::random()?,
                     ttl: Duration::from_secs(1),
                     timeout: Duration::ZERO,
+                    remember: Duration::ZERO,
                 };
                 let policies = policies.collect::<Result<_, _>>()?;
                 By::Rules(Box::new(Rules { facts, terms, policies, denials: HashMap::new() }))

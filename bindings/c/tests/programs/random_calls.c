@@ -140,7 +140,7 @@ static void call_reservation(const polylimit_limiter *limiter, polylimit_complet
     switch (below(14)) {
     case 0:
         polylimit_limiter_reserve(limiter, policy, key, length, asked.cost, below(16) ? id : NULL, &id_length, asked.ttl_us,
-                                  below(1000), &decision, MESSAGE);
+                                  below(1000), below(3) ? 0 : asked.ttl_us, &decision, MESSAGE);
         return;
     case 1:
         polylimit_limiter_commit(limiter, policy, key, length, asked.id, asked.id_length, asked.cost, &usage, MESSAGE);

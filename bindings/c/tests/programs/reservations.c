@@ -37,7 +37,7 @@ static polylimit_decision reserve(const polylimit_limiter *limiter, const char *
     size_t length = strlen(id);
     memcpy(room, id, length);
     polylimit_decision decision = {.size = sizeof decision};
-    OK(polylimit_limiter_reserve(limiter, NULL, "k", 1, cost, room, &length, 10 * SECOND, 0, &decision, MESSAGE));
+    OK(polylimit_limiter_reserve(limiter, NULL, "k", 1, cost, room, &length, 10 * SECOND, 0, 0, &decision, MESSAGE));
     return decision;
 }
 
@@ -106,19 +106,19 @@ static void random_id_is_written_to_the_buffer(void) {
     size_t lengths[3] = {0, 0, 0};
     polylimit_decision decision = {.size = sizeof decision};
     for (size_t at = 0; at < 2; at++) {
-        OK(polylimit_limiter_reserve(held.limiter, NULL, "k", 1, 1, ids[at], &lengths[at], SECOND, 0, &decision, MESSAGE));
+        OK(polylimit_limiter_reserve(held.limiter, NULL, "k", 1, 1, ids[at], &lengths[at], SECOND, 0, 0, &decision, MESSAGE));
         CHECK(decision.remaining == 8 - at);
     }
     OK(polylimit_reservation_id_random(ids[2], &lengths[2], MESSAGE));
     CHECK(lengths[0] == 32 && lengths[1] == 32 && lengths[2] == 32);
     CHECK(memcmp(ids[0], ids[1], 32) != 0 && memcmp(ids[1], ids[2], 32) != 0);
     /* With the id that is there, a repeated reserve changes nothing. */
-    OK(polylimit_limiter_reserve(held.limiter, NULL, "k", 1, 1, ids[0], &lengths[0], SECOND, 0, &decision, MESSAGE));
+    OK(polylimit_limiter_reserve(held.limiter, NULL, "k", 1, 1, ids[0], &lengths[0], SECOND, 0, 0, &decision, MESSAGE));
     CHECK(decision.allowed == 1 && remaining(held.limiter) == 7);
     polylimit_limiter_close(held.limiter);
     lengths[2] = 0;
     IS(POLYLIMIT_CLOSED,
-       polylimit_limiter_reserve(held.limiter, NULL, "k", 1, 1, ids[2], &lengths[2], SECOND, 0, &decision, MESSAGE));
+       polylimit_limiter_reserve(held.limiter, NULL, "k", 1, 1, ids[2], &lengths[2], SECOND, 0, 0, &decision, MESSAGE));
     CHECK(lengths[2] == 32);
     close_held(held);
 }
@@ -138,17 +138,17 @@ static void wrong_ids_times_and_algorithms_are_refused(void) {
         CHECK(strstr(message, text) != NULL);                                                                          \
     } while (0)
     for (size_t at = 0; at < 4; at++) {
-        REFUSED("ttl", polylimit_limiter_reserve(limiter, NULL, "k", 1, 1, id, &one, ttls[at], 0, &decision, MESSAGE));
+        REFUSED("ttl", polylimit_limiter_reserve(limiter, NULL, "k", 1, 1, id, &one, ttls[at], 0, 0, &decision, MESSAGE));
         REFUSED("ttl", polylimit_limiter_renew(limiter, NULL, "k", 1, id, 1, ttls[at], &usage, MESSAGE));
     }
-    REFUSED("65 bytes", polylimit_limiter_reserve(limiter, NULL, "k", 1, 1, id, &longer, day, 0, &decision, MESSAGE));
+    REFUSED("65 bytes", polylimit_limiter_reserve(limiter, NULL, "k", 1, 1, id, &longer, day, 0, 0, &decision, MESSAGE));
     REFUSED("65 bytes", polylimit_limiter_commit(limiter, NULL, "k", 1, id, longer, 1, &usage, MESSAGE));
     REFUSED("0 bytes", polylimit_limiter_cancel(limiter, NULL, "k", 1, id, 0, &usage, MESSAGE));
     REFUSED("cost", polylimit_limiter_commit(limiter, NULL, "k", 1, id, 1, UINT64_MAX - 1, &usage, MESSAGE));
     REFUSED("concurren", polylimit_limiter_check(limiter, NULL, "k", 1, 1, &decision, MESSAGE));
     REFUSED("concurren", polylimit_limiter_take(limiter, NULL, "k", 1, 1, &usage, MESSAGE));
     REFUSED("concurren", polylimit_limiter_acquire(limiter, NULL, "k", 1, 1, SECOND, &decision, MESSAGE));
-    REFUSED("leaky_bucket", polylimit_limiter_reserve(limiter, "1/s leaky_bucket", "k", 1, 1, id, &one, day, 0, &decision,
+    REFUSED("leaky_bucket", polylimit_limiter_reserve(limiter, "1/s leaky_bucket", "k", 1, 1, id, &one, day, 0, 0, &decision,
                                                       MESSAGE));
     polylimit_reservation *none = NULL;
     polylimit_reservation_options options = defaults();
@@ -179,11 +179,11 @@ static void null_is_refused(void) {
     size_t length = 0, one = 1;
     REFUSED("id is NULL", polylimit_reservation_id_random(NULL, &length, MESSAGE));
     REFUSED("id_length_out", polylimit_reservation_id_random(id, NULL, MESSAGE));
-    REFUSED("limiter", polylimit_limiter_reserve(NULL, NULL, "k", 1, 1, id, &one, SECOND, 0, &decision, MESSAGE));
-    REFUSED("id is NULL", polylimit_limiter_reserve(limiter, NULL, "k", 1, 1, NULL, &one, SECOND, 0, &decision, MESSAGE));
-    REFUSED("id is NULL", polylimit_limiter_reserve(limiter, NULL, "k", 1, 1, NULL, &length, SECOND, 0, &decision, MESSAGE));
-    REFUSED("id_length", polylimit_limiter_reserve(limiter, NULL, "k", 1, 1, id, NULL, SECOND, 0, &decision, MESSAGE));
-    REFUSED("decision", polylimit_limiter_reserve(limiter, NULL, "k", 1, 1, id, &one, SECOND, 0, NULL, MESSAGE));
+    REFUSED("limiter", polylimit_limiter_reserve(NULL, NULL, "k", 1, 1, id, &one, SECOND, 0, 0, &decision, MESSAGE));
+    REFUSED("id is NULL", polylimit_limiter_reserve(limiter, NULL, "k", 1, 1, NULL, &one, SECOND, 0, 0, &decision, MESSAGE));
+    REFUSED("id is NULL", polylimit_limiter_reserve(limiter, NULL, "k", 1, 1, NULL, &length, SECOND, 0, 0, &decision, MESSAGE));
+    REFUSED("id_length", polylimit_limiter_reserve(limiter, NULL, "k", 1, 1, id, NULL, SECOND, 0, 0, &decision, MESSAGE));
+    REFUSED("decision", polylimit_limiter_reserve(limiter, NULL, "k", 1, 1, id, &one, SECOND, 0, 0, NULL, MESSAGE));
     REFUSED("limiter", polylimit_limiter_commit(NULL, NULL, "k", 1, id, 1, 1, &usage, MESSAGE));
     REFUSED("usage", polylimit_limiter_cancel(limiter, NULL, "k", 1, id, 1, NULL, MESSAGE));
     REFUSED("id is NULL", polylimit_limiter_renew(limiter, NULL, "k", 1, NULL, 1, SECOND, &usage, MESSAGE));

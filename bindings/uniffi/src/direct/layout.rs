@@ -36,7 +36,7 @@
 //!
 //! | offset | type | field |
 //! |---:|---|---|
-//! | 0 | `u8` | [`ALLOWED`], [`IS_OUTAGE`], [`CROSSED`], [`ELASTIC`], [`SHADOWED`], and in a usage [`FOUND`] |
+//! | 0 | `u8` | [`ALLOWED`], [`IS_OUTAGE`], [`CROSSED`], [`ELASTIC`], [`SHADOWED`], and in a usage [`FOUND`] and [`REPEATED`] |
 //! | 1 | `u8` | source: index in `source_names` |
 //! | 2 | `u8` | degradation: index in `degradation_names` and 1; 0 is none |
 //! | 3 | `u8` | cause: index in `cause_names` and 1; 0 is none, as in a usage |
@@ -82,6 +82,7 @@ const FOUND: u8 = 4;
 const CROSSED: u8 = 8;
 const ELASTIC: u8 = 16;
 const SHADOWED: u8 = 32;
+const REPEATED: u8 = 64;
 const NEVER: i64 = -1;
 
 const HAS_COST: u8 = 1;
@@ -414,7 +415,8 @@ impl<'a> Writer<'a> {
     }
 
     fn usage(&mut self, usage: &Usage) {
-        self.state(if usage.found() { FOUND } else { 0 }, usage.source(), usage.degraded(), None);
+        let flags = if usage.found() { FOUND } else { 0 } | if usage.repeated() { REPEATED } else { 0 };
+        self.state(flags, usage.source(), usage.degraded(), None);
         self.times(usage.remaining(), Some(0), usage.reset_after_us(), usage.taken());
         self.number(usage.over());
         self.quotas(usage.quotas(), std::iter::repeat(ADMITS));

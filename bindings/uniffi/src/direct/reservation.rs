@@ -10,8 +10,8 @@
 //! | release | 17 | handle | | |
 //! | is lost | 18 | handle | | `u8` |
 //!
-//! - **Options:** the id (bytes or none), `u8` [`HAS_TTL`], [`HAS_MAX_AGE`] and [`COMMITS_AT_END`], ttl and longest age in
-//!   microseconds (`i64`). The timeout is that of the header.
+//! - **Options:** the id (bytes or none), `u8` [`HAS_TTL`], [`HAS_MAX_AGE`] and [`COMMITS_AT_END`], ttl, longest age and how long the
+//!   commit is remembered in microseconds (`i64`). The timeout is that of the header.
 //! - **Reservation** as an argument: its handle (`u64`, or 0), and its id (bytes).
 //!
 //! A **handle** keeps its reservation renewed until it is committed, cancelled or ended through it. Its address belongs to an
@@ -66,7 +66,7 @@ fn reserve(limiter: &Limiter, header: &Header, reader: &mut Reader<'_>) -> Resul
         options = options.id(ReservationId::new(id)?);
     }
     let flags = reader.u8()?;
-    let (ttl_us, max_age_us) = (reader.i64()?, reader.i64()?);
+    let (ttl_us, max_age_us, remember_us) = (reader.i64()?, reader.i64()?, reader.i64()?);
     if flags & HAS_TTL != 0 {
         options = options.ttl(Span::of_signed(ttl_us).duration("ttl")?);
     }
@@ -74,7 +74,8 @@ fn reserve(limiter: &Limiter, header: &Header, reader: &mut Reader<'_>) -> Resul
         options = options.max_age(Span::of_signed(max_age_us).duration("max_age")?);
     }
     let commits_at_end = flags & COMMITS_AT_END != 0;
-    options = options.commit_at_end(commits_at_end);
+    options =
+        options.commit_at_end(commits_at_end).remember(Span::of_signed(remember_us).duration("remember")?);
     let terms = options.terms()?;
     let core = limiter.core().asynchronous();
     let answered = answer(limiter, &Call::Reserve(request, terms), header, || {

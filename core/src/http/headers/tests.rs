@@ -18,7 +18,19 @@ fn decision(allowed: bool, wait_us: u64, quotas: &[(u64, u64)]) -> Decision {
     let cause = (!allowed).then_some(Cause::Quota);
     let (crossed, elastic, shadowed) = (false, false, false);
     let (source, degraded) = (Source::Store, None);
-    Decision { total, several, wait_us, allowed, source, degraded, cause, elastic, shadowed, crossed }
+    Decision {
+        total,
+        several,
+        wait_us,
+        allowed,
+        source,
+        degraded,
+        cause,
+        elastic,
+        shadowed,
+        repeated: false,
+        crossed,
+    }
 }
 
 fn allowed(quotas: &[(u64, u64)]) -> Decision {

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::key_steps::{ConfiguredCall, Opening, PoolUse, StoreCall};
 use crate::limiter::configured::wait::Wait;
-use crate::limiter::operations::check_ttl;
+use crate::limiter::operations::check_times;
 use crate::limiter::{CHECK, Limiter, RESERVE, blocking};
 use crate::report::ReportField;
 use crate::rules::decision::{Cause, Decision};
@@ -191,7 +191,7 @@ impl Limiter {
     ) -> Result<RequestDecision, Error> {
         let in_force = self.wait_for_configuration(wait).await?;
         let hold = terms.hold();
-        check_ttl(hold.ttl_us)?;
+        check_times(&hold)?;
         let now_us = self.shared().store.clock().now_us();
         let (applied, plan) = match in_force.apply_rules(request, now_us)? {
             Ok(applied) => applied,

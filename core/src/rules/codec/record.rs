@@ -36,15 +36,17 @@ impl Form {
 /// The first form with a length: from here on each record has 3 bytes of a length after its tag, so that a version which does
 /// not know a form can step over it.
 const FIRST_WITH_LENGTH: u8 = 6;
-/// The forms of the records of a key's reservations and blocks, whose tags are all zero.
+/// The forms of the records of a key's reservations, blocks and remembered commits, whose tags are all zero.
 const RESERVATIONS: u8 = 6;
 const BLOCKS: u8 = 7;
+const COMMITS: u8 = 8;
 const BLOCKS_LENGTH: usize = 23;
 
 /// A record without its head.
 pub(super) enum Record<'a> {
     OfQuota(Form, Tag, Reader<'a>),
     Reservations(Reader<'a>),
+    Commits(Reader<'a>),
     Blocks(Reader<'a>),
     /// Of a later version.
     Unknown,
@@ -70,6 +72,8 @@ impl Tag {
 
     /// The tag of a record that belongs to all quotas.
     pub(crate) const OF_KEY: Self = Self([0; 4]);
+    /// The tag of the commits that are remembered, in the shared file.
+    pub(crate) const OF_COMMITS: Self = Self([0, 0, 0, 1]);
 }
 
 /// The bytes that are left to read; they are not trusted.
@@ -109,6 +113,7 @@ impl<'a> Reader<'a> {
             let bytes = Reader(self.bytes(length)?);
             return Some(match byte {
                 RESERVATIONS if tag == Tag::OF_KEY => Record::Reservations(bytes),
+                COMMITS if tag == Tag::OF_KEY => Record::Commits(bytes),
                 BLOCKS if tag == Tag::OF_KEY => Record::Blocks(bytes),
                 _ => Record::Unknown,
             });
@@ -144,16 +149,17 @@ pub(super) fn put_head(out: &mut Bytes, form: Form, tag: Tag) {
 }
 
 /// Reads reservations: how many there are (2), numbers that spare the script reading them all (28), and of each the time at which
-/// it ends (7), its time to live (5), its units (5), the length of its id (1) and the id.
+/// it ends (7), its time to live (5), its units (5), how long its commit is remembered (5), the length of its id (1) and the id.
 pub(crate) fn read_reservations(mut record: Reader<'_>) -> Option<Reservations> {
     let number = record.length(2)?;
     record.bytes(4 * 7)?;
     let mut list = Vec::new();
     for _ in 0..number {
-        let (ends_us, ttl_us, units) = (record.number(7)?, record.number(5)?, record.number(5)?);
+        let (ends_us, ttl_us) = (record.number(7)?, record.number(5)?);
+        let (units, remember_us) = (record.number(5)?, record.number(5)?);
         let length = record.length(1)?;
         let id = ReservationId::new(record.bytes(length)?).ok()?;
-        list.push(Reservation { id, units, ends_us, ttl_us });
+        list.push(Reservation { id, units, ends_us, ttl_us, remember_us });
     }
     if record.is_empty() { Reservations::of_parts(list) } else { None }
 }
@@ -170,10 +176,11 @@ pub(crate) fn write_reservations(Reservations(list): &Reservations, out: &mut By
     for number in [made, ends().min(), ends().max(), Some(units)] {
         put(out, number.unwrap_or(0), 7);
     }
-    for Reservation { id, units, ends_us, ttl_us } in list {
+    for Reservation { id, units, ends_us, ttl_us, remember_us } in list {
         put(out, *ends_us, 7);
         put(out, *ttl_us, 5);
         put(out, *units, 5);
+        put(out, *remember_us, 5);
         put(out, id.as_bytes().len() as u64, 1);
         out.extend_from_slice(id.as_bytes());
     }

@@ -55,9 +55,10 @@ impl Serialize for Decision {
 /// Every accessor under its name; times in microseconds.
 impl Serialize for Usage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Usage", 9)?;
+        let mut fields = serializer.serialize_struct("Usage", 10)?;
         fields.serialize_field("taken", &self.taken)?;
         fields.serialize_field("found", &self.found)?;
+        fields.serialize_field("repeated", &self.repeated)?;
         put_usage(&self.total, &mut fields)?;
         fields.serialize_field("source", &self.source)?;
         fields.serialize_field("degraded", &self.degraded)?;
@@ -80,7 +81,7 @@ mod tests {
         let usage = limiter.take(Request::new("a").cost(3)).unwrap();
         assert_eq!(
             report_json(&usage),
-            r#"{"taken":2,"found":true,"limit":2,"remaining":0,"over":0,"reset_after_us":3960000000,"source":"store","degraded":null,"quotas":[{"limit":2,"remaining":0,"over":0,"reset_after_us":60000000},{"limit":3,"remaining":1,"over":0,"reset_after_us":3960000000}]}"#
+            r#"{"taken":2,"found":true,"repeated":false,"limit":2,"remaining":0,"over":0,"reset_after_us":3960000000,"source":"store","degraded":null,"quotas":[{"limit":2,"remaining":0,"over":0,"reset_after_us":60000000},{"limit":3,"remaining":1,"over":0,"reset_after_us":3960000000}]}"#
         );
         let decision = limiter.check("a").unwrap();
         assert_eq!(

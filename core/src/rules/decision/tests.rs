@@ -69,13 +69,15 @@ fn a_usage_comes_back_from_its_parts() {
             let parts = UsageParts {
                 taken: usage.taken(),
                 found: usage.found(),
+                repeated: usage.repeated(),
                 source: usage.source(),
                 degraded: usage.degraded(),
                 remaining: usage.remaining(),
                 quotas: usage.quotas(),
             };
             let again = Usage::from_parts(parts).unwrap();
-            assert_eq!((again.taken(), again.found()), (usage.taken(), usage.found()));
+            let answer = |usage: &Usage| (usage.taken(), usage.found(), usage.repeated());
+            assert_eq!(answer(&again), answer(&usage));
             assert_eq!((again.remaining(), again.over()), (usage.remaining(), usage.over()));
             assert_eq!((again.reset_after_us(), again.quotas()), (usage.reset_after_us(), usage.quotas()));
             assert_eq!((again.source(), again.degraded()), (usage.source(), usage.degraded()));

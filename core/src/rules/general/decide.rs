@@ -5,9 +5,8 @@ use super::{Added, KeyOperation, KeyParts, KeyPartsMut, KeyStates, kept};
 use crate::rules::algorithm::{QuotaRules, Rules, State};
 use crate::rules::decision::{Cause, Decision, Degradation};
 use crate::rules::penalty::{BlockRecord, Penalty};
-use crate::rules::reservation::list::{AS_RESERVED, Held, Hold, MAX_RESERVATIONS, Reservation};
+use crate::rules::reservation::list::{AS_RESERVED, Held, Hold, MAX_RESERVATIONS, REPEATED, end_of};
 use crate::rules::transition::{Applied, Operation, PolicyRules, QuotaNumbers};
-use crate::units::MAX_US;
 
 /// The result of the general transition.
 pub(super) struct Outcome {
@@ -15,11 +14,13 @@ pub(super) struct Outcome {
     pub(super) cause: Option<Cause>,
     /// The units that a check has spent, or a reserve has set aside.
     pub(super) units: u64,
+    /// Whether a commit was one of an id that was committed before.
+    pub(super) repeated: bool,
 }
 
 impl Outcome {
     const fn of(applied: Applied) -> Self {
-        Self { applied, cause: None, units: 0 }
+        Self { applied, cause: None, units: 0, repeated: false }
     }
 
     pub(super) const fn nothing(allowed: bool) -> Self {
@@ -31,7 +32,7 @@ impl Outcome {
     }
 
     const fn denied(cause: Cause, written: bool) -> Self {
-        Self { applied: Applied { allowed: false, spent: 0, written }, cause: Some(cause), units: 0 }
+        Self { cause: Some(cause), ..Self::of(Applied { allowed: false, spent: 0, written }) }
     }
 }
 
@@ -48,6 +49,14 @@ impl PolicyRules {
         let mut added = Added::default();
         let mut key = added.parts(states.as_mut_slice(), self.quotas.len());
         let is_shared = degraded.is_some();
+        let repeated_hold;
+        let request = match request.hold {
+            Some(hold) if key.repeats(request, hold) => {
+                repeated_hold = Hold { remember_us: REPEATED, ..*hold };
+                KeyOperation { cost: 0, hold: Some(&repeated_hold), ..request }
+            }
+            _ => request,
+        };
         let outcome = self.apply_general(&mut key, request, is_shared);
         let Outcome { applied, .. } = outcome;
         if applied.written && *key.record != BlockRecord::default() {
@@ -56,7 +65,7 @@ impl PolicyRules {
                 *key.record = BlockRecord::default();
             }
         }
-        let KeyPartsMut { quotas, reservations, record } = key;
+        let KeyPartsMut { quotas, reservations, record, .. } = key;
         let parts = KeyParts { quotas, reservations: Some(reservations), record: Some(record) };
         let decision = self.explain_general(&parts, request, &outcome, degraded);
         added.add_to(states);
@@ -78,11 +87,11 @@ impl PolicyRules {
             let cause = self.denying(key, request, is_blocked);
             return Outcome { cause, ..Outcome::nothing(cause.is_none()) };
         }
-        let rewound = key.record.rewind(now_us);
+        let rewound = key.record.rewind(now_us) | key.commits.rewind(now_us);
         let mut outcome = match (operation, hold) {
             (Operation::Check | Operation::Reserve, _) => self.decide_admission(key, request, is_shared),
             (Operation::Commit | Operation::Cancel | Operation::Renew, Some(hold)) => {
-                self.change_reservation(key, request, hold)
+                self.change_reservation(key, request, hold, is_shared)
             }
             (Operation::Block, Some(hold)) => {
                 let rewound = self.rewind(key, now_us);
@@ -135,9 +144,7 @@ impl PolicyRules {
         match hold {
             Some(hold) if is_reserve => {
                 key.reservations.bring(now_us);
-                let Hold { id, ttl_us } = *hold;
-                let ends_us = end_of(now_us, ttl_us);
-                key.reservations.0.push(Reservation { id, units: cost, ends_us, ttl_us });
+                key.reservations.add(hold.id, cost, now_us, hold.ttl_us, hold.remember_us);
                 self.bring(key.quotas, now_us);
                 Outcome { units: cost, ..Outcome::written(true) }
             }
@@ -169,25 +176,35 @@ impl PolicyRules {
         key: &mut KeyPartsMut<'_>,
         request: KeyOperation<'_>,
         hold: &Hold,
+        is_shared: bool,
     ) -> Outcome {
         let KeyOperation { now_us, operation, cost, .. } = request;
         let reservations = &mut *key.reservations;
         reservations.bring(now_us);
         self.bring(key.quotas, now_us);
         let place = reservations.0.iter().position(|reservation| reservation.id == hold.id);
+        let is_commit = operation == Operation::Commit;
+        let mut repeated = is_commit && key.commits.find(&hold.id, now_us).is_some();
         if let Some(place) = place {
             if operation == Operation::Renew {
                 let renewed = &mut reservations.0[place];
                 (renewed.ends_us, renewed.ttl_us) = (end_of(now_us, hold.ttl_us), hold.ttl_us);
             } else {
                 let ended = reservations.0.remove(place);
-                if operation == Operation::Commit {
+                repeated = is_commit && ended.remember_us == REPEATED;
+                if is_commit && !repeated {
                     let spent = if cost == AS_RESERVED { ended.units } else { cost };
                     self.apply(key.quotas, now_us, Operation::Charge, spent);
+                    // Keys that share their states would meet each other's ids.
+                    if ended.remember_us > 0 && !is_shared {
+                        key.commits.bring(now_us);
+                        key.commits.remember(&ended, now_us);
+                    }
                 }
             }
         }
-        Outcome::of(Applied { allowed: place.is_some(), spent: 0, written: true })
+        let applied = Applied { allowed: place.is_some(), spent: 0, written: true };
+        Outcome { repeated, ..Outcome::of(applied) }
     }
 
     /// Why a check, a peek or a reserve is denied, beside what is set aside and what is kept for others; `None` when it is not.
@@ -265,9 +282,4 @@ impl PolicyRules {
 fn count(record: &mut BlockRecord, now_us: u64, penalty: &Penalty) -> Cause {
     record.count_denial(now_us, penalty);
     if record.blocked_for_us(now_us) > 0 { Cause::Blocked } else { Cause::Quota }
-}
-
-/// When a reservation that is made now ends; no clock shows a time after [`MAX_US`].
-fn end_of(now_us: u64, ttl_us: u64) -> u64 {
-    now_us.saturating_add(ttl_us).min(MAX_US)
 }

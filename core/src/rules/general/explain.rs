@@ -87,6 +87,7 @@ impl PolicyRules {
             crossed,
             elastic: false,
             shadowed: false,
+            repeated: decided.repeated,
         };
         let is_asked = matches!(request.operation, Operation::Check | Operation::Peek | Operation::Reserve);
         match decision.allowed {

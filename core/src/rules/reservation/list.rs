@@ -13,6 +13,10 @@ pub(crate) const MAX_RESERVATIONS: usize = 1_000;
 /// The cost of a commit that charges what was reserved: above every cost, and it fits the five bytes of a script's argument.
 pub(crate) const AS_RESERVED: u64 = (1 << 40) - 1;
 
+/// What a reservation has for the time that its id is remembered when the id was committed before: nothing is charged for it. Above
+/// every such time, and it fits the five bytes of a script's argument.
+pub(crate) const REPEATED: u64 = (1 << 40) - 1;
+
 /// The id of a reservation, how long it lasts, and how long its caller waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservationTerms {
@@ -22,6 +26,9 @@ pub struct ReservationTerms {
     pub ttl: Duration,
     /// How long the caller waits in line until the store admits the reservation; zero does not wait.
     pub timeout: Duration,
+    /// How long after a commit its id is remembered, so that nothing is charged for it again: 1 ms to 48 h, in whole
+    /// microseconds; zero does not remember it.
+    pub remember: Duration,
 }
 
 impl ReservationTerms {
@@ -29,7 +36,7 @@ impl ReservationTerms {
     pub(crate) const MAX_TTL_US: u64 = 48 * 3_600_000_000;
 
     pub(crate) fn hold(&self) -> Hold {
-        Hold { id: self.id, ttl_us: micros(self.ttl) }
+        Hold { id: self.id, ttl_us: micros(self.ttl), remember_us: micros(self.remember) }
     }
 }
 
@@ -45,6 +52,8 @@ pub(crate) struct Hold {
     pub(crate) id: ReservationId,
     /// How long the reservation or the block lasts from now; 0 for a commit and a cancel, and to forget a block.
     pub(crate) ttl_us: u64,
+    /// How long a reserve asks its id to be remembered after the commit, or [`REPEATED`]; 0 for every other operation.
+    pub(crate) remember_us: u64,
 }
 
 impl Hold {
@@ -54,11 +63,21 @@ impl Hold {
 
     /// A block of a key for a time, or no block.
     pub(crate) fn of_block(for_us: u64) -> Self {
-        Self { id: ReservationId::NONE, ttl_us: for_us }
+        Self { id: ReservationId::NONE, ttl_us: for_us, remember_us: 0 }
+    }
+
+    /// The arguments of a commit or a cancel.
+    pub(crate) fn of_end(id: ReservationId) -> Self {
+        Self { id, ttl_us: 0, remember_us: 0 }
+    }
+
+    /// The arguments of a renewal.
+    pub(crate) fn of_renewal(id: ReservationId, ttl: Duration) -> Self {
+        Self { id, ttl_us: micros(ttl), remember_us: 0 }
     }
 }
 
-/// Units of a key that are set aside.
+/// Units of a key that are set aside, or the record of a commit, which has no units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reservation {
     pub(crate) id: ReservationId,
@@ -66,6 +85,8 @@ pub(crate) struct Reservation {
     /// It counts before this time.
     pub(crate) ends_us: u64,
     pub(crate) ttl_us: u64,
+    /// How long the id is remembered after the commit, or [`REPEATED`]; 0 in the record of a commit.
+    pub(crate) remember_us: u64,
 }
 
 impl Reservation {
@@ -79,7 +100,7 @@ impl Reservation {
     }
 }
 
-/// The reservations of one key, in the order in which they were made.
+/// The reservations of one key, or the commits that are remembered, in the order in which they were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reservations(pub(crate) Vec<Reservation>);
 
@@ -136,6 +157,22 @@ impl Reservations {
         steps
     }
 
+    /// Adds a reservation or a commit that lasts for a time from now.
+    pub(crate) fn add(&mut self, id: ReservationId, units: u64, now_us: u64, ttl_us: u64, remember_us: u64) {
+        self.0.push(Reservation { id, units, ends_us: end_of(now_us, ttl_us), ttl_us, remember_us });
+    }
+
+    /// Remembers a commit. Where there are as many as a key may have, the one that would be forgotten first makes room.
+    pub(crate) fn remember(&mut self, ended: &Reservation, now_us: u64) {
+        if self.0.len() >= MAX_RESERVATIONS {
+            let first = self.0.iter().enumerate().min_by_key(|(_, commit)| commit.ends_us);
+            if let Some((at, _)) = first {
+                self.0.remove(at);
+            }
+        }
+        self.add(ended.id, 0, now_us, ended.remember_us, 0);
+    }
+
     pub(crate) fn find(&self, id: &ReservationId, now_us: u64) -> Option<Reservation> {
         self.alive(now_us).map(|(_, reservation)| *reservation).find(|reservation| reservation.id == *id)
     }
@@ -163,6 +200,11 @@ impl Reservations {
     }
 }
 
+/// When a reservation that is made now ends; no clock shows a time after [`MAX_US`].
+pub(crate) fn end_of(now_us: u64, ttl_us: u64) -> u64 {
+    now_us.saturating_add(ttl_us).min(MAX_US)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +215,7 @@ mod tests {
             units,
             ends_us,
             ttl_us: 1_000,
+            remember_us: 0,
         };
         Reservations(each.iter().map(of).collect())
     }
@@ -183,6 +226,27 @@ mod tests {
         let steps: Vec<_> =
             reservations.walk(100).iter().map(|held| (held.from_us, held.units, held.alive)).collect();
         assert_eq!(steps, [(100, 9, 3), (200, 5, 1), (300, 0, 0)]);
+    }
+
+    #[test]
+    fn commit_that_would_be_forgotten_first_makes_room() {
+        let id = |number: usize| ReservationId::new(number.to_string()).unwrap();
+        let mut commits = Reservations::default();
+        let ended = |number: usize, remember_us| Reservation {
+            id: id(number),
+            units: 7,
+            ends_us: 9,
+            ttl_us: 9,
+            remember_us,
+        };
+        for number in 0..MAX_RESERVATIONS {
+            commits.remember(&ended(number, if number == 5 { 2_000 } else { 3_000 }), 1_000);
+        }
+        commits.remember(&ended(MAX_RESERVATIONS, 9_000), 1_000);
+        assert_eq!((commits.0.len(), commits.find(&id(5), 1_000)), (MAX_RESERVATIONS, None));
+        let newest = commits.find(&id(MAX_RESERVATIONS), 9_999).unwrap();
+        assert_eq!((newest.units, newest.ends_us, newest.remember_us), (0, 10_000, 0));
+        assert_eq!(commits.held(1_000).units, 0);
     }
 
     #[test]

@@ -116,6 +116,7 @@ impl RecentDenials {
             crossed: false,
             elastic: false,
             shadowed: false,
+            repeated: false,
         })
     }
 

@@ -136,6 +136,7 @@ impl Fallback {
             crossed: false,
             elastic: false,
             shadowed: false,
+            repeated: false,
         };
         (decision, if allowed { request.cost } else { 0 })
     }

@@ -197,6 +197,11 @@ impl SharedFilePolicy {
             let tag = logs.bytes(4)?;
             let length = logs.length(4)?;
             let bytes = logs.bytes(length)?;
+            if tag == Tag::OF_COMMITS.0 {
+                let commits = read_reservations(Reader(bytes))?;
+                states.push(State::Commits(Box::new(commits)));
+                continue;
+            }
             if tag == Tag::OF_KEY.0 {
                 let reservations = read_reservations(Reader(bytes))?;
                 states.push(State::Reservations(Box::new(reservations)));
@@ -224,9 +229,12 @@ impl SharedFilePolicy {
             }
         }
         for state in states.iter().skip(self.tags.len()) {
-            if let State::Reservations(reservations) = state {
-                put_tagged(bytes, Tag::OF_KEY, |bytes| write_reservations(reservations, bytes));
-            }
+            let (tag, list) = match state {
+                State::Reservations(reservations) => (Tag::OF_KEY, reservations),
+                State::Commits(commits) => (Tag::OF_COMMITS, commits),
+                _ => continue,
+            };
+            put_tagged(bytes, tag, |bytes| write_reservations(list, bytes));
         }
         let logs = bytes.len() - key - records;
         Lengths {

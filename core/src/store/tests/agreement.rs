@@ -69,13 +69,14 @@ fn steps() -> impl Strategy<Value = Vec<(Asked, i64)>> {
     ];
     let number = 0_u8..4;
     let hold_us = prop_oneof![1 => Just(0), 6 => 1_000_u64..=20_000_000];
-    let step = (operation, cost, headroom, number, hold_us, moved, 0..40).prop_map(
-        |(operation, cost, headroom, number, hold_us, moved, reset)| {
+    let remember_us = prop_oneof![1 => Just(0), 1 => 1_000_u64..=20_000_000];
+    let step = (operation, cost, headroom, number, (hold_us, remember_us), moved, 0..40).prop_map(
+        |(operation, cost, headroom, number, (hold_us, remember_us), moved, reset)| {
             let id = ReservationId::new([b'a' + number]).unwrap();
             let hold = match operation {
-                Operation::Reserve | Operation::Commit | Operation::Cancel | Operation::Renew => {
-                    Some(Hold { id, ttl_us: hold_us.max(1_000) })
-                }
+                Operation::Reserve => Some(Hold { id, ttl_us: hold_us.max(1_000), remember_us }),
+                Operation::Commit | Operation::Cancel => Some(Hold::of_end(id)),
+                Operation::Renew => Some(Hold { id, ttl_us: hold_us.max(1_000), remember_us: 0 }),
                 Operation::Block => Some(Hold::of_block(hold_us)),
                 _ => None,
             };

@@ -76,7 +76,10 @@ fn asked(op: &Value, policies: &[Policy]) -> Option<(Asked, bool)> {
         _ => return None,
     };
     let id = op["id"].as_str().map(|id| ReservationId::new(id).unwrap());
-    let hold = id.map(|id| Hold { id, ttl_us: op["ttl_us"].as_u64().unwrap_or(0) });
+    let hold = id.map(|id| {
+        let time = |name: &str| op[name].as_u64().unwrap_or(0);
+        Hold { id, ttl_us: time("ttl_us"), remember_us: time("remember_us") }
+    });
     let cost = match operation {
         Operation::Commit => commit_cost(op["cost"].as_u64()),
         _ => op["cost"].as_u64().unwrap_or(1),

@@ -46,6 +46,7 @@ pub(crate) struct Operation {
     pub(crate) cost: Option<u64>,
     pub(crate) id: Option<String>,
     pub(crate) ttl_us: Option<u64>,
+    pub(crate) remember_us: Option<u64>,
     pub(crate) quotas: Option<Vec<QuotaNumbers>>,
     pub(crate) expect: Option<Answer>,
 }
@@ -78,6 +79,8 @@ pub(crate) struct Answer {
     pub(crate) delay_us: Option<u64>,
     pub(crate) taken: Option<u64>,
     pub(crate) found: Option<bool>,
+    /// Only in `commits.json`, of a commit.
+    pub(crate) repeated: Option<bool>,
     /// Only in format 2.
     pub(crate) over: Option<u64>,
 }

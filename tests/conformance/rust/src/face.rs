@@ -35,7 +35,8 @@ impl Face {
         let request = Request::new(key).cost(cost);
         let id = ReservationId::new(operation.id.as_deref().unwrap_or("none"))?;
         let ttl = Duration::from_micros(operation.ttl_us.unwrap_or(0));
-        let options = ReserveOptions::default().id(id).ttl(ttl).max_age(Duration::ZERO);
+        let remember = Duration::from_micros(operation.remember_us.unwrap_or(0));
+        let options = ReserveOptions::default().id(id).ttl(ttl).max_age(Duration::ZERO).remember(remember);
         match self {
             Self::Blocking => {
                 let limiter = limiter.blocking();
@@ -92,6 +93,7 @@ fn decision(decision: &Decision) -> Answer {
         over: Some(decision.over()),
         taken: None,
         found: None,
+        repeated: None,
     }
 }
 
@@ -111,5 +113,5 @@ fn taken(taken: &Usage) -> Answer {
 }
 
 fn found(found: &Usage) -> Answer {
-    Answer { found: Some(found.found()), ..usage(found) }
+    Answer { found: Some(found.found()), repeated: Some(found.repeated()), ..usage(found) }
 }

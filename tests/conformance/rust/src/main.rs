@@ -131,6 +131,7 @@ fn differs(
         let mut got = face.answer(limiter, key, operation).map_err(failed(at))?;
         let expected = operation.expect.as_ref().unwrap_or(&NOTHING);
         got.over = got.over.filter(|_| expected.over.is_some());
+        got.repeated = got.repeated.filter(|_| expected.repeated.is_some());
         if got != *expected {
             let message = format!(
                 "{:?} of {:?} at {} us\n  expected {expected:?}\n  got      {got:?}",
@@ -155,4 +156,5 @@ const NOTHING: Answer = Answer {
     taken: None,
     over: None,
     found: None,
+    repeated: None,
 };

@@ -91,6 +91,9 @@ fn body_of(key: &str, operation: &Operation) -> Value {
     if let Some(ttl_us) = operation.ttl_us {
         body["ttl_us"] = json!(ttl_us);
     }
+    if let Some(remember_us) = operation.remember_us {
+        body["remember_us"] = json!(remember_us);
+    }
     body
 }
 
@@ -114,7 +117,9 @@ fn of_json(kind: Kind, answer: &Value) -> Answer {
             ..usage
         },
         Kind::Take => Answer { taken: number("taken"), ..usage },
-        Kind::Commit | Kind::Cancel | Kind::Renew => Answer { found: answer["found"].as_bool(), ..usage },
+        Kind::Commit | Kind::Cancel | Kind::Renew => {
+            Answer { found: answer["found"].as_bool(), repeated: answer["repeated"].as_bool(), ..usage }
+        }
         _ => usage,
     }
 }

@@ -30,7 +30,8 @@ enum Operation {
     Charge,
     Refund,
     Reset,
-    Reserve(Terms),
+    /// Also how long after its commit the id is remembered, in microseconds.
+    Reserve(Terms, u64),
     Commit(u8, bool),
     Cancel(u8),
     Renew(Terms),
@@ -187,7 +188,8 @@ impl<'a> Case<'a> {
             let id = u8::try_from(self.random.below(6)).unwrap();
             let ttl_us = self.random.pick(&[1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000]);
             let commits = self.random.once_in(3);
-            let (reserve, renew) = (Reserve((id, ttl_us)), Renew((id, ttl_us)));
+            let remember_us = self.random.pick(&[0, 0, 1_000, 60_000_000, 3_600_000_000]);
+            let (reserve, renew) = (Reserve((id, ttl_us), remember_us), Renew((id, ttl_us)));
             return self.random.pick(&[
                 reserve,
                 reserve,
@@ -366,9 +368,10 @@ fn reservation_call(operation: Operation, request: Request<'_>) -> Call<'_> {
     let ids = ["x", "\u{1}x", "yy\u{1}x", "\u{2}\u{1}x", &long, "xxxxxxxxxxxx"];
     let id = |number: u8| ReservationId::new(ids[usize::from(number)]).unwrap();
     match operation {
-        Operation::Reserve((number, ttl_us)) => {
-            let ttl = Duration::from_micros(ttl_us);
-            Call::Reserve(request, ReservationTerms { id: id(number), ttl, timeout: Duration::ZERO })
+        Operation::Reserve((number, ttl_us), remember_us) => {
+            let (ttl, remember) = (Duration::from_micros(ttl_us), Duration::from_micros(remember_us));
+            let terms = ReservationTerms { id: id(number), ttl, timeout: Duration::ZERO, remember };
+            Call::Reserve(request, terms)
         }
         Operation::Commit(number, as_reserved) => {
             Call::Commit(request, id(number), (!as_reserved).then_some(request.units()))

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use polylimit::{Decision, Limiter, ManualClock, Outage, Policy, Quota, Request};
+use polylimit::{
+    Decision, Limiter, ManualClock, Outage, Policy, Quota, Request, ReservationId, ReserveOptions, Usage,
+};
 use polylimit_test_servers::{Kind, Row, Server};
 
 use super::generators::{Random, random_policy_of};
@@ -82,6 +84,32 @@ fn denied_policy_writes_no_state() {
         assert_eq!(limiter.take(Request::new("user").cost(cost)).unwrap().taken(), 0);
     }
     assert_eq!(bytes(), before);
+}
+
+#[test]
+fn key_remembers_its_latest_thousand_commits() {
+    let servers = Servers::start();
+    let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
+    let policy = Policy::parse("jobs", "10000/day fixed_window").unwrap();
+    let builder = Limiter::builder().store(&servers.urls()[0]).clock(clock.clone()).policy(policy);
+    let limiter = builder.outage("jobs", Outage::Deny).build().unwrap().blocking();
+    let id = |number: u32| ReservationId::new(number.to_string()).unwrap();
+    for number in 0..1_002 {
+        // The time of one of the first would pass before that of the others.
+        let remember = Duration::from_secs(if number == 7 { 3_000 } else { 3_600 });
+        let options = ReserveOptions::default().id(id(number)).remember(remember).max_age(Duration::ZERO);
+        let left = limiter.reserve("k", options).unwrap().commit_blocking(1).unwrap();
+        assert!(left.found() && !left.repeated(), "{number}: {left:?}");
+        if number % 100 == 0 {
+            clock.advance(Duration::from_secs(1)).unwrap();
+        }
+    }
+    let known = |number| limiter.commit("k", id(number), None).as_ref().is_ok_and(Usage::repeated);
+    let forgotten: Vec<_> = (0..1_002).filter(|number| !known(*number)).collect();
+    assert_eq!(forgotten, [0, 7]);
+    assert_eq!(limiter.peek("k").unwrap().remaining(), 10_000 - 1_002);
+    clock.advance(Duration::from_secs(3_600)).unwrap();
+    assert!(!(0..1_002).any(known));
 }
 
 #[test]

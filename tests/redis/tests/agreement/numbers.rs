@@ -62,7 +62,8 @@ fn random_call(random: &mut Random, set: &Policy, key: &'static str) -> Call<'st
     let request = Request::new(key).policy("p").cost(cost).headroom(random_headroom(random));
     let id = ReservationId::new(random.pick(&["x", "y", "z"])).unwrap();
     let ttl = random.pick(&[Duration::from_millis(1), Duration::from_secs(1), Duration::from_secs(3_600)]);
-    let terms = ReservationTerms { id, ttl, timeout: Duration::ZERO };
+    let remember = random.pick(&[Duration::ZERO, Duration::from_secs(1)]);
+    let terms = ReservationTerms { id, ttl, timeout: Duration::ZERO, remember };
     let is_queue = set.quotas().iter().any(|quota| quota.algorithm() == Algorithm::LeakyBucket);
     match random.below(24) {
         0 => Call::Reset(request),

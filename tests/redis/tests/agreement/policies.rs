@@ -52,9 +52,10 @@ fn call(op: &Value) -> Call<'_> {
         "charge" => Call::Charge(request),
         "refund" => Call::Refund(request),
         "reset" => Call::Reset(request),
-        "reserve" => {
-            Call::Reserve(request, ReservationTerms { id: id(), ttl: ttl(), timeout: Duration::ZERO })
-        }
+        "reserve" => Call::Reserve(
+            request,
+            ReservationTerms { id: id(), ttl: ttl(), timeout: Duration::ZERO, remember: Duration::ZERO },
+        ),
         "commit" => Call::Commit(request, id(), number("cost")),
         "cancel" => Call::Cancel(request, id()),
         "renew" => Call::Renew(request, id(), ttl()),

@@ -105,6 +105,7 @@ async fn asynchronous_limiters_publish_and_change() {
         id: ReservationId::random().unwrap(),
         ttl: Duration::from_secs(30),
         timeout: Duration::ZERO,
+        remember: Duration::ZERO,
     };
     let alice = RequestAttributes::new().attribute("user", "alice");
     assert_eq!(reader.decide(&alice, &terms()).await.unwrap().decisions[0].decision.remaining(), 1);

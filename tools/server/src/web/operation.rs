@@ -118,6 +118,9 @@ pub(super) struct KeyRequest {
     id: Option<String>,
     /// How long a reservation lasts, in microseconds: 1,000 to 172,800,000,000. A reserve has 30 s by default; renew needs it.
     ttl_us: Option<u64>,
+    /// How long after its commit the id of a reserve is remembered, in microseconds: 1,000 to 172,800,000,000; by default it is not.
+    /// Meanwhile nothing more is charged for the id: a repeated commit is `repeated`, and a reserve asks for a slot only.
+    remember_us: Option<u64>,
     /// What a commit charges; what was reserved, by default.
     spent: Option<u64>,
     /// The reason of a reset, for the log; up to 1,024 bytes.
@@ -173,6 +176,7 @@ pub(super) struct Prepared {
     plan: Option<String>,
     id: Option<String>,
     ttl: Option<Duration>,
+    remember: Option<Duration>,
     spent: Option<u64>,
     why: Option<String>,
     by: Option<String>,
@@ -186,7 +190,8 @@ impl KeyRequest {
 
     /// Checks a request of this caller.
     pub(super) fn prepare(self, app: &App, caller: Option<&Identity>) -> Result<Prepared, Refused> {
-        let Self { policy, key, key_base64, cost, headroom, plan, id, ttl_us, spent, why, by } = self;
+        let Self { policy, key, key_base64, cost, headroom, plan, .. } = self;
+        let Self { id, ttl_us, remember_us, spent, why, by, .. } = self;
         let key = match (key, key_base64) {
             (Some(key), None) => key.into_bytes(),
             (None, Some(key)) => from_base64("key_base64", &key)?,
@@ -206,8 +211,8 @@ impl KeyRequest {
             }
         };
         let (cost, headroom) = (cost.unwrap_or(1), headroom.unwrap_or(0));
-        let ttl = ttl_us.map(Duration::from_micros);
-        Ok(Prepared { policy, key, cost, headroom, plan, id, ttl, spent, why, by })
+        let (ttl, remember) = (ttl_us.map(Duration::from_micros), remember_us.map(Duration::from_micros));
+        Ok(Prepared { policy, key, cost, headroom, plan, id, ttl, remember, spent, why, by })
     }
 }
 
@@ -250,6 +255,9 @@ impl Prepared {
                 if let Some(ttl) = self.ttl {
                     options = options.ttl(ttl);
                 }
+                if let Some(remember) = self.remember {
+                    options = options.remember(remember);
+                }
                 Call::Reserve(request, options.terms()?)
             }
             Operation::Commit => Call::Commit(request, id()?, self.spent),
@@ -268,6 +276,7 @@ impl Prepared {
         for (name, is_given, is_taken) in [
             ("id", self.id.is_some(), takes_id),
             ("ttl_us", self.ttl.is_some(), takes_ttl),
+            ("remember_us", self.remember.is_some(), operation == Operation::Reserve),
             ("spent", self.spent.is_some(), is_spending),
             ("why", self.why.is_some(), is_noted),
             ("by", self.by.is_some(), is_noted),

@@ -191,7 +191,7 @@ module Polylimit
 
   # The answer to a take, a charge, a refund or a reset, or to a commit, cancel or renew of a reservation.
   class Usage < StoreAnswer
-    NAMES = %i[remaining reset_after taken found over source is_outage degraded quotas].freeze
+    NAMES = %i[remaining reset_after taken found repeated over source is_outage degraded quotas].freeze
     private_constant :NAMES
 
     # Whether a commit, a cancel or a renew has found the reservation; true for every other operation.
@@ -199,6 +199,12 @@ module Polylimit
       (@bytes.getbyte(@at) & 4).positive?
     end
     alias found? found
+
+    # Whether this was a commit of an id that was committed before and is remembered, so that nothing was charged.
+    def repeated
+      (@bytes.getbyte(@at) & 64).positive?
+    end
+    alias repeated? repeated
 
     # The units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
     def taken

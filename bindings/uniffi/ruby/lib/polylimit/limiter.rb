@@ -167,11 +167,14 @@ module Polylimit
     # @param timeout [Numeric, nil] seconds that the caller waits in line, as in `acquire`; nil is not at all
     # @param max_age [Numeric, nil] seconds for which the reservation is renewed, 0 or more; nil is an hour
     # @param commit_at_end [Boolean] whether closing it commits what was reserved, in place of cancelling
+    # @param remember [Numeric, nil] seconds after its commit for which the id is remembered: 0.001 to 172,800; nil is not at all.
+    #   Meanwhile nothing more is charged for the id under this key and policy: a commit that is repeated is `repeated`, and a
+    #   reserve, of a job that runs again, asks for a slot only. A key remembers its 1,000 latest commits
     # @return [Reservation, Object]
     # @raise [Error] when no decision can be made; a denial is none
     def reserve(key, cost: 1, policy: nil, id: nil, ttl: nil, timeout: nil, max_age: nil, commit_at_end: false,
-                headroom: nil, plan: nil, &block)
-      options = ReserveOptions.bytes(id, ttl, max_age, commit_at_end)
+                remember: nil, headroom: nil, plan: nil, &block)
+      options = ReserveOptions.bytes(id, ttl, max_age, commit_at_end, remember)
       timeout_us = timeout ? Span.microseconds(timeout, 'timeout') : 0
       reservation = interrupted_only_while_blocked do
         hold(request(:reserve, key, policy, other_than_one(cost), options, plan: plan, headroom: headroom), timeout_us, key, policy, plan)

@@ -114,16 +114,17 @@ module Polylimit
     HAS_TTL = 1
     HAS_MAX_AGE = 2
     COMMITS_AT_END = 4
-    NONE = [Direct::NONE, 0, 0, 0].pack('L<Cq<q<').freeze
+    NONE = [Direct::NONE, 0, 0, 0, 0].pack('L<Cq<q<q<').freeze
 
     module_function
 
-    def bytes(id, ttl, max_age, commit_at_end)
-      return NONE unless id || ttl || max_age || commit_at_end
+    def bytes(id, ttl, max_age, commit_at_end, remember)
+      return NONE unless id || ttl || max_age || commit_at_end || remember
 
       flags = (ttl ? HAS_TTL : 0) | (max_age ? HAS_MAX_AGE : 0) | (commit_at_end ? COMMITS_AT_END : 0)
       start = id ? [Argument.id(id).bytesize, id].pack('L<a*') : [Direct::NONE].pack('L<')
-      start << [flags, ttl ? Span.microseconds(ttl, 'ttl') : 0, max_age ? Span.microseconds(max_age, 'max_age') : 0].pack('Cq<q<')
+      times = { 'ttl' => ttl, 'max_age' => max_age, 'remember' => remember }
+      start << [flags, *times.map { |name, time| time ? Span.microseconds(time, name) : 0 }].pack('Cq<q<q<')
     end
   end
   private_constant :ReserveOptions

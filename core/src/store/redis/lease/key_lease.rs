@@ -307,6 +307,7 @@ impl KeyLease {
             crossed,
             elastic: false,
             shadowed: false,
+            repeated: false,
         }
     }
 }
@@ -330,6 +331,7 @@ mod tests {
             crossed: false,
             elastic: false,
             shadowed: false,
+            repeated: false,
         };
         let replied = ScriptDecision { decision, spent: take.units, now_us: 0, seen: None };
         assert_eq!(holding.granted(take, &replied, &policy, now_us, now_us), 0);

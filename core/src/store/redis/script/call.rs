@@ -219,10 +219,12 @@ fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[Entry<'_>])
     }
 }
 
-/// The reservations of the entries that concern one, and the times of blocks, in their order: ttl (6), length of the id (1), id.
+/// The reservations of the entries that concern one, and the times of blocks, in their order: ttl (6), how long
+/// the commit is remembered (5), length of the id (1), id.
 fn put_holds(out: &mut impl BufMut, entries: &[Entry<'_>]) {
-    for Hold { id, ttl_us } in entries.iter().filter_map(|entry| entry.hold) {
+    for Hold { id, ttl_us, remember_us } in entries.iter().filter_map(|entry| entry.hold) {
         out.put_uint(*ttl_us, 6);
+        out.put_uint(*remember_us, 5);
         // At most 64 bytes.
         out.put_uint(id.as_bytes().len() as u64, 1);
         out.put_slice(id.as_bytes());

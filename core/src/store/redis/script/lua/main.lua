@@ -11,7 +11,7 @@
 --     count has 512 for each percent
 --   the arguments of the general transition (transition/policy.lua)
 -- ARGV[2] is there when entries concern reservations or block keys, and has for each of them, in their order: ttl, or the time of
--- the block (6), length of the id (1), id.
+-- the block (6), how long the commit is remembered (5), length of the id (1), id.
 --
 -- The reply is nonce (6), time (7), status (1) and the rest:
 --   status 1       the call came after its deadline and did nothing

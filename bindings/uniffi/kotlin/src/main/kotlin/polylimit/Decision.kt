@@ -70,6 +70,7 @@ public data class Decision(
  * @property resetAfter how long until nothing counts as used any more if nothing else arrives: the longest over the quotas.
  * @property taken the units that a take has spent from every quota, from 0 to its cost; 0 for every other operation.
  * @property found whether a commit, a cancel or a renew has found the reservation; true for every other operation.
+ * @property repeated whether this was a commit of an id that was committed before and is remembered, so that nothing was charged.
  * @property over units of an excess that are in use, the most over the quotas.
  * @property source the source of the answer, such as `store`.
  * @property isOutage whether the outage policy answered, since the store was unavailable.
@@ -82,6 +83,7 @@ public data class Usage(
     val resetAfter: Duration,
     val taken: Long,
     val found: Boolean,
+    val repeated: Boolean,
     val over: Long,
     val source: String,
     val isOutage: Boolean,
@@ -112,6 +114,7 @@ private const val FOUND = 4
 private const val CROSSED = 8
 private const val ELASTIC = 16
 private const val SHADOWED = 32
+private const val REPEATED = 64
 
 /**
  * The answer in the buffer: a decision, a usage, a list of check results or of findings, a reservation, what a configuration decides, its status,
@@ -218,6 +221,7 @@ private fun CallBuffer.usage(): Usage {
         resetAfter = resetAfter,
         taken = long(),
         found = flags and FOUND != 0,
+        repeated = flags and REPEATED != 0,
         over = long(),
         source = SOURCES[source],
         isOutage = flags and IS_OUTAGE != 0,

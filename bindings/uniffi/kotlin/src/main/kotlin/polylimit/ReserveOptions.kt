@@ -14,6 +14,9 @@ import java.time.Duration
  *   of cancelled.
  * @property id names the reservation: 1 to 64 bytes of UTF-8; null is a random one. A caller that has received no answer repeats the
  *   operation with the same id.
+ * @property remember how long after its commit the id is remembered: 1 ms to 48 h; null does not remember it. Meanwhile nothing more is
+ *   charged for the id under this key and policy: a commit that is repeated is reported as [Usage.repeated], and a reserve, of a job
+ *   that runs again, asks for a slot only. A key remembers its 1,000 latest commits.
  */
 public data class ReserveOptions
     @JvmOverloads
@@ -23,6 +26,7 @@ public data class ReserveOptions
         val maxAge: Duration? = null,
         val commitAtEnd: Boolean = false,
         val id: String? = null,
+        val remember: Duration? = null,
     )
 
 private const val HAS_TTL = 1
@@ -34,4 +38,5 @@ internal fun CallBuffer.putOptions(options: ReserveOptions) {
     val times = (if (options.ttl != null) HAS_TTL else 0) or if (options.maxAge != null) HAS_MAX_AGE else 0
     putByte(times or if (options.commitAtEnd) COMMITS_AT_END else 0)
     putLong(options.ttl?.let { microsecondsOf("ttl", it) } ?: 0).putLong(options.maxAge?.let { microsecondsOf("maxAge", it) } ?: 0)
+    putLong(options.remember?.let { microsecondsOf("remember", it) } ?: 0)
 }

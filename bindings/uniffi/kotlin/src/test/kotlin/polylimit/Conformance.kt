@@ -36,11 +36,14 @@ private class Face(
 )
 
 /** Handles renew and end nothing while a case runs: the case says what happens. */
-private fun optionsOf(operation: JsonNode) = ReserveOptions(id = operation.id(), ttl = operation.ttl(), maxAge = Duration.ZERO)
+private fun optionsOf(operation: JsonNode) =
+    ReserveOptions(id = operation.id(), ttl = operation.ttl(), maxAge = Duration.ZERO, remember = operation.remember())
 
 private fun JsonNode.id() = this["id"].asText()
 
 private fun JsonNode.ttl() = Duration.of(this["ttl_us"].longValue(), ChronoUnit.MICROS)
+
+private fun JsonNode.remember() = this["remember_us"]?.let { Duration.of(it.longValue(), ChronoUnit.MICROS) }
 
 private val BLOCKING =
     Face("kotlin") { operation, request ->
@@ -168,7 +171,8 @@ private fun shown(
                 mapOf("source" to answer.source)
             } else {
                 val left = mapOf("remaining" to answer.remaining, "reset_after_us" to answer.resetAfter.us())
-                left + mapOf("taken" to answer.taken, "found" to answer.found).filterKeys { it in expected }
+                val further = mapOf("taken" to answer.taken, "found" to answer.found, "repeated" to answer.repeated)
+                left + further.filterKeys { it in expected }
             }
         else -> error("an operation was answered with $answer")
     }

@@ -6,12 +6,12 @@ local AS_RESERVED = 1099511627775
 -- The forms of records with their lengths. A sliding window's depends on itself; forms from 6 on name theirs (3 bytes after the
 -- tag), and a record of a form that is not known here is kept.
 local LENGTH = { 17, 25, 23, 18 }
-local reservations_at, reservations_size, blocks_at, blocks_size, unknown
+local reservations_at, reservations_size, blocks_at, blocks_size, commits_at, commits_size, unknown
 
 -- The places of the quotas' records in `body` by their tags, and their number; nothing when `body` is malformed.
 local function records()
   local places, count, p, length = {}, 0, 1, #body
-  reservations_at, blocks_at, unknown = nil, nil, ''
+  reservations_at, blocks_at, commits_at, unknown = nil, nil, nil, ''
   while p <= length do
     if p + 7 > length then
       return nil
@@ -34,6 +34,8 @@ local function records()
       reservations_at, reservations_size = p, size
     elseif form == 7 and tag == '\0\0\0\0' then
       blocks_at, blocks_size = p, size
+    elseif form == 8 and tag == '\0\0\0\0' then
+      commits_at, commits_size = p, size
     elseif form > 5 then
       unknown = unknown .. sub(body, p, p + size - 1)
     else
@@ -45,20 +47,27 @@ local function records()
   return places, count
 end
 
--- Reads the states of the quotas that share the main key, the key's reservations and its blocks; false when they are malformed.
+-- Reads the states of the quotas that share the main key, the key's reservations, blocks and commits; false when they are malformed.
 local function load_main(xs, raw)
   body = raw or ''
   local places, count = records()
   if not places then
     return false
   end
-  local until_us, r, b = 0, nil, nil
+  local until_us, r, b, c = 0, nil, nil, nil
   if reservations_at then
     r = load_reservations(reservations_at, reservations_size)
     if not r then
       return false
     end
     until_us = r.until_us
+  end
+  if commits_at then
+    c = load_reservations(commits_at, commits_size)
+    if not c then
+      return false
+    end
+    until_us = math.max(until_us, c.until_us)
   end
   if blocks_at then
     b = load_blocks(blocks_at, blocks_size)
@@ -89,11 +98,11 @@ local function load_main(xs, raw)
       end
     end
   end
-  -- Whether the next write drops records, the time until which the key lives at least, its reservations and its blocks.
-  return true, count > 0, until_us, r, b
+  -- Whether the next write drops records, the time until which the key lives at least, its reservations, blocks and commits.
+  return true, count > 0, until_us, r, b, c
 end
 
--- Stores the records of all quotas, the records of the reservations and blocks, and what is not known here.
+-- Stores the records of all quotas, the records of the reservations, blocks and commits, and what is not known here.
 local function store_main(key, xs, raw, known_until, beside, until_us)
   local value = ''
   for i = 1, quota_count do
@@ -149,9 +158,9 @@ end
 -- The arguments of the next entry that concerns a reservation, or blocks.
 local holds_at = 1
 local function next_hold()
-  local ttl, id, after = read('>I6Bc0', ARGV[2], holds_at)
+  local ttl, remember, id, after = read('>I6I5Bc0', ARGV[2], holds_at)
   holds_at = after
-  return ttl, id
+  return ttl, remember, id
 end
 
 -- What a log's explanation of a denial asks about, ascending: how many units have to go until the cost, with what is kept for
@@ -169,7 +178,7 @@ end
 
 -- Decides one entry. Returns the units spent (6), what was found (1; 0 states, 1 a malformed state, 2 another type), the
 -- length (3) and the value of the main key before the call, and the views of the logs.
-local function decide(i, code, cost, asked, broken, ttl, id)
+local function decide(i, code, cost, asked, broken, ttl, remember, id)
   local k, op, count, headroom = (i - 1) * stride + 1, code, asked, 0
   if op >= 16 then
     op, count, headroom = op - 16, count % 512, floor_div(count, 512)
@@ -182,7 +191,7 @@ local function decide(i, code, cost, asked, broken, ttl, id)
     return pack('>I6BI3', 0, 0, 0) .. string.rep('\0', 15 * logs)
   end
   if op >= RESERVE and not broken then
-    ttl, id = next_hold()
+    ttl, remember, id = next_hold()
   end
   local xs = {}
   for j = 1, quota_count do
@@ -193,7 +202,7 @@ local function decide(i, code, cost, asked, broken, ttl, id)
   if raw and raw.err then
     return foreign(raw)
   end
-  local good, stale, known_until, r, b = load_main(xs, raw)
+  local good, stale, known_until, r, b, c = load_main(xs, raw)
   if not good or raw == '' then
     -- Not a state: everything counts as used from now on. An empty string is none of ours either.
     healed, unknown = 1, ''
@@ -209,7 +218,7 @@ local function decide(i, code, cost, asked, broken, ttl, id)
     for j = 1, quota_count do
       xs[j] = {}
     end
-    good, stale, known_until, r, b = load_main(xs, raw)
+    good, stale, known_until, r, b, c = load_main(xs, raw)
   end
   for j = 1, quota_count do
     local q, x = quotas[j], xs[j]
@@ -227,6 +236,18 @@ local function decide(i, code, cost, asked, broken, ttl, id)
     end
   end
 
+  local found, units, remembered = nil, 0, 0
+  if r and op >= RESERVE and op ~= BLOCK then
+    found, units, remembered = find_reservation(r, id)
+  end
+  if op == RESERVE and c and not found and find_reservation(c, id) then
+    -- Its units were charged.
+    cost, remember = 0, REPEATED
+  elseif op == COMMIT and found and remembered == REPEATED then
+    cost, remembered = 0, 0
+  elseif op == COMMIT and found and cost == AS_RESERVED then
+    cost = units
+  end
   -- What is set aside, and what is kept for others, counts as if it were spent.
   local held, most = r and r.units or 0, 1001
   local decides = op == CHECK or op == PEEK or op == RESERVE
@@ -254,7 +275,7 @@ local function decide(i, code, cost, asked, broken, ttl, id)
       end
     end
   end
-  local spent, denied, found, units, more, more_until = 0, false, nil, 0, nil, 0
+  local spent, denied, more, more_until = 0, false, nil, 0
   local admits = left >= cost and (not r and most > 0 or r and r.alive < most)
   local brings, rewinds, lacks = false, false, left < cost
   local blocked = b and b.ends > now
@@ -264,9 +285,6 @@ local function decide(i, code, cost, asked, broken, ttl, id)
   if op == BLOCK then
     rewinds = true
   elseif op >= RESERVE then
-    if r then
-      found, units = find_reservation(r, id)
-    end
     if op == RESERVE then
       brings, denied = admits and not found, possible and not admits and not found
     else
@@ -275,14 +293,12 @@ local function decide(i, code, cost, asked, broken, ttl, id)
     if op == RESERVE and brings or op == RENEW and found then
       more_until = math.min(now + ttl, 9007199254740991)
       units = found and units or cost
-      more = pack_reservation(more_until, ttl, units, id)
-    elseif op == COMMIT and found and cost == AS_RESERVED then
-      cost = units
+      more = pack_reservation(more_until, ttl, units, op == RENEW and remembered or remember, id)
     end
   elseif op == PEEK then
     denied = possible and not admits
   elseif cost == 0 then
-    rewinds = r or b or slots < 65535 or penalty or headroom > 0
+    rewinds = r or b or c or slots < 65535 or penalty or headroom > 0
   elseif op == CHECK then
     if left < cost then
       denied = possible
@@ -349,7 +365,7 @@ local function decide(i, code, cost, asked, broken, ttl, id)
           -- The entries of the log are not in order. Nothing has been written yet.
           broken = broken or {}
           broken[j] = true
-          return decide(i, code, cost, asked, broken, ttl, id)
+          return decide(i, code, cost, asked, broken, ttl, remember, id)
         end
       end
     end
@@ -360,8 +376,10 @@ local function decide(i, code, cost, asked, broken, ttl, id)
   -- Reservations that have ended are forgotten with everything that is spent.
   local forgets = brings or charges or refunds or spent > 0
   local changes = more or r and (found and op ~= RESERVE or forgets and r.ended or (forgets or rewinds) and r.ahead)
-  wrote = wrote or changes or blocks
-  local dirty, beside, until_us = changes or blocks or wrote and stale, '', 0
+  local remembers = op == COMMIT and found and remembered > 0 and remembered
+  local commits = remembers or c and c.ahead and op ~= PEEK
+  wrote = wrote or changes or blocks or commits
+  local dirty, beside, until_us = changes or blocks or commits or wrote and stale, '', 0
   if b and wrote then
     beside, until_us = blocks_record(b)
     dirty = dirty or blocks_at and beside ~= sub(body, blocks_at, blocks_at + blocks_size - 1)
@@ -379,11 +397,18 @@ local function decide(i, code, cost, asked, broken, ttl, id)
   if dirty then
     local reserved, needed_us = '', 0
     if changes then
-      reserved, needed_us = reservations_record(r, forgets, op ~= RESERVE and found, units, more, more_until, units)
+      reserved, needed_us = reservations_record(6, r, forgets, op ~= RESERVE and found, units, more, more_until, units)
     elseif r then
       reserved, needed_us = sub(body, reservations_at, reservations_at + reservations_size - 1), r.until_us
     end
-    store_main(keys[main], xs, raw, known_until, reserved .. beside, math.max(until_us, needed_us))
+    until_us = math.max(until_us, needed_us)
+    local committed = ''
+    if commits then
+      committed, needed_us = commits_record(c, remembers, id)
+    elseif c then
+      committed, needed_us = sub(body, commits_at, commits_at + commits_size - 1), c.until_us
+    end
+    store_main(keys[main], xs, raw, known_until, reserved .. beside .. committed, math.max(until_us, needed_us))
   end
   if wrote and dropped > 0 then
     for at = i * stride - dropped + 1, i * stride do

@@ -1,19 +1,23 @@
--- The reservations of a key; see rules/reservation/.
+-- The reservations of a key, and its commits that are remembered; see rules/reservation/.
 -- Record: 6 tag (4, zero) length (3), then number (2), no reservation was made later than this (7, us), none ends earlier (7, us),
--- none ends later (7, us), sum of the units (7), and for each: end (7, us) ttl (5, us) units (5) length of the id (1) id.
+-- none ends later (7, us), sum of the units (7), and for each: end (7, us) ttl (5, us) units (5) how long its commit is remembered
+-- (5, us) length of the id (1) id. Commits have the tag 8, and no units.
 -- While none has ended and the clock has not gone back behind any, the numbers in front tell everything that a decision needs.
-local EACH, HEAD, MAX_RESERVATIONS = 'I7I5I5Bc0', 38, 1000
+local EACH, HEAD, MAX_RESERVATIONS = 'I7I5I5I5Bc0', 38, 1000
+-- What a reservation has for the time that its commit is remembered when its id was committed before.
+local REPEATED = 1099511627775
 
--- Reads all reservations with one call, as four values for each: end, ttl, units, id. False when they are malformed.
+-- Reads all reservations with one call, as five values for each: end, ttl, units, how long its commit is remembered, id. False when
+-- they are malformed.
 local function parse_reservations(r)
   local number = r.number
   local list = { pcall(read, '>' .. string.rep(EACH, number), body, r.from) }
-  if not list[1] or list[4 * number + 2] ~= r.to then
+  if not list[1] or list[5 * number + 2] ~= r.to then
     return false
   end
-  r.list, r.last_place = list, 4 * number - 2
-  for p = 2, r.last_place, 4 do
-    local length = #list[p + 3]
+  r.list, r.last_place = list, 5 * number - 3
+  for p = 2, r.last_place, 5 do
+    local length = #list[p + 4]
     if list[p] >= 9007199254740992 or length == 0 or length > 64 then
       return false
     end
@@ -27,7 +31,7 @@ local function load_reservations(at, size)
   if size >= HEAD then
     number, made, first, last, units = read('>HI7I7I7I7', body, at + 8)
   end
-  if number == 0 or number > MAX_RESERVATIONS or size < HEAD + 19 * number or last >= 9007199254740992 then
+  if number == 0 or number > MAX_RESERVATIONS or size < HEAD + 24 * number or last >= 9007199254740992 then
     return nil
   end
   local r = { number = number, from = at + HEAD, to = at + size, made = made, first = first, last = last }
@@ -42,7 +46,7 @@ local function load_reservations(at, size)
   end
   local list, alive = r.list, 0
   units = 0
-  for p = 2, r.last_place, 4 do
+  for p = 2, r.last_place, 5 do
     local ends, latest = list[p], now + list[p + 1]
     -- A clock that went back lengthens no reservation.
     if ends > latest then
@@ -58,7 +62,7 @@ local function load_reservations(at, size)
   return r
 end
 
--- The place in `body` of the reservation with this id, if it counts, and its units.
+-- The place in `body` of the reservation with this id, if it counts, its units, and how long its commit is remembered.
 local function find_reservation(r, id)
   local wanted, p, q = string.char(#id) .. id, r.from, r.from
   while true do
@@ -67,13 +71,13 @@ local function find_reservation(r, id)
       return nil
     end
     -- The bytes may also be a part of a longer id.
-    while q < p - 17 do
-      q = q + 18 + (string.byte(body, q + 17) or 0)
+    while q < p - 22 do
+      q = q + 23 + (string.byte(body, q + 22) or 0)
     end
-    if q == p - 17 then
-      local ends, ttl, units = read('>I7I5I5', body, q)
+    if q == p - 22 then
+      local ends, ttl, units, remember = read('>I7I5I5I5', body, q)
       if math.min(ends, now + ttl) > now then
-        return q, units
+        return q, units, remember
       end
       return nil
     end
@@ -81,32 +85,32 @@ local function find_reservation(r, id)
   end
 end
 
-local function pack_reservation(ends, ttl, units, id)
-  return pack('>I7I5I5Bc0', ends, ttl, units, #id, id)
+local function pack_reservation(ends, ttl, units, remember, id)
+  return pack('>I7I5I5I5Bc0', ends, ttl, units, remember, #id, id)
 end
 
--- The record without the reservation at the place `gone`, which has `gone_units`, and, with `brings`, without those that have
+-- The record, of this form, without the reservation at the place `gone`, which has `gone_units`, and, with `brings`, without those that have
 -- ended; `more` is one to add. Also returns the time until which the key has to live.
-local function reservations_record(r, brings, gone, gone_units, more, more_until, more_units)
+local function reservations_record(form, r, brings, gone, gone_units, more, more_until, more_units)
   local number, made, first, last, units, entries = 0, 0, 9007199254740991, 0, 0, ''
   if r and not r.list then
     number, made, first, last, units = r.number, r.made, r.first, r.last, r.units
     if gone then
       number, units = number - 1, units - gone_units
-      entries = sub(body, r.from, gone - 1) .. sub(body, gone + 18 + string.byte(body, gone + 17), r.to - 1)
+      entries = sub(body, r.from, gone - 1) .. sub(body, gone + 23 + string.byte(body, gone + 22), r.to - 1)
     else
       entries = sub(body, r.from, r.to - 1)
     end
   elseif r then
     local list, parts, p = r.list, {}, r.from
-    for place = 2, r.last_place, 4 do
-      local ends, ttl, id = list[place], list[place + 1], list[place + 3]
+    for place = 2, r.last_place, 5 do
+      local ends, ttl, id = list[place], list[place + 1], list[place + 4]
       if p ~= gone and not (brings and ends <= now) then
         number, units = number + 1, units + list[place + 2]
         made, first, last = math.max(made, ends - ttl), math.min(first, ends), math.max(last, ends)
-        parts[number] = pack_reservation(ends, ttl, list[place + 2], id)
+        parts[number] = pack_reservation(ends, ttl, list[place + 2], list[place + 3], id)
       end
-      p = p + 18 + #id
+      p = p + 23 + #id
     end
     entries = table.concat(parts)
   end
@@ -117,8 +121,34 @@ local function reservations_record(r, brings, gone, gone_units, more, more_until
   if number == 0 then
     return '', 0
   end
-  local head = pack('>BI4I3HI7I7I7I7', 6, 0, #entries + HEAD - 8, number, made, first, last, units)
+  local head = pack('>BI4I3HI7I7I7I7', form, 0, #entries + HEAD - 8, number, made, first, last, units)
   return head .. entries, last - last % 10000000 + 10000000
+end
+
+-- The place in `body` of the commit that would be forgotten first.
+local function first_commit(c)
+  local first, at, p = nil, nil, c.from
+  if c.list or parse_reservations(c) then
+    for place = 2, c.last_place, 5 do
+      local ends = c.list[place]
+      if ends > now and (not first or ends < first) then
+        first, at = ends, p
+      end
+      p = p + 23 + #c.list[place + 4]
+    end
+  end
+  return at
+end
+
+-- The record of the commits with one more, where there is a time for which it is remembered, and the time until which the key has to
+-- live. Where there are as many as a key may have, the one that would be forgotten first makes room.
+local function commits_record(c, remember, id)
+  if not remember then
+    return reservations_record(8, c, false, nil, 0)
+  end
+  local ends = math.min(now + remember, 9007199254740991)
+  local gone = c and c.alive >= MAX_RESERVATIONS and first_commit(c) or nil
+  return reservations_record(8, c, true, gone, 0, pack_reservation(ends, remember, 0, 0, id), ends, 0)
 end
 
 -- How much is set aside from each of the ends on, beginning with now: what a log's explanation asks about.
@@ -127,7 +157,7 @@ local function levels(r)
     return { r.units }
   end
   local list, ends = r.list, {}
-  for p = 2, r.last_place, 4 do
+  for p = 2, r.last_place, 5 do
     if list[p] > now then
       ends[#ends + 1] = p
     end
