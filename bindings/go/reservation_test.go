@@ -27,6 +27,30 @@ func advance(t testing.TB, clock *polylimit.ManualClock, by time.Duration) {
 	}
 }
 
+func TestJobThatRunsAgainIsChargedOnce(t *testing.T) {
+	limiter, _ := withClock(t, "2 concurrent; 100/minute fixed_window")
+	key := polylimit.Key("k").Cost(40)
+	for run := range 2 {
+		job := must(limiter.Reserve(ctx, key, polylimit.ReserveID("job"), polylimit.ReserveRemember(time.Hour)))(t)
+		usage := must(job.Commit(ctx, 30))(t)
+		if !usage.Found || usage.Repeated != (run == 1) || usage.Remaining != 70 {
+			t.Errorf("run %d: %v", run, usage)
+		}
+	}
+	again := must(limiter.Commit(ctx, key, "job", 30))(t)
+	if again.Found || !again.Repeated || !strings.Contains(again.String(), "committed before") {
+		t.Errorf("%v", again)
+	}
+	if other := must(limiter.Commit(ctx, key, "other", 30))(t); other.Repeated {
+		t.Errorf("%v", other)
+	}
+	for _, wrong := range []time.Duration{49 * time.Hour, -1} {
+		if _, err := limiter.Reserve(ctx, key, polylimit.ReserveRemember(wrong)); !errors.Is(err, polylimit.ErrInvalidArgument) {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+}
+
 func TestReservationIsCommittedOrGivenBack(t *testing.T) {
 	limiter, _ := withClock(t, "2 concurrent; 100/minute fixed_window")
 	first := must(limiter.Reserve(ctx, polylimit.Key("k").Cost(40)))(t)

@@ -54,6 +54,20 @@ onEachStore("a reservation sets units aside, and a commit charges what was spent
   limiter.close();
 });
 
+onEachStore("a job that runs again is charged once", async (url, options) => {
+  const { limiter } = limiterAt(url, options);
+  const job = { id: "job", cost: 40, rememberMs: 3_600_000 };
+  for (const repeated of [false, true]) {
+    const usage = await (await limiter.reserve("k", job)).commit(30);
+    assert.deepEqual([usage.found, usage.repeated, await left(limiter)], [true, repeated, [70, 2]]);
+  }
+  const again = await limiter.commit("k", "job", { spent: 30 });
+  assert.deepEqual([again.found, again.repeated], [false, true]);
+  assert.equal((await limiter.commit("k", "other")).repeated, false);
+  await assert.rejects(limiter.reserve("k", { rememberMs: 49 * 3_600_000 }), invalid(/^rememberMs is 176400000/));
+  limiter.close();
+});
+
 onEachStore("a commit charges what was reserved, nothing, or more than that", async (url, options) => {
   const { limiter } = limiterAt(url, options);
   const reserve = () => limiter.reserve("k", { cost: 10 });

@@ -350,7 +350,10 @@ export declare const enum Field {
    * sum of its flags.
    */
   Details = 12,
-  /** 1 when a commit, a cancel or a renew has found the reservation, and for every other usage. */
+  /**
+   * 1 when a commit, a cancel or a renew has found the reservation, and for every other usage; and 2 more for a commit that is
+   * repeated.
+   */
   Found = 13,
   /**
    * The number of quotas, decisions or findings. The numbers of a single quota are `Limit`, `Remaining`, `ResetAfterMs`, `Over`
@@ -660,6 +663,7 @@ export interface ReserveSettings {
   timeoutMs?: number
   maxAgeMs?: number
   commitAtEnd?: boolean
+  rememberMs?: number
 }
 
 /**

@@ -228,8 +228,8 @@ function settingsOf(options: ReserveOptions | string | Quota | undefined): Check
   if (options === undefined) return {};
   if (isPolicy(options)) return { policy: policyText(options) };
   checkedOptions("options", options, RESERVE, "request");
-  const { id, ttlMs, timeoutMs, maxAgeMs, commitAtEnd } = options;
-  const durations = { ttlMs, timeoutMs, maxAgeMs };
+  const { id, ttlMs, timeoutMs, maxAgeMs, rememberMs, commitAtEnd } = options;
+  const durations = { ttlMs, timeoutMs, maxAgeMs, rememberMs };
   for (const name of DURATIONS) if (durations[name] !== undefined) number(name, durations[name], TIMEOUT);
   if (commitAtEnd !== undefined && typeof commitAtEnd !== "boolean") {
     throw notAllowed("commitAtEnd", commitAtEnd, "true or false");

@@ -44,6 +44,23 @@ def test_every_operation_on_every_store(store, key):
         assert limiter.peek(key, "model").remaining == 75
 
 
+def test_job_that_runs_again_is_charged_once(store, key):
+    with Limiter(store, POLICIES) as limiter:
+        for run in range(2):
+            with limiter.reserve(key, "model", cost=40, id="job", remember=timedelta(hours=1)) as job:
+                left = job.commit(30)
+            assert (left.found, left.repeated, left.remaining) == (True, run == 1, 70)
+        again = limiter.commit(key, "job", spent=30, policy="model")
+        assert (again.found, again.repeated) == (False, True)
+        assert "repeated=True" in repr(again)
+        assert again.as_dict()["repeated"] is True
+        assert pickle.loads(pickle.dumps(again)) == again
+        assert not limiter.commit(key, "other", spent=30, policy="model").repeated
+        assert limiter.peek(key, "model").remaining == 70
+        with pytest.raises(InvalidArgumentError, match="remembered for"):
+            limiter.reserve(key, "model", remember=49 * 3600)
+
+
 def test_commit_without_units_charges_what_was_reserved(store, key):
     with Limiter(store, POLICIES) as limiter:
         assert limiter.reserve(key, "model", cost=40).commit().remaining == 60

@@ -85,6 +85,31 @@ static void reservation_is_committed_or_cancelled_by_its_id(void) {
     close_held(held);
 }
 
+static void job_that_runs_again_is_charged_once(void) {
+    struct held held = open_held("2 concurrent; 100/minute fixed_window");
+    polylimit_usage usage = {.size = sizeof usage};
+    polylimit_reservation_options options = defaults();
+    options.id = "job";
+    options.id_length = 3;
+    options.remember_us = 3600 * SECOND;
+    for (uint32_t run = 0; run < 2; run++) {
+        polylimit_reservation *job = hold(held.limiter, 40, &options);
+        CHECK(allowed(job) == 1);
+        OK(polylimit_reservation_commit(job, 30, &usage, MESSAGE));
+        CHECK(usage.found == 1 && usage.repeated == run && usage.remaining == 70);
+        polylimit_reservation_free(job);
+    }
+    OK(polylimit_limiter_commit(held.limiter, NULL, "k", 1, "job", 3, 30, &usage, MESSAGE));
+    CHECK(usage.found == 0 && usage.repeated == 1 && usage.remaining == 70);
+    OK(polylimit_limiter_commit(held.limiter, NULL, "k", 1, "other", 5, 30, &usage, MESSAGE));
+    CHECK(usage.found == 0 && usage.repeated == 0);
+    options.remember_us = 999;
+    polylimit_reservation *none = NULL;
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_reservation_new(held.limiter, NULL, "k", 1, 1, &options, &none, MESSAGE));
+    close_held(held);
+}
+
 static void reservation_ends_at_its_time_unless_it_is_renewed(void) {
     struct held held = open_held("1 concurrent");
     polylimit_usage usage = {.size = sizeof usage};
@@ -443,6 +468,7 @@ static void threads_hold_no_more_than_the_limit(void) {
 int main(void) {
     static const struct test tests[] = {
         {"reservation is committed or cancelled by its id", reservation_is_committed_or_cancelled_by_its_id},
+        {"job that runs again is charged once", job_that_runs_again_is_charged_once},
         {"reservation ends at its time unless it is renewed", reservation_ends_at_its_time_unless_it_is_renewed},
         {"random id is written to the buffer", random_id_is_written_to_the_buffer},
         {"wrong ids, times and algorithms are refused", wrong_ids_times_and_algorithms_are_refused},

@@ -428,6 +428,7 @@ class Limiter:
         timeout: float | timedelta | None = None,
         max_age: float | timedelta | None = None,
         commit_at_end: bool | None = None,
+        remember: float | timedelta | None = None,
         headroom: int | None = None,
         plan: str | None = None,
     ) -> Reservation:
@@ -457,6 +458,10 @@ class Limiter:
         commit_at_end
             Whether a scope that is left without an error, and a handle that is forgotten, commit what was reserved in place of
             cancelling it.
+        remember
+            How long after its commit the id is remembered, in seconds or as a ``timedelta``: 1 ms to 48 h; by default it is not. Meanwhile
+            nothing more is charged for the id under this key and policy: a commit that is repeated is reported as ``repeated``, and a
+            ``reserve``, of a job that runs again, asks for a slot only. A key remembers its 1,000 latest commits.
         headroom
             The part of each quota's units and slots that the request leaves for others, in percent from 0 to 99; the default is 0.
         plan
@@ -479,7 +484,8 @@ class Limiter:
         plan: str | None = None,
     ) -> Usage:
         """Ends the reservation with this id and charges what was spent, as ``charge`` does. The usage's ``found`` is false, and
-        nothing is charged, when it has ended before: a repeated commit never charges twice.
+        nothing is charged, when it has ended before: a repeated commit never charges twice. Where the reservation was made to
+        ``remember`` its commit, the usage's ``repeated`` says whether this is a repetition.
 
         Parameters
         ----------
@@ -1177,6 +1183,7 @@ class AsyncLimiter:
         timeout: float | timedelta | None = None,
         max_age: float | timedelta | None = None,
         commit_at_end: bool | None = None,
+        remember: float | timedelta | None = None,
         headroom: int | None = None,
         plan: str | None = None,
     ) -> ReserveOperation:
@@ -1206,6 +1213,10 @@ class AsyncLimiter:
         commit_at_end
             Whether a scope that is left without an error, and a handle that is forgotten, commit what was reserved in place of
             cancelling it.
+        remember
+            How long after its commit the id is remembered, in seconds or as a ``timedelta``: 1 ms to 48 h; by default it is not. Meanwhile
+            nothing more is charged for the id under this key and policy: a commit that is repeated is reported as ``repeated``, and a
+            ``reserve``, of a job that runs again, asks for a slot only. A key remembers its 1,000 latest commits.
         headroom
             The part of each quota's units and slots that the request leaves for others, in percent from 0 to 99; the default is 0.
         plan
@@ -1228,7 +1239,8 @@ class AsyncLimiter:
         plan: str | None = None,
     ) -> Usage:
         """Ends the reservation with this id and charges what was spent, as ``charge`` does. The usage's ``found`` is false, and
-        nothing is charged, when it has ended before: a repeated commit never charges twice.
+        nothing is charged, when it has ended before: a repeated commit never charges twice. Where the reservation was made to
+        ``remember`` its commit, the usage's ``repeated`` says whether this is a repetition.
 
         Parameters
         ----------
@@ -1904,6 +1916,9 @@ class Usage:
     def found(self) -> bool:
         """Whether a commit, a cancel or a renew has found the reservation; true for every other operation."""
     @property
+    def repeated(self) -> bool:
+        """Whether this was a commit of an id that was committed before and is remembered, so that nothing was charged."""
+    @property
     def over(self) -> int:
         """Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit."""
     @property
@@ -1922,7 +1937,7 @@ class Usage:
     @staticmethod
     def from_dict(parts: Mapping[str, Any]) -> Usage:
         """The usage of which ``as_dict`` made this dict. A test may write one: ``quotas``, each with its ``limit``, are needed; what is left out
-        is 0 or ``None``, and ``found`` is true. Of a time, the twin in microseconds is read.
+        is 0, false or ``None``, and ``found`` is true. Of a time, the twin in microseconds is read.
 
         Raises
         ------

@@ -57,6 +57,20 @@ class ReservationTest < Minitest::Test
     end
   end
 
+  def test_job_that_runs_again_is_charged_once
+    each_limiter do |limiter|
+      [false, true].each do |repeated|
+        usage = limiter.reserve(@key, cost: 40, id: 'job', remember: 3600).commit(30)
+        assert_equal [true, repeated, [2, 70]], [usage.found?, usage.repeated?, left(limiter)]
+      end
+      again = limiter.commit(@key, 'job', spent: 30)
+      assert_equal [false, true], [again.found, again.repeated]
+      refute limiter.commit(@key, 'other').repeated
+      error = assert_raises(Polylimit::InvalidArgument) { limiter.reserve(@key, remember: 49 * 3600) }
+      assert_match(/remembered for/, error.message)
+    end
+  end
+
   def test_block_ends_its_reservation
     each_limiter do |limiter|
       assert_equal(:done, limiter.reserve(@key, cost: 10) { |held| held.allowed? && :done })

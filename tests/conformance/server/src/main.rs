@@ -65,6 +65,10 @@ fn run(path: &str, store: &str) -> Result<bool, Box<dyn std::error::Error>> {
                 Err(message) => println!("{} {store}: case {:?}, {message}", face.name(), case.name),
             }
         }
+        // RESP has no reservations, which a whole file may be about.
+        if all == 0 && matches!(face, Face::Resp) {
+            continue;
+        }
         if all == 0 {
             return Err(format!("{path}: it has no case for {}", face.name()).into());
         }
@@ -150,6 +154,7 @@ fn differs(
         let nothing = Answer::default();
         let expected = operation.expect.as_ref().unwrap_or(&nothing);
         got.over = got.over.filter(|_| expected.over.is_some());
+        got.repeated = got.repeated.filter(|_| expected.repeated.is_some());
         if got != *expected {
             return Err(format!(
                 "operation {at}: {:?} of {:?} at {} us\n  expected {expected:?}\n  got      {got:?}",

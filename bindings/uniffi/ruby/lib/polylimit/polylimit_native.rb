@@ -642,6 +642,7 @@ end
 
     
 
+    
     RustBuffer.check_lower_Optionalstring(v.degraded)
     RustBuffer.check_lower_SequenceTypeQuotaUsage(v.quotas)
   end
@@ -2220,6 +2221,7 @@ class RustBufferStream
       reset_after: read_TypeSpan,
       taken: read_i64,
       found: read_bool,
+      repeated: read_bool,
       over: read_i64,
       source: read_string,
       is_outage: read_bool,
@@ -3473,6 +3475,7 @@ class RustBufferBuilder
     self.write_TypeSpan(v.reset_after)
     self.write_i64(v.taken)
     self.write_bool(v.found)
+    self.write_bool(v.repeated)
     self.write_i64(v.over)
     self.write_string(v.source)
     self.write_bool(v.is_outage)
@@ -5440,13 +5443,14 @@ end
 
   # Record type Usage
 class Usage
-  attr_reader :remaining, :reset_after, :taken, :found, :over, :source, :is_outage, :degraded, :quotas
+  attr_reader :remaining, :reset_after, :taken, :found, :repeated, :over, :source, :is_outage, :degraded, :quotas
 
-  def initialize(remaining:, reset_after:, taken:, found:, over:, source:, is_outage:, degraded:, quotas:)
+  def initialize(remaining:, reset_after:, taken:, found:, repeated:, over:, source:, is_outage:, degraded:, quotas:)
     @remaining = remaining
     @reset_after = reset_after
     @taken = taken
     @found = found
+    @repeated = repeated
     @over = over
     @source = source
     @is_outage = is_outage
@@ -5465,6 +5469,9 @@ class Usage
       return false
     end
     if @found != other.found
+      return false
+    end
+    if @repeated != other.repeated
       return false
     end
     if @over != other.over

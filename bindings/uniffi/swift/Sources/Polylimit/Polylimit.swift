@@ -681,7 +681,8 @@ public protocol AsyncLimiterProtocol: AnyObject, Sendable {
 
     /**
      * Ends the reservation of this id and charges what was spent, by default what was reserved; the cost of the request does
-     * not matter. A reservation that is gone changes nothing, and the usage's `found` is false.
+     * not matter. A reservation that is gone changes nothing, and the usage's `found` is false;
+     * its `repeated` says whether the id was committed before and is remembered.
      */
     func commit(request: Request, id: Data, spent: Int64?) async throws  -> Usage
 
@@ -1027,7 +1028,8 @@ open func checkMany(requests: [Request])async throws  -> [CheckResult]  {
 
     /**
      * Ends the reservation of this id and charges what was spent, by default what was reserved; the cost of the request does
-     * not matter. A reservation that is gone changes nothing, and the usage's `found` is false.
+     * not matter. A reservation that is gone changes nothing, and the usage's `found` is false;
+     * its `repeated` says whether the id was committed before and is remembered.
      */
 open func commit(request: Request, id: Data, spent: Int64? = nil)async throws  -> Usage  {
     return
@@ -2647,7 +2649,8 @@ public protocol LimiterProtocol: AnyObject, Sendable {
 
     /**
      * Ends the reservation of this id and charges what was spent, by default what was reserved; the cost of the request does
-     * not matter. A reservation that is gone changes nothing, and the usage's `found` is false.
+     * not matter. A reservation that is gone changes nothing, and the usage's `found` is false;
+     * its `repeated` says whether the id was committed before and is remembered.
      */
     func commit(request: Request, id: Data, spent: Int64?) throws  -> Usage
 
@@ -3108,7 +3111,8 @@ open func checkTogether(requests: [Request])throws  -> [Decision]  {
 
     /**
      * Ends the reservation of this id and charges what was spent, by default what was reserved; the cost of the request does
-     * not matter. A reservation that is gone changes nothing, and the usage's `found` is false.
+     * not matter. A reservation that is gone changes nothing, and the usage's `found` is false;
+     * its `repeated` says whether the id was committed before and is remembered.
      */
 open func commit(request: Request, id: Data, spent: Int64? = nil)throws  -> Usage  {
     return try  FfiConverterTypeUsage_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
@@ -8506,6 +8510,11 @@ public struct ReserveOptions: Equatable, Hashable {
      * cancelled.
      */
     public var commitAtEnd: Bool
+    /**
+     * How long after its commit the id is remembered: 1 ms to 48 h; not at all by default. Meanwhile nothing more is charged for the id
+     * under this key and policy: a repeated commit is reported as `repeated`, and a reserve asks for a slot only.
+     */
+    public var remember: Span?
 
     // Default memberwise initializers are never public by default, so we
     // declare one manually.
@@ -8527,12 +8536,17 @@ public struct ReserveOptions: Equatable, Hashable {
         /**
          * Whether a reservation that is neither committed nor cancelled is committed with what was reserved, in place of
          * cancelled.
-         */commitAtEnd: Bool = false) {
+         */commitAtEnd: Bool = false,
+        /**
+         * How long after its commit the id is remembered: 1 ms to 48 h; not at all by default. Meanwhile nothing more is charged for the id
+         * under this key and policy: a repeated commit is reported as `repeated`, and a reserve asks for a slot only.
+         */remember: Span? = nil) {
         self.id = id
         self.ttl = ttl
         self.timeout = timeout
         self.maxAge = maxAge
         self.commitAtEnd = commitAtEnd
+        self.remember = remember
     }
 
     
@@ -8555,7 +8569,8 @@ public struct FfiConverterTypeReserveOptions: FfiConverterRustBuffer {
                 ttl: FfiConverterOptionTypeSpan.read(from: &buf),
                 timeout: FfiConverterOptionTypeSpan.read(from: &buf),
                 maxAge: FfiConverterOptionTypeSpan.read(from: &buf),
-                commitAtEnd: FfiConverterBool.read(from: &buf)
+                commitAtEnd: FfiConverterBool.read(from: &buf),
+                remember: FfiConverterOptionTypeSpan.read(from: &buf)
         )
     }
 
@@ -8565,6 +8580,7 @@ public struct FfiConverterTypeReserveOptions: FfiConverterRustBuffer {
         FfiConverterOptionTypeSpan.write(value.timeout, into: &buf)
         FfiConverterOptionTypeSpan.write(value.maxAge, into: &buf)
         FfiConverterBool.write(value.commitAtEnd, into: &buf)
+        FfiConverterOptionTypeSpan.write(value.remember, into: &buf)
     }
 }
 
@@ -9096,6 +9112,10 @@ public struct Usage: Equatable, Hashable {
      */
     public var found: Bool
     /**
+     * Whether this was a commit of an id that was committed before and is remembered, so that nothing was charged.
+     */
+    public var repeated: Bool
+    /**
      * Units of an excess that are in use, the most over the quotas.
      */
     public var over: Int64
@@ -9132,6 +9152,9 @@ public struct Usage: Equatable, Hashable {
          * Whether a commit, a cancel or a renew has found the reservation; true for every other operation.
          */found: Bool,
         /**
+         * Whether this was a commit of an id that was committed before and is remembered, so that nothing was charged.
+         */repeated: Bool,
+        /**
          * Units of an excess that are in use, the most over the quotas.
          */over: Int64,
         /**
@@ -9150,6 +9173,7 @@ public struct Usage: Equatable, Hashable {
         self.resetAfter = resetAfter
         self.taken = taken
         self.found = found
+        self.repeated = repeated
         self.over = over
         self.source = source
         self.isOutage = isOutage
@@ -9177,6 +9201,7 @@ public struct FfiConverterTypeUsage: FfiConverterRustBuffer {
                 resetAfter: FfiConverterTypeSpan.read(from: &buf),
                 taken: FfiConverterInt64.read(from: &buf),
                 found: FfiConverterBool.read(from: &buf),
+                repeated: FfiConverterBool.read(from: &buf),
                 over: FfiConverterInt64.read(from: &buf),
                 source: FfiConverterString.read(from: &buf),
                 isOutage: FfiConverterBool.read(from: &buf),
@@ -9190,6 +9215,7 @@ public struct FfiConverterTypeUsage: FfiConverterRustBuffer {
         FfiConverterTypeSpan.write(value.resetAfter, into: &buf)
         FfiConverterInt64.write(value.taken, into: &buf)
         FfiConverterBool.write(value.found, into: &buf)
+        FfiConverterBool.write(value.repeated, into: &buf)
         FfiConverterInt64.write(value.over, into: &buf)
         FfiConverterString.write(value.source, into: &buf)
         FfiConverterBool.write(value.isOutage, into: &buf)
@@ -11165,7 +11191,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_check_many() != 2861) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_commit() != 56048) {
+    if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_commit() != 10015) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_asynclimiter_doctor() != 25517) {
@@ -11264,7 +11290,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_limiter_check_together() != 2411) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_commit() != 51223) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_commit() != 62430) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_doctor() != 64552) {

@@ -38,6 +38,25 @@ class ReservationTest {
 
     @ParameterizedTest
     @MethodSource("polylimit.LimiterTest#stores")
+    fun `job that runs again is charged once`(store: String) =
+        limiter(store).use { limiter ->
+            val job = ReserveOptions(id = "job", remember = Duration.ofHours(1))
+            for (repeated in listOf(false, true)) {
+                val usage = limiter.reserve(request(key, cost = 40), job).commit(spent = 30)
+                assertEquals(listOf(true, repeated, 70L), listOf(usage.found, usage.repeated, usage.remaining))
+            }
+            val again = limiter.commit(request(key), "job", 30)
+            assertEquals(listOf(false, true), listOf(again.found, again.repeated))
+            assertFalse(limiter.commit(request(key), "other").repeated)
+            assertThrows(PolylimitException::class.java) {
+                limiter.reserve(request(key), ReserveOptions(remember = Duration.ofHours(49)))
+            }
+            limiter.reset(key)
+            Unit
+        }
+
+    @ParameterizedTest
+    @MethodSource("polylimit.LimiterTest#stores")
     fun `handle charges what was spent and frees its slot`(store: String) =
         limiter(store).use { limiter ->
             val first = limiter.reserve(key, cost = 40)
