@@ -94,7 +94,8 @@ impl PolicyRules {
     ) -> Applied {
         debug_assert_eq!(states.len(), self.quotas.len());
         if cost == 0 {
-            return Applied { allowed: true, spent: 0, written: false };
+            let written = operation != Operation::Peek && self.rewind(states, now_us);
+            return Applied { allowed: true, spent: 0, written };
         }
         match operation {
             Operation::Check => self.check(states, now_us, cost),
@@ -125,9 +126,9 @@ impl PolicyRules {
 
     #[inline]
     fn check(&self, states: &mut [State], now_us: u64, cost: u64) -> Applied {
-        // A request that can never be admitted writes nothing at all.
+        // A request that can never be admitted is not counted either.
         if self.never_admits(cost) {
-            return Applied { allowed: false, spent: 0, written: false };
+            return Applied { allowed: false, spent: 0, written: self.rewind(states, now_us) };
         }
         if self.admits(states, now_us, cost) {
             self.spend(states, now_us, cost);
@@ -148,7 +149,7 @@ impl PolicyRules {
             self.quotas.iter().zip(&*states).map(|(quota, state)| quota.rules.remaining(state, now_us));
         let spent = remaining.fold(cost, u64::min);
         let written = if spent == 0 {
-            self.charge(states, now_us, 0, |_| false)
+            self.rewind(states, now_us)
         } else {
             self.spend(states, now_us, spent);
             true
@@ -166,6 +167,11 @@ impl PolicyRules {
         for (quota, state) in self.quotas.iter().zip(states) {
             quota.rules.spend(state, now_us, units);
         }
+    }
+
+    /// Moves the states back if the clock went back. Returns whether it wrote anything.
+    pub(super) fn rewind(&self, states: &mut [State], now_us: u64) -> bool {
+        self.charge(states, now_us, 0, |_| false)
     }
 
     /// Charges the quotas with `count_denied` and moves the states of the others back if the clock went back. Returns

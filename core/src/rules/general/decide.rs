@@ -94,7 +94,7 @@ impl PolicyRules {
                 self.change_reservation(key, request, hold, is_shared)
             }
             (Operation::Block, Some(hold)) => {
-                let rewound = self.rewind(key, now_us);
+                let rewound = self.rewind_key(key, now_us);
                 let before = *key.record;
                 if !is_shared {
                     key.record.block(now_us, hold.ttl_us);
@@ -107,7 +107,7 @@ impl PolicyRules {
                 Outcome::of(self.apply(key.quotas, now_us, operation, request.cost))
             }
             // Nothing is spent; what is ahead of the clock is moved back to it all the same.
-            _ => Outcome::written(self.rewind(key, now_us)),
+            _ => Outcome::written(self.rewind_key(key, now_us)),
         };
         outcome.applied.written |= rewound;
         outcome
@@ -123,12 +123,12 @@ impl PolicyRules {
         let KeyOperation { now_us, operation, cost, hold, .. } = request;
         let is_reserve = operation == Operation::Reserve;
         if is_reserve && hold.is_some_and(|hold| key.reservations.find(&hold.id, now_us).is_some()) {
-            return Outcome::nothing(true);
+            return Outcome::written(self.rewind_key(key, now_us));
         }
         let is_blocked = key.record.blocked_for_us(now_us) > 0;
         if let Some(cause) = self.denying(key, request, is_blocked) {
             if self.never_admits_beside(request) {
-                return Outcome::denied(cause, false);
+                return Outcome::denied(cause, self.rewind_key(key, now_us));
             }
             let rewound = key.reservations.rewind(now_us);
             let counts = |quota: &QuotaNumbers| quota.count_denied && cost > 0 && !is_blocked;
@@ -148,7 +148,7 @@ impl PolicyRules {
                 self.bring(key.quotas, now_us);
                 Outcome { units: cost, ..Outcome::written(true) }
             }
-            _ if cost == 0 => Outcome::written(self.rewind(key, now_us)),
+            _ if cost == 0 => Outcome::written(self.rewind_key(key, now_us)),
             _ => {
                 key.reservations.bring(now_us);
                 self.spend(key.quotas, now_us, cost);
@@ -163,7 +163,7 @@ impl PolicyRules {
         let is_blocked = key.record.blocked_for_us(now_us) > 0;
         let spent = if is_blocked { 0 } else { self.left_beside(key.quotas, held, 0, now_us).min(cost) };
         if spent == 0 {
-            return Outcome::written(self.rewind(key, now_us));
+            return Outcome::written(self.rewind_key(key, now_us));
         }
         key.reservations.bring(now_us);
         self.spend(key.quotas, now_us, spent);
@@ -266,8 +266,8 @@ impl PolicyRules {
     }
 
     /// Moves back what is ahead of the clock. Returns whether anything was.
-    fn rewind(&self, key: &mut KeyPartsMut<'_>, now_us: u64) -> bool {
-        key.reservations.rewind(now_us) | self.charge(key.quotas, now_us, 0, |_| false)
+    fn rewind_key(&self, key: &mut KeyPartsMut<'_>, now_us: u64) -> bool {
+        key.reservations.rewind(now_us) | self.rewind(key.quotas, now_us)
     }
 
     /// Brings the states to the present without spending anything.

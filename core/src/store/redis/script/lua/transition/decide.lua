@@ -277,14 +277,12 @@ local function decide(i, code, cost, asked, broken, ttl, remember, id)
   end
   local spent, denied, more, more_until = 0, false, nil, 0
   local admits = left >= cost and (not r and most > 0 or r and r.alive < most)
-  local brings, rewinds, lacks = false, false, left < cost
+  local brings, lacks = false, left < cost
   local blocked = b and b.ends > now
   if blocked then
     left, admits = 0, false
   end
-  if op == BLOCK then
-    rewinds = true
-  elseif op >= RESERVE then
+  if op >= RESERVE and op ~= BLOCK then
     if op == RESERVE then
       brings, denied = admits and not found, possible and not admits and not found
     else
@@ -297,9 +295,7 @@ local function decide(i, code, cost, asked, broken, ttl, remember, id)
     end
   elseif op == PEEK then
     denied = possible and not admits
-  elseif cost == 0 then
-    rewinds = r or b or c or slots < 65535 or penalty or headroom > 0
-  elseif op == CHECK then
+  elseif op == CHECK and cost > 0 then
     if left < cost then
       denied = possible
     elseif count == 1 then
@@ -315,9 +311,7 @@ local function decide(i, code, cost, asked, broken, ttl, remember, id)
     end
   elseif op == TAKE then
     spent = left
-    rewinds = spent == 0
   end
-  rewinds = rewinds or denied and op ~= PEEK
   -- Whether the record of blocks changes.
   local blocks = b and b.ahead and op ~= PEEK
   if op == BLOCK then
@@ -347,7 +341,7 @@ local function decide(i, code, cost, asked, broken, ttl, remember, id)
       elseif brings then
         spend[algorithm](q, x, 0)
         x.dirty = true
-      elseif rewinds and x.ahead then
+      elseif op ~= PEEK and x.ahead then
         rewind[algorithm](q, x)
         x.dirty = true
       end
@@ -375,7 +369,7 @@ local function decide(i, code, cost, asked, broken, ttl, remember, id)
   end
   -- Reservations that have ended are forgotten with everything that is spent.
   local forgets = brings or charges or refunds or spent > 0
-  local changes = more or r and (found and op ~= RESERVE or forgets and r.ended or (forgets or rewinds) and r.ahead)
+  local changes = more or r and (found and op ~= RESERVE or forgets and r.ended or op ~= PEEK and r.ahead)
   local remembers = op == COMMIT and found and remembered > 0 and remembered
   local commits = remembers or c and c.ahead and op ~= PEEK
   wrote = wrote or changes or blocks or commits
