@@ -77,6 +77,11 @@ impl Error {
         Self::new(ErrorKind::Internal, "an operation got no answer")
     }
 
+    /// An operation under a policy that its store does not have, which is a defect: a policy is forgotten only when nothing uses it.
+    pub(crate) fn unknown_to_store() -> Self {
+        Self::new(ErrorKind::Internal, "a policy is not known to its store")
+    }
+
     /// An operation on the configuration of a limiter that has none.
     pub(crate) fn no_configuration() -> Self {
         Self::invalid_argument(

@@ -44,6 +44,7 @@ use crate::limiter::configured::wait::Wait;
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::event::{DegradedEvent, Hook};
 pub(crate) use crate::limiter::operations::{CHECK, KeyCall, RESERVE, Shared, usage};
+use crate::limiter::registry::texts::HeldPolicy;
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
@@ -183,17 +184,18 @@ impl Limiter {
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there would be more than 65,536 policies;
     /// [`Closed`](crate::ErrorKind::Closed) after [`close`](Self::close).
+    #[expect(clippy::needless_pass_by_value, reason = "callers have no use for it")]
     pub fn set_policy(&self, policy: Policy) -> Result<(), Error> {
-        self.shared().set_policy(policy, PolicyOptions::default())
+        self.shared().set_policy(&policy, PolicyOptions::default())
     }
 
-    /// The policy with this name and its current numbers, or the policy of these quotas if a request has used them.
+    /// The policy with this name and its current numbers, or the policy of these quotas if a request has used them lately.
     pub fn policy(&self, name: &str) -> Option<Policy> {
         self.shared().registry.policy(name)
     }
 
     /// The policy that decides a [`Request`] with this policy name, with these quotas, or with neither. Quotas become a
-    /// policy of this limiter, whose name later requests may use. Middleware calls this when it is made, so that a
+    /// policy of this limiter that stays, whose name later requests may use. Middleware calls this when it is made, so that a
     /// program reports mistakes when it starts.
     ///
     /// A `scope` gives quotas without a name a budget of their own: `100/minute` in the scope `/login` and in the scope
@@ -217,6 +219,33 @@ impl Limiter {
         shared.registry.policy_for(policy, scope, &shared.store)
     }
 
+    /// The policy that decides a [`Request`] with this policy name, with these quotas, or with neither, as
+    /// [`policy_for`](Self::policy_for) returns it. Quotas do not become a policy that stays: like those that requests name they are
+    /// forgotten when nothing has used them for a while. For callers that describe the decision on a request.
+    ///
+    /// # Errors
+    /// See [`policy_for`](Self::policy_for).
+    pub fn policy_in_request(&self, policy: Option<&str>) -> Result<Policy, Error> {
+        self.policy_in_scope(policy, None)
+    }
+
+    pub(crate) fn policy_in_scope(&self, policy: Option<&str>, scope: Option<&str>) -> Result<Policy, Error> {
+        let shared = self.shared();
+        shared.registry.policy_in_request(policy, scope, &shared.store)
+    }
+
+    /// Makes sure that a policy can be named that this limiter has made of quotas.
+    pub(crate) fn keep_policy(&self, policy: &Policy) -> Result<(), Error> {
+        let shared = self.shared();
+        shared.registry.keep(policy, &shared.store)
+    }
+
+    /// Keeps the policy of a request known for as long as the result lives.
+    pub(crate) fn hold_policy(&self, policy: Option<&str>) -> Option<HeldPolicy> {
+        let registry = &self.shared().registry;
+        registry.find(policy).and_then(|id| registry.hold(id))
+    }
+
     /// Refuses a policy of this limiter under which nothing can be reserved.
     pub(crate) fn refuse_unless_reservable(&self, policy: &Policy) -> Result<(), Error> {
         let shared = self.shared();
@@ -224,9 +253,18 @@ impl Limiter {
         shared.registry.refuse_reserved(id, &shared.store)
     }
 
-    /// All policies, in the order in which they were registered, including those made of quotas in requests.
+    /// All policies, in the order in which they were registered, including those made of quotas in requests. Of the latter those that
+    /// were not used for a while are forgotten.
     pub fn policies(&self) -> Vec<Policy> {
-        self.shared().registry.policies()
+        self.shared().registry.policies().into_iter().map(|(_, policy)| policy).collect()
+    }
+
+    /// Fails once the limiter is closed, as every operation does; for callers that refuse a call for a reason of their own.
+    ///
+    /// # Errors
+    /// [`Closed`](crate::ErrorKind::Closed).
+    pub fn check_open(&self) -> Result<(), Error> {
+        self.shared().registry.check_open()
     }
 
     /// Whether every operation on one key answers without waiting, as with the memory store and the local store; see

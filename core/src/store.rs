@@ -10,6 +10,7 @@ pub(crate) mod listing;
 pub(crate) mod memory;
 pub(crate) mod option;
 pub(crate) mod outage;
+pub(crate) mod policy_table;
 #[cfg_attr(not(feature = "redis"), path = "store/redis/unsupported.rs")]
 pub(crate) mod redis;
 pub(crate) mod request;
@@ -62,6 +63,23 @@ impl Store {
 
     /// Prepares numbers that decide about some keys of a registered policy, whose keys may also have these others.
     pub(crate) fn prepare_numbers(
+    /// Forgets a policy that no request names any more. In memory its keys are unused from then on; elsewhere they keep their states.
+    pub(crate) fn forget_policy(&self, id: PolicyId) {
+        match self {
+            Self::Memory(store) => store.forget_policy(id),
+            Self::Local(store) => store.forget_policy(id),
+            Self::Redis(store) => store.forget_policy(id),
+        }
+    }
+
+    /// Whether forgetting the policy would lose the states of its keys.
+    pub(crate) fn has_only_states(&self, id: PolicyId) -> bool {
+        match self {
+            Self::Memory(store) => store.has_states(id),
+            Self::Local(_) | Self::Redis(_) => false,
+        }
+    }
+
         &self,
         id: PolicyId,
         policy: &Policy,
@@ -70,7 +88,7 @@ impl Store {
     ) -> Numbers {
         match self {
             Self::Memory(_) => MemoryStore::prepare_numbers(id, policy),
-            Self::Local(_) => SharedFileStore::prepare_numbers(policy, others),
+            Self::Local(_) => SharedFileStore::prepare_numbers(id, policy, others),
             Self::Redis(store) => store.prepare_numbers(id, policy, others, options),
         }
     }
@@ -78,7 +96,7 @@ impl Store {
     #[inline]
     pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         match self {
-            Self::Memory(store) => Ok(store.answer(request)),
+            Self::Memory(store) => store.answer(request),
             Self::Local(store) => store.answer(request),
             Self::Redis(store) => store.ask(request).await,
         }
@@ -95,7 +113,7 @@ impl Store {
     /// [`ask`](Self::ask) for a blocking caller.
     pub(crate) fn ask_blocking(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         match self {
-            Self::Memory(store) => Ok(store.answer(request)),
+            Self::Memory(store) => store.answer(request),
             Self::Local(store) => store.answer(request),
             Self::Redis(store) => store.ask_blocking(request),
         }
@@ -117,7 +135,7 @@ impl Store {
     #[inline]
     pub(crate) fn answer_here(&self, request: StoreRequest<'_>) -> Option<Result<Answer, Error>> {
         match self {
-            Self::Memory(store) => Some(Ok(store.answer(request))),
+            Self::Memory(store) => Some(store.answer(request)),
             Self::Local(store) => Some(store.answer(request)),
             Self::Redis(_) => None,
         }
@@ -176,12 +194,12 @@ impl Store {
     }
 
     /// The same store for a process that was forked from the one that uses this, with these policies.
-    pub(crate) fn after_fork(&self, policies: &[Policy]) -> Self {
+    pub(crate) fn after_fork(&self, policies: &[(PolicyId, Policy)]) -> Self {
         match self {
             Self::Memory(store) => {
                 let store = store.after_fork();
-                for (id, policy) in (0..).zip(policies) {
-                    store.set_policy(PolicyId(id), policy);
+                for (id, policy) in policies {
+                    store.set_policy(*id, policy);
                 }
                 Self::Memory(store)
             }

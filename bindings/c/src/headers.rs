@@ -91,7 +91,7 @@ pub(crate) unsafe fn read_outcomes(
         // SAFETY: the caller guarantees it.
         let (policy, decision) =
             unsafe { (optional_text(outcome.policy, "policy")?, sized(outcome.decision)?) };
-        Ok((limiter.limiter.asynchronous().policy_for(policy, None)?, decision.get()?))
+        Ok((limiter.limiter.asynchronous().policy_in_request(policy)?, decision.get()?))
     });
     read.collect()
 }

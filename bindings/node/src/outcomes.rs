@@ -50,7 +50,7 @@ impl NativeOutcomes {
     #[napi]
     pub fn add(&self, policy: Option<String>) -> Result<()> {
         catch_panic(|| {
-            let policy = self.limiter.limiter().policy_for(policy.as_deref(), None).map_err(to_js_error)?;
+            let policy = self.limiter.limiter().policy_in_request(policy.as_deref()).map_err(to_js_error)?;
             let decision = self.limiter.exchange.arrays.decision()?;
             self.outcomes.borrow_mut().push((policy, decision));
             Ok(())

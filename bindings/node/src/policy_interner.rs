@@ -7,7 +7,7 @@ use crate::error::{Result, internal};
 /// Names beyond this number are not interned, and are read with each request.
 const MAX_NAMES: usize = 256;
 
-/// The texts by which requests have named existing policies. A limiter never forgets a policy, so that they stay valid.
+/// The texts by which requests have named existing policies. `policy_for` has them stay, so that they remain valid.
 #[derive(Default)]
 pub(crate) struct PolicyInterner {
     names: Vec<Box<str>>,

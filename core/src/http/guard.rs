@@ -134,8 +134,7 @@ impl<'a> RequestFacts<'a> {
     }
 
     /// The policies of this request, in place of the guard's: names of policies, or quotas as text. The texts must
-    /// come from the program and never from its users, because a limiter keeps each of them. With none the request is
-    /// not limited.
+    /// come from the program and never from its users, who would choose their own limits. With none the request is not limited.
     #[must_use]
     pub fn policies(mut self, policies: &'a [&'a str]) -> Self {
         self.policies = Some(policies);
@@ -286,14 +285,15 @@ impl Guard {
         if facts.policies.is_some_and(<[_]>::is_empty) {
             return Ok(Arc::from([]));
         }
-        if let Some(known) = shared.resolved.read().get(&name) {
-            return Ok(Arc::clone(known));
+        if let Some(known) = shared.resolved.read().get(&name).cloned() {
+            known.iter().try_for_each(|policy| shared.limiter.keep_policy(policy))?;
+            return Ok(known);
         }
         let scope = || route.map(|route| scope_of(&shared.options.methods.route_with_get(route)));
         let scope = shared.options.scope.clone().or_else(scope);
         let resolved = match facts.policies {
-            Some(policies) => resolve(&shared.limiter, policies, &shared.options, scope.as_deref())?,
-            None => resolve(&shared.limiter, &shared.given, &shared.options, scope.as_deref())?,
+            Some(policies) => resolve(&shared.limiter, policies, &shared.options, scope.as_deref(), true)?,
+            None => resolve(&shared.limiter, &shared.given, &shared.options, scope.as_deref(), true)?,
         };
         let mut known = shared.resolved.write();
         if known.len() < MAX_RESOLVED {

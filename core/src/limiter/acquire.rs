@@ -91,6 +91,7 @@ impl Limiter {
         policy: &Policy,
         timeout: Duration,
     ) -> Result<Decision, Error> {
+        let _held = self.shared().registry.hold(request.id);
         let decision = self.acquire_while_open(request, policy, timeout).await?;
         self.shared().count_by_numbers(
             (request.id, request.key),

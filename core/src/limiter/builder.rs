@@ -508,7 +508,7 @@ impl LimiterBuilder {
                 lease: last_of(&leases, policy.name()),
                 has_numbers_of_keys: false,
             };
-            shared.set_policy(policy, options)?;
+            shared.set_policy(&policy, options)?;
         }
         let shared = Arc::new(shared);
         shared.start_configuration(document.as_deref(), source.options()?.as_ref())?;

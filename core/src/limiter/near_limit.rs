@@ -44,7 +44,7 @@ pub(crate) fn is_near(policy: &Policy, usages: &[QuotaUsage]) -> bool {
 impl NearLimits {
     /// Takes the bounds of a policy's quotas. Only one thread at a time does.
     pub(crate) fn set(&self, id: PolicyId, policy: &Policy) {
-        let at = id.0 as usize;
+        let at = id.index();
         let limit = self.first.get(at).or_else(|| {
             let more = self.more.get_or_init(|| (FIRST..MAX_COUNTED).map(|_| NearLimit::default()).collect());
             more.get(at.checked_sub(FIRST)?)
@@ -64,13 +64,13 @@ impl NearLimits {
     #[expect(clippy::inline_always, reason = "it is part of `check_known`")]
     #[inline(always)]
     pub(crate) fn of_first(&self, id: PolicyId) -> u64 {
-        self.first.get(id.0 as usize).map_or(0, |limit| limit.only.load(Ordering::Relaxed))
+        self.first.get(id.index()).map_or(0, |limit| limit.only.load(Ordering::Relaxed))
     }
 
     /// Whether one of a policy's quotas has little left; `None` for a policy whose bounds are not here.
     #[inline]
     pub(crate) fn is_near(&self, id: PolicyId, usages: &[QuotaUsage]) -> Option<bool> {
-        let at = id.0 as usize;
+        let at = id.index();
         let limit = self.first.get(at).or_else(|| self.more.get()?.get(at.checked_sub(FIRST)?))?;
         if let [usage] = usages {
             return Some(usage.remaining < limit.only.load(Ordering::Relaxed));

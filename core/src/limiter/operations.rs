@@ -335,7 +335,7 @@ impl Shared {
         cached.into_iter().map(decide).collect()
     }
 
-    pub(crate) fn set_policy(&self, policy: Policy, options: PolicyOptions) -> Result<(), Error> {
+    pub(crate) fn set_policy(&self, policy: &Policy, options: PolicyOptions) -> Result<(), Error> {
         self.registry.check_open()?;
         let id = self.registry.set(policy, options, &self.store)?;
         self.wait_queues.wake_all(id);

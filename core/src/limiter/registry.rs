@@ -1,4 +1,9 @@
 //! The policies of a limiter, by name. Lookups take no lock.
+//!
+//! Policies of the program and of documents stay. Quotas as text that requests name make policies, too, and of those the least
+//! recently used go, as `texts` says.
+
+pub(crate) mod texts;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,21 +15,29 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind, excerpt};
 use crate::limiter::near_limit::NearLimits;
+use crate::limiter::registry::texts::{
+    HeldPolicy, INSPECTED, Known, MAX_TEXTS_OF_ONE, Slots, TextBounds, UnusedText,
+};
+use crate::limiter::tally::counts::MAX_COUNTED;
 use crate::rules::policy::Policy;
 use crate::rules::quota::Algorithm;
 use crate::rules::transition::Operation;
 use crate::runtime::close_signal::closed;
+use crate::runtime::monotonic;
 use crate::store::Store;
+use crate::store::policy_table::{NameTable, OfPolicy, PolicyTable};
 use crate::store::request::{Action, PolicyId, PolicyOptions};
 
 const MAX_POLICIES: usize = 1 << 16;
-/// How many names and texts of policies are kept.
-const MAX_NAMES: usize = 2 * MAX_POLICIES;
 /// How many names are compared one by one before a name is hashed.
 const FEW: usize = 4;
 
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
+    /// All policies, by id and by name.
+    known: PolicyTable<Known>,
+    /// The policies made of quotas, by the texts that requests have named.
+    texts: NameTable<Known>,
     policies: ArcSwap<Policies>,
     /// The names of the first policies, in the order of their ids.
     few: [OnceLock<Box<str>>; FEW],
@@ -37,16 +50,16 @@ pub(crate) struct Registry {
     is_configured: AtomicBool,
     pub(crate) near: NearLimits,
     /// Held while policies change, so that the store sees the changes in the same order.
-    changing: Mutex<()>,
+    changing: Mutex<Slots>,
+    bounds: TextBounds,
 }
 
+/// The policies of the program and of a configuration.
 #[derive(Clone, Debug, Default)]
 struct Policies {
-    /// In the order of the policies' ids.
-    list: Vec<Policy>,
-    /// By name; a policy made of the quotas in a request also by the text of that request.
+    /// By name.
     ids: HashMap<Arc<str>, PolicyId, RandomState>,
-    /// The policies with names of their own.
+    /// The policies that a request without a name may mean.
     named: Vec<PolicyId>,
     /// The policies that a configuration has or had, by name: a policy that comes back finds its states.
     configured: HashMap<Arc<str>, PolicyId, RandomState>,
@@ -58,20 +71,31 @@ impl Registry {
     /// The same policies under the same ids, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
         let same = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Relaxed));
-        let policies = self.policies.load_full();
-        let near = NearLimits::default();
-        for (id, policy) in (0..).zip(&policies.list) {
-            near.set(PolicyId(id), policy);
+        let (known, texts, near) = (PolicyTable::default(), NameTable::default(), NearLimits::default());
+        for parents in self.known.all() {
+            near.set(parents.id, &parents.policy);
+            let ours = parents.after_fork();
+            known.set(ours);
         }
+        for (text, of) in self.texts.all() {
+            if let Some(of) = known.get(of.id) {
+                of.texts.lock().push(Arc::clone(&text));
+                texts.set(text, of);
+            }
+        }
+        let slots = Slots::after_fork(&known.all());
         Self {
-            policies: ArcSwap::new(policies),
+            known,
+            texts,
+            policies: ArcSwap::new(self.policies.load_full()),
             near,
             few: self.few.clone(),
             by_name: same(&self.by_name),
             by_none: same(&self.by_none),
             has_concurrency: same(&self.has_concurrency),
             is_configured: same(&self.is_configured),
-            changing: Mutex::default(),
+            changing: Mutex::new(slots),
+            bounds: self.bounds,
         }
     }
 
@@ -113,29 +137,61 @@ impl Registry {
             return Ok(id);
         }
         let policies = self.policies.load();
-        if let Some(id) = policies.find(name) {
+        if let Some(id) = self.find_in(&policies, name) {
             return Ok(id);
         }
         match name.filter(|text| Policy::is_quotas(text) && !policies.closed) {
             Some(quotas) => self.add_one_off(quotas, None, store),
-            None => Err(policies.refusal(name)),
+            None => Err(self.refusal(&policies, name)),
         }
     }
 
     /// The id of a policy that a request may name.
     #[inline(never)]
     pub(crate) fn find(&self, name: Option<&str>) -> Option<PolicyId> {
-        self.policies.load().find(name)
+        self.find_in(&self.policies.load(), name)
+    }
+
+    #[inline]
+    fn find_in(&self, policies: &Policies, name: Option<&str>) -> Option<PolicyId> {
+        if policies.closed {
+            return None;
+        }
+        let Some(name) = name else {
+            return policies.named.first().copied().filter(|_| policies.named.len() == 1);
+        };
+        // No name of a policy is written like quotas.
+        if let Some(id) = policies.ids.get(name).filter(|_| !Policy::is_quotas(name)) {
+            return Some(*id);
+        }
+        self.texts.with(name, |known| {
+            known.touch();
+            known.id
+        })
     }
 
     /// The policy with this name, which a closed limiter still has.
     pub(crate) fn policy(&self, name: &str) -> Option<Policy> {
-        let policies = self.policies.load();
-        policies.list.get(policies.ids.get(name)?.0 as usize).cloned()
+        let id = self.policies.load().ids.get(name).copied();
+        self.policy_of(id.or_else(|| self.texts.with(name, |known| known.id))?)
     }
 
-    /// The policy with this name, the only policy, or the policy of these quotas in this scope.
+    /// The policy with this name, the only policy, or the policy of these quotas in this scope. It stays.
     pub(crate) fn policy_for(
+        &self,
+        name: Option<&str>,
+        scope: Option<&str>,
+        store: &Store,
+    ) -> Result<Policy, Error> {
+        let policy = self.policy_in_request(name, scope, store)?;
+        if let Some(known) = self.known.named(policy.name()) {
+            known.stays.store(true, Ordering::Relaxed);
+        }
+        Ok(policy)
+    }
+
+    /// As [`policy_for`](Self::policy_for), but quotas may be forgotten when no request has named them for a while.
+    pub(crate) fn policy_in_request(
         &self,
         name: Option<&str>,
         scope: Option<&str>,
@@ -153,36 +209,54 @@ impl Registry {
     }
 
     pub(crate) fn policy_of(&self, id: PolicyId) -> Option<Policy> {
-        self.policies.load().list.get(id.0 as usize).cloned()
+        self.known.load(id).as_ref().map(|known| known.policy.clone())
+    }
+
+    /// Makes sure that a policy that this limiter has made of quotas can be named: it may have been forgotten.
+    pub(crate) fn keep(&self, policy: &Policy, store: &Store) -> Result<(), Error> {
+        if self.find(Some(policy.name())).is_some() {
+            return Ok(());
+        }
+        self.check_open()?;
+        self.put(policy, Some(policy.name()), PolicyOptions::default(), store).map(drop)
+    }
+
+    /// Keeps a policy known for as long as the result lives; `None` for one that stays in any case.
+    pub(crate) fn hold(&self, id: PolicyId) -> Option<HeldPolicy> {
+        if id.index() < MAX_COUNTED {
+            return None;
+        }
+        self.known.get(id).map(HeldPolicy::new)
     }
 
     /// What `of` tells of a policy; the default for one that is not known.
     pub(crate) fn with_policy<T: Default>(&self, id: PolicyId, of: impl FnOnce(&Policy) -> T) -> T {
-        self.policies.load().list.get(id.0 as usize).map(of).unwrap_or_default()
+        self.known.load(id).as_ref().map(|known| of(&known.policy)).unwrap_or_default()
     }
 
     /// All policies in the order of their ids, and whether requests may still name them.
-    pub(crate) fn listed(&self) -> Vec<(Policy, bool)> {
+    pub(crate) fn listed(&self) -> Vec<(PolicyId, Policy, bool)> {
         let policies = self.policies.load();
-        let is_known = |id: usize, policy: &Policy| {
-            policies.ids.get(policy.name()).is_some_and(|known| known.0 as usize == id)
+        let is_known = |known: &Known| {
+            let named = policies.ids.get(known.name()).copied();
+            named.or_else(|| self.texts.with(known.name(), |text| text.id)) == Some(known.id)
         };
-        let listed = policies.list.iter().enumerate();
-        listed.map(|(id, policy)| (policy.clone(), is_known(id, policy))).collect()
+        let listed = self.known.all().into_iter();
+        listed.map(|known| (known.id, known.policy.clone(), is_known(&known))).collect()
     }
 
-    pub(crate) fn policies(&self) -> Vec<Policy> {
-        self.policies.load().list.clone()
+    /// All policies in the order of their ids.
+    pub(crate) fn policies(&self) -> Vec<(PolicyId, Policy)> {
+        self.known.all().iter().map(|known| (known.id, known.policy.clone())).collect()
     }
 
     /// Adds or changes a policy, in the store before a request can use it.
     pub(crate) fn set(
         &self,
-        policy: Policy,
+        policy: &Policy,
         options: PolicyOptions,
         store: &Store,
     ) -> Result<PolicyId, Error> {
-        let _changing = self.changing.lock();
         self.put(policy, None, options, store)
     }
 
@@ -193,28 +267,24 @@ impl Registry {
         options: PolicyOptions,
         store: &Store,
     ) -> Result<PolicyId, Error> {
-        let _changing = self.changing.lock();
+        let mut slots = self.changing.lock();
         self.is_configured.store(true, Ordering::Release);
         let mut policies = Policies::clone(&self.policies.load());
         let name = policy.name();
         let id = if let Some(id) = policies.configured.get(name).copied() {
             self.register(id, policy, options, store);
-            policies.list[id.0 as usize] = policy.clone();
             id
         } else {
-            if policies.ids.contains_key(name) {
+            if policies.ids.contains_key(name) || self.texts.with(name, |_| ()).is_some() {
                 return Err(Error::invalid_argument(format!(
                     "policy {name} is in the configuration and in the program: give one of them another name"
                 )));
             }
-            if policies.list.len() >= MAX_POLICIES {
-                return Err(Error::invalid_argument(format!(
-                    "a limiter has at most {MAX_POLICIES} policies"
-                )));
+            if policies.named.len().max(policies.configured.len()) >= MAX_POLICIES {
+                return Err(too_many_policies());
             }
-            let id = PolicyId(u32::try_from(policies.list.len()).unwrap_or(u32::MAX));
+            let id = slots.take()?;
             self.register(id, policy, options, store);
-            policies.list.push(policy.clone());
             policies.configured.insert(name.into(), id);
             id
         };
@@ -259,9 +329,12 @@ impl Registry {
     }
 
     /// Makes a policy's numbers known, before a request can use them.
-    fn register(&self, id: PolicyId, policy: &Policy, options: PolicyOptions, store: &Store) {
+    fn register(&self, id: PolicyId, policy: &Policy, options: PolicyOptions, store: &Store) -> Arc<Known> {
         self.near.set(id, policy);
+        let known = Arc::new(Known::new(id, policy));
+        self.known.set(Arc::clone(&known));
         store.set_policy(id, policy, options);
+        known
     }
 
     fn publish(&self, policies: Policies) {
@@ -290,63 +363,141 @@ impl Registry {
     #[cold]
     fn add_one_off(&self, quotas: &str, scope: Option<&str>, store: &Store) -> Result<PolicyId, Error> {
         let policy = Policy::one_off(quotas, scope)?;
-        let _changing = self.changing.lock();
         // A policy with a scope is found by its name alone.
-        let text = if scope.is_none() { quotas } else { &*policy.name().to_owned() };
-        self.put(policy, Some(text), PolicyOptions::default(), store)
+        let text = if scope.is_none() { quotas } else { policy.name() };
+        self.put(&policy, Some(text), PolicyOptions::default(), store)
     }
 
     /// `quotas` is the text of a policy whose name is made of its quotas, which therefore never change.
     fn put(
         &self,
-        policy: Policy,
+        policy: &Policy,
         quotas: Option<&str>,
         options: PolicyOptions,
         store: &Store,
     ) -> Result<PolicyId, Error> {
-        let mut policies = Policies::clone(&self.policies.load());
-        if policies.list.len() >= MAX_POLICIES && !policies.ids.contains_key(policy.name()) {
-            return Err(Error::invalid_argument(format!("a limiter has at most {MAX_POLICIES} policies")));
-        }
-        let id = match policies.ids.get(policy.name()).copied() {
-            Some(id) if policies.list[id.0 as usize] == policy => id,
-            Some(_) if quotas.is_some() => {
-                return Err(Error::invalid_argument(format!(
-                    "a policy with other quotas is named {}: give that one another name",
-                    policy.name()
-                )));
-            }
-            Some(id) => {
-                self.register(id, &policy, options, store);
-                policies.list[id.0 as usize] = policy;
-                id
-            }
-            None => {
-                let id = PolicyId(u32::try_from(policies.list.len()).unwrap_or(u32::MAX));
-                self.register(id, &policy, options, store);
-                policies.ids.insert(policy.name().into(), id);
-                if let Some(name) = self.few.get(policies.list.len()) {
-                    name.get_or_init(|| policy.name().into());
-                }
-                policies.list.push(policy);
-                id
-            }
-        };
-        let counts_slots = |policy: &Policy| policy.quotas().iter().any(|quota| !quota.algorithm().is_rate());
-        if policies.list.get(id.0 as usize).is_some_and(counts_slots) {
+        let mut slots = self.changing.lock();
+        let policies = self.policies.load_full();
+        let name = policy.name();
+        let known = policies.ids.get(name).and_then(|id| self.known.get(*id));
+        let known = known.or_else(|| self.texts.get(name));
+        let counts_slots = policy.quotas().iter().any(|quota| !quota.algorithm().is_rate());
+        if counts_slots {
             self.has_concurrency.store(true, Ordering::Release);
         }
-        if let Some(text) = quotas {
-            // A text that is not kept is parsed again for each request.
-            if policies.ids.len() >= MAX_NAMES {
-                return Ok(id);
+        let Some(text) = quotas else {
+            if known.is_none() && policies.named.len() >= MAX_POLICIES {
+                return Err(too_many_policies());
             }
-            policies.ids.insert(text.into(), id);
-        } else if !policies.named.contains(&id) {
-            policies.named.push(id);
+            let id = match known {
+                Some(known) => {
+                    known.stays.store(true, Ordering::Relaxed);
+                    if known.policy != *policy {
+                        self.register(known.id, policy, options, store);
+                    }
+                    known.id
+                }
+                None => self.add(policy, options, &mut slots, store)?.id,
+            };
+            let mut policies = Policies::clone(&policies);
+            policies.ids.insert(name.into(), id);
+            if !policies.named.contains(&id) {
+                policies.named.push(id);
+            }
+            self.publish(policies);
+            return Ok(id);
+        };
+        let known = match known {
+            Some(known) if known.policy == *policy => known,
+            Some(_) => {
+                return Err(Error::invalid_argument(format!(
+                    "a policy with other quotas is named {name}: give that one another name"
+                )));
+            }
+            None => {
+                self.forget_unused(&mut slots, store);
+                let known = self.add(policy, options, &mut slots, store)?;
+                if known.id.index() >= MAX_COUNTED {
+                    slots.texts.push_back(UnusedText { known: Arc::clone(&known), since: monotonic::now() });
+                }
+                known
+            }
+        };
+        known.touch();
+        for name in [name, text] {
+            let mut texts = known.texts.lock();
+            // A text that is not kept is parsed again for each request.
+            if texts.len() < MAX_TEXTS_OF_ONE && !texts.iter().any(|known| **known == *name) {
+                let name: Arc<str> = name.into();
+                texts.push(Arc::clone(&name));
+                self.texts.set(name, Arc::clone(&known));
+            }
         }
-        self.publish(policies);
-        Ok(id)
+        Ok(known.id)
+    }
+
+    /// Gives a policy an id.
+    fn add(
+        &self,
+        policy: &Policy,
+        options: PolicyOptions,
+        slots: &mut Slots,
+        store: &Store,
+    ) -> Result<Arc<Known>, Error> {
+        let id = slots.take()?;
+        let known = self.register(id, policy, options, store);
+        if let Some(name) = self.few.get(id.index()) {
+            name.get_or_init(|| policy.name().into());
+        }
+        Ok(known)
+    }
+
+    /// Forgets quotas as text that were not used for a while: some for each new text, so that the time for one does not grow with
+    /// their number.
+    fn forget_unused(&self, slots: &mut Slots, store: &Store) {
+        let TextBounds { most, idle, in_flight } = self.bounds;
+        let in_flight = in_flight + 2 * store.deadline();
+        let now = monotonic::now();
+        for _ in 0..INSPECTED {
+            let count = slots.texts.len();
+            let wait = if count >= most { in_flight } else { idle.max(in_flight) };
+            let is_due = |text: &mut UnusedText| now.saturating_duration_since(text.since) >= wait;
+            let Some(UnusedText { known, .. }) = slots.texts.pop_front_if(is_due) else { return };
+            if known.stays.load(Ordering::Relaxed) {
+                continue;
+            }
+            let is_used = known.used.swap(false, Ordering::Relaxed) || Arc::strong_count(&known.held) > 1;
+            if is_used || (count < 2 * most && store.has_only_states(known.id)) {
+                slots.texts.push_back(UnusedText { known, since: now });
+                continue;
+            }
+            for text in &*known.texts.lock() {
+                self.texts.remove(text);
+            }
+            self.known.forget(known.id);
+            store.forget_policy(known.id);
+            slots.free.push_back(known.id.slot());
+        }
+    }
+
+    #[cold]
+    fn refusal(&self, policies: &Policies, name: Option<&str>) -> Error {
+        if policies.closed {
+            return closed();
+        }
+        let names = policies.named.iter().take(10).filter_map(|id| self.policy_of(*id));
+        let shown = names.map(|policy| policy.name().to_owned()).collect::<Vec<_>>().join(", ");
+        let has = match policies.named.len() {
+            0 => "none: name quotas, such as 100/minute".to_owned(),
+            1..=10 => shown,
+            _ => format!("{shown}, ..."),
+        };
+        let read = match name {
+            Some(name) => format!("policy {} is not known", excerpt(name)),
+            None if policies.named.is_empty() => "no policy is named".to_owned(),
+            None => "no policy is named and there are several".to_owned(),
+        };
+        Error::invalid_argument(format!("{read}: this limiter has {has}"))
     }
 }
 
@@ -378,35 +529,9 @@ pub(crate) fn refuse_reserved(policy: &Policy, is_leased: bool) -> Result<(), Er
     Ok(())
 }
 
-impl Policies {
-    fn find(&self, name: Option<&str>) -> Option<PolicyId> {
-        if self.closed {
-            return None;
-        }
-        match name {
-            Some(name) => self.ids.get(name).copied(),
-            None => self.named.first().copied().filter(|_| self.named.len() == 1),
-        }
-    }
-
-    #[cold]
-    fn refusal(&self, name: Option<&str>) -> Error {
-        if self.closed {
-            return closed();
-        }
-        let names =
-            self.named.iter().take(10).filter_map(|id| self.list.get(id.0 as usize)).map(Policy::name);
-        let shown = names.collect::<Vec<_>>().join(", ");
-        let has = match self.named.len() {
-            0 => "none: name quotas, such as 100/minute".to_owned(),
-            1..=10 => shown,
-            _ => format!("{shown}, ..."),
-        };
-        let read = match name {
-            Some(name) => format!("policy {} is not known", excerpt(name)),
-            None if self.named.is_empty() => "no policy is named".to_owned(),
-            None => "no policy is named and there are several".to_owned(),
-        };
-        Error::invalid_argument(format!("{read}: this limiter has {has}"))
-    }
+fn too_many_policies() -> Error {
+    Error::invalid_argument(format!("a limiter has at most {MAX_POLICIES} policies"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::limiter::call::Call;
 use crate::limiter::operations::check_times;
+use crate::limiter::registry::texts::HeldPolicy;
 use crate::limiter::renewal::Renewal;
 use crate::limiter::{KeyCall, Limiter};
 use crate::rules::decision::{Decision, Usage};
@@ -145,6 +146,8 @@ pub struct Reservation {
     id: ReservationId,
     decision: Decision,
     renewal: Option<Renewal>,
+    /// Keeps the policy known until the reservation is ended.
+    held: Option<HeldPolicy>,
     at_end: AtEnd,
     /// Whether the reservation still has to be ended.
     is_open: bool,
@@ -167,6 +170,7 @@ impl Reservation {
             id: terms.id,
             decision,
             renewal: None,
+            held: limiter.hold_policy(request.policy).filter(|_| is_open),
             at_end: if options.commits_at_end { AtEnd::Commit(None) } else { AtEnd::Cancel },
             is_open,
             generation: ProcessGeneration::here(),
@@ -288,6 +292,7 @@ impl Reservation {
     pub(crate) fn close(&mut self) {
         self.is_open = false;
         self.renewal = None;
+        self.held = None;
     }
 
     pub(crate) fn request(&self) -> Request<'_> {

@@ -151,7 +151,7 @@ impl PolicyRules {
 }
 
 /// How long until a store may drop the states of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expiry {
     pub(crate) after_us: u64,
     /// The same for a store that has no room: it forgets the level of a block, the denials that were counted

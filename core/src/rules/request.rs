@@ -47,8 +47,9 @@ impl<'a> Request<'a> {
     /// The policy's name; it may be left out where the limiter has only one policy.
     ///
     /// Quotas as text, such as `100/minute; 1000/hour`, are also a policy, which need not be registered: its name is made
-    /// of the quotas, so that all requests with the same quotas share one budget, in every process and language. A
-    /// limiter keeps each such policy, so the text must come from the program and never from its users.
+    /// of the quotas, so that all requests with the same quotas share one budget, in every process and language. The text
+    /// must come from the program and never from its users, who would choose their own limits. A limiter forgets such a policy when no
+    /// request has used it for long.
     #[must_use]
     pub fn policy(mut self, name_or_quotas: &'a str) -> Self {
         self.policy = Some(name_or_quotas);

@@ -35,7 +35,7 @@ impl Store {
     /// The states of keys, which stay as they are; `None` for a key whose value in Redis has another type.
     pub(crate) async fn look_many(&self, requests: &[LookRequest<'_>]) -> Result<Vec<Option<Look>>, Error> {
         match self {
-            Self::Memory(store) => Ok(requests.iter().map(|request| Some(store.look(*request))).collect()),
+            Self::Memory(store) => requests.iter().map(|request| store.look(*request).map(Some)).collect(),
             Self::Local(store) => requests.iter().map(|request| store.look(*request).map(Some)).collect(),
             Self::Redis(store) => store.look_many(requests).await,
         }

@@ -22,7 +22,8 @@ use parking_lot::Mutex;
 use self::entry::{RegisteredPolicy, States};
 use self::key::{KeyHash, LongKeys};
 use self::recent_denials::RecentDenials;
-use self::shard::{KeyRequest, KnownEntry, Overflow, Shard};
+use self::shard::{KeyRequest, KnownEntry, NoSlot, Overflow, Shard};
+use crate::error::Error;
 use crate::rules::decision::{Decision, Degradation};
 use crate::rules::general::{KeyOperation, KeyStates};
 use crate::rules::history::History;
@@ -97,17 +98,36 @@ impl MemoryStore {
 
     /// Registers a policy or changes its numbers. Usage is kept where the quota's identity stays the same.
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy) {
-        let history = {
-            let shard = self.shards[0].shard.lock();
-            let before = shard.registered(id);
-            before.map_or_else(History::default, |before| before.superseded_at(self.clock.now_us()))
-        };
+        let before = self.shards[0].shard.lock().registered(id).map(Arc::clone);
+        let history =
+            before.as_ref().map_or_else(History::default, |before| before.superseded_at(self.clock.now_us()));
         let registered = Arc::new(RegisteredPolicy::new(id, policy, history));
         for PaddedShard { shard, recent_denials } in &self.shards {
             let mut shard = shard.lock();
-            recent_denials.invalidate_all();
+            if before.is_some() {
+                recent_denials.invalidate_all();
+            }
             shard.set_policy(&registered);
         }
+    }
+
+    /// Whether a key has a state under the policy, including expired ones that were not removed yet.
+    pub(crate) fn has_states(&self, id: PolicyId) -> bool {
+        // Each entry holds the policy, and so does each shard.
+        self.shards[0]
+            .shard
+            .lock()
+            .registered(id)
+            .is_some_and(|policy| Arc::strong_count(policy) > self.shards.len())
+    }
+
+    /// Forgets a policy with the states of its keys.
+    pub(crate) fn forget_policy(&self, id: PolicyId) {
+        let has_states = self.has_states(id);
+        for PaddedShard { shard, .. } in &self.shards {
+            shard.lock().forget_policy(id, has_states);
+        }
+        self.overflow.lock().forget_policy(id);
     }
 
     /// Prepares numbers that decide about some keys of a policy.
@@ -115,20 +135,22 @@ impl MemoryStore {
         Numbers::new(Arc::new(RegisteredPolicy::of_keys(id, policy)))
     }
 
-    pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Answer {
+    /// # Errors
+    /// `Internal` for a policy that was forgotten.
+    pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let StoreRequest { id, key, action, cost, headroom, numbers, .. } = request;
         match action {
             Action::Apply(Operation::Check) if headroom == 0 && numbers.is_none() => {
                 match self.check_known(id, key, cost) {
                     Some(decision) => {
                         let spent = if decision.allowed { cost } else { 0 };
-                        (decision, spent)
+                        Ok((decision, spent))
                     }
                     None => self.apply(request, Operation::Check),
                 }
             }
             Action::Apply(operation) => self.apply(request, operation),
-            Action::Reset => (self.reset(request), 0),
+            Action::Reset => self.reset(request).map(|decision| (decision, 0)),
         }
     }
 
@@ -179,7 +201,7 @@ impl MemoryStore {
 
     /// Applies an operation to the states of a key; returns the decision and the number of units spent.
     #[inline(never)]
-    fn apply(&self, request: StoreRequest<'_>, operation: Operation) -> (Decision, u64) {
+    fn apply(&self, request: StoreRequest<'_>, operation: Operation) -> Result<Answer, Error> {
         let StoreRequest { id, key, .. } = request;
         let numbers = numbers_of(request.numbers);
         let digest = self.long_keys.digest(key);
@@ -192,10 +214,11 @@ impl MemoryStore {
         let (mut slot, degraded) =
             match shard.slot(recent_denials, &self.key_hash, KeyRequest { id, hash, key, now_us, numbers }) {
                 Ok(slot) => (slot, None),
-                Err(current) => {
+                Err(NoSlot::Full(current)) => {
                     overflow = self.overflow.lock();
                     (overflow.slot(current, now_us), Some(Degradation::StoreFull))
                 }
+                Err(NoSlot::Unknown) => return Err(Error::unknown_to_store()),
             };
         let (rules, states) = slot.parts();
         let (decision, applied) = rules.decide(states, request.operation(operation, now_us), degraded);
@@ -203,10 +226,10 @@ impl MemoryStore {
             recent_denials.invalidate(hash);
             slot.keep(now_us, now_us + decision.reset_after_us());
         }
-        (decision, applied.spent)
+        Ok((decision, applied.spent))
     }
 
-    fn reset(&self, request: StoreRequest<'_>) -> Decision {
+    fn reset(&self, request: StoreRequest<'_>) -> Result<Decision, Error> {
         let StoreRequest { id, key, .. } = request;
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
@@ -215,7 +238,8 @@ impl MemoryStore {
         let mut shard = shard.lock();
         recent_denials.invalidate(hash);
         shard.forget(id, hash, key);
-        numbers_of(request.numbers).unwrap_or_else(|| shard.current(id)).unseen(self.clock.now_us())
+        let numbers = numbers_of(request.numbers).or_else(|| shard.registered(id));
+        Ok(numbers.ok_or_else(Error::unknown_to_store)?.unseen(self.clock.now_us()))
     }
 
     /// Drops all keys and frees their memory.
@@ -274,7 +298,10 @@ mod tests {
         store.set_policy(id, &Policy::parse("api", "1/day token_bucket").unwrap());
         let check = |key: &str| {
             let (key, action) = (key.as_bytes(), Action::Apply(Operation::Check));
-            store.answer(StoreRequest { id, key, action, cost: 1, headroom: 0, hold: None, numbers: None }).0
+            store
+                .answer(StoreRequest { id, key, action, cost: 1, headroom: 0, hold: None, numbers: None })
+                .unwrap()
+                .0
         };
         assert!(check("limited").allowed);
         let shard_of = |key: &str| std::ptr::from_ref(store.shard(store.key_hash.of(id, key.as_bytes())));

@@ -156,7 +156,6 @@ impl RedisStore {
         let before = self.policies.get(id);
         self.policies.set(id, policy, options, &self.keys, &self.access.clock);
         self.outage.set_policy(id, policy);
-        self.denial_cache.forget_all();
         if let (Some(before), Some(after)) = (before, self.policies.get(id)) {
             self.leases.renumbered(id, &before.policy, &after);
         }
@@ -164,15 +163,21 @@ impl RedisStore {
 
     /// Prepares numbers that decide about some keys of a policy, whose keys may also have these others.
     pub(crate) fn prepare_numbers(
+            self.denial_cache.forget_all();
         &self,
         id: PolicyId,
         policy: &Policy,
         others: &[Policy],
+    pub(crate) fn forget_policy(&self, id: PolicyId) {
+        self.policies.forget(id);
+        self.outage.forget_policy(id);
+    }
+
         options: PolicyOptions,
     ) -> Numbers {
         let outage = options.outage.unwrap_or(self.policies.outage());
         Numbers::new(RedisNumbers {
-            policy: Arc::new(RedisPolicy::of_keys(policy, others, outage, &self.keys)),
+            policy: Arc::new(RedisPolicy::of_keys(id, policy, others, outage, &self.keys)),
             fallback: self.outage.prepare_numbers(id, policy),
         })
     }

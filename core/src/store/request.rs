@@ -11,9 +11,36 @@ use crate::rules::transition::Operation;
 use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
 
-/// Identifies a policy of a limiter, by the order of registration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PolicyId(pub(crate) u32);
+/// Identifies a policy of a limiter. No other policy of the limiter ever has the same id, although a policy may take the slot of one
+/// that was forgotten: the bits above the slot count the policies whose slots are used again. Ids are ordered by registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PolicyId(pub(crate) u64);
+
+impl PolicyId {
+    pub(crate) const SLOT_BITS: u32 = 20;
+    pub(crate) const SLOTS: usize = (1 << Self::SLOT_BITS) - 1;
+
+    pub(crate) fn new(serial: u64, slot: usize) -> Self {
+        Self(serial << Self::SLOT_BITS | slot as u64)
+    }
+
+    /// Where stores keep the policy.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "it has 20 bits")]
+    pub(crate) fn slot(self) -> usize {
+        self.0 as usize & ((1 << Self::SLOT_BITS) - 1)
+    }
+
+    /// The index in a table of the first policies, whose ids are their slots; beyond its end for others.
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn serial(self) -> u64 {
+        self.0 >> Self::SLOT_BITS
+    }
+}
 
 /// Settings of a policy besides its numbers; `None` leaves a setting as it is.
 #[derive(Clone, Copy, Debug, Default)]

@@ -90,8 +90,8 @@ impl SharedFileStore {
     }
 
     /// Prepares numbers that decide about some keys of a policy, whose keys may also have these others.
-    pub(crate) fn prepare_numbers(policy: &Policy, others: &[Policy]) -> Numbers {
-        Numbers::new(SharedFilePolicy::new(policy, Change::Now(others)))
+    pub(crate) fn prepare_numbers(id: PolicyId, policy: &Policy, others: &[Policy]) -> Numbers {
+        Numbers::new(SharedFilePolicy::new(id, policy, Change::Now(others)))
     }
 
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {
@@ -119,8 +119,7 @@ impl SharedFileStore {
     }
 
     pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        let policies = self.policies.load();
-        let answer = self.with_opened(|mapped| mapped.answer(&self.clock, &policies, request));
+        let answer = self.with_opened(|mapped| mapped.answer(&self.clock, &self.policies, request));
         answer.inspect_err(|error| self.failed(error))
     }
 
@@ -145,8 +144,7 @@ impl SharedFileStore {
 
     /// The states of a key, or those that it would get.
     pub(crate) fn look(&self, request: LookRequest<'_>) -> Result<Look, Error> {
-        let policies = self.policies.load();
-        self.with_opened(|mapped| mapped.look(&self.clock, &policies, request))
+        self.with_opened(|mapped| mapped.look(&self.clock, &self.policies, request))
     }
 
     /// Forgets a key of which only the digest is known.
@@ -156,8 +154,7 @@ impl SharedFileStore {
         numbers: Option<&Numbers>,
         digest: &[u8],
     ) -> Result<(), Error> {
-        let policies = self.policies.load();
-        self.with_opened(|mapped| mapped.forget_digest(&self.clock, &policies, (id, numbers), digest))
+        self.with_opened(|mapped| mapped.forget_digest(&self.clock, &self.policies, (id, numbers), digest))
     }
 
     fn with_opened<T>(&self, ask: impl FnOnce(&MappedStore) -> Result<T, Error>) -> Result<T, Error> {

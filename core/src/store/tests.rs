@@ -23,7 +23,7 @@ use crate::store::shared_file::{SharedFileOptions, SharedFileStore};
 /// An operation on a key of the policy with this number.
 #[derive(Clone, Debug)]
 struct Asked {
-    policy: u32,
+    policy: u64,
     key: String,
     action: Action,
     cost: u64,
@@ -59,7 +59,7 @@ enum Subject {
     /// The rules alone, on states in place of a store's.
     Rules {
         rules: Vec<(Policy, PolicyRules)>,
-        states: HashMap<(u32, String), States>,
+        states: HashMap<(u64, String), States>,
         clock: Clock,
     },
     Stored {
@@ -115,7 +115,7 @@ impl Subject {
         self
     }
 
-    fn set_policy(&self, id: u32, policy: &Policy) {
+    fn set_policy(&self, id: u64, policy: &Policy) {
         if let Self::Stored { store, .. } = self {
             store.set_policy(PolicyId(id), policy, PolicyOptions::default());
         }
@@ -125,7 +125,7 @@ impl Subject {
         match self {
             Self::Stored { store, .. } => store.answer_here(asked.request()).unwrap().unwrap(),
             Self::Rules { rules, states, clock } => {
-                let (policy, rules) = &rules[asked.policy as usize];
+                let (policy, rules) = &rules[PolicyId(asked.policy).slot()];
                 let fresh = || policy.quotas().iter().map(State::fresh).collect();
                 let states = states.entry((asked.policy, asked.key.clone())).or_insert_with(fresh);
                 let now_us = clock.now_us();

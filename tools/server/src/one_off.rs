@@ -1,4 +1,4 @@
-//! Quotas as text that callers use in place of policies' names. A limiter keeps each of them for its life, so the server bounds how many
+//! Quotas as text that callers use in place of policies' names. The server keeps each of them for its life, so it bounds how many
 //! there are, and how many of them one caller brings: what one uses up would be missing to all others.
 
 use std::collections::HashMap;

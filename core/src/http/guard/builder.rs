@@ -338,7 +338,7 @@ impl GuardBuilder {
         let everywhere = if is_unlimited {
             Arc::from([])
         } else {
-            let everywhere = resolve(&self.limiter, &given, &options, options.scope.as_deref())?;
+            let everywhere = resolve(&self.limiter, &given, &options, options.scope.as_deref(), false)?;
             refuse_impossible_costs(&everywhere, &options)?;
             everywhere
         };
@@ -383,7 +383,7 @@ fn refuse_impossible_costs(policies: &[Policy], options: &GuardOptions) -> Resul
     Ok(())
 }
 
-/// The policies of a list, or the only policy of the limiter.
+/// The policies of a list, or the only policy of the limiter. Those of one request may be forgotten later.
 pub(super) fn resolve<T: AsRef<str>>(
     limiter: &Limiter,
     given: &[T],
@@ -391,7 +391,11 @@ pub(super) fn resolve<T: AsRef<str>>(
     scope: Option<&str>,
 ) -> Result<Arc<[Policy]>, Error> {
     let find = |text: Option<&str>, at: usize| {
-        let policy = limiter.policy_for(text, scope)?;
+        let policy = if of_one_request {
+            limiter.policy_in_scope(text, scope)?
+        } else {
+            limiter.policy_for(text, scope)?
+        };
         if options.is_reserved_at(at) || policy.is_only_reserved() {
             limiter.refuse_unless_reservable(&policy)?;
         }
@@ -404,6 +408,7 @@ pub(super) fn resolve<T: AsRef<str>>(
     for text in given {
         // Quotas can be written in several ways; equal ones have equal names.
         let policy = find(Some(text.as_ref()), policies.len())?;
+    of_one_request: bool,
         if policies.iter().any(|other| other.name() == policy.name()) {
             return Err(Error::invalid_argument(format!(
                 "policy {} is a duplicate: leave out one of the two",

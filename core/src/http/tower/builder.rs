@@ -197,7 +197,7 @@ impl<B> RateLimitBuilder<B> {
 
     /// A function that returns the policies of a request, such as those of its client's plan: names, or quotas as text. For
     /// `None` the policies of the layer apply, if it has any; with an empty list the request is not limited. The texts must come
-    /// from the program and never from its users, because a limiter keeps each of them.
+    /// from the program and never from its users, who would choose their own limits.
     ///
     /// ```
     /// use polylimit::Limiter;

@@ -11,7 +11,6 @@ use crate::limiter::tally::totals::{PolicyTotals, Totals};
 use crate::metrics::{Family, FamilyKind, SampleValue};
 use crate::rules::decision::{Cause, Degradation, Source};
 use crate::rules::policy::Policy;
-use crate::store::request::PolicyId;
 
 /// The label of all policies beyond those that have their own, and of quotas that their policy has no longer.
 const OTHER: &str = "other";
@@ -55,9 +54,8 @@ fn counted(shared: &Shared, totals: &Totals, in_force: Option<&InForce>) -> Vec<
         places.insert(name.into(), all.len());
         all.push(Counted { name: name.into(), policy, totals });
     };
-    for (id, (policy, is_known)) in shared.registry.listed().into_iter().enumerate().take(MAX_COUNTED) {
-        let is_compared = compared.iter().any(|PolicyId(compared)| *compared as usize == id);
-        let (totals, is_shown) = (totals.of(id), is_known && !is_compared);
+    for (id, policy, is_known) in shared.registry.listed().into_iter().take(MAX_COUNTED) {
+        let (totals, is_shown) = (totals.of(id.index()), is_known && !compared.contains(&id));
         if is_shown || totals.has_any() {
             let name = policy.name().to_owned();
             add(&name, Some(policy).filter(|_| is_shown), totals);

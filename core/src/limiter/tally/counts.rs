@@ -206,12 +206,12 @@ impl Stripe {
     #[expect(clippy::inline_always, reason = "it is part of `check_known`")]
     #[inline(always)]
     pub(crate) fn first(&self, id: PolicyId) -> Option<&PolicyCounts> {
-        self.first.get(id.0 as usize)
+        self.first.get(id.index())
     }
 
     pub(crate) fn of(&self, id: PolicyId) -> &PolicyCounts {
         self.first(id).unwrap_or_else(|| {
-            let at = (id.0 as usize).min(MAX_COUNTED) - FIRST;
+            let at = id.index().min(MAX_COUNTED) - FIRST;
             &self.more[at / CHUNK].get_or_init(Box::default)[at % CHUNK]
         })
     }

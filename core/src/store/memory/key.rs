@@ -25,7 +25,7 @@ impl KeyHash {
         // Fibonacci hashing of the policy's number (Knuth, TAOCP 6.4) gives one key a different hash under each policy.
         let mut hasher = self.0.build_hasher();
         hasher.write(key);
-        hasher.finish() ^ u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        hasher.finish() ^ id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 }
 

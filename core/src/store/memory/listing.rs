@@ -1,9 +1,10 @@
 //! The names of the keys of the memory store, copied some slots of a shard at a time, and looks at the states of keys.
 
+use crate::error::Error;
 use crate::rules::decision::Degradation;
 use crate::rules::general::KeyStates;
 use crate::store::memory::key::{read_stored, stored_digest};
-use crate::store::memory::shard::KeyRequest;
+use crate::store::memory::shard::{KeyRequest, NoSlot};
 use crate::store::memory::{MemoryStore, PaddedShard, numbers_of};
 use crate::store::request::PolicyId;
 use crate::store::scan::{
@@ -36,7 +37,7 @@ impl Place {
 impl MemoryStore {
     /// Tells this store apart from every other one, whose places mean nothing here.
     pub(crate) fn identity(&self) -> u64 {
-        self.key_hash.of(PolicyId(u32::MAX), b"scan")
+        self.key_hash.of(PolicyId(u64::MAX), b"scan")
     }
 
     /// Copies names from so many slots of one shard, whose lock is held meanwhile.
@@ -47,8 +48,13 @@ impl MemoryStore {
         };
         let (mut found, mut examined) = (Vec::new(), 0);
         let place = (usize::try_from(slot).unwrap_or(0), moves);
-        let (next, moves) = shard.lock().visit(place, slots, |entry| {
+        let shard = shard.lock();
+        let (next, moves) = shard.visit(place, slots, |entry| {
             examined += 1;
+            // What a forgotten policy has left is as good as expired.
+            if shard.registered(entry.under.id).is_none() {
+                return;
+            }
             let stored = read_stored(&entry.key);
             if filter.takes_policy(entry.under.policy.name()) && filter.takes_key(stored) {
                 let key = match stored {
@@ -71,7 +77,7 @@ impl MemoryStore {
     }
 
     /// The states of a key, or those that it would get.
-    pub(crate) fn look(&self, request: LookRequest<'_>) -> Look {
+    pub(crate) fn look(&self, request: LookRequest<'_>) -> Result<Look, Error> {
         let LookRequest { id, key, .. } = request;
         let numbers = numbers_of(request.numbers);
         let digest;
@@ -93,13 +99,14 @@ impl MemoryStore {
         let wanted = KeyRequest { id, hash, key, now_us, numbers };
         let (mut slot, degraded) = match shard.slot(recent_denials, &self.key_hash, wanted) {
             Ok(slot) => (slot, None),
-            Err(current) => {
+            Err(NoSlot::Unknown) => return Err(Error::unknown_to_store()),
+            Err(NoSlot::Full(current)) => {
                 overflow = self.overflow.lock();
                 (overflow.slot(current, now_us), Some(Degradation::StoreFull))
             }
         };
         let (_, states) = slot.parts();
-        Look { states: states.as_slice().into(), now_us, degraded }
+        Ok(Look { states: states.as_slice().into(), now_us, degraded })
     }
 
     /// Forgets a key of which only the digest is known.

@@ -68,7 +68,7 @@ impl EntryKey {
             _ => return None,
         };
         let length = key.len() as u64;
-        Some(Self { key: words, identity: (length + 1) << 32 | u64::from(id.0) })
+        Some(Self { key: words, identity: (length + 1) << 56 | id.0 })
     }
 }
 
@@ -297,6 +297,7 @@ mod tests {
                 hold: None,
                 numbers: None,
             })
+            .unwrap()
             .0
     }
 

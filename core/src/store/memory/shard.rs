@@ -1,10 +1,12 @@
 //! One shard: a bounded table of keys, the current numbers of every policy, and access to the states of a key while an
 //! operation works on them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+use crate::rules::explanation::Expiry;
 use crate::rules::transition::PolicyRules;
 use crate::runtime::clock::Clock;
 use crate::store::memory::entry::{Entry, RegisteredPolicy, States};
@@ -33,8 +35,8 @@ pub(crate) struct Shard {
     /// The time of the last operation.
     last_us: u64,
     sweep: Sweep,
-    /// The current numbers of the policies, by their ids.
-    policies: Vec<Arc<RegisteredPolicy>>,
+    /// The current numbers of the policies, by their slots.
+    policies: Vec<Option<Arc<RegisteredPolicy>>>,
     max_keys: usize,
 }
 
@@ -51,15 +53,29 @@ impl Shard {
 
     /// The current numbers of a policy, if it is known.
     pub(crate) fn registered(&self, id: PolicyId) -> Option<&Arc<RegisteredPolicy>> {
-        self.policies.get(id.0 as usize)
+        current_of(&self.policies, id)
     }
 
     pub(crate) fn set_policy(&mut self, registered: &Arc<RegisteredPolicy>) {
-        match self.policies.get_mut(registered.id.0 as usize) {
-            Some(current) => *current = Arc::clone(registered),
-            None => self.policies.push(Arc::clone(registered)),
+        let slot = registered.id.slot();
+        if self.policies.len() <= slot {
+            self.policies.resize_with(slot + 1, || None);
         }
-        self.sweep.restart();
+        let before = self.policies[slot].replace(Arc::clone(registered));
+        if before.is_some() {
+            // Entries may end at other times under the changed numbers.
+            self.sweep.restart();
+        }
+    }
+
+    /// Forgets a policy. The entries that it has are as good as expired from now on.
+    pub(crate) fn forget_policy(&mut self, id: PolicyId, has_entries: bool) {
+        if self.registered(id).is_some() {
+            self.policies[id.slot()] = None;
+            if has_entries {
+                self.sweep.restart();
+            }
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -76,41 +92,38 @@ impl Shard {
         now_us
     }
 
-    /// The current numbers of a policy. The limiter hands out ids as it registers policies here.
-    #[inline]
-    pub(crate) fn current(&self, id: PolicyId) -> &Arc<RegisteredPolicy> {
-        &self.policies[id.0 as usize]
-    }
-
     /// The states of a known key, if they were written under the current numbers.
     #[expect(clippy::inline_always, reason = "a call takes longer than finding it")]
     #[inline(always)]
     pub(crate) fn known(&mut self, id: PolicyId, hash: u64, key: &[u8]) -> Option<KnownEntry<'_>> {
-        let current = &self.policies[id.0 as usize];
+        let current = current_of(&self.policies, id)?;
         let entry = self.entries.find_mut(hash, |entry| entry.is(current, key))?;
         Arc::ptr_eq(&entry.under, current).then_some(KnownEntry { current, entry, sweep: &mut self.sweep })
     }
 
-    /// The states of a key. If the key is unknown and there is no room for it, the numbers of its policy.
+    /// The states of a key.
     pub(crate) fn slot<'a>(
         &'a mut self,
         recent_denials: &RecentDenials,
         key_hash: &'a KeyHash,
         request: KeyRequest<'a>,
-    ) -> Result<Slot<'a>, &'a Arc<RegisteredPolicy>> {
+    ) -> Result<Slot<'a>, NoSlot<'a>> {
         let KeyRequest { id, hash, key, now_us, numbers } = request;
-        let current = numbers.unwrap_or(&self.policies[id.0 as usize]);
+        let current = numbers.or_else(|| current_of(&self.policies, id)).ok_or(NoSlot::Unknown)?;
         let sweep = &mut self.sweep;
         let entries = match self.entries.find_entry(hash, |entry| entry.is(current, key)) {
             Ok(entry) => return Ok(Slot::of_entry(entry.into_mut(), current, Some(sweep), now_us)),
             Err(absent) => absent.into_table(),
         };
         let policies = &self.policies;
-        let expiry = |entry: &Entry, at_us| entry.expiry(&policies[entry.under.id.0 as usize], at_us);
+        let expiry = |entry: &Entry, at_us| {
+            let current = current_of(policies, entry.under.id);
+            current.map_or_else(Expiry::default, |current| entry.expiry(current, at_us))
+        };
         // The denial of a dropped key is withdrawn, since it would be wrong if the clock went back.
         let dropped = |entry: &Entry| recent_denials.invalidate(key_hash.of(entry.under.id, &entry.key));
         if !sweep.make_room(entries, self.max_keys, now_us, &expiry, &dropped) {
-            return Err(current);
+            return Err(NoSlot::Full(current));
         }
         let vacancy = Vacancy { entries, sweep, key, hash, key_hash };
         Ok(Slot { current, place: Place::Unseen { vacancy, states: States::fresh(&current.policy) } })
@@ -143,11 +156,26 @@ impl Shard {
     }
 
     pub(crate) fn forget(&mut self, id: PolicyId, hash: u64, key: &[u8]) {
-        let current = &self.policies[id.0 as usize];
-        if let Ok(entry) = self.entries.find_entry(hash, |entry| entry.is(current, key)) {
+        if let Some(current) = current_of(&self.policies, id)
+            && let Ok(entry) = self.entries.find_entry(hash, |entry| entry.is(current, key))
+        {
             entry.remove();
         }
     }
+}
+
+/// The numbers of a policy that was not forgotten.
+#[inline]
+fn current_of(policies: &[Option<Arc<RegisteredPolicy>>], id: PolicyId) -> Option<&Arc<RegisteredPolicy>> {
+    policies.get(id.slot())?.as_ref().filter(|current| current.id == id)
+}
+
+/// Why a key has no slot.
+pub(crate) enum NoSlot<'a> {
+    /// It is unknown, and there is no room for it. These are the numbers that decide.
+    Full(&'a Arc<RegisteredPolicy>),
+    /// Its policy was forgotten.
+    Unknown,
 }
 
 /// The states of one key that were written under the current numbers of its policy: the common case.
@@ -243,18 +271,18 @@ impl Vacancy<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Overflow {
     /// One entry per policy, created on first use; the entries' keys are empty.
-    entries: Vec<Entry>,
+    entries: HashMap<PolicyId, Entry>,
 }
 
 impl Overflow {
     /// The shared states of the policy.
     pub(crate) fn slot<'a>(&'a mut self, current: &'a Arc<RegisteredPolicy>, now_us: u64) -> Slot<'a> {
-        let found = self.entries.iter().position(|entry| entry.under.id == current.id);
-        let at = found.unwrap_or_else(|| {
-            self.entries.push(Entry::new(&[], States::fresh(&current.policy), current));
-            self.entries.len() - 1
-        });
-        Slot::of_entry(&mut self.entries[at], current, None, now_us)
+        let unseen = || Entry::new(&[], States::fresh(&current.policy), current);
+        Slot::of_entry(self.entries.entry(current.id).or_insert_with(unseen), current, None, now_us)
+    }
+
+    pub(crate) fn forget_policy(&mut self, id: PolicyId) {
+        self.entries.remove(&id);
     }
 }
 

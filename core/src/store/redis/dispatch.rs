@@ -203,7 +203,14 @@ impl RedisStore {
             policy
         } else {
             let policy = Policy::one_off("1/second", None)?;
-            Arc::new(RedisPolicy::new(&policy, History::default(), Outage::Deny, None, &self.keys))
+            Arc::new(RedisPolicy::new(
+                request.id,
+                &policy,
+                History::default(),
+                Outage::Deny,
+                None,
+                &self.keys,
+            ))
         };
         Ok(self.submit(&topology, &PreparedRequest { request, policy, read_version: None }).await)
     }
@@ -249,7 +256,7 @@ impl RedisStore {
                     Outage::Allow => counters.answered_allow.add(1),
                     Outage::Deny => counters.answered_deny.add(1),
                 }
-                Ok(self.outage.answer(policy.outage, policy.policy.quotas(), *request, reason))
+                self.outage.answer(policy.outage, policy.policy.quotas(), *request, reason)
             }
         }
     }

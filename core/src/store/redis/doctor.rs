@@ -16,6 +16,7 @@ use crate::runtime::close_signal::closed;
 use crate::runtime::monotonic;
 use crate::store::finding::Finding;
 use crate::store::finding::Severity::{self, Advice, Fine, Problem};
+use crate::store::policy_table::OfPolicy;
 use crate::store::redis::RedisStore;
 use crate::store::redis::config::target::Endpoints;
 use crate::store::redis::keys::channel::Channel;
@@ -101,12 +102,12 @@ impl RedisStore {
     /// One policy of each kind: those with the same algorithms need the same commands. `None` where there is no policy.
     fn kinds(&self) -> Vec<(Option<PolicyId>, Option<String>)> {
         let (policies, mut seen, mut kinds) = (self.policies.all(), Vec::new(), Vec::new());
-        for (id, policy) in (0_u32..).zip(policies.iter()) {
+        for policy in &policies {
             let quotas = policy.policy.quotas().iter();
             let kind: Vec<_> = quotas.map(|quota| (quota.algorithm(), quota.count_denied())).collect();
             if !seen.contains(&kind) {
                 seen.push(kind);
-                kinds.push((Some(PolicyId(id)), Some(policy.policy.name().to_owned())));
+                kinds.push((Some(policy.id()), Some(policy.policy.name().to_owned())));
             }
         }
         if kinds.is_empty() { vec![(None, None)] } else { kinds }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::error::Error;
 use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
@@ -14,6 +15,7 @@ use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::store::memory::MemoryStore;
 use crate::store::outage::Outage;
+use crate::store::policy_table::OfPolicy;
 use crate::store::redis::made_reservations::MadeReservations;
 use crate::store::redis::policies::{RedisNumbers, RedisPolicy};
 use crate::store::request::{Action, Answer, Numbers, PolicyId, StoreRequest};
@@ -39,8 +41,8 @@ impl Fallback {
     pub(crate) fn after_fork(&self, policies: &[Arc<RedisPolicy>]) -> Self {
         let made = MadeReservations::default();
         let after_fork = Self { store: self.store.after_fork(), share_ppm: self.share_ppm, made };
-        for (id, policy) in (0..).zip(policies) {
-            after_fork.set_policy(PolicyId(id), &policy.policy);
+        for policy in policies {
+            after_fork.set_policy(policy.id(), &policy.policy);
         }
         after_fork
     }
@@ -49,12 +51,16 @@ impl Fallback {
         self.store.set_policy(id, &share_of(policy, self.share_ppm));
     }
 
+    pub(crate) fn forget_policy(&self, id: PolicyId) {
+        self.store.forget_policy(id);
+    }
+
     /// Prepares numbers that decide about some keys of a policy.
     pub(crate) fn prepare_numbers(&self, id: PolicyId, policy: &Policy) -> Numbers {
         MemoryStore::prepare_numbers(id, &share_of(policy, self.share_ppm))
     }
 
-    fn ask(&self, request: StoreRequest<'_>) -> Answer {
+    fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         let numbers = request.numbers.and_then(Numbers::of::<RedisNumbers>);
         self.store.answer(StoreRequest { numbers: numbers.map(|numbers| &numbers.fallback), ..request })
     }
@@ -79,8 +85,8 @@ impl Fallback {
 
     /// A commit in the store: units that are not set aside here are charged.
     fn follow_commit(&self, request: StoreRequest<'_>) {
-        let (committed, _) = self.ask(request);
-        if !committed.allowed && request.cost != AS_RESERVED {
+        let is_committed = self.ask(request).is_ok_and(|(committed, _)| committed.allowed);
+        if !is_committed && request.cost != AS_RESERVED {
             let action = Action::Apply(Operation::Charge);
             let _ = self.ask(StoreRequest { action, hold: None, ..request });
         }
@@ -90,7 +96,7 @@ impl Fallback {
     #[inline]
     pub(crate) fn answer_made(&self, request: StoreRequest<'_>) -> Option<Answer> {
         let reason = self.made.find(request)?;
-        let (decision, spent) = self.ask(request);
+        let (decision, spent) = self.ask(request).ok()?;
         let ends = matches!(request.action, Action::Apply(Operation::Commit | Operation::Cancel));
         if ends || !decision.allowed {
             self.made.remove(request);
@@ -105,14 +111,17 @@ impl Fallback {
         quotas: &[Quota],
         request: StoreRequest<'_>,
         reason: Degradation,
-    ) -> Answer {
+    ) -> Result<Answer, Error> {
         let (allowed, source) = match outage {
             Outage::Fallback => {
-                let (decision, spent) = self.ask(request);
+                let (decision, spent) = self.ask(request)?;
                 if request.action == Action::Apply(Operation::Reserve) && decision.allowed {
                     self.made.add(request, reason, self.store.clock().now_us());
                 }
-                return (Decision { source: Source::Fallback, degraded: Some(reason), ..decision }, spent);
+                return Ok((
+                    Decision { source: Source::Fallback, degraded: Some(reason), ..decision },
+                    spent,
+                ));
             }
             // Without states there is no reservation to find.
             Outage::Allow => (!is_about_reservation(request.action), Source::Allow),
@@ -138,7 +147,7 @@ impl Fallback {
             shadowed: false,
             repeated: false,
         };
-        (decision, if allowed { request.cost } else { 0 })
+        Ok((decision, if allowed { request.cost } else { 0 }))
     }
 }
 

@@ -2,27 +2,26 @@
 
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, Guard};
-
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::rules::history::{Change, History};
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
+use crate::store::policy_table::{OfPolicy, PolicyTable};
 use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::script::call::PolicyCall;
 use crate::store::request::{Numbers, PolicyId, PolicyOptions};
 
 #[derive(Debug)]
 pub(crate) struct Policies {
-    /// The policies, ordered by id.
-    policies: ArcSwap<Vec<Arc<RedisPolicy>>>,
+    policies: PolicyTable<RedisPolicy>,
     outage: Outage,
 }
 
 #[derive(Debug)]
 pub(crate) struct RedisPolicy {
+    id: PolicyId,
     pub(crate) policy: Policy,
     pub(crate) call: Arc<PolicyCall>,
     pub(crate) key_prefix: Box<[u8]>,
@@ -31,8 +30,19 @@ pub(crate) struct RedisPolicy {
     history: History,
 }
 
+impl OfPolicy for RedisPolicy {
+    fn id(&self) -> PolicyId {
+        self.id
+    }
+
+    fn name(&self) -> &str {
+        self.policy.name()
+    }
+}
+
 impl RedisPolicy {
     pub(crate) fn new(
+        id: PolicyId,
         policy: &Policy,
         history: History,
         outage: Outage,
@@ -40,6 +50,7 @@ impl RedisPolicy {
         keys: &KeyEncoder,
     ) -> Self {
         Self {
+            id,
             policy: policy.clone(),
             call: Arc::new(PolicyCall::new(policy, Change::Past(&history))),
             history,
@@ -50,8 +61,15 @@ impl RedisPolicy {
     }
 
     /// Numbers that decide about some keys of a policy, whose keys may also have these others.
-    pub(crate) fn of_keys(policy: &Policy, others: &[Policy], outage: Outage, keys: &KeyEncoder) -> Self {
+    pub(crate) fn of_keys(
+        id: PolicyId,
+        policy: &Policy,
+        others: &[Policy],
+        outage: Outage,
+        keys: &KeyEncoder,
+    ) -> Self {
         Self {
+            id,
             policy: policy.clone(),
             call: Arc::new(PolicyCall::new(policy, Change::Now(others))),
             history: History::default(),
@@ -73,15 +91,16 @@ pub(crate) struct RedisNumbers {
 impl Policies {
     /// `outage` applies to policies that have no outage policy of their own.
     pub(crate) fn new(outage: Outage) -> Self {
-        Self { policies: ArcSwap::default(), outage }
+        Self { policies: PolicyTable::default(), outage }
     }
 
     pub(crate) fn after_fork(&self) -> Self {
-        Self { policies: ArcSwap::new(self.policies.load_full()), outage: self.outage }
+        Self { policies: self.policies.after_fork(), outage: self.outage }
     }
 
-    pub(crate) fn all(&self) -> Arc<Vec<Arc<RedisPolicy>>> {
-        self.policies.load_full()
+    /// All policies, in the order in which they were registered.
+    pub(crate) fn all(&self) -> Vec<Arc<RedisPolicy>> {
+        self.policies.all()
     }
 
     /// The outage policy of the policies that have none of their own.
@@ -98,36 +117,32 @@ impl Policies {
         keys: &KeyEncoder,
         clock: &Clock,
     ) {
-        let mut policies = Vec::clone(&self.policies.load());
-        let known = policies.get(id.0 as usize);
+        let known = self.policies.load(id);
+        let known = known.as_ref();
         let history =
             known.map_or_else(History::default, |known| known.history.then(&known.policy, clock.now_us()));
         let outage = options.outage.or(known.map(|known| known.outage)).unwrap_or(self.outage);
         let lease = options.lease.or(known.and_then(|known| known.lease));
         let lease = lease.filter(|_| Lease::check(policy).is_ok());
-        let changed = Arc::new(RedisPolicy::new(policy, history, outage, lease, keys));
-        match policies.get_mut(id.0 as usize) {
-            Some(known) => *known = changed,
-            None => policies.push(changed),
-        }
-        self.policies.store(Arc::new(policies));
+        self.policies.set(Arc::new(RedisPolicy::new(id, policy, history, outage, lease, keys)));
+    }
+
+    pub(crate) fn forget(&self, id: PolicyId) {
+        self.policies.forget(id);
     }
 
     pub(crate) fn named(&self, name: &str) -> Option<PolicyId> {
-        let place = self.policies.load().iter().position(|known| known.policy.name() == name)?;
-        Some(PolicyId(u32::try_from(place).ok()?))
+        self.policies.named(name).map(|known| known.id)
     }
 
     pub(crate) fn known(&self, id: PolicyId) -> Result<Arc<RedisPolicy>, Error> {
         // The limiter's registry adds a policy to the store before it hands out the id.
-        let unknown = || Error::new(ErrorKind::Internal, "a policy is not known to its store");
-        self.get(id).ok_or_else(unknown)
+        self.get(id).ok_or_else(Error::unknown_to_store)
     }
 
     /// The policy with this id, which the limiter's registry has handed out.
     #[inline]
     pub(crate) fn get(&self, id: PolicyId) -> Option<Arc<RedisPolicy>> {
-        let policies: Guard<_> = self.policies.load();
-        policies.get(id.0 as usize).cloned()
+        self.policies.get(id)
     }
 }

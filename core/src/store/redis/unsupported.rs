@@ -206,6 +206,7 @@ impl RedisStore {
         [] durations() -> DurationCounts;
         [] is_up() -> bool;
         [] set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
+        [] forget_policy(id: PolicyId) -> ();
         [] set_credentials(username: Option<&str>, password: &str) -> Result<(), Error>;
         [] doctor_after() -> Option<Duration>;
         [] doctor_for_all() -> Option<doctor::DoctorForAll>;

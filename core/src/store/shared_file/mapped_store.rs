@@ -11,12 +11,12 @@ use crate::rules::decision::Degradation;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::fork::ProcessGeneration;
-use crate::store::request::{Action, Answer, Numbers, PolicyId, StoreRequest};
+use crate::store::request::{Action, Answer, Numbers, StoreRequest};
 use crate::store::shared_file::file::{self, OpenFile};
 use crate::store::shared_file::location::SharedFileOptions;
 use crate::store::shared_file::lock::{self, Acquisition, HeldBy};
 use crate::store::shared_file::owner::{self, Token};
-use crate::store::shared_file::policies::{PolicyList, SharedFilePolicy, expiry};
+use crate::store::shared_file::policies::{Policies, SharedFilePolicy, expiry};
 use crate::store::shared_file::recovery::{record_order, recover};
 use crate::store::shared_file::shard::{Broken, Bytes, Shard, head};
 use crate::store::shared_file::sweep;
@@ -91,13 +91,15 @@ impl MappedStore {
     pub(crate) fn answer(
         &self,
         clock: &Clock,
-        policies: &PolicyList,
+        policies: &Policies,
         request: StoreRequest<'_>,
     ) -> Result<Answer, Error> {
         let StoreRequest { key, action, .. } = request;
-        let policy = policy_of(policies, request.id, request.numbers);
+        let registered = policies.load(request.id);
+        let policy = policy_of(registered.as_deref(), request.numbers)?;
         let Action::Apply(operation) = action else { return self.reset(clock, policy, key) };
-        let decide = |place: &Place<'_>, degraded| decide(place, policies, operation, request, degraded);
+        let decide =
+            |place: &Place<'_>, degraded| decide(place, (policies, policy), operation, request, degraded);
         match self.work(clock, policy, key, false, |place| decide(place, None))? {
             Some(answer) => Ok(answer),
             None => {
@@ -269,25 +271,23 @@ impl MappedStore {
 
 /// The numbers that decide about a request: its own, or its policy's.
 fn policy_of<'a>(
-    policies: &'a PolicyList,
-    id: PolicyId,
+    registered: Option<&'a SharedFilePolicy>,
     numbers: Option<&'a Numbers>,
-) -> &'a SharedFilePolicy {
+) -> Result<&'a SharedFilePolicy, Error> {
     let numbers = numbers.and_then(Numbers::of::<SharedFilePolicy>);
-    numbers.unwrap_or_else(|| &policies[id.0 as usize])
+    numbers.or(registered).ok_or_else(Error::unknown_to_store)
 }
 
 /// Applies an operation with its cost to the states of a key. `None`: the key has no entry, or its entry would grow, and
 /// there is no room.
 fn decide(
     place: &Place<'_>,
-    policies: &PolicyList,
+    (policies, policy): (&Policies, &SharedFilePolicy),
     operation: Operation,
     request: StoreRequest<'_>,
     degraded: Option<Degradation>,
 ) -> Result<Option<Answer>, Broken> {
     let Place { shard, hash, key, now_us } = *place;
-    let policy = policy_of(policies, request.id, request.numbers);
     let mut bytes = Bytes::new();
     let found = shard.find(hash, key, &mut bytes)?;
     let of_known = |bytes: &[u8], lengths, at_us| expiry(policies, bytes, lengths, at_us);

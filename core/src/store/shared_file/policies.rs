@@ -7,7 +7,7 @@
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::Guard;
 use sha2::{Digest, Sha256};
 use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
@@ -20,6 +20,7 @@ use crate::rules::explanation::Expiry;
 use crate::rules::history::{Change, History};
 use crate::rules::policy::Policy;
 use crate::rules::transition::PolicyRules;
+use crate::store::policy_table::{OfPolicy, PolicyTable};
 use crate::store::request::PolicyId;
 use crate::store::scan::StoredKey;
 use crate::store::shared_file::shard::{Bytes, Lengths};
@@ -98,15 +99,12 @@ pub(crate) fn read_key(key: &[u8]) -> Option<(&str, StoredKey<'_>)> {
     Some((std::str::from_utf8(name).ok()?, key))
 }
 
-/// The policies, indexed by id.
-pub(crate) type PolicyList = [Arc<SharedFilePolicy>];
-
-/// The policies, ordered by id.
 #[derive(Debug, Default)]
-pub(crate) struct Policies(ArcSwap<Vec<Arc<SharedFilePolicy>>>);
+pub(crate) struct Policies(PolicyTable<SharedFilePolicy>);
 
 #[derive(Debug)]
 pub(crate) struct SharedFilePolicy {
+    id: PolicyId,
     pub(crate) policy: Policy,
     pub(crate) rules: PolicyRules,
     codec: PolicyCodec,
@@ -120,36 +118,34 @@ pub(crate) struct SharedFilePolicy {
 impl Policies {
     /// The same policies, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
-        Self(ArcSwap::new(self.0.load_full()))
+        Self(self.0.after_fork())
     }
 
     /// Adds a policy or changes its numbers; the limiter's registry serializes the calls.
     pub(crate) fn set(&self, id: PolicyId, policy: &Policy, is_of_keys: bool, now_us: u64) {
-        let mut policies = Vec::clone(&self.0.load());
-        let known = policies.get(id.0 as usize);
-        let history = known.map_or_else(History::default, |known| known.history.then(&known.policy, now_us));
-        let changed = SharedFilePolicy::new(policy, Change::Past(&history));
-        let changed = Arc::new(SharedFilePolicy { history, is_of_keys, ..changed });
-        match policies.get_mut(id.0 as usize) {
-            Some(known) => *known = changed,
-            None => policies.push(changed),
-        }
-        self.0.store(Arc::new(policies));
+        let known = self.0.load(id);
+        let history =
+            known.as_ref().map_or_else(History::default, |known| known.history.then(&known.policy, now_us));
+        let changed = SharedFilePolicy::new(id, policy, Change::Past(&history));
+        self.0.set(Arc::new(SharedFilePolicy { history, is_of_keys, ..changed }));
+    }
+
+    pub(crate) fn forget(&self, id: PolicyId) {
+        self.0.forget(id);
     }
 
     #[inline]
-    pub(crate) fn load(&self) -> Guard<Arc<Vec<Arc<SharedFilePolicy>>>> {
-        self.0.load()
+    pub(crate) fn load(&self, id: PolicyId) -> Guard<Option<Arc<SharedFilePolicy>>> {
+        self.0.load(id)
     }
 }
 
 /// How long until an entry expires by the numbers of these policies. That of a policy that is not known here expires at once, but
 /// its record of blocks is kept as long as there is room.
-pub(crate) fn expiry(policies: &PolicyList, bytes: &[u8], lengths: Lengths, at_us: u64) -> Expiry {
+pub(crate) fn expiry(policies: &Policies, bytes: &[u8], lengths: Lengths, at_us: u64) -> Expiry {
     let (key, value) = bytes.split_at(usize::from(lengths.key).min(bytes.len()));
-    let name = policy_of(key);
-    let policy = policies.iter().find(|policy| Some(policy.policy.name().as_bytes()) == name);
-    if let Some(policy) = policy {
+    let name = policy_of(key).and_then(|name| std::str::from_utf8(name).ok());
+    if let Some(policy) = name.and_then(|name| policies.0.named(name)) {
         let states = policy.read(value, lengths, at_us).unwrap_or_else(|| policy.used_up(at_us));
         if policy.is_of_keys {
             // The time that was computed under the numbers of the write counts, but for the record of blocks.
@@ -161,9 +157,20 @@ pub(crate) fn expiry(policies: &PolicyList, bytes: &[u8], lengths: Lengths, at_u
     Expiry { after_us: if has_blocks(records) { u64::MAX } else { 0 }, when_full_us: 0 }
 }
 
+impl OfPolicy for SharedFilePolicy {
+    fn id(&self) -> PolicyId {
+        self.id
+    }
+
+    fn name(&self) -> &str {
+        self.policy.name()
+    }
+}
+
 impl SharedFilePolicy {
-    pub(crate) fn new(policy: &Policy, change: Change<'_>) -> Self {
+    pub(crate) fn new(id: PolicyId, policy: &Policy, change: Change<'_>) -> Self {
         Self {
+            id,
             policy: policy.clone(),
             rules: PolicyRules::new(policy),
             codec: PolicyCodec::new(policy, change),

@@ -48,7 +48,7 @@ impl SharedFileStore {
         match options {}
     }
 
-    pub(crate) fn prepare_numbers(policy: &Policy, _others: &[Policy]) -> Numbers {
+    pub(crate) fn prepare_numbers(id: PolicyId, policy: &Policy, _others: &[Policy]) -> Numbers {
         Numbers::new(policy.clone())
     }
 
@@ -56,6 +56,7 @@ impl SharedFileStore {
         after_fork() -> Self;
         clock() -> &Clock;
         set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
+        forget_policy(id: PolicyId) -> ();
         ready() -> Result<(), Error>;
         close() -> ();
         keys() -> Option<usize>;

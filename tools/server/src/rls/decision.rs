@@ -81,7 +81,7 @@ impl Application {
         let exhausted = |error: crate::error::ServeError| Status::resource_exhausted(error.to_string());
         let policy = app.one_off.resolve(&app.limiter, &limit.quotas, caller).map_err(exhausted)?;
         let policy = policy.unwrap_or_else(|| limit.quotas.as_str().into());
-        let numbers = app.limiter.policy_for(Some(&policy), None).map_err(|error| status_of(&error))?;
+        let numbers = app.limiter.policy_in_request(Some(&policy)).map_err(|error| status_of(&error))?;
         Ok(Self {
             descriptor,
             policy,

@@ -461,7 +461,7 @@ fn with_status(
     decision: &Decision,
     headers: &HeaderMap,
 ) -> Response<Body> {
-    let policy = match app.limiter.policy_for(prepared.policy.as_deref(), None) {
+    let policy = match app.limiter.policy_in_request(prepared.policy.as_deref()) {
         Ok(policy) => policy,
         Err(error) => return of_error(&error),
     };

@@ -71,15 +71,9 @@ impl World {
 
     fn ask(&self, operation: Operation, cost: u64) -> ScriptDecision {
         let action = Action::Apply(operation);
-        let (decision, spent) = self.store.answer(StoreRequest {
-            id: PolicyId(0),
-            key: KEY,
-            action,
-            cost,
-            headroom: 0,
-            hold: None,
-            numbers: None,
-        });
+        let asked =
+            StoreRequest { id: PolicyId(0), key: KEY, action, cost, headroom: 0, hold: None, numbers: None };
+        let (decision, spent) = self.store.answer(asked).unwrap();
         ScriptDecision { decision, spent, now_us: self.clock.now_us(), seen: None }
     }
 

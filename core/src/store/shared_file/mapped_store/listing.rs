@@ -9,7 +9,7 @@ use crate::store::request::{Numbers, PolicyId};
 use crate::store::scan::{
     FoundKey, FoundPolicy, KeyName, Look, LookRequest, ScanFilter, ScanStep, StoredKey,
 };
-use crate::store::shared_file::policies::{PolicyList, Secret, SharedFilePolicy, expiry, read_key};
+use crate::store::shared_file::policies::{Policies, Secret, SharedFilePolicy, expiry, read_key};
 use crate::store::shared_file::shard::{Broken, Bytes, From, Shard};
 use crate::store::shared_file::sweep;
 
@@ -53,10 +53,11 @@ impl MappedStore {
     pub(crate) fn look(
         &self,
         clock: &Clock,
-        policies: &PolicyList,
+        policies: &Policies,
         request: LookRequest<'_>,
     ) -> Result<Look, Error> {
-        let policy = policy_of(policies, request.id, request.numbers);
+        let registered = policies.load(request.id);
+        let policy = policy_of(registered.as_deref(), request.numbers)?;
         let name = policy.policy.name();
         let key = match request.key {
             StoredKey::Plain(key) => self.file.secret.key(name, key),
@@ -83,11 +84,12 @@ impl MappedStore {
     pub(crate) fn forget_digest(
         &self,
         clock: &Clock,
-        policies: &PolicyList,
+        policies: &Policies,
         (id, numbers): (PolicyId, Option<&Numbers>),
         digest: &[u8],
     ) -> Result<(), Error> {
-        let policy = policy_of(policies, id, numbers);
+        let registered = policies.load(id);
+        let policy = policy_of(registered.as_deref(), numbers)?;
         let key = Secret::digest_key(policy.policy.name(), digest);
         self.work_on(clock, &key, false, |&Place { shard, hash, key, .. }| {
             if let Some(found) = shard.find(hash, key, &mut Bytes::new())? {
@@ -107,7 +109,7 @@ fn states_at(place: &Place<'_>, policy: &SharedFilePolicy) -> Result<Option<Stat
     Ok(Some(policy.read(value, found.lengths, now_us).unwrap_or_else(|| policy.used_up(now_us))))
 }
 
-fn has_room(place: &Place<'_>, policies: &PolicyList) -> Result<bool, Broken> {
+fn has_room(place: &Place<'_>, policies: &Policies) -> Result<bool, Broken> {
     sweep::make_room(place.shard, 1, place.now_us, |bytes, lengths, at_us| {
         expiry(policies, bytes, lengths, at_us)
     })
