@@ -25,8 +25,6 @@ use crate::options::polylimit_option;
 /// its checks then fail with POLYLIMIT_CLOSED.
 pub struct polylimit_guard {
     pub(crate) guard: Guard,
-    /// Whether options are about single policies of the guard, so that a request has no others.
-    pub(crate) has_policy_options: bool,
 }
 
 /// Creates a guard on a limiter from `option_count` settings with these names:
@@ -93,9 +91,8 @@ pub unsafe extern "C" fn polylimit_guard_new(
                 builder = set(builder, name, value)?;
             }
         }
-        let has_policy_options = !(by_policy.costs.is_empty() && by_policy.reserved.is_empty());
         builder = by_policy.set(builder.cors_origins(origins))?;
-        *guard_out = Box::into_raw(Box::new(polylimit_guard { guard: builder.build()?, has_policy_options }));
+        *guard_out = Box::into_raw(Box::new(polylimit_guard { guard: builder.build()? }));
         Ok(())
     })
 }
@@ -145,8 +142,13 @@ impl<'a> PolicyOptions<'a> {
     fn by_position<T: Copy>(&self, option: &str, given: &[(&str, T)]) -> Result<Vec<Option<T>>, Failure> {
         let mut found = Vec::new();
         for (name, value) in given {
+            if self.is_per_request {
+                // The core refuses it, wherever it stands.
+                found.push(Some(*value));
+                continue;
+            }
             let at = self.policies.iter().position(|policy| policy == name);
-            let at = at.filter(|_| !self.is_per_request).ok_or_else(|| self.not_one(option, name))?;
+            let at = at.ok_or_else(|| self.not_one(option, name))?;
             found.resize(self.policies.len(), None);
             found[at] = Some(*value);
         }
@@ -155,12 +157,7 @@ impl<'a> PolicyOptions<'a> {
 
     fn not_one(&self, option: &str, name: &str) -> Failure {
         let name = name.escape_debug();
-        Failure::invalid(if self.is_per_request {
-            format!(
-                "option {option}.{name} is given, and per_request is true: allowed is one of them, because each request gives its \
-                 own policies, with their costs"
-            )
-        } else if self.policies.is_empty() {
+        Failure::invalid(if self.policies.is_empty() {
             format!(
                 "option {option}.{name} is about no policy of the guard: give the guard each of its policies as an option policy"
             )

@@ -80,7 +80,7 @@ impl polylimit_request_facts {
         guard: &polylimit_guard,
         limits: &RequestLimits,
     ) -> Result<GuardCheck, Failure> {
-        let polylimit_guard { guard, has_policy_options } = guard;
+        let guard = &guard.guard;
         // SAFETY: the caller guarantees it.
         let (address, route) =
             unsafe { (optional_text(self.address, "address")?, optional_text(self.route, "route")?) };
@@ -113,12 +113,6 @@ impl polylimit_request_facts {
         }
         // SAFETY: the caller guarantees an array of texts.
         let policies = unsafe { array(self.policies, self.policy_count, "policies") }?;
-        if *has_policy_options && !policies.is_empty() {
-            return Err(Failure::invalid(
-                "the request has policies of its own, and the guard has options about its own ones, cost.<policy> or \
-                 reserved.<policy>: allowed is one of them; costs in polylimit_request_facts are those of the request",
-            ));
-        }
         // SAFETY: as above.
         let policies = policies.iter().map(|&policy| unsafe { text(policy, "a policy") });
         let policies = policies.collect::<Result<Vec<_>, _>>()?;

@@ -310,18 +310,19 @@ impl Guard {
             known = known.route(route);
         }
         if let Some(policies) = &facts.policies {
-            if self.by_policy.is_used() || !facts.costs.is_empty() {
+            // Names of costs are those of the guard's policies.
+            if !facts.costs.is_empty() {
                 return Err(PolylimitError::InvalidArgument(
-                    "policies is given with a request, next to costs of single policies of the guard: leave out one of the two"
+                    "policies is given with a request, next to costs of policies of the guard: leave out one of the two"
                         .to_owned(),
                 ));
             }
             known = known.policies(policies);
         }
-        let costs = self.by_policy.costs(&facts.costs)?;
-        let check = self.core.start(limits, &known.costs(&costs))?;
         // Policies that the request has brought have other positions.
         let is_own = facts.policies.is_none();
+        let costs = if is_own { self.by_policy.costs(&facts.costs)? } else { Vec::new() };
+        let check = self.core.start(limits, &known.costs(&costs))?;
         let by_policy = if is_own { Arc::clone(&self.by_policy) } else { Arc::default() };
         Ok(Arc::new(GuardCheck::new(check, self.hears_outages, facts.accept, by_policy)))
     }

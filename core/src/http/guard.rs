@@ -224,8 +224,8 @@ impl Guard {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key has more than [`Request::MAX_KEY_LENGTH`]
-    /// bytes or a cost is above [`Request::MAX_COST`], and when one of the request's own policies is not known or
-    /// a duplicate; [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
+    /// bytes or a cost is above [`Request::MAX_COST`], when one of the request's own policies is not known or
+    /// a duplicate, and when it has policies of its own but the guard has costs of single policies; [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
     pub fn start(&self, limits: &RequestLimits, facts: &RequestFacts<'_>) -> Result<GuardCheck, Error> {
         let shared = &*self.shared;
         if shared.is_by_configuration {
@@ -240,6 +240,13 @@ impl Guard {
                 false,
                 Some(Box::new(configured)),
             );
+        }
+        if facts.policies.is_some_and(|policies| !policies.is_empty())
+            && let Some(name) = shared.options.own_of_policies()
+        {
+            return Err(Error::invalid_argument(format!(
+                "policies is given with a request, next to {name} of single policies of the guard: leave out one of the two"
+            )));
         }
         // An empty key identifies nothing.
         let is_refused =

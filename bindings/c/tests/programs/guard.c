@@ -485,7 +485,7 @@ static void costs_that_cannot_be_meant_are_refused(void) {
     CHECK(strstr(message, "give the guard each of its policies") != NULL);
     polylimit_option per_request[] = {{"policy", "tokens"}, {"per_request", "true"}, alone};
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, per_request, 3, &guard, MESSAGE));
-    CHECK(strstr(message, "option cost.tokens is given, and per_request is true") == message && guard == NULL);
+    CHECK(strstr(message, "cost is given for single policies, and each request brings its policies") == message && guard == NULL);
     /* Costs of the guard are those of its own policies. */
     polylimit_option fixed[] = {{"policy", "tokens"}, alone};
     guard = guard_of(limiter, fixed, 2);
@@ -495,7 +495,7 @@ static void costs_that_cannot_be_meant_are_refused(void) {
     facts.policy_count = 1;
     polylimit_guard_check *check = NULL;
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_new(guard, NULL, &facts, &check, MESSAGE));
-    CHECK(strstr(message, "the request has policies of its own, and the guard has options about its own ones") == message);
+    CHECK(strstr(message, "policies is given with a request, next to cost of single policies of the guard") == message);
     facts.policy_count = 0;
     check = started(guard, NULL, &facts);
     CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && are_left(limiter, 10000, 60));

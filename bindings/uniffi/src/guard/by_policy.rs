@@ -27,8 +27,6 @@ pub(crate) struct ByPolicy {
     names: Vec<String>,
     /// The positions of the policies whose costs each request brings.
     brought: Vec<usize>,
-    /// Whether the options have something for a single policy.
-    is_used: bool,
 }
 
 impl ByPolicy {
@@ -41,7 +39,7 @@ impl ByPolicy {
         let PolicyOptions { costs, costs_per_request, reserved_policies, .. } = *options;
         let (has_costs, has_reserved) =
             (!costs.is_empty() || !costs_per_request.is_empty(), !reserved_policies.is_empty());
-        if options.is_by_configuration {
+        if options.is_by_configuration || options.per_request {
             // The core refuses them.
             if has_costs {
                 builder = builder.costs([Some(0)]);
@@ -50,16 +48,10 @@ impl ByPolicy {
         }
         let names = match options.policies {
             Some(policies) => policies.to_vec(),
-            None if options.per_request || !(has_costs || has_reserved) => Vec::new(),
+            None if !(has_costs || has_reserved) => Vec::new(),
             None => vec![limiter.policy_for(None, options.scope)?.name().to_owned()],
         };
-        if (has_costs || has_reserved) && options.per_request {
-            let name = if has_costs { "cost" } else { "spent" };
-            return Err(PolylimitError::InvalidArgument(format!(
-                "{name} is given for single policies, and each request brings its policies: give one {name} for all, or a list of policies"
-            )));
-        }
-        let mut by_policy = Self { names, brought: Vec::new(), is_used: has_costs || has_reserved };
+        let mut by_policy = Self { names, brought: Vec::new() };
         let mut fixed = vec![None; by_policy.names.len()];
         for (name, units) in costs {
             fixed[by_policy.position("cost", name)?] = Some(units_of("cost", name, *units)?);
@@ -81,11 +73,6 @@ impl ByPolicy {
             builder = builder.reserved_each(reserved);
         }
         Ok((by_policy, builder))
-    }
-
-    /// Whether the options have something for a single policy, so that requests cannot bring other policies.
-    pub(super) fn is_used(&self) -> bool {
-        self.is_used
     }
 
     /// The costs that a request brings, by position.
@@ -225,8 +212,12 @@ mod tests {
         );
         let policies = Some(vec!["requests".to_owned()]);
         assert_eq!(
-            refusal(GuardFacts { policies, ..facts(&[("tokens", 1)]) }),
-            "policies is given with a request, next to costs of single policies of the guard: leave out one of the two"
+            refusal(GuardFacts { policies: policies.clone(), ..facts(&[("tokens", 1)]) }),
+            "policies is given with a request, next to costs of policies of the guard: leave out one of the two"
+        );
+        assert_eq!(
+            refusal(GuardFacts { policies, ..facts(&[]) }),
+            "policies is given with a request, next to cost of single policies of the guard: leave out one of the two"
         );
         assert_eq!(left(&limiter), [10_000, 3]);
     }

@@ -75,6 +75,12 @@ impl GuardOptions {
         self.costs.get(at).copied().flatten()
     }
 
+    /// What is given for single policies, by their positions.
+    pub(super) fn own_of_policies(&self) -> Option<&'static str> {
+        let given = [("cost", !self.costs.is_empty()), ("reserved", !self.reserved.is_empty())];
+        given.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name)
+    }
+
     /// Whether the policy at this position is reserved even where it has no quota of concurrency.
     pub(super) fn is_reserved_at(&self, at: usize) -> bool {
         self.reserved.get(at).copied().unwrap_or(self.is_reserved)
@@ -127,7 +133,8 @@ impl GuardBuilder {
     }
 
     /// The policies are those that each [request](crate::guard::RequestFacts::policies) gives. A request that gives
-    /// none has those of the guard, and is not limited where the guard has none either.
+    /// none has those of the guard, and is not limited where the guard has none either. [`costs`](Self::costs) and
+    /// [`reserved_each`](Self::reserved_each) are about the guard's own policies, so they are refused.
     pub fn per_request(mut self, is_per_request: bool) -> Self {
         self.is_per_request = is_per_request;
         self
@@ -333,6 +340,14 @@ impl GuardBuilder {
                 )));
             }
         }
+        if self.is_per_request
+            && let Some(name) = options.own_of_policies()
+        {
+            return Err(Error::invalid_argument(format!(
+                "{name} is given for single policies, and each request brings its policies: give one {name} for all, or a list of \
+                 policies"
+            )));
+        }
         let is_unlimited = (self.is_per_request || self.is_by_configuration) && self.given.is_none();
         let given = self.given.unwrap_or_default();
         let everywhere = if is_unlimited {
@@ -389,6 +404,7 @@ pub(super) fn resolve<T: AsRef<str>>(
     given: &[T],
     options: &GuardOptions,
     scope: Option<&str>,
+    of_one_request: bool,
 ) -> Result<Arc<[Policy]>, Error> {
     let find = |text: Option<&str>, at: usize| {
         let policy = if of_one_request {
@@ -408,7 +424,6 @@ pub(super) fn resolve<T: AsRef<str>>(
     for text in given {
         // Quotas can be written in several ways; equal ones have equal names.
         let policy = find(Some(text.as_ref()), policies.len())?;
-    of_one_request: bool,
         if policies.iter().any(|other| other.name() == policy.name()) {
             return Err(Error::invalid_argument(format!(
                 "policy {} is a duplicate: leave out one of the two",

@@ -31,6 +31,49 @@ fn guard_without_policies_limits_only_requests_that_give_some() {
 }
 
 #[test]
+fn what_single_policies_of_a_guard_have_is_refused_with_policies_that_a_request_brings() {
+    let limiter = ["tokens", "requests"].into_iter().fold(Limiter::builder(), |builder, name| {
+        builder.policy(Policy::parse(name, "1000/minute token_bucket").unwrap())
+    });
+    let limiter = limiter.build().unwrap();
+    let builder = || Guard::builder(limiter.clone()).policies(["tokens", "requests"]);
+    for (builder, name) in [
+        (builder().costs([Some(5)]), "cost"),
+        (builder().reserved_each([true]), "reserved"),
+        (builder().costs([Some(5)]).reserved_each([true]), "cost"),
+    ] {
+        let guard = builder.build().unwrap();
+        let facts = RequestFacts::new().key(b"key");
+        let refused = guard.start(&RequestLimits::default(), &facts.policies(&["requests"])).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            format!(
+                "policies is given with a request, next to {name} of single policies of the guard: leave out one of the two"
+            )
+        );
+        // A request that brings none, or is not limited, has none of other positions.
+        for facts in [facts, facts.policies(&[])] {
+            assert!(guard.start(&RequestLimits::default(), &facts).is_ok());
+        }
+    }
+    for (builder, name) in
+        [(builder().costs([Some(5)]), "cost"), (builder().reserved_each([true]), "reserved")]
+    {
+        let refused = builder.per_request(true).build().unwrap_err().to_string();
+        let start = format!("{name} is given for single policies, and each request brings its policies: ");
+        assert!(refused.starts_with(&start), "{refused}");
+    }
+    // The costs of the request itself are those of its policies.
+    let guard = builder().per_request(true).build().unwrap();
+    let facts = RequestFacts::new().key(b"key").policies(&["requests"]).costs(&[Some(7)]);
+    let mut check = guard.start(&RequestLimits::default(), &facts).unwrap();
+    check.ask_blocking();
+    assert!(matches!(check.conclude(), Verdict::Admit));
+    let left = limiter.blocking().peek(Request::new("key").policy("requests")).unwrap();
+    assert_eq!(left.remaining(), 993);
+}
+
+#[test]
 fn guards_that_ask_ahead_need_one_call_and_give_back_what_is_not_claimed() {
     let limiter = |quotas: [&str; 3]| {
         let named = ["a", "b", "c"].into_iter().zip(quotas);
