@@ -8,7 +8,10 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use polylimit::{Call, Completions, ErrorKind, Limiter, Policy, Request};
+use polylimit::{
+    Answer, Call, Completions, ErrorKind, KeyFilter, Limiter, ListBudget, Policy, PublishOptions, Request,
+    RequestAttributes, ReserveOptions,
+};
 
 /// Memory that the allocator may retain.
 const RETAINED_KIB: usize = 16 << 10;
@@ -60,6 +63,38 @@ impl Resources {
     }
 }
 
+/// Asserts what a call on a closed limiter is answered, on every way to make it.
+fn assert_closed(limiter: &Limiter, call: &Call<'_>, runtime: &tokio::runtime::Runtime) {
+    let (blocking, completions) = (limiter.blocking(), Completions::new(|| ()));
+    let drained = || {
+        let mut answers = Vec::new();
+        completions.drain(|(), answer| answers.push(answer));
+        answers.pop().unwrap()
+    };
+    let answers = [
+        ("call", blocking.call(call)),
+        ("call the store", blocking.call_store(call)),
+        ("await", runtime.block_on(limiter.call(call))),
+        ("await the store", runtime.block_on(limiter.call_store(call))),
+        ("start", futures_util::FutureExt::now_or_never(limiter.start(call)).unwrap()),
+        ("try", limiter.try_call(call).unwrap()),
+        ("submit", completions.submit(limiter, call, ()).unwrap_or_else(drained)),
+    ];
+    for (way, answer) in answers {
+        let results = match answer {
+            // Each request has its own result.
+            Ok(Answer::Decisions(each)) if matches!(call, Call::CheckMany(_)) => {
+                each.into_iter().map(|decided| decided.map(|_| ())).collect()
+            }
+            answer => vec![answer.map(|_| ())],
+        };
+        for result in results {
+            let kind = result.map_err(|error| error.kind());
+            assert_eq!(kind, Err(ErrorKind::Closed), "{limiter:?} {call:?} {way}");
+        }
+    }
+}
+
 #[test]
 fn every_operation_on_a_closed_limiter_fails_with_closed() {
     let _exclusive = exclusive();
@@ -73,26 +108,68 @@ fn every_operation_on_a_closed_limiter_fails_with_closed() {
         let blocking = limiter.blocking();
         let key = Request::new("user");
         let closed = |error: polylimit::Error| assert_eq!(error.kind(), ErrorKind::Closed, "{url}: {error}");
-        for call in [
-            Call::Check(key),
-            Call::Peek(key),
-            Call::Take(key),
-            Call::Charge(key),
-            Call::Refund(key),
-            Call::Reset(key),
-            Call::CheckTogether(&[key]),
-            Call::Acquire(key, LONG),
+        let terms = ReserveOptions::default().terms().unwrap();
+        let in_line = ReserveOptions::default().timeout(LONG).terms().unwrap();
+        let attributes = RequestAttributes::new().path("/");
+        let requests = [key, Request::new("user").policy("5/hour"), Request::new("user").policy("unknown")];
+        let (filter, budget) = (KeyFilter::default(), ListBudget::default());
+        let mut calls = vec![
+            Call::CheckMany(&requests),
+            Call::CheckMany(&[]),
+            Call::CheckTogether(&requests),
+            Call::Decide(&attributes, terms),
+            Call::SetEntry("entry", "value"),
+            Call::DeleteEntry("entry"),
+            Call::Publish("{}", PublishOptions::default()),
+            Call::WaitForVersion(1, LONG),
+            Call::List(filter, budget, None),
+            Call::ScanTop(filter, 1, budget),
+            Call::ResetListed(filter, budget, None),
+            Call::ExplainRequest(&attributes),
             Call::Ready(LONG),
             Call::Doctor,
-        ] {
-            closed(blocking.call(&call).unwrap_err());
-            closed(runtime.block_on(limiter.call(&call)).unwrap_err());
-            closed(futures_util::FutureExt::now_or_never(limiter.start(&call)).unwrap().unwrap_err());
+        ];
+        for request in requests {
+            calls.extend([
+                Call::Check(request),
+                Call::Peek(request),
+                Call::Take(request),
+                Call::Charge(request),
+                Call::Refund(request),
+                Call::Reset(request),
+                Call::Reserve(request, terms),
+                Call::Reserve(request, in_line),
+                Call::Commit(request, terms.id, None),
+                Call::Cancel(request, terms.id),
+                Call::Renew(request, terms.id, LONG),
+                Call::Block(request, LONG),
+                Call::Acquire(request, LONG),
+                Call::Explain(request),
+            ]);
         }
-        closed(blocking.check_many([key]).remove(0).unwrap_err());
+        for call in calls {
+            assert_closed(&limiter, &call, &runtime);
+        }
+        for decided in
+            blocking.check_many(requests).into_iter().chain(runtime.block_on(limiter.check_many(requests)))
+        {
+            closed(decided.unwrap_err());
+        }
+        closed(blocking.check_together(&requests).unwrap_err());
+        closed(blocking.reserve(key, ReserveOptions::default()).unwrap_err());
+        closed(blocking.fleet().unwrap_err());
+        closed(blocking.rollback(1, PublishOptions::default()).unwrap_err());
+        closed(blocking.configuration_history(1).unwrap_err());
+        closed(limiter.set_document("{}").unwrap_err());
+        closed(limiter.matching(&attributes).unwrap_err());
         closed(limiter.set_credentials(None, "word").unwrap_err());
         closed(limiter.set_policy(Policy::parse("other", "1/m").unwrap()).unwrap_err());
-        closed(limiter.policy_for(None, None).unwrap_err());
+        for scope in [None, Some("/login")] {
+            for policy in [None, Some("api"), Some("5/hour"), Some("unknown")] {
+                closed(limiter.policy_for(policy, scope).unwrap_err());
+            }
+        }
+        closed(limiter.policy_in_request(Some("5/hour")).unwrap_err());
         assert_eq!(limiter.keys(), None, "{url}");
     }
     let name = local.strip_prefix("local:").unwrap();

@@ -153,7 +153,10 @@ impl LimiterHandle {
         }
         let call = match operation {
             CHECK => Call::Check(request),
-            CHECK_SYNC => return Err(not_immediate()),
+            CHECK_SYNC => {
+                limiter.check_open().map_err(to_js_error)?;
+                return Err(not_immediate());
+            }
             PEEK => Call::Peek(request),
             TAKE => Call::Take(request),
             CHARGE => Call::Charge(request),

@@ -183,6 +183,9 @@ impl Limiter {
             let answer = self.try_ask(&call).transpose()?;
             return Some(answer.map(|answer| Answer::of(call.action, answer)));
         }
+        if let Some(closed) = self.answer_closed(call) {
+            return Some(closed);
+        }
         match call {
             Call::CheckMany(requests) if shared.store().is_here() => {
                 Some(Ok(Answer::Decisions(self.check_many_blocking(requests.iter().copied()))))
@@ -208,6 +211,18 @@ impl Limiter {
         }
     }
 
+    /// The answer of a closed limiter, whatever else is wrong with a call that is no operation on one key.
+    fn answer_closed(&self, call: &Call<'_>) -> Option<Result<Answer, Error>> {
+        let closed = self.shared().registry.check_open().err()?;
+        Some(match call {
+            // Each request has its own result.
+            Call::CheckMany(requests) => {
+                Ok(Answer::Decisions(requests.iter().map(|_| Err(closed.clone())).collect()))
+            }
+            _ => Err(closed),
+        })
+    }
+
     /// Performs the call.
     ///
     /// # Errors
@@ -226,6 +241,9 @@ impl Limiter {
     pub async fn call_store(&self, call: &Call<'_>) -> Result<Answer, Error> {
         if let Some(call) = call.on_key() {
             return self.act(&call).await;
+        }
+        if let Some(closed) = self.answer_closed(call) {
+            return closed;
         }
         Ok(match call {
             Call::CheckMany(requests) => Answer::Decisions(self.check_many(requests.iter().copied()).await),
@@ -307,6 +325,9 @@ impl blocking::Limiter {
         if let Some(call) = call.on_key() {
             let answer = self.asynchronous().ask_key_blocking(&call)?;
             return Ok(Answer::of(call.action, answer));
+        }
+        if let Some(closed) = self.asynchronous().answer_closed(call) {
+            return closed;
         }
         match call {
             Call::CheckMany(requests) => Ok(Answer::Decisions(self.check_many(requests.iter().copied()))),
