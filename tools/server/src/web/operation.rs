@@ -21,7 +21,7 @@ use crate::counters::{Interface, Rejection};
 use crate::log::LogRecord;
 use crate::web::author::{self, check_note};
 use crate::web::query::{self, check_length, from_base64};
-use crate::web::refusal::{self, Refused, denied, invalid, json, of_error, too_large};
+use crate::web::refusal::{self, ErrorBody, Refused, denied, invalid, json, of_error, too_large};
 
 /// An operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,12 +159,6 @@ struct Results<T> {
 enum OneResult {
     Answer(Box<RawValue>),
     Error { error: ErrorBody },
-}
-
-#[derive(Serialize)]
-struct ErrorBody {
-    code: &'static str,
-    detail: String,
 }
 
 /// A request whose parts were read.
@@ -371,30 +365,39 @@ async fn many(
     if together && operation != Operation::Check {
         return Err(invalid("together is given, and only /v1/check has it: leave it out"));
     }
-    let mut prepared = Vec::with_capacity(requests.len());
-    for request in requests {
+    let prepared = requests.into_iter().map(|request| {
         let request = request.prepare(app, caller.identity.as_ref())?;
-        request.check(operation)?;
-        prepared.push(request);
-    }
-    if operation == Operation::Check {
-        let requests: Vec<_> = prepared.iter().map(Prepared::request).collect();
-        if together {
-            let decisions = app.limiter.check_together(&requests).await;
-            let results = decisions.map_err(|error| Refused::of(of_error(&error)))?;
-            return Ok(json(&Results { results }));
-        }
-        let decisions = app.limiter.check_many(requests).await;
-        let results = decisions.into_iter().map(|decided| result(decided.map(|made| raw(&made))));
-        return Ok(json(&Results { results: results.collect() }));
-    }
-    let each = prepared.iter().map(async |request| {
-        let call = request.call(operation)?;
-        let answer = app.limiter.call(&call).await?;
-        note(app, operation, caller, request);
-        Ok(raw_answer(&call, &answer))
+        request.check(operation).map(|()| request)
     });
-    let results = join_all(each).await.into_iter().map(result);
+    if together {
+        let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
+        let requests: Vec<_> = prepared.iter().map(Prepared::request).collect();
+        let decisions = app.limiter.check_together(&requests).await;
+        let results = decisions.map_err(|error| Refused::of(of_error(&error)))?;
+        return Ok(json(&Results { results }));
+    }
+    // Each is carried out or refused by itself.
+    let prepared =
+        prepared.map(|request| request.map_or_else(|refused| refused.of_one().map(Err), |made| Ok(Ok(made))));
+    let prepared: Vec<Result<Prepared, ErrorBody>> = prepared.collect::<Result<_, Refused>>()?;
+    let valid = prepared.iter().flatten();
+    let answers: Vec<_> = if operation == Operation::Check {
+        let decisions = app.limiter.check_many(valid.map(Prepared::request)).await;
+        decisions.into_iter().map(|decided| result(decided.map(|made| raw(&made)))).collect()
+    } else {
+        let each = valid.map(async |request| {
+            let call = request.call(operation)?;
+            let answer = app.limiter.call(&call).await?;
+            note(app, operation, caller, request);
+            Ok(raw_answer(&call, &answer))
+        });
+        join_all(each).await.into_iter().map(result).collect()
+    };
+    let mut answers = answers.into_iter();
+    let results = prepared.into_iter().filter_map(|request| match request {
+        Ok(_) => answers.next(),
+        Err(error) => Some(OneResult::Error { error }),
+    });
     Ok(json(&Results { results: results.collect() }))
 }
 

@@ -12,15 +12,39 @@ const PROBLEM: HeaderValue = HeaderValue::from_static(Problem::JSON_TYPE);
 
 /// Why a request was not carried out, with its response.
 #[derive(Debug)]
-pub(super) struct Refused(Box<Response<Body>>);
+pub(super) struct Refused {
+    response: Box<Response<Body>>,
+    /// What one of several requests is refused for, where the others are carried out.
+    of_one: Option<ErrorBody>,
+}
+
+/// An error as a part of an answer.
+#[derive(Debug, Serialize)]
+pub(super) struct ErrorBody {
+    pub(super) code: &'static str,
+    pub(super) detail: String,
+}
 
 impl Refused {
     pub(super) fn of(response: Response<Body>) -> Self {
-        Self(Box::new(response))
+        Self { response: Box::new(response), of_one: None }
+    }
+
+    fn of_request(status: StatusCode, code: &'static str, detail: &str) -> Self {
+        let of_one = Some(ErrorBody { code, detail: detail.to_owned() });
+        Self { of_one, ..Self::of(refuse(status, code, detail)) }
+    }
+
+    /// The error of a request that is wrong by itself, for an answer to several.
+    pub(super) fn of_one(self) -> Result<ErrorBody, Self> {
+        match self.of_one {
+            Some(error) => Ok(error),
+            None => Err(self),
+        }
     }
 
     pub(super) fn response(self) -> Response<Body> {
-        *self.0
+        *self.response
     }
 }
 
@@ -71,11 +95,11 @@ pub(super) fn of_error(error: &Error) -> Response<Body> {
 }
 
 pub(super) fn invalid(detail: &str) -> Refused {
-    Refused::of(refuse(StatusCode::BAD_REQUEST, ErrorKind::InvalidArgument.code(), detail))
+    Refused::of_request(StatusCode::BAD_REQUEST, ErrorKind::InvalidArgument.code(), detail)
 }
 
 pub(super) fn too_large(detail: &str) -> Refused {
-    Refused::of(refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail))
+    Refused::of_request(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
 }
 
 /// The response to a request that does not proceed.

@@ -79,6 +79,49 @@ fn many_requests_are_answered_in_order() {
 }
 
 #[test]
+fn one_wrong_request_of_many_is_an_error_in_its_place() {
+    let server = started();
+    let wrong = [
+        json!({ "policy": "5/fortnight", "key": "k" }),
+        json!({ "policy": "api" }),
+        json!({ "policy": "api", "key_base64": "?" }),
+        json!({ "policy": "api", "key": "k", "spent": 1 }),
+        json!({ "policy": "api", "key": "k".repeat(8 << 10) }),
+    ];
+    for path in ["/v1/check", "/v1/charge"] {
+        let many = |together: bool| {
+            let mut requests = vec![json!({ "policy": "api", "key": path })];
+            for request in &wrong {
+                requests.push(request.clone());
+                requests.push(json!({ "policy": "5/day", "key": path }));
+            }
+            let mut many = json!({ "requests": requests });
+            if together {
+                many["together"] = json!(true);
+            }
+            many
+        };
+        let reply = server.http().post(path, &many(false));
+        assert_eq!(reply.status, 200);
+        let results = reply.json()["results"].clone();
+        assert_eq!(results.as_array().unwrap().len(), 1 + 2 * wrong.len());
+        assert_eq!(results[0]["remaining"], 2);
+        for at in 0..wrong.len() {
+            let code = if at == 4 { "too_large" } else { "invalid_argument" };
+            assert_eq!(results[2 * at + 1]["error"]["code"], code, "{results}");
+            assert_eq!(results[2 * at + 2]["remaining"], 4 - at, "{results}");
+        }
+        assert!(results[1]["error"]["detail"].as_str().unwrap().contains("fortnight"), "{results}");
+        // Requests that are decided together are refused together, and nothing is spent.
+        if path == "/v1/check" {
+            assert_eq!(server.http().post(path, &many(true)).status, 400);
+            let left = server.http().post("/v1/peek", &json!({ "policy": "api", "key": path })).json();
+            assert_eq!(left["remaining"], 2);
+        }
+    }
+}
+
+#[test]
 fn together_spends_for_all_or_for_none() {
     let server = started();
     let both = json!({
