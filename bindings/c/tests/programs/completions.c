@@ -133,6 +133,42 @@ static void cancelled_acquire_spends_nothing(void) {
     polylimit_clock_free(clock);
 }
 
+/* Of three waiting operations, pending counts those that were neither cancelled nor drained, from the call that cancels on. */
+static void pending_leaves_out_what_was_cancelled(void) {
+    polylimit_clock *clock = NULL;
+    OK(polylimit_clock_new(START_US, &clock, MESSAGE));
+    polylimit_limiter *limiter = open_limiter("memory:", "1/minute fixed_window", clock);
+    polylimit_completions *completions = open_completions();
+    polylimit_result result;
+    polylimit_request acquire = ask(POLYLIMIT_ACQUIRE, "k", 1);
+    acquire.timeout_us = 3600000000;
+    IS(POLYLIMIT_OK, submit(completions, limiter, acquire, 0, &result));
+    CHECK(polylimit_completions_pending(completions) == 0);
+    for (uint64_t tag = 1; tag <= 3; tag++) {
+        IS(POLYLIMIT_PENDING, submit(completions, limiter, acquire, tag, &result));
+        CHECK(polylimit_completions_pending(completions) == tag);
+    }
+    uint32_t cancelled = 0;
+    OK(polylimit_completions_cancel(completions, 2, &cancelled, MESSAGE));
+    CHECK(cancelled == 1 && polylimit_completions_pending(completions) == 2);
+    /* Neither a second time nor another tag changes it, and neither does a drain that finds nothing. */
+    OK(polylimit_completions_cancel(completions, 2, &cancelled, MESSAGE));
+    CHECK(cancelled == 0 && polylimit_completions_pending(completions) == 2);
+    OK(polylimit_completions_cancel(completions, 9, &cancelled, MESSAGE));
+    CHECK(cancelled == 0 && drain(completions, &result, 1) == 0 && polylimit_completions_pending(completions) == 2);
+    OK(polylimit_completions_cancel(completions, 1, &cancelled, MESSAGE));
+    CHECK(cancelled == 1 && polylimit_completions_pending(completions) == 1);
+    /* The one that is left finishes: it is pending until it is drained. */
+    OK(polylimit_clock_advance(clock, 60000000, MESSAGE));
+    CHECK(readable(completions, 10000) && polylimit_completions_pending(completions) == 1);
+    CHECK(drain(completions, &result, 1) == 1 && result.tag == 3 && polylimit_completions_pending(completions) == 0);
+    OK(polylimit_completions_cancel(completions, 3, &cancelled, MESSAGE));
+    CHECK(cancelled == 0 && polylimit_completions_pending(completions) == 0);
+    polylimit_completions_free(completions);
+    polylimit_limiter_free(limiter);
+    polylimit_clock_free(clock);
+}
+
 static void limiter_can_be_freed_while_operations_are_pending(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1/hour fixed_window", NULL);
     polylimit_completions *completions = open_completions();
@@ -361,6 +397,7 @@ int main(void) {
         {"submit together decides all or nothing", submit_together_decides_all_or_nothing},
         {"pending operation is drained with its tag", pending_operation_is_drained_with_its_tag},
         {"cancelled acquire spends nothing", cancelled_acquire_spends_nothing},
+        {"pending leaves out what was cancelled", pending_leaves_out_what_was_cancelled},
         {"limiter can be freed while operations are pending", limiter_can_be_freed_while_operations_are_pending},
         {"completions can be freed while operations are pending", completions_can_be_freed_while_operations_are_pending},
         {"unreachable store does not block submit", unreachable_store_does_not_block_submit},
