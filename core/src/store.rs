@@ -22,6 +22,7 @@ pub(crate) mod suggestion;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::memory::MemoryStore;
@@ -29,6 +30,7 @@ use self::redis::RedisStore;
 use self::redis::doctor::DoctorForAll;
 use crate::error::Error;
 use crate::metrics::durations::DurationCounts;
+use crate::rules::decision::Degradation;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::no_resources;
@@ -61,8 +63,6 @@ impl Store {
         }
     }
 
-    /// Prepares numbers that decide about some keys of a registered policy, whose keys may also have these others.
-    pub(crate) fn prepare_numbers(
     /// Forgets a policy that no request names any more. In memory its keys are unused from then on; elsewhere they keep their states.
     pub(crate) fn forget_policy(&self, id: PolicyId) {
         match self {
@@ -80,6 +80,8 @@ impl Store {
         }
     }
 
+    /// Prepares numbers that decide about some keys of a registered policy, whose keys may also have these others.
+    pub(crate) fn prepare_numbers(
         &self,
         id: PolicyId,
         policy: &Policy,
@@ -147,6 +149,23 @@ impl Store {
         match self {
             Self::Memory(_) | Self::Local(_) => None,
             Self::Redis(store) => store.ask_caches(request),
+        }
+    }
+
+    /// Where it is, for operators, without credentials; `None` in memory.
+    pub(crate) fn place(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Local(store) => store.place(),
+            Self::Redis(store) => Some(store.place()),
+        }
+    }
+
+    /// Why it cannot decide, in the words of the doctor, as far as it is known.
+    pub(crate) fn cause(&self, reason: Degradation) -> Option<Arc<str>> {
+        match self {
+            Self::Memory(_) | Self::Local(_) => None,
+            Self::Redis(store) => store.cause(reason),
         }
     }
 

@@ -491,7 +491,7 @@ impl LimiterBuilder {
             }
             Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
         };
-        let watch = DegradationWatch::new(store.doctor_after(), hook);
+        let watch = DegradationWatch::new(store.doctor_after(), hook, store.place());
         if let Some(finding) = unused {
             watch.publish(DegradedEvent::Finding(finding));
         }

@@ -18,6 +18,7 @@ use crate::rules::decision::{Decision, Degradation, Source};
 use crate::runtime::close_signal::CloseSignal;
 use crate::runtime::driver::new_runtime;
 use crate::runtime::monotonic;
+use crate::store::Store;
 use crate::store::finding::{Finding, Severity};
 use crate::store::redis::doctor::DoctorForAll;
 use crate::units::micros;
@@ -32,6 +33,9 @@ const MAX_EVENTS: usize = 64;
 /// How long the doctor may take.
 const DOCTOR_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Why a store cannot decide, as far as it is known.
+type Cause<'a> = dyn Fn(Degradation) -> Option<Arc<str>> + 'a;
+
 pub(crate) struct DegradationWatch {
     /// The flags [`DEGRADED`] and [`UNEXAMINED`]; 0 while nothing needs attention.
     attention: AtomicU8,
@@ -45,6 +49,8 @@ pub(crate) struct DegradationWatch {
     /// How long after the first decision the doctor examines the store, and when the first decision was; 0 before.
     doctor_after: Option<Duration>,
     first_us: AtomicU64,
+    /// How events call the store.
+    store: Option<Arc<str>>,
     /// Dropped, with everything that it owns, when the limiter is closed.
     hook: ReentrantMutex<RefCell<Option<Hook>>>,
     kept: Mutex<VecDeque<DegradedEvent>>,
@@ -54,7 +60,11 @@ pub(crate) struct DegradationWatch {
 
 impl DegradationWatch {
     /// A watch that has the doctor examine the store `doctor_after` its first decision.
-    pub(crate) fn new(doctor_after: Option<Duration>, hook: Option<Hook>) -> Arc<Self> {
+    pub(crate) fn new(
+        doctor_after: Option<Duration>,
+        hook: Option<Hook>,
+        store: Option<Arc<str>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             attention: AtomicU8::new(if doctor_after.is_some() { UNEXAMINED } else { 0 }),
             made: monotonic::now(),
@@ -63,6 +73,7 @@ impl DegradationWatch {
             decisions: AtomicU64::new(0),
             doctor_after,
             first_us: AtomicU64::new(0),
+            store,
             hook: ReentrantMutex::new(RefCell::new(hook)),
             kept: Mutex::default(),
             keeps_any: AtomicBool::new(false),
@@ -74,22 +85,22 @@ impl DegradationWatch {
     pub(crate) fn after_fork(&self) -> Arc<Self> {
         // A thread of the parent that does not exist here may hold the lock; then the child has no hook.
         let hook = self.hook.try_lock().and_then(|hook| hook.borrow().clone());
-        Self::new(self.doctor_after, hook)
+        Self::new(self.doctor_after, hook, self.store.clone())
     }
 
     /// Takes note of a decision. `true` when it is time to examine the store; the caller then calls
     /// [`examine`](Self::examine).
     #[inline]
     #[must_use = "the store is looked at once"]
-    pub(crate) fn see(&self, decision: &Decision) -> bool {
+    pub(crate) fn see(&self, decision: &Decision, store: &Store) -> bool {
         let is_quiet = decision.degraded.is_none() && self.attention.load(Ordering::Relaxed) == 0;
-        !is_quiet && self.look(decision, self.now_us())
+        !is_quiet && self.look(decision, self.now_us(), &|reason| store.cause(reason))
     }
 
     #[cold]
-    fn look(&self, decision: &Decision, now_us: u64) -> bool {
+    fn look(&self, decision: &Decision, now_us: u64, cause: &Cause<'_>) -> bool {
         match decision.degraded {
-            Some(reason) => self.went_without(reason, now_us),
+            Some(reason) => self.went_without(reason, now_us, cause),
             None if decision.source == Source::Store => {
                 self.went_with(now_us);
                 return self.is_doctor_due(now_us);
@@ -100,14 +111,14 @@ impl DegradationWatch {
     }
 
     /// Takes note of a decision without the store.
-    fn went_without(&self, reason: Degradation, now_us: u64) {
+    fn went_without(&self, reason: Degradation, now_us: u64, cause: &Cause<'_>) {
         self.last_us.store(now_us, Ordering::Relaxed);
         self.decisions.fetch_add(1, Ordering::Relaxed);
         if self.is(DEGRADED) || self.attention.fetch_or(DEGRADED, Ordering::Relaxed) & DEGRADED != 0 {
             return;
         }
         *self.began.lock() = (now_us, Some(reason));
-        self.publish(DegradedEvent::Started { reason });
+        self.publish(DegradedEvent::Started { reason, store: self.store.clone(), cause: cause(reason) });
     }
 
     /// Takes note of a decision by the store.
@@ -122,7 +133,7 @@ impl DegradationWatch {
             // `None` only while the thread of the first such decision has not written it yet.
             let (began_us, Some(reason)) = std::mem::take(&mut *self.began.lock()) else { return };
             let lasted = Duration::from_micros(last_us.saturating_sub(began_us));
-            self.publish(DegradedEvent::Ended { reason, lasted, decisions });
+            self.publish(DegradedEvent::Ended { reason, lasted, decisions, store: self.store.clone() });
         }
     }
 
@@ -259,6 +270,10 @@ impl Drop for DegradationWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn look(watch: &DegradationWatch, decision: &Decision, now_us: u64) -> bool {
+        watch.look(decision, now_us, &|_| None)
+    }
     use crate::rules::decision::QuotaUsage;
 
     const SECOND_US: u64 = 1_000_000;
@@ -290,32 +305,32 @@ mod tests {
 
     #[test]
     fn store_that_fails_now_and_then_causes_one_event() {
-        let (watch, calm_us) = (DegradationWatch::new(None, None), micros(DegradedEvent::CALM));
-        let started = DegradedEvent::Started { reason: Degradation::Late };
+        let (watch, calm_us) = (DegradationWatch::new(None, None, None), micros(DegradedEvent::CALM));
+        let started = DegradedEvent::Started { reason: Degradation::Late, store: None, cause: None };
         // One decision in ten, ten times a second, for a minute.
         for tenth in 1..=600 {
-            watch.look(&if tenth % 10 == 0 { without() } else { by_store() }, tenth * SECOND_US / 10);
+            look(&watch, &if tenth % 10 == 0 { without() } else { by_store() }, tenth * SECOND_US / 10);
         }
         assert_eq!(watch.take(), [started]);
-        watch.look(&by_store(), 60 * SECOND_US + calm_us - 1);
+        look(&watch, &by_store(), 60 * SECOND_US + calm_us - 1);
         assert!(!watch.keeps_any());
         // A decision by a cache says nothing about the store.
-        watch.look(&decision(Source::DenialCache, None), 70 * SECOND_US);
+        look(&watch, &decision(Source::DenialCache, None), 70 * SECOND_US);
         assert!(!watch.keeps_any());
-        watch.look(&by_store(), 60 * SECOND_US + calm_us);
+        look(&watch, &by_store(), 60 * SECOND_US + calm_us);
         let (reason, lasted) = (Degradation::Late, Duration::from_secs(59));
-        assert_eq!(watch.take(), [DegradedEvent::Ended { reason, lasted, decisions: 60 }]);
-        assert!(!watch.see(&by_store()) && watch.take().is_empty());
+        assert_eq!(watch.take(), [DegradedEvent::Ended { reason, lasted, decisions: 60, store: None }]);
+        assert!(!look(&watch, &by_store(), watch.now_us()) && watch.take().is_empty());
     }
 
     #[test]
     fn next_outage_is_counted_from_zero() {
-        let watch = DegradationWatch::new(None, None);
+        let watch = DegradationWatch::new(None, None, None);
         for round in 1..=3 {
             let start_us = round * 100 * SECOND_US;
-            watch.look(&without(), start_us);
-            watch.look(&without(), start_us + 5 * SECOND_US);
-            watch.look(&by_store(), start_us + 9 * SECOND_US);
+            look(&watch, &without(), start_us);
+            look(&watch, &without(), start_us + 5 * SECOND_US);
+            look(&watch, &by_store(), start_us + 9 * SECOND_US);
             let events = watch.take();
             assert_eq!(events.iter().map(DegradedEvent::name).collect::<Vec<_>>(), ["started", "ended"]);
             assert_eq!((events[1].lasted(), events[1].decisions()), (Duration::from_secs(5), 2));
@@ -324,10 +339,10 @@ mod tests {
 
     #[test]
     fn the_last_events_are_kept() {
-        let watch = DegradationWatch::new(None, None);
+        let watch = DegradationWatch::new(None, None, None);
         for round in 1..=100 {
-            watch.look(&without(), round * 100 * SECOND_US);
-            watch.look(&by_store(), (round * 100 + 50) * SECOND_US);
+            look(&watch, &without(), round * 100 * SECOND_US);
+            look(&watch, &by_store(), (round * 100 + 50) * SECOND_US);
         }
         let events = watch.take();
         assert_eq!((events.len(), events[MAX_EVENTS - 1].name()), (MAX_EVENTS, "ended"));
@@ -335,8 +350,8 @@ mod tests {
 
     #[test]
     fn the_doctor_is_due_once() {
-        let watch = DegradationWatch::new(Some(Duration::from_secs(1)), None);
-        let due = |decision: Decision, now_us| watch.look(&decision, now_us);
+        let watch = DegradationWatch::new(Some(Duration::from_secs(1)), None, None);
+        let due = |decision: Decision, now_us| look(&watch, &decision, now_us);
         assert!(!due(without(), 1));
         assert!(!due(without(), 10 * SECOND_US));
         // The doctor's delay starts with the first decision by the store.
@@ -345,6 +360,6 @@ mod tests {
         assert!(!due(without(), 11 * SECOND_US));
         assert!(due(by_store(), 11 * SECOND_US));
         assert!(!due(by_store(), 20 * SECOND_US));
-        assert!(!DegradationWatch::new(None, None).look(&by_store(), 20 * SECOND_US));
+        assert!(!look(&DegradationWatch::new(None, None, None), &by_store(), 20 * SECOND_US));
     }
 }

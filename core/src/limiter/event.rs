@@ -11,7 +11,8 @@ use crate::store::finding::{Finding, Severity};
 
 /// An event for operators: see [`LimiterBuilder::on_degraded`](crate::LimiterBuilder::on_degraded).
 ///
-/// `Display` writes a sentence for a log, which contains no key, password or URL.
+/// `Display` writes a sentence for a log. It says which store the limiter has, since a program may have several limiters, and contains
+/// no key, user or password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DegradedEvent {
@@ -20,6 +21,10 @@ pub enum DegradedEvent {
     Started {
         /// Why the first decision was made without the store.
         reason: Degradation,
+        /// The limiter's store: see [`store`](DegradedEvent::store).
+        store: Option<Arc<str>>,
+        /// Why the store cannot be used: see [`cause`](DegradedEvent::cause).
+        cause: Option<Arc<str>>,
     },
     /// The store decides again, and no decision was made without it for [`CALM`](Self::CALM).
     #[non_exhaustive]
@@ -30,6 +35,8 @@ pub enum DegradedEvent {
         lasted: Duration,
         /// How many decisions were made without the store.
         decisions: u64,
+        /// The limiter's store: see [`store`](DegradedEvent::store).
+        store: Option<Arc<str>>,
     },
     /// A problem: the limits of a document are not in force because it was refused or is missing (subject `configuration`), or the
     /// doctor found a reason why limits cannot always be held. It examines the store once, in the background, for all limiters that
@@ -59,8 +66,26 @@ impl DegradedEvent {
     /// Why the first decision was made without the store; `None` for a finding.
     pub const fn reason(&self) -> Option<Degradation> {
         match self {
-            Self::Started { reason } | Self::Ended { reason, .. } => Some(*reason),
+            Self::Started { reason, .. } | Self::Ended { reason, .. } => Some(*reason),
             Self::Finding(_) => None,
+        }
+    }
+
+    /// The store of the limiter, without credentials: the address and the prefix of Redis, such as `redis.example:6379, prefix shop`,
+    /// or the file of a local store. `None` for a memory store, and for a finding.
+    pub fn store(&self) -> Option<&str> {
+        match self {
+            Self::Started { store, .. } | Self::Ended { store, .. } => store.as_deref(),
+            Self::Finding(_) => None,
+        }
+    }
+
+    /// Why the store cannot be used, as the doctor says it, such as a password that the server refuses, a certificate that is not
+    /// trusted, or rights that the user needs. `None` where the reason says it all, where it is not known, and for other events.
+    pub fn cause(&self) -> Option<&str> {
+        match self {
+            Self::Started { cause, .. } => cause.as_deref(),
+            Self::Ended { .. } | Self::Finding(_) => None,
         }
     }
 
@@ -92,15 +117,15 @@ impl DegradedEvent {
 impl fmt::Display for DegradedEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Started { reason: Degradation::StoreFull } => f.write_str(
+            Self::Started { reason: Degradation::StoreFull, .. } => f.write_str(
                 "the store is full of keys in use (store_full): new keys share one state a policy",
-            ),
-            Self::Started { reason } => write!(
+            )?,
+            Self::Started { reason, .. } => write!(
                 f,
                 "the limiter decides without its store ({}): the outage policies answer",
                 reason.name()
-            ),
-            Self::Ended { reason, lasted, decisions } => {
+            )?,
+            Self::Ended { reason, lasted, decisions, .. } => {
                 let what = match reason {
                     Degradation::StoreFull => "the store has room for new keys again",
                     _ => "the limiter decides with its store again",
@@ -111,17 +136,24 @@ impl fmt::Display for DegradedEvent {
                     f,
                     "{what}: {decisions} decision{plural} within {seconds}.{millis:03} s went without ({})",
                     reason.name()
-                )
+                )?;
             }
             Self::Finding(Finding { subject: CONFIGURATION, message, .. }) => {
-                write!(f, "the limiter's configuration: {message}")
+                write!(f, "the limiter's configuration: {message}")?;
             }
             Self::Finding(Finding { severity: Severity::Fine | Severity::Advice, subject, message }) => {
-                write!(f, "{subject}: {message}")
+                write!(f, "{subject}: {message}")?;
             }
             Self::Finding(Finding { subject, message, .. }) => {
-                write!(f, "the limiter's store cannot be relied on: {subject}: {message}")
+                write!(f, "the limiter's store cannot be relied on: {subject}: {message}")?;
             }
+        }
+        if let Some(cause) = self.cause() {
+            write!(f, "; {cause}")?;
+        }
+        match self.store() {
+            Some(store) => write!(f, " [{store}]"),
+            None => Ok(()),
         }
     }
 }
@@ -151,6 +183,13 @@ mod tests {
             reason,
             lasted: Duration::from_micros(12_034_999),
             decisions,
+            store: None,
+        };
+        let started = |reason, store: Option<&str>| DegradedEvent::Started {
+            reason,
+            store: store.map(Into::into),
+            cause: store
+                .map(|_| "the server at redis.example:6379 cannot be used: it does not answer".into()),
         };
         let finding =
             Finding { severity: Severity::Problem, subject: "memory", message: "it is small".to_owned() };
@@ -161,15 +200,16 @@ mod tests {
         };
         let table = [
             (
-                DegradedEvent::Started { reason: Degradation::Unreachable },
-                "the limiter decides without its store (unreachable): the outage policies answer",
+                started(Degradation::Unreachable, Some("redis.example:6379, prefix shop")),
+                "the limiter decides without its store (unreachable): the outage policies answer; the server at \
+                 redis.example:6379 cannot be used: it does not answer [redis.example:6379, prefix shop]",
             ),
             (
                 ended(Degradation::Timeout, 340),
                 "the limiter decides with its store again: 340 decisions within 12.034 s went without (timeout)",
             ),
             (
-                DegradedEvent::Started { reason: Degradation::StoreFull },
+                started(Degradation::StoreFull, None),
                 "the store is full of keys in use (store_full): new keys share one state a policy",
             ),
             (

@@ -248,7 +248,7 @@ impl Shared {
     /// Takes note of whether the store decided, and starts the doctor when it is time.
     #[inline]
     fn see(&self, decision: &Decision) {
-        if self.watch.see(decision)
+        if self.watch.see(decision, &self.store)
             && let Some(doctor) = self.store.doctor_for_all()
         {
             self.watch.examine(doctor);

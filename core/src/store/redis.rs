@@ -126,6 +126,12 @@ impl RedisStore {
         configuration::ConfigurationStore::new(&self.access)
     }
 
+    /// The servers and the prefix of the keys.
+    pub(crate) fn place(&self) -> Arc<str> {
+        let settings = self.access.settings();
+        format!("{}, prefix {}", settings.target, settings.prefix).into()
+    }
+
     pub(crate) fn deadline(&self) -> Duration {
         self.access.deadline
     }
@@ -157,22 +163,22 @@ impl RedisStore {
         self.policies.set(id, policy, options, &self.keys, &self.access.clock);
         self.outage.set_policy(id, policy);
         if let (Some(before), Some(after)) = (before, self.policies.get(id)) {
+            self.denial_cache.forget_all();
             self.leases.renumbered(id, &before.policy, &after);
         }
     }
 
-    /// Prepares numbers that decide about some keys of a policy, whose keys may also have these others.
-    pub(crate) fn prepare_numbers(
-            self.denial_cache.forget_all();
-        &self,
-        id: PolicyId,
-        policy: &Policy,
-        others: &[Policy],
     pub(crate) fn forget_policy(&self, id: PolicyId) {
         self.policies.forget(id);
         self.outage.forget_policy(id);
     }
 
+    /// Prepares numbers that decide about some keys of a policy, whose keys may also have these others.
+    pub(crate) fn prepare_numbers(
+        &self,
+        id: PolicyId,
+        policy: &Policy,
+        others: &[Policy],
         options: PolicyOptions,
     ) -> Numbers {
         let outage = options.outage.unwrap_or(self.policies.outage());
@@ -203,6 +209,37 @@ impl RedisStore {
     /// Waits until the store answers, or the timeout passes.
     pub(crate) async fn ready(&self, timeout: Duration) -> Result<(), Error> {
         let until = monotonic::now() + timeout.min(MAX_WAIT);
+        // Boxed, so that no call has room for them.
+        let mut answers = Box::pin(self.first_answer(until));
+        let mut examining = Box::pin(async {
+            tokio::time::sleep(timeout.min(MAX_WAIT) / 2).await;
+            self.problems().await
+        });
+        let mut problems = None;
+        // The doctor looks for the cause while the attempts go on.
+        let reason = loop {
+            tokio::select! {
+                biased;
+                outcome = &mut answers => match outcome? {
+                    None => return Ok(()),
+                    Some(reason) => break reason,
+                },
+                found = &mut examining, if problems.is_none() => problems = Some(found),
+            }
+        };
+        // No wait changes what the server thinks of the credentials.
+        if reason == Degradation::Auth {
+            return Err(Box::pin(self.refused_by_server(until)).await);
+        }
+        let (ms, reason) = (timeout.as_millis(), reason.name());
+        let problems = problems.filter(|problems| !problems.is_empty());
+        let cause = problems.unwrap_or_else(|| "doctor says more".to_owned());
+        let message = format!("the store did not answer within {ms} ms ({reason}): {cause}");
+        Err(Error::new(ErrorKind::StoreUnavailable, message))
+    }
+
+    /// Asks the store until it answers: the reason is `None` then. A server that refuses the credentials is asked once.
+    async fn first_answer(&self, until: Instant) -> Result<Option<Degradation>, Error> {
         loop {
             // The first attempt may wait longer than its deadline for a connection; the timeout bounds it.
             let longest = until.max(monotonic::now() + self.access.deadline);
@@ -211,30 +248,28 @@ impl RedisStore {
                     .await;
             let reason = match answer {
                 Ok(answer) => match answer? {
-                    Ok(_) => return Ok(()),
+                    Ok(_) => return Ok(None),
                     Err(Failure { reason, .. }) => reason,
                 },
                 Err(_) => Degradation::Unreachable,
             };
-            // No wait changes what the server thinks of the credentials.
-            if reason == Degradation::Auth {
-                return Err(self.refused_by_server(until).await);
-            }
-            if monotonic::now() >= until {
-                let (ms, reason) = (timeout.as_millis(), reason.name());
-                let message = format!("the store did not answer within {ms} ms ({reason}): doctor says more");
-                return Err(Error::new(ErrorKind::StoreUnavailable, message));
+            if reason == Degradation::Auth || monotonic::now() >= until {
+                return Ok(Some(reason));
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
+    /// What the doctor says why the store cannot be used; empty where it finds nothing.
+    async fn problems(&self) -> String {
+        let findings = self.examine().await.unwrap_or_default();
+        let problems = findings.into_iter().filter(|finding| finding.severity >= Severity::Problem);
+        problems.map(|finding| finding.message).collect::<Vec<_>>().join("; ")
+    }
+
     /// What the doctor says of a server that refuses the user, its password or a command.
     async fn refused_by_server(&self, until: Instant) -> Error {
-        let examined = timeout_at(until.into(), self.examine()).await;
-        let findings = examined.ok().and_then(Result::ok).unwrap_or_default();
-        let problems = findings.into_iter().filter(|finding| finding.severity >= Severity::Problem);
-        let message = problems.map(|finding| finding.message).collect::<Vec<_>>().join("; ");
+        let message = timeout_at(until.into(), self.problems()).await.unwrap_or_default();
         let message = if message.is_empty() {
             "the server refuses the user, the password or a command".to_owned()
         } else {

@@ -98,6 +98,15 @@ impl SharedFileStore {
         self.policies.set(id, policy, options.has_numbers_of_keys, self.clock.now_us());
     }
 
+    /// The path of the file.
+    pub(crate) fn place(&self) -> Option<Arc<str>> {
+        self.options.path().ok().map(|path| path.to_string_lossy().into())
+    }
+
+    pub(crate) fn forget_policy(&self, id: PolicyId) {
+        self.policies.forget(id);
+    }
+
     /// Opens the file if it is not open.
     pub(crate) fn ready(&self) -> Result<(), Error> {
         self.with_opened(|_| Ok(()))

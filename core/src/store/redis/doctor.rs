@@ -21,6 +21,7 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::config::target::Endpoints;
 use crate::store::redis::keys::channel::Channel;
 use crate::store::redis::pipeline::server::Context;
+use crate::store::redis::transport::cause::advice;
 use crate::store::redis::transport::cluster_slots;
 use crate::store::redis::transport::connect::{Address, server_us};
 use crate::store::redis::transport::failure::Failure;
@@ -139,6 +140,25 @@ impl RedisStore {
         }
     }
 
+    /// Why decisions are made without the store, as the doctor says it, as far as it is known without examining anything.
+    pub(crate) fn cause(&self, reason: Degradation) -> Option<Arc<str>> {
+        match reason {
+            Degradation::Unreachable
+            | Degradation::Auth
+            | Degradation::MaxClients
+            | Degradation::NoResources => {}
+            _ => return None,
+        }
+        let hub = self.access.hub().ok()?;
+        match (hub.context.connector.failed(), reason) {
+            (Some(failed), _) => Some(failed.as_str().into()),
+            (None, Degradation::Auth) => {
+                Some(format!("the server refuses a command: the user needs {}", self.least_rights()).into())
+            }
+            (None, _) => None,
+        }
+    }
+
     /// The permissions that the store's user needs, as `ACL SETUSER` takes them.
     fn least_rights(&self) -> String {
         let settings = self.access.settings();
@@ -224,7 +244,7 @@ impl Doctor {
                     } else {
                         ""
                     };
-                    let server = unreachable::name_of(&address);
+                    let server = address.describe();
                     findings.add(
                         Problem,
                         "connection",
@@ -398,15 +418,4 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisRe
         findings.add(Problem, "role", message);
     }
     Ok(())
-}
-
-fn advice(reason: Degradation) -> &'static str {
-    match reason {
-        Degradation::Auth => "it refuses the user or the password: correct them in the URL or the options",
-        Degradation::MaxClients => "it has as many clients as it may: raise its maxclients",
-        Degradation::NoResources => {
-            "the system gives this process no descriptor or memory to connect with: raise its limits (ulimit -n)"
-        }
-        _ => "it does not answer: see that it runs, and that host, port and TLS are right",
-    }
 }

@@ -1,5 +1,6 @@
 //! Connections and the protocol: finding a server, sockets, TLS, the handshake, and the meaning of replies.
 
+pub(crate) mod cause;
 pub(crate) mod cluster_slots;
 pub(crate) mod connect;
 pub(crate) mod failure;

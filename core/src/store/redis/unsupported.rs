@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::metrics::durations::DurationCounts;
+use crate::rules::decision::Degradation;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
@@ -207,6 +208,8 @@ impl RedisStore {
         [] is_up() -> bool;
         [] set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
         [] forget_policy(id: PolicyId) -> ();
+        [] place() -> Arc<str>;
+        [] cause(reason: Degradation) -> Option<Arc<str>>;
         [] set_credentials(username: Option<&str>, password: &str) -> Result<(), Error>;
         [] doctor_after() -> Option<Duration>;
         [] doctor_for_all() -> Option<doctor::DoctorForAll>;

@@ -1,5 +1,7 @@
 //! The shared-file store on systems other than Linux and without the cargo feature `local`: its URL is refused.
 
+use std::sync::Arc;
+
 use crate::error::Error;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
@@ -48,7 +50,7 @@ impl SharedFileStore {
         match options {}
     }
 
-    pub(crate) fn prepare_numbers(id: PolicyId, policy: &Policy, _others: &[Policy]) -> Numbers {
+    pub(crate) fn prepare_numbers(_id: PolicyId, policy: &Policy, _others: &[Policy]) -> Numbers {
         Numbers::new(policy.clone())
     }
 
@@ -57,6 +59,7 @@ impl SharedFileStore {
         clock() -> &Clock;
         set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
         forget_policy(id: PolicyId) -> ();
+        place() -> Option<Arc<str>>;
         ready() -> Result<(), Error>;
         close() -> ();
         keys() -> Option<usize>;

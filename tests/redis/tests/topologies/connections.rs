@@ -94,6 +94,38 @@ fn wrong_password_or_user_is_reported_as_auth() {
 }
 
 #[test]
+fn started_event_and_ready_name_the_cause_as_the_doctor_does() {
+    let _shared = shared();
+    let tls = Server::options(Kind::Redis).tls(ClientCertificates::Ignored).start();
+    let guarded = Server::options(Kind::Redis).password("word").start();
+    let restricted =
+        Server::start(Kind::Redis, &["user limits on >word ~* &* +@all -eval -evalsha", "user default off"]);
+    let restricted = format!("redis://limits:word@127.0.0.1:{}", restricted.port());
+    let nowhere = Server::options(Kind::Redis).reserve();
+    for (url, cause) in [
+        (tls.url(), "its certificate is not trusted"),
+        (guarded.url().replace("word", "other"), "refuses the user or the password"),
+        (restricted, "the user needs"),
+        (nowhere.url(), "see that it runs"),
+    ] {
+        let limiter = limiter(&with(&url, "deadline=300ms&prefix=shop"), QUOTAS);
+        let _ = runtime().block_on(limiter.check("user")).unwrap();
+        let events = limiter.take_events();
+        let [started] = &events[..] else { panic!("{url}: {events:?}") };
+        assert!(started.cause().is_some_and(|told| told.contains(cause)), "{url}: {started}");
+        // A program with several limiters sees which one it is, and no secret.
+        let store = started.store().unwrap();
+        assert!(store.starts_with("127.0.0.1:") && store.ends_with(", prefix shop"), "{started:?}");
+        assert!(started.to_string().ends_with(&format!(" [{store}]")), "{started}");
+        let ready = runtime().block_on(limiter.ready(Duration::from_secs(2))).unwrap_err().to_string();
+        assert!(ready.contains(cause), "{url}: {ready}");
+        for secret in ["other", "word@"] {
+            assert!(!started.to_string().contains(secret) && !ready.contains(secret), "{started} {ready}");
+        }
+    }
+}
+
+#[test]
 fn escaped_characters_in_credentials_are_decoded() {
     let _shared = shared();
     let server =

@@ -90,6 +90,31 @@ pub(crate) struct Target {
     pub(crate) database: u32,
 }
 
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// How operators are told of a target: its addresses and its database, and never its credentials.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list =
+            |endpoints: &[Endpoint]| endpoints.iter().map(Endpoint::to_string).collect::<Vec<_>>().join(" ");
+        match &self.endpoints {
+            Endpoints::Tcp(endpoint) => write!(f, "{endpoint}")?,
+            Endpoints::Unix(path) => write!(f, "{}", path.display())?,
+            Endpoints::Sentinel { service, sentinels } => write!(f, "{service} of {}", list(sentinels))?,
+            Endpoints::Cluster { seeds } => write!(f, "cluster {}", list(seeds))?,
+        }
+        match self.database {
+            0 => Ok(()),
+            database => write!(f, ", db {database}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,6 +25,7 @@ use crate::runtime::simulation;
 use crate::store::redis::config::Settings;
 use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Secret, Tls};
 use crate::store::redis::transport::CONNECT_TIMEOUT;
+use crate::store::redis::transport::cause::{advice, of_tls};
 use crate::store::redis::transport::failure::{Failure, Refusal, UNREACHABLE};
 use crate::store::redis::transport::server_time::ServerTime;
 use crate::store::redis::transport::session::Session;
@@ -54,6 +55,15 @@ impl Address {
             Endpoints::Cluster { seeds } => return Err(seeds),
         })
     }
+
+    /// The server as the user, the sentinels or the cluster have named it.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Tcp(endpoint) => format!("the server at {endpoint}"),
+            Self::Unix(path) => format!("the server at {}", path.display()),
+            Self::Service { service, .. } => format!("the primary of {service}"),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -73,6 +83,8 @@ pub(crate) struct Connector {
     pub(crate) database: u32,
     pub(crate) client_name: Box<str>,
     keepalive: Duration,
+    /// Why the last attempt to connect has failed, as the doctor says it; `None` once one has succeeded.
+    failed: ArcSwapOption<String>,
 }
 
 impl Connector {
@@ -90,6 +102,7 @@ impl Connector {
             database: target.database,
             client_name: settings.client_name.clone(),
             keepalive: settings.keepalive,
+            failed: ArcSwapOption::empty(),
         })
     }
 
@@ -99,6 +112,7 @@ impl Connector {
             credentials: ArcSwapOption::new(self.credentials.load_full()),
             sentinel_credentials: self.sentinel_credentials.clone(),
             client_name: self.client_name.clone(),
+            failed: ArcSwapOption::empty(),
             ..*self
         }
     }
@@ -124,9 +138,23 @@ impl Connector {
                     self.tcp(primary.insert(named)).await?
                 }
             };
-            Ok(OpenStream { stream: self.handshake(stream, time).await?, primary })
+            Ok::<_, ConnectError>(OpenStream { stream: self.handshake(stream, time).await?, primary })
         };
-        timeout(longest.max(CONNECT_TIMEOUT), connecting).await.unwrap_or(Err(UNREACHABLE))
+        let connected = timeout(longest.max(CONNECT_TIMEOUT), connecting).await;
+        let connected = connected.unwrap_or(Err(ConnectError::from(UNREACHABLE)));
+        connected
+            .map_err(|ConnectError { failure, tls }| {
+                let cause = tls.as_ref().map_or_else(|| advice(failure.reason).to_owned(), of_tls);
+                let server = address.describe();
+                self.failed.store(Some(Arc::new(format!("{server} cannot be used: {cause}"))));
+                failure
+            })
+            .inspect(|_| self.failed.store(None))
+    }
+
+    /// Why the last attempt to connect has failed.
+    pub(crate) fn failed(&self) -> Option<Arc<String>> {
+        self.failed.load_full()
     }
 
     /// Connects to a server for a few commands.
@@ -135,10 +163,10 @@ impl Connector {
         Ok(Session::new(connected.stream))
     }
 
-    pub(crate) async fn tcp(&self, endpoint: &Endpoint) -> Result<Stream, Failure> {
+    pub(crate) async fn tcp(&self, endpoint: &Endpoint) -> Result<Stream, ConnectError> {
         #[cfg(feature = "testing")]
         if let Some(connecting) = simulation::connect(&endpoint.host, endpoint.port) {
-            return connecting.await.map(Stream::Simulated).map_err(not_connected);
+            return Ok(connecting.await.map(Stream::Simulated).map_err(not_connected)?);
         }
         let found = lookup_host((&*endpoint.host, endpoint.port)).await.map_err(not_connected)?;
         let tcp = first_to_accept(found).await?;
@@ -153,7 +181,8 @@ impl Connector {
         let Some((config, options)) = &self.tls else { return Ok(Stream::Tcp(tcp)) };
         let name = server_name(options, &endpoint.host).map_err(|_| UNREACHABLE)?;
         let tls = TlsConnector::from(Arc::clone(config)).connect(name, tcp).await;
-        tls.map(|tls| Stream::Tls(Box::new(tls))).map_err(|_| UNREACHABLE)
+        tls.map(|tls| Stream::Tls(Box::new(tls)))
+            .map_err(|error| ConnectError { failure: UNREACHABLE, tls: Some(error) })
     }
 
     /// Sends the first commands on a connection, and learns the server's time.
@@ -184,6 +213,25 @@ impl Connector {
         let server_us = session.reply().await.map_err(|error| refused(&error)).map(server_us)?;
         time.learn(server_us.ok_or(PROTOCOL)?, sent, monotonic::now());
         Ok(session.into_stream())
+    }
+}
+
+/// A failure to connect, with the error of the TLS handshake if that has failed.
+#[derive(Debug)]
+pub(crate) struct ConnectError {
+    failure: Failure,
+    tls: Option<io::Error>,
+}
+
+impl From<Failure> for ConnectError {
+    fn from(failure: Failure) -> Self {
+        Self { failure, tls: None }
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        error.failure
     }
 }
 
