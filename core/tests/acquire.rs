@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use polylimit::{Answer, Call, Completions, ErrorKind, Limiter, ManualClock, Policy, Request};
@@ -420,4 +421,31 @@ fn cancelled_acquire_refunds_its_units_during_a_leaky_buckets_delay() {
     assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 2);
     assert!(completions.cancel(&1));
     assert_eq!(limiter.blocking().peek("user").unwrap().remaining(), 3);
+}
+
+#[test]
+fn cancelled_acquire_gives_back_an_answer_that_the_loop_has_not_taken() {
+    let clock = ManualClock::new(0).unwrap();
+    let limiter = fixed_window(&clock);
+    let blocking = limiter.blocking();
+    let completions = Completions::new(|| {});
+    for key in ["user", "other"] {
+        assert!(blocking.check(key).unwrap().allowed());
+    }
+    let acquire = |key| Call::Acquire(Request::new(key), HOUR);
+    assert_eq!(completions.submit(&limiter, &acquire("user"), 1), None);
+    clock.advance(Duration::from_secs(60)).unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while blocking.peek("user").unwrap().remaining() > 0 {
+        assert!(Instant::now() < end, "the acquire is not admitted");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(blocking.check("other").unwrap().allowed());
+    // Starting another call polls the first one, which has finished by then.
+    assert_eq!(completions.submit(&limiter, &acquire("other"), 2), None);
+    assert!(completions.cancel(&1));
+    assert!(!completions.cancel(&1));
+    assert_eq!(blocking.peek("user").unwrap().remaining(), 1);
+    assert_eq!(completions.pending(), 1);
+    completions.drain(|tag, answer| panic!("{tag}: {answer:?}"));
 }

@@ -223,6 +223,19 @@ impl NativeExchange {
         catch_panic(|| function::create(env, NextFunction(Rc::clone(&self.exchange))))
     }
 
+    /// Cancels the pending acquire or reserve with this ticket, whose answer never comes then: it leaves the line, and what it has
+    /// got is given back. False when its answer has been taken from the core.
+    #[napi]
+    pub fn cancel(&self, ticket: u32) -> Result<bool> {
+        catch_panic(|| {
+            let is_cancelled = self.exchange.completions.cancel(&ticket);
+            if is_cancelled {
+                self.exchange.waiting.borrow_mut().remove(&ticket);
+            }
+            Ok(is_cancelled)
+        })
+    }
+
     /// Whether pending operations keep the process alive.
     #[napi]
     pub fn keep_alive(&self, is_kept: bool) -> Result<()> {

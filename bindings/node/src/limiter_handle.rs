@@ -174,7 +174,7 @@ impl LimiterHandle {
     /// Submits a call, and writes its answer, or the ticket of the answer that is still to come.
     #[inline]
     pub(crate) fn submit(&self, call: &Call<'_>) -> Result<()> {
-        let (ticket, immediate) = self.start(call);
+        let (ticket, immediate) = self.start(call, false);
         if let Some(result) = immediate {
             return self.write_answer(result);
         }
@@ -186,9 +186,10 @@ impl LimiterHandle {
     pub(crate) fn submit_then(
         &self,
         call: &Call<'_>,
+        is_cancellable: bool,
         take: impl FnOnce(OperationResult) -> OperationResult + 'static,
     ) -> Result<()> {
-        let (ticket, immediate) = self.start(call);
+        let (ticket, immediate) = self.start(call, is_cancellable);
         if let Some(result) = immediate {
             return self.write_answer(take(result));
         }
@@ -199,7 +200,7 @@ impl LimiterHandle {
 
     /// Starts a call; its ticket, and its result if it need not wait.
     #[inline]
-    fn start(&self, call: &Call<'_>) -> (u32, Option<OperationResult>) {
+    fn start(&self, call: &Call<'_>, is_cancellable: bool) -> (u32, Option<OperationResult>) {
         let Self { limiter, exchange, .. } = self;
         let ticket = exchange.next_ticket();
         let waits_in_line = match call {
@@ -207,8 +208,8 @@ impl LimiterHandle {
             Call::Reserve(_, terms) => !terms.timeout.is_zero(),
             _ => false,
         };
-        // Most calls that may wait in line need not, which shows only once they have started.
-        let immediate = if waits_in_line {
+        // Most calls that may wait in line need not, which shows only once they have started. A deferred call cannot be cancelled.
+        let immediate = if waits_in_line || is_cancellable {
             limiter.try_call(call).or_else(|| exchange.completions.submit(limiter, call, ticket))
         } else {
             exchange.call(limiter, call, ticket)

@@ -28,6 +28,8 @@ pub struct ReserveSettings<'env> {
     pub max_age_ms: Option<f64>,
     pub commit_at_end: Option<bool>,
     pub remember_ms: Option<f64>,
+    /// Whether a signal may cancel the reserve.
+    pub is_cancellable: Option<bool>,
 }
 
 impl ReserveSettings<'_> {
@@ -66,12 +68,17 @@ pub struct NativeReservation {
 
 impl NativeReservation {
     /// Submits a reserve. Its decision comes as the answers of all operations do.
-    fn new(limiter: &Rc<LimiterHandle>, asked: OwnedRequest, options: ReserveOptions) -> Result<Self> {
+    fn new(
+        limiter: &Rc<LimiterHandle>,
+        asked: OwnedRequest,
+        options: ReserveOptions,
+        is_cancellable: bool,
+    ) -> Result<Self> {
         let terms = options.terms().map_err(to_js_error)?;
         let made: Rc<RefCell<Option<Reservation>>> = Rc::default();
         let (core, slot, asked) = (limiter.limiter().clone(), Rc::clone(&made), Rc::new(asked));
         let adopted = Rc::clone(&asked);
-        limiter.submit_then(&Call::Reserve(asked.request(), terms), move |result| {
+        limiter.submit_then(&Call::Reserve(asked.request(), terms), is_cancellable, move |result| {
             if let Ok(Answer::Decision(decision)) = &result {
                 let reservation = core.adopt(adopted.request(), &terms, options, decision.clone())?;
                 *slot.borrow_mut() = Some(reservation);
@@ -141,9 +148,9 @@ impl NativeLimiter {
     ) -> Result<NativeReservation> {
         catch_panic(|| {
             let options = settings.options(env)?;
-            let ReserveSettings { policy, cost, headroom, plan, .. } = settings;
+            let ReserveSettings { policy, cost, headroom, plan, is_cancellable, .. } = settings;
             let asked = OwnedRequest::read(env, key, RequestOptions { policy, cost, headroom, plan })?;
-            NativeReservation::new(&self.handle, asked, options)
+            NativeReservation::new(&self.handle, asked, options, is_cancellable.unwrap_or(false))
         })
     }
 

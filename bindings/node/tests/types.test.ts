@@ -66,6 +66,12 @@ limiter.check(5n);
 limiter.check(true);
 // @ts-expect-error a timeout is required
 limiter.acquire("user", {});
+limiter.acquire("user", { timeoutMs: 5, signal: AbortSignal.timeout(5) });
+limiter.reserve("user", { timeoutMs: 5, signal: new AbortController().signal });
+// @ts-expect-error a controller is no signal
+limiter.acquire("user", { timeoutMs: 5, signal: new AbortController() });
+// @ts-expect-error a check does not wait
+limiter.check("user", { signal: AbortSignal.abort() });
 
 async function respond(): Promise<DenialResponse | undefined> {
   const decision = await limiter.check("user", "api");

@@ -74,6 +74,11 @@ export declare class NativeExchange {
    * none.
    */
   nextFunction(): () => void
+  /**
+   * Cancels the pending acquire or reserve with this ticket, whose answer never comes then: it leaves the line, and what it has
+   * got is given back. False when its answer has been taken from the core.
+   */
+  cancel(ticket: number): boolean
   /** Whether pending operations keep the process alive. */
   keepAlive(isKept: boolean): void
   /**
@@ -664,6 +669,8 @@ export interface ReserveSettings {
   maxAgeMs?: number
   commitAtEnd?: boolean
   rememberMs?: number
+  /** Whether a signal may cancel the reserve. */
+  isCancellable?: boolean
 }
 
 /**

@@ -53,6 +53,14 @@ export function optionalFunction<F>(name: string, value: F | undefined): F | und
   return value;
 }
 
+/** Checks that a value is an abort signal, of this realm or of another one. */
+export function optionalSignal(value: AbortSignal | undefined): AbortSignal | undefined {
+  if (value === undefined) return undefined;
+  const isSignal = typeof value === "object" && value !== null && typeof value.aborted === "boolean";
+  if (!isSignal || typeof value.addEventListener !== "function") throw notAllowed("signal", value, "an AbortSignal");
+  return value;
+}
+
 /**
  * Whether a value is an object with properties that a program has chosen. A Map or an array has entries in place of properties, and
  * the properties of a Date or a promise are other ones: options that were read from them would all be absent.

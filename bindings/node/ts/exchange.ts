@@ -89,6 +89,39 @@ export function pendingAnswer<T>(read: () => T): Promise<T> {
   });
 }
 
+/**
+ * The answer of the acquire or the reserve that was just submitted. When the signal is aborted first, the promise rejects at once
+ * with its reason, the operation leaves the line, and what it has got meanwhile is given back.
+ */
+export function abortableAnswer<T>(read: () => T, signal: AbortSignal | undefined): Promise<T> {
+  const ticket = fields[Field.Ticket];
+  const answer = answerOf(read);
+  const operation = pending.get(ticket);
+  if (signal === undefined || operation === undefined) return answer;
+  const { resolve, reject } = operation;
+  const abort = () => {
+    if (!exchange.cancel(ticket)) return;
+    pending.delete(ticket);
+    if (pending.size === 0) exchange.keepAlive(false);
+    stop();
+    reject(signal.reason);
+  };
+  const stop = () => signal.removeEventListener("abort", abort);
+  signal.addEventListener("abort", abort);
+  pending.set(ticket, {
+    read,
+    resolve: (answer) => {
+      stop();
+      resolve(answer);
+    },
+    reject: (reason) => {
+      stop();
+      reject(reason);
+    },
+  });
+  return answer;
+}
+
 /** The addon calls this after operations have finished, once for many of them. */
 function settleFinished(): void {
   for (next(); fields[Field.Ticket] !== 0; next()) {

@@ -60,23 +60,6 @@ export function createFetch(options: FetchClientOptions): typeof globalThis.fetc
   limiter.policyFor(policy);
   const throttle = callNative(() => new native.NativeThrottle(backoff && nativeBackoff(backoff), cost));
 
-  /** Acquires; units that come after the request was aborted are given back. */
-  const acquire = async (key: string | Uint8Array, timeoutMs: number, signal: AbortSignal) => {
-    const acquired = limiter.acquire(key, { policy, cost, timeoutMs });
-    const { promise: aborted, stop } = rejectsOnAbort(signal);
-    try {
-      return await Promise.race([acquired, aborted]);
-    } catch (thrown) {
-      if (signal.aborted) {
-        const giveBack = (allowed: boolean) => (allowed ? limiter.refund(key, { policy, cost }) : undefined);
-        acquired.then(({ allowed }) => giveBack(allowed)).catch(() => undefined);
-      }
-      throw thrown;
-    } finally {
-      stop();
-    }
-  };
-
   return async (input, init) => {
     const request = new Request(input, init);
     const { signal } = request;
@@ -90,8 +73,7 @@ export function createFetch(options: FetchClientOptions): typeof globalThis.fetc
           throw signal.aborted ? signal.reason : thrown;
         });
       } else if (kind === "acquire") {
-        signal.throwIfAborted();
-        const { allowed, retryAfterUs } = await acquire(key, ms ?? 0, signal);
+        const { allowed, retryAfterUs } = await limiter.acquire(key, { policy, cost, timeoutMs: ms ?? 0, signal });
         attempts.acquired(allowed, retryAfterUs ?? undefined);
       } else if (kind === "send") {
         const response = await send(isFirst ? request : new Request(input, init));
@@ -109,14 +91,4 @@ export function createFetch(options: FetchClientOptions): typeof globalThis.fetc
 function isReplayable(body: unknown): boolean {
   if (typeof body === "string" || ArrayBuffer.isView(body)) return true;
   return [ArrayBuffer, Blob, FormData, URLSearchParams].some((type) => body instanceof type);
-}
-
-function rejectsOnAbort(signal: AbortSignal): { promise: Promise<never>; stop: () => void } {
-  let stop = () => {};
-  const promise = new Promise<never>((_, reject) => {
-    const onAbort = () => reject(signal.reason);
-    signal.addEventListener("abort", onAbort);
-    stop = () => signal.removeEventListener("abort", onAbort);
-  });
-  return { promise, stop };
 }

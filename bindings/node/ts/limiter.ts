@@ -7,6 +7,7 @@ import {
   notAllowed,
   number,
   optionalFunction,
+  optionalSignal,
   text,
   unknownOption,
 } from "./arguments";
@@ -15,6 +16,7 @@ import { type Decision, readDecision, readDecisions, readUsage, type Usage, with
 import { callNative, invalidArgument, type PolylimitError } from "./errors";
 import { registerLimiter } from "./events";
 import {
+  abortableAnswer,
   answerOf,
   exchange,
   pendingAnswer,
@@ -170,6 +172,9 @@ export class Limiter extends LimiterManagement {
   /**
    * Waits until the request is admitted and, in a leaky bucket, until its turn. If the timeout cannot be met, it returns a
    * denial at once and spends nothing. Requests that wait for the same key are served in order.
+   *
+   * With a `signal`, the request leaves the line when the signal is aborted, and the promise rejects with its `reason`. Units that
+   * the store has spent for it by then are refunded, in Redis in the background.
    */
   acquire(key: Key, options: AcquireOptions): Promise<Decision> {
     try {
@@ -177,10 +182,12 @@ export class Limiter extends LimiterManagement {
       const timeoutMs = number("timeoutMs", options.timeoutMs, TIMEOUT);
       const [policy, cost] = [policyOf(options), costOf(options)];
       const [headroom, plan] = [headroomOf(options), planOf(options)];
+      const signal = optionalSignal(options.signal);
+      if (signal?.aborted) return Promise.reject(signal.reason);
       // Written last, because a getter among the options may submit another operation.
       fields[Field.TimeoutMs] = timeoutMs;
       this.#write(Operation.Acquire, key, policy, cost, headroom, plan);
-      return answerOf(readDecision);
+      return abortableAnswer(readDecision, signal);
     } catch (thrown) {
       return Promise.reject(limiterError(this, thrown));
     }
@@ -198,6 +205,9 @@ export class Limiter extends LimiterManagement {
    *
    * With `use`, the reservation lasts until this function has ended, and the promise has its result. If it fails without a
    * commit, the reservation is cancelled; otherwise it ends as `commitAtEnd` says.
+   *
+   * With a `signal` that is aborted before the answer, the promise rejects with the signal's `reason`, and a reservation that was
+   * made meanwhile is cancelled. Afterwards the signal has no effect on the reservation.
    *
    * It fails with `invalid_argument` also when the id or the ttl is out of range, and when the policy is leased or has a
    * leaky bucket.

@@ -45,6 +45,11 @@ export interface RequestOptions {
 export interface AcquireOptions extends RequestOptions {
   /** The longest wait, in milliseconds. */
   readonly timeoutMs: number;
+  /**
+   * Ends the wait when it is aborted: the promise rejects at once with the signal's `reason`, and nothing is spent. A signal that is
+   * aborted before has the same effect, and the store is not asked.
+   */
+  readonly signal?: AbortSignal;
 }
 
 /** One of several checks. */
@@ -57,7 +62,7 @@ export const TIMEOUT = "a number of milliseconds";
 export const POLICY = 'a policy\'s name, or quotas such as "100/minute" or a Quota';
 export const HEADROOM = "a whole number from 0 to 99 percent";
 export const REQUEST = ["policy", "cost", "headroom", "plan"];
-export const ACQUIRE = [...REQUEST, "timeoutMs"];
+export const ACQUIRE = [...REQUEST, "timeoutMs", "signal"];
 const CHECK = ["key", ...REQUEST];
 
 const rows = new Map(native.limiterOptions().map((row) => [camelCase(row.name), row]));

@@ -3,11 +3,11 @@
 import { types } from "node:util";
 
 import type { KeyChoice, NativeLimiter, NativeReservation } from "./addon";
-import { checkedOptions, type Key, keyOf, notAllowed, number, optionalFunction } from "./arguments";
+import { checkedOptions, type Key, keyOf, notAllowed, number, optionalFunction, optionalSignal } from "./arguments";
 import { type Decision, readDecision, readUsage, type Usage } from "./decision";
 import { methodError } from "./errors";
-import { answerOf } from "./exchange";
-import { operateAll } from "./native_limiters";
+import { abortableAnswer, answerOf } from "./exchange";
+import { limiterError, nativeOf, operateAll } from "./native_limiters";
 import {
   COST,
   costOf,
@@ -33,6 +33,8 @@ export interface ReserveOptions extends RequestOptions {
   readonly ttlMs?: number;
   /** The longest wait in line, as in `acquire`, until the reservation is admitted; by default it does not wait. */
   readonly timeoutMs?: number;
+  /** Ends the reserve when it is aborted before the answer: the promise rejects with its `reason`, and nothing stays reserved. */
+  readonly signal?: AbortSignal;
   /** How long the handle renews the reservation, every third of its ttl; by default 1 h, and 0 never renews it. */
   readonly maxAgeMs?: number;
   /** Commits what was reserved when the handle ends without a commit, in place of cancelling; by default `false`. */
@@ -58,7 +60,7 @@ export interface CommitOptions extends PolicyChoice {
   readonly spent?: number;
 }
 
-const RESERVE = [...REQUEST, "id", "ttlMs", "timeoutMs", "maxAgeMs", "commitAtEnd", "rememberMs"];
+const RESERVE = [...REQUEST, "id", "ttlMs", "timeoutMs", "signal", "maxAgeMs", "commitAtEnd", "rememberMs"];
 const CHOICE = ["policy", "plan"];
 const DURATIONS = ["ttlMs", "timeoutMs", "maxAgeMs", "rememberMs"] as const;
 
@@ -137,21 +139,29 @@ export function reserve(
   options: ReserveOptions | string | Quota | undefined,
   use: ReservationUse<unknown> | undefined,
 ): Promise<unknown> {
-  let made: NativeReservation;
-  let settings: CheckedOptions;
-  let id: ReservationId;
-  const reservation = operateAll(
-    limiter,
-    (native) => {
-      optionalFunction("use", use);
-      settings = settingsOf(options);
-      made = native.reserve(keyOf(key), settings);
-      // A copy, which does not change with the program's bytes.
-      id = types.isUint8Array(settings.id) ? new Uint8Array(settings.id) : (settings.id ?? made.id());
-    },
-    () => new Reservation(made, readDecision(), id, settings.commitAtEnd === true),
-  );
+  const reservation = startReserve(limiter, key, options, use);
   return use === undefined ? reservation : reservation.then((reservation) => during(reservation, use));
+}
+
+function startReserve(
+  limiter: object,
+  key: Key,
+  options: ReserveOptions | string | Quota | undefined,
+  use: ReservationUse<unknown> | undefined,
+): Promise<Reservation> {
+  try {
+    const native = nativeOf(limiter);
+    optionalFunction("use", use);
+    const settings = settingsOf(options);
+    const signal = isPolicy(options) ? undefined : optionalSignal(options?.signal);
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    const made = native.reserve(keyOf(key), { ...settings, isCancellable: signal !== undefined });
+    // A copy, which does not change with the program's bytes.
+    const id = types.isUint8Array(settings.id) ? new Uint8Array(settings.id) : (settings.id ?? made.id());
+    return abortableAnswer(() => new Reservation(made, readDecision(), id, settings.commitAtEnd === true), signal);
+  } catch (thrown) {
+    return Promise.reject(limiterError(limiter, thrown));
+  }
 }
 
 export function commitReservation(
@@ -221,7 +231,7 @@ function choiceOf(options: PolicyChoice | string | Quota | undefined, names: rea
 }
 
 /** The checked options of a reserve. */
-type CheckedOptions = Omit<ReserveOptions, "policy"> & { readonly policy?: string | undefined };
+type CheckedOptions = Omit<ReserveOptions, "policy" | "signal"> & { readonly policy?: string | undefined };
 
 /** The checked options of a reserve, each read once. */
 function settingsOf(options: ReserveOptions | string | Quota | undefined): CheckedOptions {

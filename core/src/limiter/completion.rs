@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
 use crate::limiter::call::{Answer, Call};
 use crate::limiter::completion::deferred::{DeferredCalls, Finished};
-use crate::limiter::completion::pending_call::{PendingCall, start};
+use crate::limiter::completion::pending_call::{CallResult, Claim, PendingCall, StartedCall, start};
 use crate::limiter::owned_call::OwnedCall;
 use crate::runtime::atomic::{AtomicU8, Ordering};
 use crate::runtime::fork::{self, ProcessGeneration};
@@ -64,21 +64,28 @@ struct Calls<T> {
     /// How many of them were cancelled and not polled since.
     cancelled: usize,
     /// Calls that finished while another call was started.
-    finished: Vec<Finished<T>>,
+    finished: Vec<Undelivered<T>>,
     started: u64,
+}
+
+/// A finished call that the loop has not taken yet.
+struct Undelivered<T> {
+    finished: Finished<T>,
+    claim: Option<Arc<Claim>>,
 }
 
 struct Running<T> {
     number: u64,
     /// `None` once the call has finished or was cancelled.
     call: Option<(T, PendingCall)>,
+    claim: Option<Arc<Claim>>,
     /// Has the call polled again.
     waker: Option<Waker>,
 }
 
 impl<T: Unpin> Future for Running<T> {
     /// The number of the call, its tag and its answer; `None` for a call that was cancelled.
-    type Output = Option<(u64, Finished<T>)>;
+    type Output = Option<(u64, Undelivered<T>)>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some((_, pending)) = &mut self.call else { return Poll::Ready(None) };
@@ -88,8 +95,8 @@ impl<T: Unpin> Future for Running<T> {
             }
             return Poll::Pending;
         };
-        let number = self.number;
-        Poll::Ready(self.call.take().map(|(tag, _)| (number, (tag, answer))))
+        let (number, claim) = (self.number, self.claim.take());
+        Poll::Ready(self.call.take().map(|(tag, _)| (number, Undelivered { finished: (tag, answer), claim })))
     }
 }
 
@@ -98,10 +105,10 @@ const MAX_POLLS: usize = 3;
 
 impl<T: Unpin> Calls<T> {
     /// Keeps a call until it is polled; returns its number.
-    fn add(&mut self, tag: T, pending: PendingCall) -> u64 {
+    fn add(&mut self, tag: T, StartedCall { pending, claim }: StartedCall) -> u64 {
         let number = self.started;
         self.started += 1;
-        self.running.push(Running { number, call: Some((tag, pending)), waker: None });
+        self.running.push(Running { number, call: Some((tag, pending)), claim, waker: None });
         number
     }
 
@@ -120,8 +127,8 @@ impl<T: Unpin> Calls<T> {
             // polling continues.
             while let Poll::Ready(Some(finished)) = self.running.poll_next_unpin(&mut context) {
                 match finished {
-                    Some((number, (_, answer))) if Some(number) == added => known = Some(answer),
-                    Some((_, finished)) => self.finished.push(finished),
+                    Some((number, call)) if Some(number) == added => known = Some(call.finished.1),
+                    Some((_, call)) => self.finished.push(call),
                     None => self.cancelled -= 1,
                 }
             }
@@ -132,6 +139,15 @@ impl<T: Unpin> Calls<T> {
         // Polling continues when the loop comes.
         waker.wake_by_ref();
         known
+    }
+}
+
+impl<T: PartialEq> Calls<T> {
+    /// Takes the answer of an acquire or a reserve that has finished, for a caller that does not want it any more.
+    fn take_unused(&mut self, tag: &T) -> Option<(CallResult, Arc<Claim>)> {
+        let found = self.finished.iter().position(|call| call.claim.is_some() && call.finished.0 == *tag)?;
+        let Undelivered { finished: (_, answer), claim } = self.finished.remove(found);
+        claim.map(|claim| (answer, claim))
     }
 }
 
@@ -152,12 +168,12 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     /// [`Closed`](ErrorKind::Closed).
     pub fn submit(&self, limiter: &Limiter, call: &Call<'_>, tag: T) -> Option<Result<Answer, Error>> {
         let started = self.parts().and_then(|parts| Ok((parts, start(limiter, OwnedCall::of(call))?)));
-        let (parts, pending) = match started {
+        let (parts, started) = match started {
             Ok(started) => started,
             Err(error) => return Some(Err(error)),
         };
         let mut calls = parts.submitted.lock();
-        let added = calls.add(tag, pending);
+        let added = calls.add(tag, started);
         self.poll_added(parts, &mut calls, Some(added))
     }
 
@@ -202,8 +218,10 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         };
         // Waking another thread takes longer than starting a single call here.
         match start(&limiter, call) {
-            Ok(pending) => _ = calls.add(tag, pending),
-            Err(error) => calls.finished.push((tag, Err(error))),
+            Ok(started) => _ = calls.add(tag, started),
+            Err(error) => {
+                calls.finished.push(Undelivered { finished: (tag, Err(error)), claim: None });
+            }
         }
         self.poll_added(parts, &mut calls, None);
     }
@@ -211,13 +229,13 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     /// Hands out the answers to finished calls, each with its tag.
     pub fn drain(&self, mut each: impl FnMut(T, Result<Answer, Error>)) {
         let Ok(parts) = self.parts() else { return };
-        let mut finished;
+        let mut finished: Vec<_>;
         {
             let mut calls = parts.submitted.lock();
             // A call that finishes from here on wakes the loop again.
             let polling = self.wake.polling(true);
             calls.poll(&self.waker, &polling, None);
-            finished = std::mem::take(&mut calls.finished);
+            finished = calls.finished.drain(..).map(|call| call.finished).collect();
             parts.deferred.take_finished(&mut finished);
         }
         for (tag, answer) in finished {
@@ -225,9 +243,10 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         }
     }
 
-    /// Cancels the call with this tag, if it has not finished; of several calls with one tag, any one of them. An [`acquire`](Limiter::acquire) leaves the queue, and units
-    /// that the store has spent for it are refunded; another operation may have been applied. Returns whether there was
-    /// such a call.
+    /// Cancels the call with this tag; of several calls with one tag, any one of them. An [`acquire`](Limiter::acquire) leaves the
+    /// queue, and units that the store has spent for it are refunded; a reservation is cancelled; another operation may have been
+    /// applied. An acquire and a reserve can be cancelled until [`drain`](Self::drain) hands out their answers, any other call until
+    /// it has finished. Returns whether there was such a call.
     pub fn cancel(&self, tag: &T) -> bool
     where
         T: PartialEq,
@@ -240,8 +259,13 @@ impl<T: Send + Unpin + 'static> Completions<T> {
             .find(|running| running.call.as_ref().is_some_and(|(other, _)| other == tag))
             .and_then(|running| running.call.take().map(|call| (call, running.waker.take())));
         calls.cancelled += usize::from(cancelled.is_some());
-        // Neither is dropped or called under the lock, because both may wake the loop.
+        let unused = if cancelled.is_none() { calls.take_unused(tag) } else { None };
+        // None of them is dropped or called under the lock, because all may wake the loop.
         drop(calls);
+        if let Some((answer, claim)) = unused {
+            claim.give_back(&answer);
+            return true;
+        }
         let Some((call, waker)) = cancelled else { return false };
         drop(call);
         if let Some(waker) = waker {

@@ -21,19 +21,23 @@ use crate::runtime::close_signal::closed;
 pub(crate) type CallResult = Result<Answer, Error>;
 pub(crate) type PendingCall = Pin<Box<dyn Future<Output = CallResult> + Send>>;
 
+/// A call that was started.
+pub(crate) struct StartedCall {
+    pub(crate) pending: PendingCall,
+    /// For a call that may leave units with its caller.
+    pub(crate) claim: Option<Arc<Claim>>,
+}
+
 /// Starts a call that [`Limiter::try_call`] did not answer.
-pub(crate) fn start(limiter: &Limiter, call: OwnedCall) -> Result<PendingCall, Error> {
+pub(crate) fn start(limiter: &Limiter, call: OwnedCall) -> Result<StartedCall, Error> {
     let runtime = match limiter.shared().driver().and_then(|driver| driver.running()) {
         Ok(running) => Some(running.handle().clone()),
         // The outage policy answers.
         Err(error) if error.kind() == ErrorKind::StoreUnavailable && !call.needs_timer() => None,
         Err(error) => return Err(error),
     };
-    let queued = match &call {
-        OwnedCall::Acquire(request, _) => Some((request.clone(), None)),
-        OwnedCall::ReserveInLine(request, terms) => Some((request.clone(), Some(terms.hold()))),
-        _ => None,
-    };
+    let waits_in_line = matches!(call, OwnedCall::Acquire(..) | OwnedCall::ReserveInLine(..));
+    let claim = Claim::of(limiter, &call).map(Arc::new);
     let owner = limiter.clone();
     let pending: PendingCall = Box::pin(async move {
         let is_closed = || owner.shared().closing.is_closed();
@@ -50,14 +54,44 @@ pub(crate) fn start(limiter: &Limiter, call: OwnedCall) -> Result<PendingCall, E
         })
         .await
     });
-    Ok(match queued {
-        Some((request, hold)) => {
-            let (limiter, pending) = (limiter.clone(), Mutex::new(Some(pending)));
-            let state = Arc::new(QueuedState { limiter, request, hold, pending });
-            Box::pin(QueuedCall { state, answer: None })
+    let pending = match &claim {
+        Some(claim) if waits_in_line => {
+            let state = QueuedState { claim: Arc::clone(claim), pending: Mutex::new(Some(pending)) };
+            Box::pin(QueuedCall { state: Arc::new(state), answer: None })
         }
-        None => pending,
-    })
+        _ => pending,
+    };
+    Ok(StartedCall { pending, claim })
+}
+
+/// The units that an acquire or a reserve may get for its caller.
+pub(crate) struct Claim {
+    limiter: Limiter,
+    request: OwnedRequest,
+    /// The reservation; `None` for an acquire.
+    hold: Option<Hold>,
+}
+
+impl Claim {
+    fn of(limiter: &Limiter, call: &OwnedCall) -> Option<Self> {
+        let (request, hold) = match call {
+            OwnedCall::Acquire(request, _) => (request, None),
+            OwnedCall::ReserveInLine(request, terms) => (request, Some(terms.hold())),
+            OwnedCall::OneKey(request, action, hold) if *action == RESERVE => (request, *hold),
+            _ => return None,
+        };
+        Some(Self { limiter: limiter.clone(), request: request.clone(), hold })
+    }
+
+    /// Gives back an admission that the caller does not receive.
+    pub(crate) fn give_back(&self, answer: &CallResult) {
+        let action = if self.hold.is_some() { RESERVE } else { CHECK };
+        let call = KeyCall { action, request: self.request.request(), hold: self.hold };
+        let request = self.limiter.shared().key_request(&call);
+        if let (Ok(Answer::Decision(decision)), Ok(request)) = (answer, request) {
+            self.limiter.give_back_unused(request, decision);
+        }
+    }
 }
 
 pub(crate) fn panicked() -> Error {
@@ -73,7 +107,7 @@ impl Limiter {
         call: &Call<'_>,
     ) -> impl Future<Output = Result<Answer, Error>> + Send + Unpin + 'static + use<> {
         match self.try_call(call).map_or_else(|| start(self, OwnedCall::of(call)).map_err(Err), Err) {
-            Ok(pending) => Either::Left(pending),
+            Ok(started) => Either::Left(started.pending),
             Err(answer) => Either::Right(std::future::ready(answer)),
         }
     }
@@ -88,10 +122,7 @@ struct QueuedCall {
 }
 
 struct QueuedState {
-    limiter: Limiter,
-    request: OwnedRequest,
-    /// The reservation that is waited for; `None` for an acquire.
-    hold: Option<Hold>,
+    claim: Arc<Claim>,
     /// `None` once the call has finished or was cancelled.
     pending: Mutex<Option<PendingCall>>,
 }
@@ -110,7 +141,7 @@ impl Future for QueuedCall {
                 return Poll::Ready(answer);
             }
             let (sender, receiver) = oneshot::channel();
-            state.limiter.shared().driver()?.spawn(Arc::clone(state).wait(sender));
+            state.claim.limiter.shared().driver()?.spawn(Arc::clone(state).wait(sender));
             answer.insert(receiver)
         };
         Pin::new(receiver).poll(cx).map(|answer| answer.unwrap_or_else(|_| Err(closed())))
@@ -124,7 +155,7 @@ impl Drop for QueuedCall {
         if let Some(receiver) = &mut self.answer {
             receiver.close();
             if let Ok(unused) = receiver.try_recv() {
-                self.state.give_back(&unused);
+                self.state.claim.give_back(&unused);
             }
         }
     }
@@ -139,7 +170,7 @@ impl QueuedState {
         };
         self.leave();
         if let Err(unused) = sender.send(answer) {
-            self.give_back(&unused);
+            self.claim.give_back(&unused);
         }
     }
 
@@ -154,15 +185,5 @@ impl QueuedState {
         let pending = self.pending.lock().take();
         // Dropped after the lock is released: the next caller in the queue may be woken here.
         drop(pending);
-    }
-
-    /// Gives back an admission that the caller does not receive.
-    fn give_back(&self, answer: &CallResult) {
-        let action = if self.hold.is_some() { RESERVE } else { CHECK };
-        let call = KeyCall { action, request: self.request.request(), hold: self.hold };
-        let request = self.limiter.shared().key_request(&call);
-        if let (Ok(Answer::Decision(decision)), Ok(request)) = (answer, request) {
-            self.limiter.give_back_unused(request, decision);
-        }
     }
 }
