@@ -19,7 +19,5 @@ Gem::Specification.new do |spec|
   spec.homepage = 'https://polylimit.dev'
   # The frameworks are the program's, and none of them is needed: the library refuses other versions where it meets them.
   frameworks = Polylimit::FRAMEWORKS.to_h { |name, (oldest, too_new)| ["#{name.downcase}_versions", ">= #{oldest}, < #{too_new}"] }
-  spec.metadata = {
-    'homepage_uri' => spec.homepage, 'source_code_uri' => spec.homepage, 'rubygems_mfa_required' => 'true', **frameworks
-  }
+  spec.metadata = { 'homepage_uri' => spec.homepage, 'rubygems_mfa_required' => 'true', **frameworks }
 end
