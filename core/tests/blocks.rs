@@ -54,7 +54,10 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/recipes/outgoing-calls.md", "python", "tests/recipes/test_recipes.py"),
     ("docs/recipes/background-jobs.md", "python", "tests/recipes/test_recipes.py"),
     ("docs/recipes/login.md", "js", "tests/recipes/recipes.test.cjs"),
+    ("docs/recipes/api-plans.md", "js", "tests/recipes/recipes.test.cjs"),
     ("docs/recipes/language-models.md", "js", "tests/recipes/recipes.test.cjs"),
+    ("docs/recipes/webhooks.md", "js", "tests/recipes/recipes.test.cjs"),
+    ("docs/recipes/background-jobs.md", "js", "tests/recipes/recipes.test.cjs"),
     ("docs/recipes/outgoing-calls.md", "js", "tests/recipes/recipes.test.cjs"),
     // The same blocks as in the pages of the languages.
     ("README.md", "python", "core/tests/docs.rs"),

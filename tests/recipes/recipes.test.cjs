@@ -112,3 +112,70 @@ test("outgoing calls: a 429 is tried again after its wait", async () => {
     ),
   );
 });
+
+test("plans: each tenant has the numbers of its plan", async () => {
+  await withRedis(({ url }) =>
+    recipe("api-plans.md", { "redis://localhost": patient(url) }, (app) =>
+      served(app, async (address) => {
+        const ask = async (key) => {
+          const { status, headers } = await fetch(`${address}/v1/items`, { headers: { "x-api-key": key } });
+          return [status, headers.get("ratelimit-policy").match(/q=\d+/)[0]];
+        };
+        assert.deepEqual(await ask("key-of-acme"), [200, "q=60"]);
+        assert.deepEqual(await ask("key-of-globex"), [200, "q=600"]);
+        for (let number = 0; number < 10; number += 1) assert.deepEqual(await ask("another"), [200, "q=10"]);
+        assert.deepEqual(await ask("another"), [429, "q=10"]);
+      }),
+    ),
+  );
+});
+
+test("webhooks: a busy host goes back to the queue, and a failed delivery is tried later", async () => {
+  let requests = 0;
+  const receive = (_, response) => {
+    requests += 1;
+    response.writeHead(requests === 1 ? 503 : 204).end();
+  };
+  await withRedis(({ url }) =>
+    served(receive, (address) =>
+      recipe("webhooks.md", { "redis://localhost": patient(url) }, async ({ deliver, limiter }) => {
+        const outcomes = [];
+        for (let number = 0; number < 3; number += 1) outcomes.push(await deliver(address, { number }));
+        assert.deepEqual(outcomes, [60_000, null, null]);
+        await limiter.charge(new URL(address).host, { cost: 80 });
+        assert.ok((await deliver(address, { number: 3 })) > 10_000);
+        assert.equal(requests, 3);
+        limiter.close();
+      }),
+    ),
+  );
+});
+
+test("background jobs: two of a tenant run at a time, each is charged once, and a worker that shuts down does not wait", async () => {
+  await withRedis(({ url }) =>
+    recipe("background-jobs.md", { "redis://localhost": patient(url) }, async ({ run, limiter }) => {
+      const now = { timeoutMs: 0 };
+      const inner = [];
+      const third = async () => {
+        inner.push(await run("acme", "job 3", () => 1, now));
+        inner.push(await run("globex", "job 4", () => 1, now));
+        const stop = new AbortController();
+        const waits = run("acme", "job 5", () => assert.fail("there is no slot"), { signal: stop.signal });
+        stop.abort();
+        await assert.rejects(waits, { name: "AbortError" });
+        return 20;
+      };
+      const second = async () => {
+        inner.push(await run("acme", "job 2", third, now));
+        return 10;
+      };
+      const rows = async () => (await limiter.peek("acme", "exports")).quotas[1].remaining;
+      assert.equal(await run("acme", "job 1", second, now), true);
+      assert.deepEqual(inner, [false, true, true]);
+      assert.equal(await rows(), 1_000_000 - 30);
+      assert.equal((await limiter.commit("acme", "job 1", { policy: "exports", spent: 10 })).found, false);
+      assert.equal(await rows(), 1_000_000 - 30);
+      limiter.close();
+    }),
+  );
+});
