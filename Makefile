@@ -48,10 +48,12 @@ spellings: ## every spelling of a request to every framework, oldest and newest;
 matrix: ## every minor version of each framework, and the runtimes of each language that can be had; takes about an hour
 	@tests/matrix
 
-suites: ## download limits and Flask-Limiter and run their own tests on our storages; takes minutes
+suites: ## download limits, Flask-Limiter, express-rate-limit and rate-limit-redis, and run their own tests on our stores; takes minutes
 	@tests/setup
 	@bindings/python/setup && bindings/python/build
 	@target/python-venv/bin/python bindings/python/suites/run.py
+	@bindings/node/setup && bindings/node/scripts/build
+	@node bindings/node/suites/run.cjs
 
 check: ## only formatting, lints, types, generated files and documentation
 	@tests/run check

@@ -262,3 +262,15 @@ test("express-rate-limit: an unknown option is refused by name", () => {
   assert.throws(() => new PolylimitStore({ limiter: 5 }), { code: "invalid_argument", message: /^url is 5/ });
   assert.throws(() => new PolylimitStore({ limiter: "memory:", prefix: 5 }), { message: /^prefix is 5/ });
 });
+
+test("options of rate-limit-redis are answered with ours", () => {
+  const limiter = "memory:";
+  for (const [option, message] of [
+    ["sendCommand", /^option "sendCommand" is not known: use limiter, with its URL$/],
+    ["resetExpiryOnChange", /: use policy of a middleware, whose quotas .* such as 100\/15m sliding_log count_denied$/],
+    ["keyPrefix", /: use prefix$/],
+    ["prefx", /: did you mean prefix\?$/],
+  ]) {
+    assert.throws(() => new PolylimitStore({ limiter, [option]: "x" }), { code: "invalid_argument", message }, option);
+  }
+});

@@ -45,7 +45,7 @@ export class PolylimitStore implements Store {
 
   /** @throws PolylimitError `invalid_argument` with the name of the option */
   constructor(options: PolylimitStoreOptions) {
-    const { limiter, prefix = "" } = checkedOptions("options", options, ["limiter", "prefix"]);
+    const { limiter, prefix = "" } = checkedOptions("options", options, ["limiter", "prefix"], "guard");
     this.prefix = text("prefix", prefix, "text");
     this.#isOwn = !(limiter instanceof Limiter);
     this.#limiter = limiter instanceof Limiter ? limiter : new Limiter(limiter);

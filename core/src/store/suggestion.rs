@@ -37,8 +37,8 @@ impl OptionPlace {
 pub struct Suggestion {
     /// What the option belongs to.
     pub place: OptionPlace,
-    /// The option's name in `snake_case`; bindings convert it to their language's convention. Empty where the counterpart is no option
-    /// but what the hint says.
+    /// The option's name in `snake_case`; bindings convert it to their language's convention. Empty where the counterpart is no option:
+    /// the hint is the whole recommendation then.
     pub name: &'static str,
     /// How to express the same value; empty where the name is enough.
     pub hint: &'static str,
@@ -46,7 +46,7 @@ pub struct Suggestion {
 
 impl Suggestion {
     /// Finds the equivalent of an option of Flask-Limiter, slowapi, limits, express-rate-limit, `@fastify/rate-limit`,
-    /// rate-limiter-flexible, `@nestjs/throttler`, bottleneck, p-throttle, p-limit, Upstash Ratelimit, django-ratelimit, aiolimiter, pyrate-limiter,
+    /// rate-limit-redis, rate-limiter-flexible, `@nestjs/throttler`, bottleneck, p-throttle, p-limit, p-queue, Upstash Ratelimit, django-ratelimit, aiolimiter, pyrate-limiter,
     /// `redis_rate`, bucket4j, resilience4j or rack-attack. Upper case, `_` and `-` make no difference. Where several places have one, the most usual counterpart is found.
     ///
     /// ```
@@ -178,7 +178,7 @@ fn counterparts(name: &str) -> Option<&'static [Suggestion]> {
 impl fmt::Display for Suggestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name {
-            "" => write!(f, "use {}", self.hint),
+            "" => f.write_str(self.hint),
             name => f.write_str(&self.with_name(name)),
         }
     }
@@ -228,7 +228,7 @@ const TABLE: &[(&str, &[Suggestion])] = &[
     ("limiter", &[limiter("policy", QUOTAS)]),
     ("points", &[guard("policy", QUOTAS), limiter("policy", QUOTAS), request("cost", "")]),
     (
-        "tokensperinterval reservoir reservoirrefreshamount reservoirrefreshinterval reservoirincreaseamount \
+        "burstlimiter tokensperinterval reservoir reservoirrefreshamount reservoirrefreshinterval reservoirincreaseamount \
          reservoirincreaseinterval reservoirincreasemaximum maxtokens refillrate",
         &policy("with quotas such as 10/second token_bucket burst=50"),
     ),
@@ -246,18 +246,56 @@ const TABLE: &[(&str, &[Suggestion])] = &[
     ("mintime", &policy("with a quota such as 1/200ms token_bucket")),
     ("continueexceeding", &policy("whose quotas say count_denied, such as 100/minute count_denied")),
     (
+        "resetexpiryonchange",
+        &policy(
+            "whose quotas count each request for a whole period, such as 100/15m sliding_log count_denied",
+        ),
+    ),
+    ("strict", &policy("with the algorithm sliding_log, such as 10/second sliding_log")),
+    ("name", &[guard("policy", "which is the name of one"), limiter("policy", "each by its name")]),
+    (
         "ban exponentialbackoff blockduration onbanreach penalty",
-        &[limiter("", "a penalty in a document of policies, or block")],
+        &[limiter("", "use a penalty in a document of policies, or block")],
     ),
     (
-        "storageuri storage storeclient redis redisurl connection nodes datastore clientoptions store storetype cache",
-        &[guard("store", "with its URL"), limiter("", "the URL of the limiter")],
+        "storageuri storage storeclient redis redisurl connection nodes clusternodes datastore clientoptions sendcommand \
+         sendcommandcluster store storetype cache",
+        &[guard("store", "with its URL"), limiter("", "use the URL of the limiter")],
     ),
+    (
+        "dbname tablename tablecreated schema schemaname indexkeyprefix disableindexescreation clearexpiredbytimeout dynamotableopts \
+         readcapacityunits writecapacityunits ttlset",
+        &[limiter(
+            "",
+            "leave it out: states are in memory, in a local file or in Redis, where expired ones are dropped",
+        )],
+    ),
+    (
+        "useredispackage useredis3andlowerpackage customfunction customfunctionlibname customincrttlluascript",
+        &[limiter("", "leave it out: the limiter has connections and scripts of its own")],
+    ),
+    ("cleardatastore", &[limiter("", "use reset, or another prefix")]),
     ("keyprefix rlprefix namespace", &[limiter("prefix", "")]),
+    ("id", &[limiter("prefix", ""), request("", "leave it out: only a reservation has an id")]),
     ("timeout", &[limiter("deadline", ""), request("timeout", "")]),
     ("sockettimeout commandtimeout requesttimeout", &[limiter("deadline", "")]),
-    ("highwater maxdelay timeoutduration", &[request("timeout", "which bounds the wait in line")]),
-    ("raisewhenfail", &[request("", "the decision: check returns a denial and raises nothing")]),
+    (
+        "highwater maxqueuesize maxdelay timeoutduration",
+        &[request("timeout", "which bounds the wait in line")],
+    ),
+    ("signal", &[request("", "use the signal of acquire or reserve: no other operation waits in line")]),
+    ("priority", &[request("headroom", "which leaves the last units for requests of more importance")]),
+    ("expiration", &[request("", "use the ttl of a reservation")]),
+    ("ondelay", &[request("", "use the delay of the decision")]),
+    (
+        "rejectondrop dropwaitingjobs droperrormessage enqueueerrormessage rejectonclear throwontimeout",
+        &[request("", "use the decision: what is not admitted in time is a denial, and no error")],
+    ),
+    (
+        "trackdonestatus autostart queueclass promise carryoverintervalcount carryoverconcurrencycount",
+        &[limiter("", "leave it out: a limiter decides when work may begin, and has no queue of jobs")],
+    ),
+    ("raisewhenfail", &[request("", "use the decision: check returns a denial and raises nothing")]),
     (
         "inmemoryfallback inmemoryfallbackenabled insurancelimiter",
         &[limiter(
@@ -269,10 +307,29 @@ const TABLE: &[(&str, &[Suggestion])] = &[
         "swallowerrors passonstoreerror skiponerror failopen",
         &[limiter("outage", "with allow, which admits while Redis is away")],
     ),
-    ("inmemoryblockonconsumed inmemoryblockduration ephemeralcache", &[limiter("denial_cache_max", "")]),
+    (
+        "rejectifredisnotready rejectifvalkeynotready",
+        &[limiter("outage", "which decides at once while Redis is away, and is fallback by default")],
+    ),
+    (
+        "inmemoryblockonconsumed blockonconsumed inmemoryblockduration ephemeralcache",
+        &[limiter("denial_cache_max", "")],
+    ),
     ("analytics", &[limiter("observe_keys", "which counts the keys that are denied most often")]),
     (
-        "exemptwhen requestfilter allowlist ipwhitelist safelist skipif ignoreuseragents defaultlimitsexemptwhen",
+        "blacklist isblacklisted enableprotection denylistthreshold",
+        &[limiter("", "use a deny list in a document of policies, or block")],
+    ),
+    (
+        "runactionanyway",
+        &[guard("", "leave it out: requests that are skipped or on a deny list are not counted")],
+    ),
+    ("dynamiclimits", &[limiter("", "use plans and overrides in a document of policies")]),
+    ("logger", &[limiter("on_degraded", "which is called with outages and findings")]),
+    ("validate", &[guard("", "leave it out: options are always checked when the middleware is made")]),
+    ("retryafter", &[guard("", "leave it out: the response says when the request would be admitted")]),
+    (
+        "exemptwhen requestfilter allowlist ipwhitelist whitelist iswhitelisted safelist skipif ignoreuseragents defaultlimitsexemptwhen",
         &[guard("skip", "")],
     ),
     (
@@ -283,12 +340,12 @@ const TABLE: &[(&str, &[Suggestion])] = &[
         "onbreach onlimitreached onexceeded handler errorresponsebuilder throttledresponder",
         &[guard("on_denied", "which makes the response")],
     ),
-    ("onexceeding", &[guard("", "the decision that the request carries, in a handler after the limit")]),
-    ("requestpropertyname", &[guard("", "the decision that the request carries at its usual place")]),
+    ("onexceeding", &[guard("", "use the decision that the request carries, in a handler after the limit")]),
+    ("requestpropertyname", &[guard("", "use the decision that the request carries at its usual place")]),
     ("errormessage message", &[guard("message", "")]),
     ("statuscode", &[guard("status", "")]),
-    ("ipv6subnet", &[guard("client_address", "with the length of the prefix for IPv6")]),
-    ("global", &[guard("", "limits of single routes in place of one for all")]),
+    ("ipv6subnet ipv6subnetprefix", &[guard("client_address", "with the length of the prefix for IPv6")]),
+    ("global", &[guard("", "use limits of single routes in place of one for all")]),
     (
         "headersenabled standardheaders legacyheaders addheaders addheadersonexceeding enabledraftspec setheaders",
         &[guard("headers", "with ietf, legacy, both or none")],
@@ -356,6 +413,60 @@ mod tests {
             };
             assert_eq!(Suggestion::advice(theirs, place, known), ours, "{theirs} of {place:?}");
         }
+    }
+
+    /// The options of the declarations of each package, but for those that have the same name here.
+    #[test]
+    fn every_option_of_other_packages_of_node_is_answered() {
+        let packages = [
+            (
+                "express-rate-limit 8.7",
+                "windowMs limit max message statusCode legacyHeaders standardHeaders identifier retryAfter requestPropertyName \
+                 skipFailedRequests skipSuccessfulRequests keyGenerator ipv6Subnet handler requestWasSuccessful validate store \
+                 passOnStoreError logger",
+            ),
+            ("rate-limit-redis 6.0", "sendCommand sendCommandCluster resetExpiryOnChange"),
+            (
+                "rate-limiter-flexible 11.4",
+                "keyPrefix points duration execEvenly execEvenlyMinDelayMs blockDuration customFunction customFunctionLibName storeClient \
+                 storeType inMemoryBlockOnConsumed inMemoryBlockDuration insuranceLimiter rejectIfRedisNotReady \
+                 rejectIfValkeyNotReady useRedisPackage useRedis3AndLowerPackage customIncrTtlLuaScript dbName tableName tableCreated \
+                 clearExpiredByTimeout indexKeyPrefix disableIndexesCreation dynamoTableOpts schemaName schema \
+                 readCapacityUnits writeCapacityUnits ttlSet limiter whiteList blackList isWhiteListed isBlackListed runActionAnyway \
+                 burstLimiter maxQueueSize",
+            ),
+            (
+                "@nestjs/throttler 6.7",
+                "name limit ttl blockDuration ignoreUserAgents skipIf getTracker generateKey setHeaders errorMessage storage \
+                 ipv6SubnetPrefix throttlers",
+            ),
+            (
+                "bottleneck 2.19",
+                "maxConcurrent minTime highWater strategy penalty reservoir reservoirRefreshInterval reservoirRefreshAmount \
+                 reservoirIncreaseAmount reservoirIncreaseInterval reservoirIncreaseMaximum id rejectOnDrop trackDoneStatus \
+                 datastore Promise clientOptions clusterNodes Redis connection clearDatastore timeout priority weight expiration \
+                 dropWaitingJobs dropErrorMessage enqueueErrorMessage",
+            ),
+            ("p-limit 7.3", "concurrency rejectOnClear"),
+            ("p-throttle 8.1", "limit interval strict signal onDelay weight"),
+            (
+                "p-queue 9.3",
+                "concurrency autoStart queueClass intervalCap interval carryoverIntervalCount carryoverConcurrencyCount timeout \
+                 throwOnTimeout strict priority signal",
+            ),
+        ];
+        for (package, options) in packages {
+            for option in options.split(' ') {
+                assert!(Suggestion::for_option(option).is_some(), "{package}: {option}");
+            }
+        }
+        let store = |option| Suggestion::advice(option, OptionPlace::Guard, &["limiter", "prefix"]);
+        assert_eq!(store("sendCommand"), "use limiter, with its URL");
+        assert_eq!(
+            store("resetExpiryOnChange"),
+            "use policy of a middleware, whose quotas count each request for a whole period, such as 100/15m sliding_log count_denied"
+        );
+        assert_eq!(store("validate"), "leave it out: options are always checked when the middleware is made");
     }
 
     #[test]
