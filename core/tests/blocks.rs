@@ -59,6 +59,9 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/recipes/webhooks.md", "js", "tests/recipes/recipes.test.cjs"),
     ("docs/recipes/background-jobs.md", "js", "tests/recipes/recipes.test.cjs"),
     ("docs/recipes/outgoing-calls.md", "js", "tests/recipes/recipes.test.cjs"),
+    ("docs/recipes/outgoing-calls.md", "go", "tests/recipes/run_go"),
+    ("docs/recipes/webhooks.md", "go", "tests/recipes/run_go"),
+    ("docs/recipes/background-jobs.md", "go", "tests/recipes/run_go"),
     // The same blocks as in the pages of the languages.
     ("README.md", "python", "core/tests/docs.rs"),
     ("docs/start.md", "python", "core/tests/docs.rs"),
