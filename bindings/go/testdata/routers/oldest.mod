@@ -7,7 +7,7 @@ require (
 	github.com/gin-gonic/gin v1.9.0
 	github.com/go-chi/chi/v5 v5.0.0
 	github.com/gorilla/mux v1.8.0
-	github.com/julienschmidt/httprouter v1.3.0
+	github.com/julienschmidt/httprouter v1.2.0
 	github.com/labstack/echo/v4 v4.9.0
 	github.com/rs/cors v1.11.1
 	polylimit.dev/polylimit v0.0.0-00010101000000-000000000000
