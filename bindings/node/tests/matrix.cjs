@@ -44,12 +44,14 @@ const FRAMEWORKS = {
   },
   nest: {
     of: "@nestjs/core",
-    // The packages of a release do not always have the same patch number.
+    // The packages of a release do not always have the same patch number, and a minor version may lack one of them.
     packages: (version) => {
-      const packages = ["common", "core", "platform-express", "platform-fastify"].map((name) => `@nestjs/${name}`);
-      const minor = `~${version.replace(/\d+$/, "0")}`;
-      const own = Object.fromEntries(packages.map((name) => [name, minor]));
-      return { ...own, "reflect-metadata": devDependencies["reflect-metadata"], rxjs: devDependencies.rxjs };
+      const [major, minor] = version.split(".").map(Number);
+      const range = `>=${major}.0.0 <${major}.${minor + 1}.0`;
+      const packages = ["common", "platform-express", "platform-fastify"].map((name) => `@nestjs/${name}`);
+      const own = Object.fromEntries(packages.map((name) => [name, range]));
+      const metadata = major === 10 && minor < 3 ? "^0.1.12" : devDependencies["reflect-metadata"];
+      return { "@nestjs/core": version, ...own, "reflect-metadata": metadata, rxjs: devDependencies.rxjs };
     },
     tests: ["nest", ...COMMON],
   },
