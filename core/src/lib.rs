@@ -76,6 +76,7 @@ mod rules;
 mod runtime;
 mod store;
 mod units;
+mod zone;
 
 pub use client_address::{ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader};
 pub use configuration::descriptor::descriptor_attributes;

@@ -6,7 +6,7 @@ use polylimit::{ErrorKind, RequestAttributes};
 
 const DOCUMENT: &str = r#"
 polylimit = 1
-utc_offset = "-03:30"
+zone = "America/St_Johns"
 [client]
 trust = ["10.0.0.0/8"]
 header = "x-forwarded-for"

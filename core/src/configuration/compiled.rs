@@ -150,7 +150,7 @@ impl Configuration {
         // The table has the attributes of all rules, whichever router they are compiled for.
         let compile = || Matcher::new(&self.document.rules, &mut self.table.clone(), router);
         let matcher = self.matchers[router.variant()].get_or_init(compile);
-        matcher.apply(request, now_us, self.document.utc_offset_us)
+        matcher.apply(request, now_us, &self.document.zone)
     }
 
     /// What the rules apply to a request, for users.

@@ -16,18 +16,19 @@ use crate::configuration::model::DocumentPolicy;
 use crate::configuration::router_paths::DocumentPaths;
 use crate::configuration::rule::Rule;
 use crate::configuration::shape::DOCUMENT;
-use crate::configuration::time::parse_utc_offset_us;
 use crate::configuration::tree::{self, Node, Refusal};
 use crate::error::{Error, excerpt};
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::store::lease_size::Lease;
+use crate::zone::Zone;
 
 /// What a document says. Every name in it is resolved, and every number is in bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Document {
     pub(crate) enabled: bool,
-    pub(crate) utc_offset_us: i64,
+    /// By whose clock `during` goes.
+    pub(crate) zone: Zone,
     pub(crate) client: ClientAddressRules,
     pub(crate) paths: DocumentPaths,
     /// In the order in which they stand in the document.
@@ -123,10 +124,7 @@ impl Document {
         let canonical = canonical(&root);
         let document = Self {
             enabled: root.get("enabled").and_then(Node::boolean).unwrap_or(true),
-            utc_offset_us: match root.get("utc_offset") {
-                Some(node) => node.read(parse_utc_offset_us)?,
-                None => 0,
-            },
+            zone: zone(&root)?,
             client: clients::read(root.get("client"))?,
             paths: paths(root.get("paths")),
             policies,
@@ -206,6 +204,18 @@ impl Names {
 
 pub(crate) fn unknown_policy(name: &str) -> String {
     format!("there is no policy {}: allowed are the names in policies", excerpt(name))
+}
+
+/// The zone by whose clock `during` goes: an offset, or the name of a place.
+fn zone(root: &Node<'_>) -> Result<Zone, Refusal> {
+    match (root.get("utc_offset"), root.get("zone")) {
+        (None, None) => Ok(Zone::UTC),
+        (Some(offset), None) => offset.read(Zone::parse_offset),
+        (None, Some(name)) => name.read(Zone::parse_name),
+        (Some(_), Some(name)) => {
+            Err(Refusal::new(name.at, "the document has utc_offset and zone: allowed is one of the two"))
+        }
+    }
 }
 
 /// How the table `paths` says that the router reads paths.

@@ -16,6 +16,7 @@ use crate::configuration::rule::{Application, Rule};
 use crate::configuration::rule_index::RuleIndex;
 use crate::configuration::schedule::LocalMinute;
 use crate::error::Error;
+use crate::zone::Zone;
 
 /// A policy that the rules apply to a request.
 #[derive(Clone, PartialEq, Eq)]
@@ -130,10 +131,9 @@ impl Matcher {
         &self,
         request: &Attributes<'_>,
         now_us: u64,
-        utc_offset_us: i64,
+        zone: &Zone,
     ) -> Result<AppliedPolicies, Error> {
-        let now =
-            if self.has_schedule { LocalMinute::at(now_us, utc_offset_us) } else { LocalMinute::default() };
+        let now = if self.has_schedule { LocalMinute::at(now_us, zone) } else { LocalMinute::default() };
         let mut applied = AppliedPolicies::new();
         let readings = if self.has_paths { request.readings() } else { &[] };
         self.apply_to(request, readings.first(), now, &mut applied)?;

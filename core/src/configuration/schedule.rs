@@ -1,6 +1,7 @@
 //! `during`: spans of local time that come back every day or on some days of the week.
 
 use crate::error::{Error, excerpt};
+use crate::zone::{Zone, minutes};
 
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const ALL_DAYS: u8 = 0b0111_1111;
@@ -17,9 +18,9 @@ pub(crate) struct LocalMinute {
 }
 
 impl LocalMinute {
-    /// The minute at a clock time, which is UTC, and an offset from UTC.
-    pub(crate) fn at(now_us: u64, utc_offset_us: i64) -> Self {
-        let minutes = now_us.cast_signed().saturating_add(utc_offset_us).div_euclid(MINUTE_US);
+    /// The minute that a clock of the zone shows at an instant.
+    pub(crate) fn at(now_us: u64, zone: &Zone) -> Self {
+        let minutes = zone.local_us(now_us).div_euclid(MINUTE_US);
         // 1970-01-01 was a Thursday.
         let day = (minutes.div_euclid(DAY_MINUTES) + 3).rem_euclid(7);
         let minute = minutes.rem_euclid(DAY_MINUTES);
@@ -61,7 +62,7 @@ impl DailySpan {
             None => (ALL_DAYS, text),
         };
         let (start, end) = times.split_once('-')?;
-        Some(Self { days, start: minute_of(start)?, end: minute_of(end)? })
+        Some(Self { days, start: minutes(start)?, end: minutes(end)? })
     }
 
     /// Whether a moment lies in the span.
@@ -84,22 +85,16 @@ fn days_of(text: &str) -> Option<u8> {
     Some((0..count).fold(0, |days, at| days | 1 << ((first + at) % 7)))
 }
 
-fn minute_of(text: &str) -> Option<u16> {
-    let &[h1, h2, b':', m1, m2] = text.as_bytes() else { return None };
-    let digit = |byte: u8| byte.is_ascii_digit().then(|| u16::from(byte - b'0'));
-    let (hour, minute) = (digit(h1)? * 10 + digit(h2)?, digit(m1)? * 10 + digit(m2)?);
-    (minute < 60 && hour * 60 + minute <= 1440).then_some(hour * 60 + minute)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::configuration::time::parse_time_us;
 
     const MONDAY_US: u64 = 1_789_948_800_000_000;
 
     fn contains(text: &str, day: u64, hour: u64, minute: u64) -> bool {
         let now_us = MONDAY_US + ((day * 24 + hour) * 60 + minute) * 60_000_000;
-        DailySpan::parse(text).unwrap().contains(LocalMinute::at(now_us, 0))
+        DailySpan::parse(text).unwrap().contains(LocalMinute::at(now_us, &Zone::UTC))
     }
 
     #[test]
@@ -149,10 +144,93 @@ mod tests {
 
     #[test]
     fn offset_moves_the_day() {
-        let minute = |hours: i64| LocalMinute::at(MONDAY_US, hours * 3_600_000_000);
+        let minute = |hours: i64| LocalMinute::at(MONDAY_US, &Zone::Offset(hours * 3_600_000_000));
         assert_eq!(minute(-1), LocalMinute { day: 6, minute: 1380 });
         assert_eq!(minute(14), LocalMinute { day: 0, minute: 840 });
-        assert_eq!(LocalMinute::at(0, -60_000_000), LocalMinute { day: 2, minute: 1439 });
+        assert_eq!(LocalMinute::at(0, &Zone::Offset(-60_000_000)), LocalMinute { day: 2, minute: 1439 });
+    }
+
+    /// When a span holds in 48 hours, as the first and the last minute that the clock of the zone shows of each run.
+    fn runs(zone: &str, from: &str, text: &str) -> Vec<String> {
+        let (zone, span) = (Zone::parse_name(zone).unwrap(), DailySpan::parse(text).unwrap());
+        let from_us = parse_time_us(from).unwrap();
+        let at = |minute: u64| LocalMinute::at(from_us + minute * 60_000_000, &zone);
+        let holds = |minute: &u64| span.contains(at(*minute));
+        let shown = |minute: u64| format!("{:02}:{:02}", at(minute).minute / 60, at(minute).minute % 60);
+        let mut found = Vec::new();
+        let mut minute = 0;
+        while minute < 2_880 {
+            let length = (minute..2_880).take_while(holds).count() as u64;
+            // A run ends where the clock changes, too.
+            let steps = |next: &u64| at(next - 1).minute + 1 == at(*next).minute;
+            let length = length.min(1 + (minute + 1..2_880).take_while(steps).count() as u64);
+            if length > 0 {
+                found.push(format!("{} to {}", shown(minute), shown(minute + length - 1)));
+            }
+            minute += length.max(1);
+        }
+        found
+    }
+
+    /// The table in docs/policies.md.
+    #[test]
+    fn span_holds_while_the_clock_of_the_zone_shows_its_times() {
+        let (skipped, repeated) = ("2027-03-27T12:00:00Z", "2026-10-24T12:00:00Z");
+        for (zone, from, text, expected) in [
+            ("Europe/Berlin", skipped, "sun 01:30-03:30", &["01:30 to 01:59", "03:00 to 03:29"][..]),
+            ("Europe/Berlin", repeated, "sun 01:30-03:30", &["01:30 to 02:59", "02:00 to 03:29"]),
+            ("Europe/Berlin", skipped, "sun 02:00-02:30", &[]),
+            ("Europe/Berlin", repeated, "sun 02:00-02:30", &["02:00 to 02:29", "02:00 to 02:29"]),
+            ("Europe/Berlin", skipped, "sun 02:30-05:00", &["03:00 to 04:59"]),
+            ("Europe/Berlin", repeated, "sun 02:30-05:00", &["02:30 to 02:59", "02:30 to 04:59"]),
+            (
+                "Europe/Berlin",
+                skipped,
+                "sat 22:00-06:00",
+                &["22:00 to 23:59", "00:00 to 01:59", "03:00 to 05:59"],
+            ),
+            (
+                "Europe/Berlin",
+                repeated,
+                "sat 22:00-06:00",
+                &["22:00 to 23:59", "00:00 to 02:59", "02:00 to 05:59"],
+            ),
+            (
+                "America/New_York",
+                "2027-03-13T12:00:00Z",
+                "sun 01:30-03:30",
+                &["01:30 to 01:59", "03:00 to 03:29"],
+            ),
+            (
+                "America/New_York",
+                "2026-10-31T12:00:00Z",
+                "sun 01:30-03:30",
+                &["01:30 to 01:59", "01:30 to 03:29"],
+            ),
+            // Half an hour.
+            (
+                "Australia/Lord_Howe",
+                "2026-10-03T02:00:00Z",
+                "sun 01:45-02:45",
+                &["01:45 to 01:59", "02:30 to 02:44"],
+            ),
+            ("Australia/Lord_Howe", "2026-10-03T02:00:00Z", "sun 02:00-02:30", &[]),
+            (
+                "Australia/Lord_Howe",
+                "2027-04-03T02:00:00Z",
+                "sun 01:30-02:00",
+                &["01:30 to 01:59", "01:30 to 01:59"],
+            ),
+            ("Asia/Kolkata", "2026-10-24T18:30:00Z", "sun 01:30-03:30", &["01:30 to 03:29"]),
+            // Midnight is skipped.
+            ("Africa/Cairo", "2026-04-22T22:00:00Z", "fri 00:00-02:00", &["01:00 to 01:59"]),
+            // A Friday is skipped. The hours after its midnight are those of a Saturday.
+            ("Pacific/Apia", "2011-12-29T10:00:00Z", "fri 00:00-24:00", &[]),
+            ("Pacific/Apia", "2011-12-29T10:00:00Z", "thu 22:00-06:00", &["22:00 to 23:59"]),
+            ("Pacific/Apia", "2011-12-29T10:00:00Z", "fri 22:00-06:00", &["00:00 to 05:59"]),
+        ] {
+            assert_eq!(runs(zone, from, text), expected, "{text} in {zone} from {from}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub fn document_schema() -> String {
     let mut schema = table(&DOCUMENT);
     schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
     schema.insert("title".to_owned(), json!("polylimit's policy document, version 1"));
+    schema.insert("not".to_owned(), json!({ "required": ["utc_offset", "zone"] }));
     format!("{:#}\n", Value::Object(schema))
 }
 
@@ -121,6 +122,7 @@ mod tests {
             "required" => {
                 says.as_array().unwrap().iter().all(|name| value.get(name.as_str().unwrap()).is_some())
             }
+            "not" => !allows(says, value),
             "properties" => says
                 .as_object()
                 .unwrap()
@@ -139,10 +141,13 @@ mod tests {
     #[test]
     fn schema_allows_every_document_that_is_read() {
         let schema: Value = serde_json::from_str(&document_schema()).unwrap();
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/conformance/policies.json");
-        let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let read = |name| {
+            let path = format!("{}/../tests/conformance/{name}", env!("CARGO_MANIFEST_DIR"));
+            let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+            file["cases"].as_array().unwrap().clone()
+        };
         let mut documents = 0;
-        for case in file["cases"].as_array().unwrap() {
+        for case in ["policies.json", "zones.json"].into_iter().flat_map(read) {
             let changed = case["ops"].as_array().unwrap().iter().map(|operation| &operation["document"]);
             for document in changed.chain([&case["document"]]).filter(|document| !document.is_null()) {
                 assert!(allows(&schema, document), "{}: {document}", case["name"]);
@@ -154,6 +159,7 @@ mod tests {
             json!({}),
             json!({ "polylimit": 2 }),
             json!({ "polylimit": 1, "rule": [] }),
+            json!({ "polylimit": 1, "utc_offset": "+00:00", "zone": "UTC" }),
             json!({ "polylimit": 1, "policies": { "p": {} } }),
             json!({ "polylimit": 1, "policies": { "p": { "quotas": 5 } } }),
             json!({ "polylimit": 1, "rules": [{ "apply": [], "match": { "header": "x" } }] }),

@@ -1,4 +1,4 @@
-//! Times and offsets as text: RFC 3339, to the microsecond.
+//! Times as text: RFC 3339, to the microsecond.
 
 use std::ops::RangeInclusive;
 
@@ -27,21 +27,6 @@ pub(crate) fn parse_time_us(text: &str) -> Result<u64, Error> {
     u64::try_from(us).ok().filter(|us| *us <= MAX_US).ok_or_else(|| {
         Error::invalid_argument(format!(
             "time is {read}; allowed are times from 1970 to 2255-06-05T23:47:34Z"
-        ))
-    })
-}
-
-/// Reads the difference between local time and UTC, such as `+05:30`, in microseconds.
-///
-/// # Errors
-/// Invalid argument: the text is no offset from -14:00 to +14:00.
-pub(crate) fn parse_utc_offset_us(text: &str) -> Result<i64, Error> {
-    let mut reader = Reader { rest: text.as_bytes() };
-    let offset_s = reader.offset_s().filter(|offset_s| reader.rest.is_empty() && offset_s.abs() <= 14 * 3600);
-    offset_s.map(|offset_s| offset_s * SECOND_US).ok_or_else(|| {
-        Error::invalid_argument(format!(
-            "utc_offset is {}; allowed are -14:00 to +14:00, such as +05:30",
-            excerpt(text)
         ))
     })
 }
@@ -243,21 +228,6 @@ mod tests {
             "9999-01-01T00:00:00Z",
         ] {
             assert!(parse_time_us(text).unwrap_err().message().contains("from 1970"), "{text}");
-        }
-    }
-
-    #[test]
-    fn offset_is_read_with_its_sign() {
-        for (text, minutes) in
-            [("+00:00", 0), ("-00:00", 0), ("+05:30", 330), ("-14:00", -840), ("+14:00", 840)]
-        {
-            assert_eq!(parse_utc_offset_us(text), Ok(minutes * 60_000_000), "{text}");
-        }
-        for text in ["", "Z", "05:30", "+5:30", "+14:01", "-14:01", "+0530", "+05:60", "+05:30 ", "UTC"] {
-            assert!(
-                parse_utc_offset_us(text).unwrap_err().message().contains(&format!("{text:?}")),
-                "{text}"
-            );
         }
     }
 }

@@ -119,15 +119,20 @@ impl Suggestion {
     /// assert_eq!(Suggestion::nearest("colour", known), None);
     /// ```
     pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-        // No name of ours is longer; the distance takes time by the product of the lengths.
-        let name = plain(name.get(..MAX_COMPARED).unwrap_or(name));
-        let distance = |known: &str| {
-            let known = plain(known);
-            let (distance, longer) = (osa_distance(&name, &known), name.len().max(known.len()));
-            (distance * 3 <= longer).then_some(distance)
-        };
+        let distance = distance_from(name);
         let near = known.into_iter().filter_map(|known| Some((distance(known)?, known)));
         near.min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
+    }
+}
+
+/// How far known names are from this one, as [`Suggestion::nearest`] compares them; `None` for names that are not near.
+pub(crate) fn distance_from(name: &str) -> impl Fn(&str) -> Option<usize> {
+    // No name of ours is longer; the distance takes time by the product of the lengths.
+    let name = plain(&name[..name.floor_char_boundary(MAX_COMPARED)]);
+    move |known| {
+        let known = plain(known);
+        let (distance, longer) = (osa_distance(&name, &known), name.len().max(known.len()));
+        (distance * 3 <= longer).then_some(distance)
     }
 }
 

@@ -209,7 +209,8 @@ fn validate(
     Ok(exit)
 }
 
-/// What a document can say, and hardly means: rules that are never reached, ends that are over, policies that nothing uses.
+/// What a document can say, and hardly means: rules that are never reached, a time zone that nothing goes by, ends that are over,
+/// policies that nothing uses.
 fn warnings(document: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -228,6 +229,13 @@ fn warnings(document: &Value) -> Vec<String> {
             format!("rules {} to {} are", at + 2, rules.len())
         };
         warnings.push(format!("{after} never reached: rule {} matches every request", at + 1));
+    }
+    let goes_by_clock =
+        |rule: &Value| [&rule["match"], &rule["unless"]].iter().any(|when| !when["during"].is_null());
+    for name in ["utc_offset", "zone"] {
+        if !document[name].is_null() && !rules.iter().any(goes_by_clock) {
+            warnings.push(format!("{name} has no effect: no rule has during"));
+        }
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = time_text(u64::try_from(now.as_micros()).unwrap_or(u64::MAX));

@@ -231,6 +231,42 @@ fn rules_of_a_document_decide_about_a_log() {
     assert_eq!(value["live"]["total"]["denied"], 4);
 }
 
+#[test]
+fn rules_of_a_document_go_by_the_time_zone_in_a_log_over_a_change_of_clocks() {
+    let document = tempfile::NamedTempFile::new().unwrap();
+    let text = r#"
+polylimit = 1
+zone = "Europe/Berlin"
+[policies.night]
+quotas = "9/day"
+[policies.hours]
+quotas = "9/day"
+[[rules]]
+match = { during = "22:00-06:00" }
+apply = [{ policy = "night", key = "all" }]
+[[rules]]
+apply = [{ policy = "hours", key = "all" }]
+"#;
+    std::fs::write(document.path(), text).unwrap();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    // Clocks go back at 01:00 UTC, so that 06:00 of Berlin is 04:00 UTC on the 24th and 05:00 UTC on the 25th.
+    let line = |time: &str| format!("192.0.2.1 - - [{time} +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n");
+    let lines = [
+        line("24/Oct/2026:03:59:59"),
+        line("24/Oct/2026:04:00:00"),
+        line("24/Oct/2026:19:59:59"),
+        line("24/Oct/2026:20:00:00"),
+        line("25/Oct/2026:04:59:59"),
+        line("25/Oct/2026:05:00:00"),
+    ];
+    std::fs::write(log.path(), lines.concat()).unwrap();
+    let (value, _) = json(&["--log", log.path().to_str().unwrap()], Some(document.path()));
+    let policies = value["live"]["policies"].as_array().unwrap();
+    let admitted: Vec<_> =
+        policies.iter().map(|of| (of["policy"].as_str().unwrap(), &of["counts"]["admitted"])).collect();
+    assert_eq!(admitted, [("hours", &3.into()), ("night", &3.into())]);
+}
+
 /// Keys come from clients. In the page they are data, which no parser takes for HTML.
 #[test]
 fn hostile_keys_are_harmless_in_the_page() {

@@ -1,4 +1,4 @@
-//! The cases of `tests/conformance/policies.json` that ask no store: what rules match, and what is decided before a store is
+//! The cases of `policies.json` and `zones.json` in `tests/conformance` that ask no store: what rules match, and what is decided before a store is
 //! asked. The other operations are run where the stores are.
 
 use std::path::Path;
@@ -14,10 +14,13 @@ use crate::error::ErrorKind;
 const START_US: u64 = 1_789_948_800_000_000;
 
 fn cases() -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/conformance/policies.json");
-    let cases: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    assert_eq!(cases["format"], 3);
-    cases["cases"].as_array().unwrap().clone()
+    let read = |name| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/conformance").join(name);
+        let cases: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        assert_eq!(cases["format"], 3);
+        cases["cases"].as_array().unwrap().clone()
+    };
+    ["policies.json", "zones.json"].into_iter().flat_map(read).collect()
 }
 
 /// The configuration of a case, as its operations change it.

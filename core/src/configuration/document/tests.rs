@@ -13,10 +13,13 @@ use crate::store::outage::Outage;
 
 /// The cases of the format that have policies.
 fn cases() -> Vec<Value> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/conformance/policies.json");
-    let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(file["format"], 3);
-    file["cases"].as_array().unwrap().clone()
+    let read = |name| {
+        let path = format!("{}/../tests/conformance/{name}", env!("CARGO_MANIFEST_DIR"));
+        let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        assert_eq!(file["format"], 3);
+        file["cases"].as_array().unwrap().clone()
+    };
+    ["policies.json", "zones.json"].into_iter().flat_map(read).collect()
 }
 
 fn text_of(operation: &Value) -> String {
@@ -132,7 +135,7 @@ allow = ["user monitoring"]
 #[test]
 fn example_is_read_as_it_says() {
     let document = Document::parse(EXAMPLE.as_bytes()).unwrap();
-    assert!(document.enabled && document.utc_offset_us == 0);
+    assert!(document.enabled && document.zone == Zone::UTC);
     assert_eq!(document.client.header().map(ForwardingHeader::name), Some("x-forwarded-for"));
     let [api, fleet, login] = &document.policies[..] else { panic!("three policies") };
     assert_eq!(api.policy.to_string(), "api: 100/minute excess=10; 5000/day");

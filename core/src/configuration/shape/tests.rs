@@ -47,6 +47,6 @@ fn message_says_what_is_allowed() {
     );
     assert_eq!(
         check("list = []"),
-        "\"list\" is no field of the document: allowed are polylimit, enabled, utc_offset, client, paths, policies, rules, lists"
+        "\"list\" is no field of the document: allowed are polylimit, enabled, utc_offset, zone, client, paths, policies, rules, lists"
     );
 }

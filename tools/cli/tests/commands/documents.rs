@@ -125,6 +125,7 @@ fn what_hardly_is_meant_is_warned_of() {
     let shell = Shell::new();
     let document = r#"
         polylimit = 1
+        zone = "Europe/Berlin"
         [policies.api]
         quotas = "5/minute"
         overrides = { k = { numbers = "9/minute", until = "2020-01-01T00:00:00Z" } }
@@ -147,6 +148,7 @@ fn what_hardly_is_meant_is_warned_of() {
         warnings,
         [
             "rule 2 is never reached: rule 1 matches every request",
+            "zone has no effect: no rule has during",
             "the item \"user a until 2020-01-01T00:00:00Z\" of lists.deny is over: it has no effect",
             "the override of \"k\" in policy api is over: it has no effect",
             "no rule applies the policy login: only programs that name it use it",
@@ -154,4 +156,31 @@ fn what_hardly_is_meant_is_warned_of() {
     );
     let shown = shell.run(&["policies", "validate", "limits.toml"]).fine();
     assert!(shown.starts_with("limits.toml: fine\nlimits.toml: warning: rule 2"), "{shown}");
+}
+
+#[test]
+fn time_zone_of_rules_is_validated() {
+    let shell = Shell::new();
+    let document = |zone: &str| {
+        format!(
+            "polylimit = 1\n{zone}\npolicies.p.quotas = '9/s'\n[[rules]]\nunless = {{ during = 'sat-sun 00:00-24:00' }}\n\
+             apply = [{{ policy = 'p', key = 'k' }}]\n"
+        )
+    };
+    shell.file("berlin.toml", &document("zone = 'Europe/Berlin'"));
+    shell.file("offset.toml", &document("utc_offset = '-03:30'"));
+    shell.file("city.toml", &document("zone = 'Berlin'"));
+    shell.file("both.toml", &document("zone = 'Europe/Berlin'\nutc_offset = '+01:00'"));
+    let fine = shell.run(&["policies", "validate", "berlin.toml", "offset.toml"]).fine();
+    assert_eq!(fine, "berlin.toml: fine\noffset.toml: fine\n");
+    for (file, refusal) in [
+        (
+            "city.toml",
+            "line 2, column 8: zone is \"Berlin\", which is not known: did you mean Europe/Berlin?",
+        ),
+        ("both.toml", "line 2, column 8: the document has utc_offset and zone: allowed is one of the two"),
+    ] {
+        let refused = shell.run(&["policies", "validate", file]);
+        assert!(refused.status == 1 && refused.output.contains(refusal), "{refused:?}");
+    }
 }

@@ -51,10 +51,11 @@ fn mutated(text: &'static str) -> impl Strategy<Value = String> {
 
 /// JSON of the names that a document has, with values of any kind.
 fn json() -> impl Strategy<Value = Value> {
-    const NAMES: [&str; 36] = [
+    const NAMES: [&str; 37] = [
         "polylimit",
         "enabled",
         "utc_offset",
+        "zone",
         "client",
         "trust",
         "header",
@@ -89,7 +90,7 @@ fn json() -> impl Strategy<Value = Value> {
         "deny",
         "during",
     ];
-    const TEXTS: [&str; 16] = [
+    const TEXTS: [&str; 17] = [
         "1/s",
         "5/minute; 9/h",
         "2 concurrent",
@@ -106,6 +107,7 @@ fn json() -> impl Strategy<Value = Value> {
         "fri-mon 22:00-06:00",
         "2027-01-01T00:00:00Z",
         "1m",
+        "America/New_York",
     ];
     let leaf = prop_oneof![
         any::<bool>().prop_map(Value::from),

