@@ -95,6 +95,9 @@ pub(crate) enum Command {
     /// Serves limits over HTTP and RESP
     #[cfg(feature = "serve")]
     Serve(Box<serve::ServeArguments>),
+    /// Asks a server whether it is ready, for health checks of containers
+    #[cfg(feature = "serve")]
+    Probe(serve::ProbeArguments),
     /// Writes the completions for a shell
     Completions {
         /// The shell

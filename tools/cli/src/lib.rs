@@ -114,6 +114,8 @@ fn perform(arguments: &Arguments, terminal: &mut Terminal) -> Result<Exit, Failu
         Command::Simulate(arguments) => simulation::run(options, arguments, terminal),
         #[cfg(feature = "serve")]
         Command::Serve(arguments) => serve::run(options, arguments),
+        #[cfg(feature = "serve")]
+        Command::Probe(arguments) => serve::probe(arguments),
         Command::Completions { shell } => generated::completions(*shell, terminal),
         Command::Man { command } => generated::man(command, terminal),
     }

@@ -1,13 +1,13 @@
-//! `serve`: the server over a limiter of its own.
+//! `serve`: the server over a limiter of its own; and `probe`, which asks one for its health.
 
 use std::io::Write as _;
 use std::sync::Arc;
 
 use polylimit::{ClientAddressRules, Limiter};
-use polylimit_server::{ReadLogin, Server, ServerOptions, Signals, StoreLogin, TlsFiles};
+use polylimit_server::{Probe, ReadLogin, Server, ServerOptions, Signals, StoreLogin, TlsFiles};
 
 use crate::arguments::GlobalOptions;
-use crate::arguments::serve::{LogFormat, ServeArguments};
+use crate::arguments::serve::{LogFormat, ProbeArguments, ServeArguments};
 use crate::documents;
 use crate::exit::{Exit, Failure};
 
@@ -25,6 +25,20 @@ pub(crate) fn run(options: &GlobalOptions, arguments: &ServeArguments) -> Result
         let _ = signals.run(server).await;
         Ok(Exit::Fine)
     })
+}
+
+pub(crate) fn probe(arguments: &ProbeArguments) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Problem, format!("the system refuses a runtime: {error}")))?;
+    let probe = if arguments.alive { Probe::Alive } else { Probe::Ready };
+    // Docker knows the status 1 alone for a container that is not healthy.
+    let unhealthy = |error: polylimit_server::ServeError| Failure::new(Exit::Problem, error.to_string());
+    runtime
+        .block_on(polylimit_server::probe(&arguments.listener, probe, arguments.within))
+        .map_err(unhealthy)?;
+    Ok(Exit::Fine)
 }
 
 /// The limiter of the server: the states are in its memory unless a store is named.

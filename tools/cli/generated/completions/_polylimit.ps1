@@ -47,6 +47,7 @@ Register-ArgumentCompleter -Native -CommandName 'polylimit' -ScriptBlock {
             [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measures how fast a store decides')
             [CompletionResult]::new('simulate', 'simulate', [CompletionResultType]::ParameterValue, 'Decides generated or logged requests by limits, without a store')
             [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serves limits over HTTP and RESP')
+            [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Asks a server whether it is ready, for health checks of containers')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Writes the completions for a shell')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Writes a manual page')
             break
@@ -452,6 +453,17 @@ Register-ArgumentCompleter -Native -CommandName 'polylimit' -ScriptBlock {
             [CompletionResult]::new('--ready-needs-store', '--ready-needs-store', [CompletionResultType]::ParameterName, 'Is ready only while the store answers')
             [CompletionResult]::new('--rls-count-all', '--rls-count-all', [CompletionResultType]::ParameterName, 'Every descriptor of Envoy counts for itself, also where another one denies the request')
             [CompletionResult]::new('--rls-overrides', '--rls-overrides', [CompletionResultType]::ParameterName, 'A limit that comes with a descriptor of Envoy is in place of that of the document')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Writes JSON: one object, or one in each line')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Writes nothing but errors: the exit status is the answer')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'polylimit;probe' {
+            [CompletionResult]::new('--within', '--within', [CompletionResultType]::ParameterName, 'How long the answer may take')
+            [CompletionResult]::new('--store', '--store', [CompletionResultType]::ParameterName, 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file')
+            [CompletionResult]::new('--policies', '--policies', [CompletionResultType]::ParameterName, 'The file with the document of limits, TOML or JSON')
+            [CompletionResult]::new('--alive', '--alive', [CompletionResultType]::ParameterName, 'Asks only whether the process answers')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Writes JSON: one object, or one in each line')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Writes nothing but errors: the exit status is the answer')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')

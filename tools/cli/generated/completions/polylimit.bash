@@ -55,6 +55,9 @@ _polylimit() {
             polylimit,policies)
                 cmd="polylimit__subcmd__policies"
                 ;;
+            polylimit,probe)
+                cmd="polylimit__subcmd__probe"
+                ;;
             polylimit,refund)
                 cmd="polylimit__subcmd__refund"
                 ;;
@@ -131,7 +134,7 @@ _polylimit() {
 
     case "${cmd}" in
         polylimit)
-            opts="-h -V --store --policies --json --quiet --help --version check peek take charge refund reset explain list top deny allow block policies stats doctor bench simulate serve completions man"
+            opts="-h -V --store --policies --json --quiet --help --version check peek take charge refund reset explain list top deny allow block policies stats doctor bench simulate serve probe completions man"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -919,6 +922,32 @@ _polylimit() {
                 return 0
             fi
             case "${prev}" in
+                --store)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policies)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        polylimit__subcmd__probe)
+            opts="-h --alive --within --store --policies --json --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --within)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --store)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

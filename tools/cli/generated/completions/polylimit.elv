@@ -44,6 +44,7 @@ set edit:completion:arg-completer[polylimit] = {|@words|
             cand bench 'Measures how fast a store decides'
             cand simulate 'Decides generated or logged requests by limits, without a store'
             cand serve 'Serves limits over HTTP and RESP'
+            cand probe 'Asks a server whether it is ready, for health checks of containers'
             cand completions 'Writes the completions for a shell'
             cand man 'Writes a manual page'
         }
@@ -415,6 +416,16 @@ set edit:completion:arg-completer[polylimit] = {|@words|
             cand --ready-needs-store 'Is ready only while the store answers'
             cand --rls-count-all 'Every descriptor of Envoy counts for itself, also where another one denies the request'
             cand --rls-overrides 'A limit that comes with a descriptor of Envoy is in place of that of the document'
+            cand --json 'Writes JSON: one object, or one in each line'
+            cand --quiet 'Writes nothing but errors: the exit status is the answer'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'polylimit;probe'= {
+            cand --within 'How long the answer may take'
+            cand --store 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file'
+            cand --policies 'The file with the document of limits, TOML or JSON'
+            cand --alive 'Asks only whether the process answers'
             cand --json 'Writes JSON: one object, or one in each line'
             cand --quiet 'Writes nothing but errors: the exit status is the answer'
             cand -h 'Print help'

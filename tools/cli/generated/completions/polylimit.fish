@@ -48,6 +48,7 @@ complete -c polylimit -n "__fish_polylimit_needs_command" -f -a "doctor" -d 'Exa
 complete -c polylimit -n "__fish_polylimit_needs_command" -f -a "bench" -d 'Measures how fast a store decides'
 complete -c polylimit -n "__fish_polylimit_needs_command" -f -a "simulate" -d 'Decides generated or logged requests by limits, without a store'
 complete -c polylimit -n "__fish_polylimit_needs_command" -f -a "serve" -d 'Serves limits over HTTP and RESP'
+complete -c polylimit -n "__fish_polylimit_needs_command" -f -a "probe" -d 'Asks a server whether it is ready, for health checks of containers'
 complete -c polylimit -n "__fish_polylimit_needs_command" -f -a "completions" -d 'Writes the completions for a shell'
 complete -c polylimit -n "__fish_polylimit_needs_command" -f -a "man" -d 'Writes a manual page'
 complete -c polylimit -n "__fish_polylimit_using_subcommand check" -l cost -d 'Units, up to 10^12' -r
@@ -322,6 +323,13 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l rls-overri
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -s h -l help -d 'Print help'
+complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l within -d 'How long the answer may take' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l alive -d 'Asks only whether the process answers'
+complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l json -d 'Writes JSON: one object, or one in each line'
+complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
+complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand completions" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand completions" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand completions" -l json -d 'Writes JSON: one object, or one in each line'

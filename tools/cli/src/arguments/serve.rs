@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use polylimit::{ForwardingHeader, parse_duration};
-use polylimit_server::{Endpoint, Level, ShownKeys};
+use polylimit_server::{Endpoint, Level, Protocol, ShownKeys};
 
 /// How records of the log are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,6 +22,9 @@ pub(crate) struct ConnectionAge(pub(crate) Option<Duration>);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportEvery(pub(crate) Option<Duration>);
 
+/// Where operators look, and health checks ask.
+const ADMIN: &str = "http://127.0.0.1:8181";
+
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "the command has so many flags")]
 #[allow(clippy::doc_markdown, reason = "the help shows listeners as they are written")]
@@ -33,7 +36,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "LISTENER")]
     pub(crate) listen_open: Vec<Endpoint>,
     /// Where operators look, or `off`
-    #[arg(long, value_name = "LISTENER", default_value = "http://127.0.0.1:8181")]
+    #[arg(long, value_name = "LISTENER", default_value = ADMIN)]
     pub(crate) admin: String,
     /// A name of --admin, and of listeners for callers without tokens, besides their own and localhost; may be repeated
     #[arg(long, value_name = "NAME")]
@@ -95,6 +98,31 @@ pub(crate) struct ServeArguments {
     /// How often the other processes that share the store in Redis are told what this one counts, 1s to 1h, or `off`
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_report)]
     pub(crate) report: ReportEvery,
+}
+
+#[derive(Args, Debug)]
+#[allow(clippy::doc_markdown, reason = "the help shows listeners as they are written")]
+pub(crate) struct ProbeArguments {
+    /// A listener of the server, http://HOST:PORT or unix:/PATH; that of --admin answers probes also when it has no connection left
+    #[arg(value_name = "LISTENER", default_value = ADMIN, value_parser = parse_probed)]
+    pub(crate) listener: Endpoint,
+    /// Asks only whether the process answers
+    #[arg(long)]
+    pub(crate) alive: bool,
+    /// How long the answer may take
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    pub(crate) within: Duration,
+}
+
+fn parse_probed(text: &str) -> Result<Endpoint, String> {
+    let endpoint: Endpoint = text.parse().map_err(|error: polylimit_server::ServeError| error.to_string())?;
+    if endpoint.protocol() == Protocol::Http && !endpoint.is_tls() {
+        return Ok(endpoint);
+    }
+    Err(format!(
+        "{text:?} cannot be probed: allowed are http://HOST:PORT and unix:/PATH; where those of the server speak TLS or RESP, let it listen \
+         at a Unix socket, too"
+    ))
 }
 
 fn parse_report(text: &str) -> Result<ReportEvery, String> {

@@ -166,6 +166,43 @@ fn what_cannot_be_served_is_wrong_usage() {
 }
 
 #[test]
+fn probe_ends_with_0_while_the_server_is_ready_and_with_1_otherwise() {
+    let shell = Shell::with_redis();
+    let socket = format!("unix:{}/http.sock", shell.folder().display());
+    let mut serving =
+        Serving::start(&shell, &["serve", "--listen", &socket, "--admin", "http://127.0.0.1:0"]);
+    let (data, admin) = (serving.address(), serving.address());
+    assert_eq!(data, socket);
+    let probe = |arguments: &[&str]| shell.run(&[&["probe"], arguments].concat());
+    // No document is published yet.
+    for listener in [&*data, &*admin] {
+        probe(&[listener]).fails(1, "no document of limits is in force yet");
+        assert_eq!(probe(&[listener, "--alive"]).fine(), "");
+    }
+    let _ = shell.file("limits.toml", LIMITS);
+    let _ = shell.run(&["policies", "put", "limits.toml", "--expect", "0", "--why", "test"]).fine();
+    let since = Instant::now();
+    while probe(&[&admin]).status != 0 {
+        assert!(since.elapsed() < SOON, "it is not ready");
+    }
+    assert_eq!(probe(&[&data]).fine(), "");
+
+    serving.signal(Signal::SIGTERM);
+    assert!(serving.end().success());
+    probe(&[&admin]).fails(1, "cannot be asked");
+    probe(&[&data]).fails(1, "cannot be asked");
+    // A listener that takes connections and answers nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("http://{}", silent.local_addr().unwrap());
+    probe(&[&silent, "--within", "50ms"]).fails(1, "does not answer within 50ms");
+    for (listener, about) in
+        [("https://a:1", "unix:/PATH"), ("resp://a:1", "unix:/PATH"), ("a:1", "http://HOST:PORT")]
+    {
+        probe(&[listener]).fails(64, about);
+    }
+}
+
+#[test]
 fn commands_of_the_page_listen_where_they_say() {
     let page =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/server.md")).unwrap();
