@@ -1,7 +1,8 @@
-"""Runs every expression of the dashboard, and every alert, in a Prometheus that scrapes two services in trouble.
+"""Runs every expression of the dashboard, and every alert, in a Prometheus that scrapes what is in trouble.
 
-One service has its limits and its document in Redis, the other one has a local store with little room. Clients
-hammer, Redis is suspended again and again, and in the end it is killed.
+One service has its limits and its document in Redis, another one has a local store with little room. A server has a
+certificate for a week, and clients that speak no TLS. Clients hammer, Redis is suspended again and again, and in the
+end it is killed.
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from load import Load, ask
 from own_prometheus import ROOT, SPAN, Prometheus
 from own_redis import Redis
+from own_server import certify, running
 from services import Service
 from stores import local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "polylimit.json"
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yml"
@@ -169,11 +175,10 @@ class Watch:
                 del self.expressions[expression]
         self.alerts -= self._prometheus.alerts().keys()
 
-    def until(self, what: str, expected: set[str], redis: Redis | None = None) -> None:
-        """Look until only the expected panels and alerts are missing; suspend Redis meanwhile if it is given."""
+    def until(self, what: str, expected: set[str], meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Look until only the expected panels and alerts are missing, and do something before each look."""
         while True:
-            if redis:
-                redis.suspend(0.7)
+            meanwhile()
             self.look()
             missing = ({*self.expressions.values()} | self.alerts) - expected
             if not missing:
@@ -190,8 +195,24 @@ OUTAGE_PANELS = {"Decisions without the store, by reason"}
 OUTAGE_ALERTS = {"PolylimitOutageAnswers", "PolylimitStoreDown", "PolylimitBreakerOpen", "PolylimitLostUnits"}
 #: What only a document with a mistake shows.
 DOCUMENT_ALERTS = {"PolylimitDocumentRefused"}
-#: What only `polylimit serve` shows; alerts_test.yml has it.
-SERVER_ALERTS = {"PolylimitServerRejects"}
+#: What only clients without TLS show.
+REJECTION_ALERTS = {"PolylimitServerRejects"}
+#: `polylimit serve` with two listeners for callers, one of them with TLS.
+SERVE = [
+    *("--policies", "/etc/polylimit/limits.toml", "serve"),
+    *("--listen", "http://127.0.0.1:0", "--listen", "https://127.0.0.1:0", "--admin", "http://127.0.0.1:0"),
+    *("--certificate", "/etc/polylimit/certificate.pem", "--key", "/etc/polylimit/key.pem"),
+]
+
+
+def knock(port: int) -> None:
+    """Make connections on which the client speaks no TLS."""
+    for _ in range(10):
+        with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            # The server answers with an alert, and ends the connection.
+            while connection.recv(4096):
+                pass
 
 
 def dashboard_and_alerts() -> None:
@@ -209,20 +230,26 @@ def dashboard_and_alerts() -> None:
         visited = stack.enter_context(
             Service("configuration/rust", place, "", POLYLIMIT_CONFIGURATION=f"file:{document.name}")
         )
-        ports = [shop.port(), visited.port()]
+        server, _ = stack.enter_context(running(SERVE, prepare=lambda folder: certify(folder, 7)))
+        data, tls, admin = (int(listener.rsplit(":", 1)[1]) for listener in server.listeners)
+        ports = [shop.port(), visited.port(), admin]
         stack.enter_context(Load(ports[0], request, clients=8, rest=0.01))
         stack.enter_context(Load(ports[1], lambda number: f"/?user=visitor-{number}", clients=2, rest=0.004))
+        stack.enter_context(Load(data, lambda _: "/v1/forward/api?key=ip", rest=0.004))
         prometheus = stack.enter_context(Prometheus(ports))
         watch = Watch(prometheus)
-        later = OUTAGE_PANELS | OUTAGE_ALERTS | DOCUMENT_ALERTS | SERVER_ALERTS | {"PolylimitStoreFull"}
+        later = OUTAGE_PANELS | OUTAGE_ALERTS | DOCUMENT_ALERTS | REJECTION_ALERTS | {"PolylimitStoreFull"}
         watch.until("traffic", later | {"PolylimitStoreSlow"})
         for port in ports:
             lint(ask(port, "/metrics")[1])
-        watch.until("a slow Redis", later, redis)
+        watch.until("a slow Redis", later, lambda: redis.suspend(0.7))
         document.write("broken [")
         document.flush()
         redis.kill()
-        watch.until("an outage and a refused document", SERVER_ALERTS)
+        watch.until("an outage, a refused document and clients without TLS", set(), lambda: knock(tls))
+        denied = prometheus.query("polylimit_server_denied_keys")
+        if [count for _, count in denied] != [1.0]:
+            raise AssertionError(f"one client of the server is denied, and the metric has {denied}")
         sources = {labels["source"] for labels, _ in prometheus.query("polylimit_decisions_total")}
         if "fallback" not in sources:
             raise AssertionError(f"no decision of the outage policy: {sources}")

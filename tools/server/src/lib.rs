@@ -20,6 +20,7 @@ mod log;
 mod one_off;
 mod options;
 mod probe;
+mod process;
 mod resp;
 mod rls;
 mod server;

@@ -10,6 +10,8 @@ use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
 
 use crate::endpoint::Protocol;
 use crate::error::ServeError;
@@ -25,54 +27,75 @@ pub struct TlsFiles {
     pub client_authorities: Option<PathBuf>,
 }
 
-/// The settings of TLS in force, for each protocol.
+/// The settings of TLS in force.
 pub(crate) struct Tls {
     files: TlsFiles,
-    http: ArcSwap<ServerConfig>,
-    resp: ArcSwap<ServerConfig>,
+    loaded: ArcSwap<Loaded>,
+}
+
+/// What was read from the files.
+struct Loaded {
+    http: Arc<ServerConfig>,
+    resp: Arc<ServerConfig>,
+    /// When the first certificate of the chain expires, in seconds since 1970; `None` where its validity cannot be read.
+    expires_at: Option<u64>,
 }
 
 impl Tls {
     pub(crate) fn read(files: TlsFiles, has_tokens: bool) -> Result<Self, ServeError> {
-        let [http, resp] = configurations(&files, has_tokens)?;
-        Ok(Self { files, http: ArcSwap::new(http), resp: ArcSwap::new(resp) })
+        let loaded = Loaded::read(&files, has_tokens)?;
+        Ok(Self { files, loaded: ArcSwap::from_pointee(loaded) })
     }
 
     /// Reads the files again; when one cannot be used, all stay as they are.
     pub(crate) fn reload(&self, has_tokens: bool) -> Result<(), ServeError> {
-        let [http, resp] = configurations(&self.files, has_tokens)?;
-        self.http.store(http);
-        self.resp.store(resp);
+        self.loaded.store(Arc::new(Loaded::read(&self.files, has_tokens)?));
         Ok(())
     }
 
     pub(crate) fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
-        TlsAcceptor::from(match protocol {
-            Protocol::Http => self.http.load_full(),
-            Protocol::Resp => self.resp.load_full(),
-        })
+        let loaded = self.loaded.load();
+        TlsAcceptor::from(Arc::clone(match protocol {
+            Protocol::Http => &loaded.http,
+            Protocol::Resp => &loaded.resp,
+        }))
     }
 
     /// Whether clients are known by certificates.
     pub(crate) fn verifies_clients(&self) -> bool {
         self.files.client_authorities.is_some()
     }
+
+    /// When the certificate in force expires, in seconds since 1970: the first of its chain, since clients verify all of them.
+    pub(crate) fn expires_at(&self) -> Option<u64> {
+        self.loaded.load().expires_at
+    }
 }
 
-fn configurations(files: &TlsFiles, has_tokens: bool) -> Result<[Arc<ServerConfig>; 2], ServeError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let http = configuration(files, &provider, has_tokens)?;
-    let mut resp = http.clone();
-    resp.alpn_protocols = Vec::new();
-    Ok([Arc::new(http), Arc::new(resp)])
+impl Loaded {
+    fn read(files: &TlsFiles, has_tokens: bool) -> Result<Self, ServeError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let certificates = certificates(&files.certificate)?;
+        let expires_at = certificates.iter().filter_map(expiry).min();
+        let http = configuration(files, certificates, &provider, has_tokens)?;
+        let mut resp = http.clone();
+        resp.alpn_protocols = Vec::new();
+        Ok(Self { http: Arc::new(http), resp: Arc::new(resp), expires_at })
+    }
+}
+
+/// When a certificate expires, in seconds since 1970.
+fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let certificate = Certificate::from_der(certificate).ok()?;
+    Some(certificate.tbs_certificate().validity().not_after.to_unix_duration().as_secs())
 }
 
 fn configuration(
     files: &TlsFiles,
+    certificates: Vec<CertificateDer<'static>>,
     provider: &Arc<CryptoProvider>,
     has_tokens: bool,
 ) -> Result<ServerConfig, ServeError> {
-    let certificates = certificates(&files.certificate)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| {
         ServeError::of_file(&files.key, &format!("it has no private key in PEM: {error}"))
     })?;

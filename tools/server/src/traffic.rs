@@ -14,8 +14,10 @@ pub(crate) const EVERY: Duration = Duration::from_secs(10);
 const POINTS: usize = 720;
 /// How many policies a point tells apart; those that decide less are counted together.
 const POLICIES: usize = 100;
-/// How many denied keys are followed, and for how long a key stays listed whose denials have not increased.
-const DENIED: usize = 20;
+/// How many denied keys are followed, how many of them are listed, and for how long a key stays among them whose denials have not
+/// increased.
+const FOLLOWED: usize = 256;
+const LISTED: usize = 20;
 const DENIED_FOR_MS: u64 = 60_000;
 /// The name of those that are counted together.
 const OTHER: &str = "other";
@@ -70,7 +72,7 @@ impl Traffic {
     /// Takes a point.
     pub(crate) fn take(&self, limiter: &Limiter) {
         let now = by_policy(limiter);
-        let denied = limiter.top_keys(DENIED).denied;
+        let denied = limiter.top_keys(FOLLOWED).denied;
         let mut taken = self.taken.lock();
         taken.denied = denied_now(denied, &taken.denied, now_ms());
         let mut policies = ByPolicy::new();
@@ -92,8 +94,14 @@ impl Traffic {
         self.taken.lock().points.iter().cloned().collect()
     }
 
+    /// The keys that are denied most often of those that are being denied.
     pub(crate) fn denied(&self) -> Vec<DeniedNow> {
-        self.taken.lock().denied.clone()
+        self.taken.lock().denied.iter().take(LISTED).cloned().collect()
+    }
+
+    /// How many keys are being denied, as far as they are followed.
+    pub(crate) fn denied_keys(&self) -> usize {
+        self.taken.lock().denied.len()
     }
 
     pub(crate) fn newest(&self) -> Option<Arc<Point>> {

@@ -4,13 +4,16 @@ use axum::body::Body;
 use axum::extract::State;
 use http::header::HeaderValue;
 use http::{Request, Response, StatusCode, Uri};
-use polylimit::{ConfigurationStatus, KeyFilter, ListBudget, TextFormat};
+use polylimit::{ConfigurationStatus, Family, FamilyKind, KeyFilter, ListBudget, SampleValue, TextFormat};
 use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
 use utoipa::IntoParams;
 
 use crate::access::Role;
 use crate::app::App;
 use crate::caller::Caller;
+use crate::process;
+use crate::tls::Tls;
 use crate::web::operation::KeyRequest;
 use crate::web::query::{self, Shared, from_base64, query};
 use crate::web::refusal::{Refused, invalid, json, of_error, with_body};
@@ -19,9 +22,38 @@ use crate::web::shown::shown;
 pub(super) async fn metrics(State(app): Shared) -> Response<Body> {
     let mut families = app.limiter.metrics();
     families.extend(app.counters.families());
+    families.extend([denied_keys(&app), certificate_expiry(&app)]);
+    // Reading them takes time where thousands of files are open. Where a task ends early, its samples are left out.
+    families.extend(spawn_blocking(process::families).await.unwrap_or_default());
     let format = TextFormat::Prometheus;
     let content_type = HeaderValue::from_static(format.content_type());
     with_body(StatusCode::OK, content_type, format.write(&families))
+}
+
+fn denied_keys(app: &App) -> Family {
+    let mut denied = Family::new(
+        "polylimit_server_denied_keys",
+        FamilyKind::Gauge,
+        "Keys whose denials have become more in the last minute, of the 256 that are denied most often in the sample of --observe-keys.",
+    );
+    if app.limiter.top_keys(0).counters > 0 {
+        #[expect(clippy::cast_precision_loss, reason = "there are at most hundreds")]
+        denied.add([], SampleValue::Number(app.traffic.denied_keys() as f64));
+    }
+    denied
+}
+
+fn certificate_expiry(app: &App) -> Family {
+    let mut expiry = Family::new(
+        "polylimit_server_certificate_expiry_timestamp_seconds",
+        FamilyKind::Gauge,
+        "When the certificate of the listeners expires, or one between it and the authority before it, since 1970.",
+    );
+    if let Some(at) = app.tls.as_ref().and_then(Tls::expires_at) {
+        #[expect(clippy::cast_precision_loss, reason = "years up to 9999 are exact")]
+        expiry.add([], SampleValue::Number(at as f64));
+    }
+    expiry
 }
 
 pub(super) async fn stats(State(app): Shared) -> Response<Body> {

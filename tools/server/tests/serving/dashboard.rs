@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 
+use polylimit::{Limiter, Policy};
 use polylimit_server::{ServerOptions, ShownKeys};
 use serde_json::{Value, json};
 
-use crate::support::{Running, connect, limiter, started};
+use crate::support::{Running, connect, limiter, started, wait_until};
 
 #[test]
 fn page_has_no_data_and_takes_nothing_from_elsewhere() {
@@ -104,21 +105,50 @@ fn keys_are_shown_as_the_operator_says() {
     }
 }
 
+/// Follows the events of a server, and returns the data of the next one of a kind.
+fn events(server: &Running) -> impl FnMut(&str) -> Value + use<> {
+    let mut stream = connect(server.admin().0);
+    write!(stream, "GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    move |event| {
+        let named = lines.find(|line| line == &format!("event: {event}"));
+        assert!(named.is_some(), "the events end before {event}");
+        let data = lines.next().unwrap();
+        serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap()
+    }
+}
+
+#[test]
+fn denied_keys_are_counted_beyond_those_that_are_listed() {
+    const KEYS: usize = 30;
+    let limiter = Limiter::builder()
+        .policy(Policy::parse("api", "1/hour fixed_window").unwrap())
+        .observe_keys(64)
+        .build()
+        .unwrap();
+    // One of 16 denials is counted, on average.
+    for request in 0..1_000 * KEYS {
+        let _ = limiter.blocking().check(&format!("k{}", request % KEYS)).unwrap();
+    }
+    let server = Running::start(limiter, ServerOptions::default());
+    let counted = format!("polylimit_server_denied_keys {KEYS}.0\n");
+    wait_until(|| server.admin().get("/metrics").body.contains(&counted));
+    assert_eq!(events(&server)("snapshot")["denied"].as_array().unwrap().len(), 20);
+
+    // A server that counts no keys does not say that none is denied.
+    let policy = Policy::parse("api", "1/hour").unwrap();
+    let limiter = Limiter::builder().policy(policy).build().unwrap();
+    let server = Running::start(limiter, ServerOptions::default());
+    assert!(!server.admin().get("/metrics").body.contains("\npolylimit_server_denied_keys "));
+}
+
 #[test]
 fn events_tell_what_has_happened() {
     let server = started();
     for _ in 0..4 {
         let _ = server.http().post("/v1/check", &json!({ "policy": "api", "key": "k" }));
     }
-    let mut stream = connect(server.admin().0);
-    write!(stream, "GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
-    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
-    let mut next = |event: &str| -> Value {
-        let named = lines.find(|line| line == &format!("event: {event}"));
-        assert!(named.is_some(), "the events end before {event}");
-        let data = lines.next().unwrap();
-        serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap()
-    };
+    let mut next = events(&server);
     assert_eq!(next("store"), json!({ "up": true }));
     let snapshot = next("snapshot");
     assert_eq!(snapshot["policies"]["api"], json!({ "allowed": 3, "denied": 1, "outage": 0 }));

@@ -1,21 +1,24 @@
 //! The same service over every transport: HTTP/2 and gRPC over TLS and over Unix sockets, the admin listener over both, and readiness that
-//! needs the store.
+//! needs the store. What the metrics tell of certificates and of the process.
 
+use std::fs;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use polylimit::Limiter;
 use polylimit_server::{ServerOptions, TlsFiles};
 use polylimit_test_servers::{Certificates, Kind, Server as Redis};
 use prost::Message;
+use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::messages::{Code, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
 use crate::security::{tls_client, tls_configuration, with_tokens};
-use crate::support::{Running, SOON, limiter, send_on, wait_until};
+use crate::support::{Running, SOON, connect, limiter, send_on, started, wait_until};
 
 const CHECK: &str = "/v1/check";
 const RLS: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -77,6 +80,70 @@ async fn asks_over_http_2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + '
     let response = RateLimitResponse::decode(&answer[5..]).unwrap();
     assert_eq!((response.overall_code(), response.statuses[0].limit_remaining), (Code::Ok, 1));
     connection.abort();
+}
+
+/// The value of a metric without labels.
+fn metric(server: &Running, name: &str) -> Option<f64> {
+    let metrics = server.admin().get("/metrics").body;
+    let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    Some(value.parse().unwrap())
+}
+
+#[test]
+fn metrics_have_the_first_expiry_of_the_certificates_in_force() {
+    const EXPIRY: &str = "polylimit_server_certificate_expiry_timestamp_seconds";
+    // 2030-01-01 and 2031-01-01 in seconds since 1970.
+    const IN_2030: f64 = 1_893_456_000.0;
+    const IN_2031: f64 = 1_924_992_000.0;
+    let folder = tempfile::tempdir().unwrap();
+    let [certificate, key] = ["chain.pem", "key.pem"].map(|name| folder.path().join(name));
+    let pair = KeyPair::generate().unwrap();
+    fs::write(&key, pair.serialize_pem()).unwrap();
+    let until = |year| {
+        let mut parameters = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
+        parameters.self_signed(&pair).unwrap().pem()
+    };
+    fs::write(&certificate, until(2031) + &until(2030)).unwrap();
+    let mut options = ServerOptions::default();
+    options.listen =
+        ["https://127.0.0.1:0", "resps://127.0.0.1:0"].map(|text| text.parse().unwrap()).to_vec();
+    options.admin = Some("http://127.0.0.1:0".parse().unwrap());
+    options.tls = Some(TlsFiles { certificate: certificate.clone(), key, client_authorities: None });
+    let server = Running::start(limiter().0, options);
+    assert_eq!(metric(&server, EXPIRY), Some(IN_2030));
+    fs::write(&certificate, until(2031)).unwrap();
+    server.handle.reload().unwrap();
+    assert_eq!(metric(&server, EXPIRY), Some(IN_2031));
+    fs::write(&certificate, "nonsense").unwrap();
+    let _ = server.handle.reload().unwrap_err();
+    assert_eq!(metric(&server, EXPIRY), Some(IN_2031));
+
+    // Without TLS there is no certificate.
+    assert_eq!(metric(&started(), EXPIRY), None);
+}
+
+#[test]
+fn metrics_of_the_process_are_those_of_the_system() {
+    let server = started();
+    let read = |name: &str| metric(&server, name).unwrap_or_else(|| panic!("no {name}"));
+    let (before, open) = (read("process_cpu_seconds_total"), read("process_open_fds"));
+    // Work of this process, until the system has counted some of it.
+    let since = Instant::now();
+    while read("process_cpu_seconds_total") <= before {
+        assert!(since.elapsed() < SOON, "no processor time is counted");
+    }
+    let sockets: Vec<_> = (0..64).map(|_| connect(server.address(0))).collect();
+    assert!(read("process_open_fds") >= open + 32.0, "{open}");
+    drop(sockets);
+    assert!(read("process_max_fds") >= read("process_open_fds"));
+    let resident = read("process_resident_memory_bytes");
+    assert!(resident > 1e6 && resident < read("process_virtual_memory_bytes"), "{resident}");
+    assert!(read("process_threads") >= 2.0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    let age = now - read("process_start_time_seconds");
+    // The start is counted from that of the system, in whole seconds.
+    assert!((-2.0..86_400.0).contains(&age), "{age}");
 }
 
 #[test]
