@@ -1,8 +1,8 @@
 // Who is denied now, and which keys are blocked: on the first page, and in a view of its own.
 
-import { button, duration, element, foreign, isNamed, keyCell, keyFields, keyText, paragraph, printable, recently, table, whole } from "./elements.js";
-import { block, reset } from "./keys.js";
-import { confirmed, fill, get, live, mayChange, noRight, on, policyText, post, say, session, view } from "./server.js";
+import { button, duration, element, foreign, isNamed, keyCell, keyFields, paragraph, printable, recently, table, whole } from "./elements.js";
+import { changes } from "./keys.js";
+import { fill, get, live, noRight, on, policyText, post, session, view } from "./server.js";
 
 /** How many denied keys are explained. */
 const EXPLAINED = 10;
@@ -19,29 +19,13 @@ async function why(listed) {
   return `${denies.length > 0 ? `over ${denies.join(" and ")}` : told.cause}, ${again}`;
 }
 
+/** Of a hidden key nothing is explained, nor of every key of a long list. */
+const UNKNOWN = "–";
 const blockCause = (told) => (told.penalty?.level > 0 ? "blocked by the penalty" : "blocked by hand");
-
-function unblock(listed, changed) {
-  const reason = element("input", { autocomplete: "off" });
-  confirmed("End the block?", `${policyText(listed.policy)}: ${keyText(listed)}`, [element("label", { class: "wide" }, "why, for the log", reason)], "Unblock", async () => {
-    await post("v1/block", { ...keyFields(listed), for_us: 0, why: reason.value });
-    say("The block has ended.");
-    changed();
-  });
-}
 
 function actions(listed, isBlocked, changed) {
   if (!isNamed(listed)) return "the key is hidden";
-  const disabled = !mayChange();
-  const title = disabled ? "This needs the role admin." : "";
-  return element(
-    "span",
-    { class: "actions" },
-    isBlocked
-      ? button("Unblock", () => unblock(listed, changed), { disabled, title })
-      : button("Block", () => block(listed, changed), { disabled, title }),
-    button("Reset", () => reset(listed, changed), { disabled, title }),
-  );
+  return element("span", { class: "actions" }, changes(listed, isBlocked, changed));
 }
 
 /** Shows who is denied, as the server sees it every ten seconds. */
@@ -66,7 +50,7 @@ export function deniedNow(place) {
         keyCell(listed),
         foreign(policyText(listed.policy)),
         reasons[at],
-        recently(listed.since_ms),
+        element("span", { class: "whole" }, recently(listed.since_ms)),
         `≈ ${whole.format(listed.count)}`,
         actions(listed, reasons[at].startsWith("blocked"), () => show(true)),
       ]);
@@ -86,7 +70,7 @@ export async function blocked() {
       const page = await get(`v1/keys?${asked}`);
       const all = [...before, ...page.keys].sort((one, other) => other.blocked_for_us - one.blocked_for_us);
       const causes = await Promise.all(
-        all.map((listed, at) => (isNamed(listed) && at < 50 ? post("v1/explain", keyFields(listed)).then(blockCause, () => "") : "")),
+        all.map((listed, at) => (isNamed(listed) && at < 50 ? post("v1/explain", keyFields(listed)).then(blockCause, () => UNKNOWN) : UNKNOWN)),
       );
       const rows = all.map((listed, at) => [
         keyCell(listed),

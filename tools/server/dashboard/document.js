@@ -14,7 +14,7 @@ function difference(text) {
 
 export async function policyDocument() {
   const place = element("div");
-  const past = element("div");
+  const past = element("div", { class: "cards" });
   view.replaceChildren(
     element("h1", {}, "Document"),
     place,
@@ -112,7 +112,7 @@ async function history(load, showPast) {
     const entries = change.entries.map(([entry, value]) => `${value === null ? "removed" : "set"} ${entry}`);
     const back =
       version !== null && version !== newest
-        ? button("Roll back", () => rollback(version), { disabled: !mayChange() })
+        ? button("Roll back", () => rollback(version), { disabled: !mayChange(), title: mayChange() ? "" : "This needs the role admin." })
         : "";
     return [
       String(change.version),

@@ -63,7 +63,8 @@ export const rate = (count) => (count >= 100 ? whole.format(Math.round(count)) :
 /** A duration in at most two units. */
 export function duration(us) {
   if (us === null || us === undefined) return "never";
-  if (us < 1e6) return us < 1e3 ? `${us} µs` : `${Math.floor(us / 1e3)} ms`;
+  // Numbers and units stay together.
+  if (us < 1e6) return us < 1e3 ? `${us}\u00a0µs` : `${Math.floor(us / 1e3)}\u00a0ms`;
   const seconds = Math.floor(us / 1e6);
   const units = [
     ["d", 86_400],
@@ -75,7 +76,7 @@ export function duration(us) {
   const [name, length] = units[first];
   const rest = units[first + 1];
   const more = rest ? Math.floor((seconds % length) / rest[1]) : 0;
-  return `${Math.floor(seconds / length)} ${name}${more ? ` ${more} ${rest[0]}` : ""}`;
+  return `${Math.floor(seconds / length)}\u00a0${name}${more ? `\u00a0${more}\u00a0${rest[0]}` : ""}`;
 }
 
 export const minute = (seconds) => new Date(1_000 * seconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });

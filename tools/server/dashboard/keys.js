@@ -10,14 +10,25 @@ function keyActions(listed, changed) {
     "span",
     { class: "actions" },
     button("Explain", () => explain(listed)),
-    button("Reset", () => reset(listed, changed), { disabled: !mayChange() }),
-    button("Block", () => block(listed, changed), { disabled: !mayChange() }),
+    ...changes(listed, listed.blocked_for_us > 0, changed),
   );
+}
+
+/** The buttons that change a key; a role that may not use them reads why. */
+export function changes(listed, isBlocked, changed) {
+  const disabled = !mayChange();
+  const title = disabled ? "This needs the role admin." : "";
+  return [
+    isBlocked
+      ? button("Unblock", () => unblock(listed, changed), { disabled, title })
+      : button("Block", () => block(listed, changed), { disabled, title }),
+    button("Reset", () => reset(listed, changed), { disabled, title }),
+  ];
 }
 
 const whyField = () => element("input", { autocomplete: "off" });
 
-export function reset(listed, changed) {
+function reset(listed, changed) {
   const reason = whyField();
   const text = `${policyText(listed.policy)}: ${keyText(listed)} begins anew, as if it had never been used.`;
   confirmed("Reset the key?", text, [field("why, for the log", reason, "wide")], "Reset", async () => {
@@ -27,13 +38,22 @@ export function reset(listed, changed) {
   });
 }
 
-export function block(listed, changed) {
+function block(listed, changed) {
   const lasts = choice(LASTS, { required: true });
   const reason = whyField();
   const fields = [field("how long", lasts), field("why, for the log", reason, "wide")];
   confirmed("Block the key?", `${policyText(listed.policy)}: ${keyText(listed)} is denied by every process.`, fields, "Block", async () => {
     await post("v1/block", { ...keyFields(listed), for_us: Number(lasts.value), why: reason.value });
     say("The key is blocked.");
+    changed();
+  });
+}
+
+function unblock(listed, changed) {
+  const reason = whyField();
+  confirmed("End the block?", `${policyText(listed.policy)}: ${keyText(listed)}`, [field("why, for the log", reason, "wide")], "Unblock", async () => {
+    await post("v1/block", { ...keyFields(listed), for_us: 0, why: reason.value });
+    say("The block has ended.");
     changed();
   });
 }
@@ -78,8 +98,8 @@ function topTable(keys, titles, changed) {
 }
 
 export async function keys() {
-  const top = element("div");
-  const found = element("div");
+  const top = element("div", { class: "cards" });
+  const found = element("div", { class: "cards" });
   const policy = element("input", { placeholder: "any", autocomplete: "off" });
   const prefix = element("input", { placeholder: "user:", autocomplete: "off" });
   const blocked = element("input", { type: "checkbox" });
@@ -141,14 +161,14 @@ export async function keys() {
       element("button", { class: "primary" }, "List"),
     ),
     found,
-    element("div", { id: "explained" }),
+    element("div", { id: "explained", class: "cards" }),
     top,
   );
   await showTop();
 }
 
 export async function lists() {
-  const items = element("div");
+  const items = element("div", { class: "cards" });
   const problem = element("div");
   const list = choice([["deny", "deny"], ["allow", "allow"]]);
   const item = element("input", { required: true, placeholder: "client 192.0.2.0/24", autocomplete: "off" });
@@ -162,9 +182,24 @@ export async function lists() {
       show();
     });
   };
+  /** The items of a file are in its document: the server lists those that the store has as well. */
+  const listed = async () => {
+    if (!notHere()) return get("v1/lists");
+    const { document: limits } = await get("v1/policies");
+    const written = (name) =>
+      (limits?.lists?.[name] ?? []).map((text) => {
+        const [item, until] = text.split(" until ");
+        return { item, until: until && Date.parse(until), origin: "document" };
+      });
+    return { deny: written("deny"), allow: written("allow") };
+  };
+  const cannotRemove = () => {
+    if (!mayChange()) return "This needs the role admin.";
+    return session.shown === "plain" ? "" : "Items may name keys, which are hidden on this server.";
+  };
   const show = () =>
     fill(items, async () => {
-      const told = await get("v1/lists");
+      const told = await listed();
       return ["deny", "allow"].flatMap((name) => {
         const rows = told[name].map((listed) => [
           foreign(listed.item, "key"),
@@ -173,7 +208,7 @@ export async function lists() {
           foreign(listed.why ?? ""),
           listed.origin === "document"
             ? "in the document"
-            : button("Remove", () => remove(name, listed), { disabled: !mayChange() || session.shown !== "plain" }),
+            : button("Remove", () => remove(name, listed), { disabled: cannotRemove() !== "", title: cannotRemove() }),
         ]);
         const title = name === "deny" ? "Denied" : "Admitted";
         return [element("h2", {}, title), table(["item", "until", "by", "why", ""], rows, "The list is empty.", title)];
@@ -212,5 +247,6 @@ export async function lists() {
     problem,
     items,
   );
-  if (!notHere()) await show();
+  // Without a document there are no lists.
+  if (session.configuration) await show();
 }

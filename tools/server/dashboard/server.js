@@ -103,8 +103,11 @@ export function notHere() {
   return source.startsWith("store") ? null : `The limits come from ${source}: change them there.`;
 }
 
-/** The quotas of a policy that has no name but them. */
+/** A policy as people name it: one that has no name by its quotas, and a candidate by the policy whose it is. */
 export function policyText(name) {
+  // No name in a document has the sign.
+  const [of, candidate] = name.split("~");
+  if (candidate !== undefined && !name.includes("|")) return `${of}, its candidate`;
   const known = name.includes("|") && live.snapshot?.quotas.find(({ policy }) => policy === name);
   return known ? known.quotas.join("; ") : name;
 }

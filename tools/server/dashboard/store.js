@@ -14,7 +14,7 @@ function storeState({ store_up: up, stats }) {
 export async function store() {
   const state = element("dl", { class: "facts" });
   const counts = element("div");
-  const findings = element("div");
+  const findings = element("div", { class: "cards" });
   const show = () => {
     const { snapshot } = live;
     if (!snapshot) return;
@@ -57,15 +57,26 @@ export async function store() {
 }
 
 export async function processes() {
-  const place = element("div");
+  const place = element("div", { class: "cards" });
   view.replaceChildren(
     element("h1", {}, "Processes"),
     paragraph("What every process that shares this store and reports has told last.", "quiet"),
     place,
   );
+  let isAlone = false;
   const show = () =>
+    !isAlone &&
     fill(place, async () => {
-      const { processes: told, denied } = await get("v1/processes");
+      let reports;
+      try {
+        reports = await get("v1/processes");
+      } catch (error) {
+        if (error.status !== 400) throw error;
+        // The store of this server stays what it is, so it is asked once.
+        isAlone = true;
+        return paragraph("Processes report through a store in Redis, and this server has another one: its own counts are those of the policies.");
+      }
+      const { processes: told, denied } = reports;
       const versions = new Set(told.map((report) => report.configuration_version));
       const rows = told.map((report) => {
         const sum = (kind) => report.policies.reduce((total, counts) => total + counts[kind], 0);
