@@ -72,7 +72,7 @@ static void outage_raises_an_event_when_it_begins_and_when_it_ends(void) {
                               "started|unreachable|0|0|problem|-|the limiter decides without its store");
     rest = begins(rest, "ended|timeout|1|1|fine|-|the limiter decides with its store again",
                   "ended|unreachable|1|1|fine|-|the limiter decides with its store again");
-    CHECK(*rest == 0 && strstr(events.text, "nobody") == NULL && strstr(events.text, "127.0.0.1") == NULL);
+    CHECK(*rest == 0 && strstr(events.text, "nobody") == NULL && strstr(events.text, ", prefix ") != NULL);
 }
 
 static void finding_of_the_doctor_raises_an_event(void) {
