@@ -37,6 +37,10 @@ TARGET = HERE.parents[1] / "target"
 WHICH = ("oldest", "newest", "between")
 
 
+class InstallationError(Exception):
+    """Pip could not install a version."""
+
+
 class Version(NamedTuple):
     """A version of a framework."""
 
@@ -148,7 +152,7 @@ def installed(one: Version) -> tuple[Path | None, Path] | str:
         options: list[str | Path] = ["--no-compile", "--target", folder, "--constraint", constraints, *one.install]
         done = subprocess.run([*command, *options], stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
-            sys.exit(f"pip could not install {one.name}: {done.stderr}")
+            raise InstallationError(f"pip could not install {one.name}: {done.stderr}")
         stamp.write_text(wanted)
     return folder, python
 
@@ -185,7 +189,13 @@ def test(which: str, frameworks: list[str]) -> int:
     for one in versions(which, frameworks):
         if which == "newest" and not one.install:
             continue
-        found = installed(one)
+        try:
+            found = installed(one)
+        except InstallationError as error:
+            # The versions after it are examined all the same.
+            print(error, flush=True)
+            failed = True
+            continue
         if isinstance(found, str):
             print(f"skipped: {found}", flush=True)
             continue
@@ -227,4 +237,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except InstallationError as error:
+        sys.exit(str(error))
