@@ -1,7 +1,7 @@
 """Starts the server as systemd and the image start it.
 
 The command of each file is read from it and run, with free ports and a folder of its own in place of what it names;
-what the file says beside it, such as ports and the health check, has to fit. systemd and a container runtime
+what else the file says, such as ports and the health check, has to fit. systemd and a container runtime
 themselves are not run. Ends in cargo's form.
 """
 

@@ -1,4 +1,4 @@
-//! What the system knows of the process, under the names that the client libraries of Prometheus give it. Only Linux tells it; elsewhere
+//! What the system knows of the process, under the names that the client libraries of Prometheus give it. Only Linux has it; elsewhere
 //! the families have no samples.
 
 use polylimit::{Family, FamilyKind, SampleValue};

@@ -97,7 +97,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// How operators are told of a target: its addresses and its database, and never its credentials.
+/// A target as operators see it: its addresses and its database, and never its credentials.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list =
