@@ -284,7 +284,7 @@ func TestGuardTakesCostsByPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = check(polylimit.RequestFacts{Policies: []string{"requests"}})
-	if !errors.Is(err, polylimit.ErrInvalidArgument) || !strings.Contains(err.Error(), "policies of its own") {
+	if !errors.Is(err, polylimit.ErrInvalidArgument) || !strings.Contains(err.Error(), "policies is given with a request, next to cost") {
 		t.Error(err)
 	}
 }

@@ -107,6 +107,7 @@ test("each operation spends, refunds or resets as documented", async () => {
   assert.deepEqual(taken, {
     taken: 10,
     found: true,
+    repeated: false,
     limit: 10,
     remaining: 0,
     resetAfterMs: 60_000,
