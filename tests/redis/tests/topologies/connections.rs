@@ -112,7 +112,7 @@ fn started_event_and_ready_name_the_cause_as_the_doctor_does() {
         let _ = runtime().block_on(limiter.check("user")).unwrap();
         let events = limiter.take_events();
         let [started] = &events[..] else { panic!("{url}: {events:?}") };
-        assert!(started.cause().is_some_and(|told| told.contains(cause)), "{url}: {started}");
+        assert!(started.cause().is_some_and(|named| named.contains(cause)), "{url}: {started}");
         // A program with several limiters sees which one it is, and no secret.
         let store = started.store().unwrap();
         assert!(store.starts_with("127.0.0.1:") && store.ends_with(", prefix shop"), "{started:?}");

@@ -1,5 +1,5 @@
 //! The same service over every transport: HTTP/2 and gRPC over TLS and over Unix sockets, the admin listener over both, and readiness that
-//! needs the store. What the metrics tell of certificates and of the process.
+//! needs the store. Metrics of certificates and of the process.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
