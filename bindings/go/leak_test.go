@@ -52,9 +52,9 @@ func residentBytes(t *testing.T) int {
 func TestClosedLimitersLeakNothing(t *testing.T) {
 	for name, url := range stores(t) {
 		t.Run(name, func(t *testing.T) {
-			times := 10_000
-			if name == "redis" && os.Getenv("POLYLIMIT_FAULTS") == "" {
-				times = 1000
+			times := 2_000
+			if os.Getenv("POLYLIMIT_FAULTS") != "" {
+				times = 10_000
 			}
 			openCheckClose(t, url, times/10)
 			runtime.GC()

@@ -125,7 +125,7 @@ class SteadyLoadTest {
     fun `eight threads without a pause do not make the heap or the process grow`() {
         val java = ProcessHandle.current().info().command().get()
         val classpath = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"))
-        val seconds = System.getProperty("polylimit.load.seconds", "12")
+        val seconds = System.getProperty("polylimit.load.seconds", "6")
         for (store in listOf("memory:", System.getenv("POLYLIMIT_REDIS"))) {
             // One heap from the start, and one compiler that is soon done, so that what grows is what calls leave behind.
             val options = listOf("-Xmx64m", "-Xms64m", "-XX:+AlwaysPreTouch", "-XX:TieredStopAtLevel=1", "-cp", classpath)
