@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check spellings matrix suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak soak-server fuzz deep-checks simulate-faults mutations faults \
+.PHONY: help setup demo site test test-quick check spellings matrix suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults \
   packages packages-test release
 
 STORE ?= memory
@@ -10,6 +10,7 @@ REDIS ?=
 CASES ?=
 BEFORE ?=
 SECONDS_EACH ?= 60
+SOAK_SECONDS ?= 3600
 OPERATIONS ?= 1000000
 SEEDS ?= 1000000
 FROM ?= 0
@@ -95,6 +96,11 @@ soak: ## ten minutes of load over 10 million keys: the denial cache and the leas
 soak-server: ## polylimit serve on Redis under load for SECONDS_EACH seconds: memory, descriptors and threads do not grow
 	@tests/setup
 	@POLYLIMIT_SOAK_SECONDS=$(SECONDS_EACH) cargo test --locked -p polylimit-cli --test serve_load -- --nocapture grow
+
+soak-faults: ## faults of one server, of sentinels and of a cluster for SOAK_SECONDS seconds, an hour by default: bounds, leaks, times to recover
+	@tests/setup
+	@tests/build polylimit-redis-tests
+	@target/debug/polylimit-soak-faults --seconds $(SOAK_SECONDS)
 
 deep-checks: ## loom, Miri, ThreadSanitizer and cargo-deny; minutes, and needs nightly Rust and cargo-deny
 	@tools/deep-checks

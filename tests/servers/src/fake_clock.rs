@@ -1,4 +1,4 @@
-//! A system clock of one server that a test moves while the server runs.
+//! A system clock of one process that a test moves while the process runs.
 //!
 //! libfaketime reads the offset from a file at every look at the clock. The monotonic clock stays as it is. It does not
 //! go together with jemalloc, which looks at the clock before libfaketime is ready and then hangs; so the server gets the
@@ -7,20 +7,22 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The system clock of a process that runs with its [`environment`](Self::environment).
 #[derive(Debug)]
-pub(crate) struct FakeClock {
+pub struct FakeClock {
     file: PathBuf,
 }
 
 impl FakeClock {
     /// A clock whose offset stands in a file of the folder `dir`.
-    pub(crate) fn new(dir: &Path) -> Self {
+    pub fn new(dir: &Path) -> Self {
         let clock = Self { file: dir.join("clock") };
         clock.set_offset_us(0);
         clock
     }
 
-    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+    /// The variables that the process has to be started with.
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("LD_PRELOAD", format!("{}:libc.so.6", library().display())),
             ("FAKETIME_TIMESTAMP_FILE", self.file.display().to_string()),
@@ -29,7 +31,8 @@ impl FakeClock {
         ]
     }
 
-    pub(crate) fn set_offset_us(&self, offset_us: i64) {
+    /// Moves the clock to this much from the true time.
+    pub fn set_offset_us(&self, offset_us: i64) {
         let sign = if offset_us < 0 { '-' } else { '+' };
         let us = offset_us.unsigned_abs();
         // The server never sees half a file.

@@ -34,6 +34,7 @@ mod wait;
 
 pub use certificates::Certificates;
 pub use cluster::{Cluster, MigrationStage, SLOTS};
+pub use fake_clock::FakeClock;
 pub use proxy::{Direction, Fault, FaultProxy};
 pub use row::Row;
 pub use sentinels::Sentinels;

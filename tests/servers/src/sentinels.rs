@@ -165,6 +165,24 @@ impl Sentinels {
         self.wait_for_another(old)
     }
 
+    /// Waits until every sentinel has a replica that it would promote.
+    pub fn wait_for_replica(&self) {
+        until("the sentinels know a usable replica", BOUND, || {
+            self.watchers
+                .iter()
+                .all(|sentinel| Self::replica_is_usable(sentinel).unwrap_or(false))
+                .then_some(())
+        });
+    }
+
+    /// Starts the sentinels again, each with what it knew, and waits until they are as after [`start`](Self::start).
+    pub fn restart_sentinels(&self) {
+        for sentinel in &self.watchers {
+            sentinel.launch(Dataset::Kept);
+        }
+        self.form();
+    }
+
     fn wait_for_another(&self, old: usize) -> usize {
         until("another primary", BOUND, || self.agreed_primary().filter(|&new| new != old))
     }

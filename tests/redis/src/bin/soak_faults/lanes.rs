@@ -1,0 +1,291 @@
+//! The topologies, and the faults that happen in each. A fault returns when the world is whole again.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use fastrand::Rng;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use polylimit_redis_tests::with;
+use polylimit_test_servers::{Cluster, Dataset, Kind, Sentinels, Server, until};
+
+use crate::worker::Worker;
+
+const HOUR_US: i64 = 3_600_000_000;
+/// How long a failover may take.
+const BOUND: Duration = Duration::from_secs(30);
+
+/// Servers and what can happen to them.
+pub(crate) trait Lane: Send {
+    fn name(&self) -> &'static str;
+    fn url(&self) -> String;
+    fn faults(&self) -> Vec<Fault>;
+    /// Lets the fault of this name happen while the workers ask for `key`, and mends it.
+    fn happen(&mut self, fault: &str, key: &str, workers: &[Worker], random: &mut Rng);
+}
+
+/// A fault, and how many times it may lose what a key has used: once where a replica is promoted that has not heard of all writes, or
+/// where the data goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Fault {
+    pub(crate) name: &'static str,
+    pub(crate) losses: u64,
+}
+
+const fn fault(name: &'static str, losses: u64) -> Fault {
+    Fault { name, losses }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+}
+
+fn between(random: &mut Rng, low_ms: u64, high_ms: u64) -> Duration {
+    Duration::from_millis(random.u64(low_ms..=high_ms))
+}
+
+/// Stops one worker, and all of them in one of four cases. The system drops no connection of it meanwhile; `cut` may.
+fn freeze(workers: &[Worker], random: &mut Rng, cut: impl FnOnce()) {
+    let stopped = if random.u8(..4) == 0 { workers } else { &workers[..1] };
+    let send = |to_send| stopped.iter().map(Worker::pid).for_each(|pid| signal(pid, to_send));
+    send(Signal::SIGSTOP);
+    sleep(between(random, 200, 2_500));
+    cut();
+    send(Signal::SIGCONT);
+}
+
+/// One server, behind TLS, with a user whose password changes.
+pub(crate) struct Single(Server);
+
+impl Single {
+    pub(crate) fn start() -> Self {
+        Self(
+            Server::options(Kind::Redis)
+                .lines(&["appendonly yes", "appendfsync always"])
+                .fake_clock()
+                .start(),
+        )
+    }
+}
+
+impl Lane for Single {
+    fn name(&self) -> &'static str {
+        "one server"
+    }
+
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        vec![
+            fault("connections killed", 0),
+            fault("worker frozen", 0),
+            fault("worker frozen, connections killed", 0),
+            fault("server frozen", 0),
+            fault("server killed and restarted", 0),
+            fault("server restarted without data", 1),
+            fault("server's clock an hour ahead, then right", 0),
+            fault("server's clock an hour behind, then right", 0),
+            fault("caller's clock an hour ahead, then right", 0),
+            fault("caller's clock an hour behind, then right", 0),
+        ]
+    }
+
+    fn happen(&mut self, fault: &str, _key: &str, workers: &[Worker], random: &mut Rng) {
+        let server = &self.0;
+        let kill_connections = || drop(server.command(&["CLIENT", "KILL", "TYPE", "normal"]));
+        let step = |offset: i64| {
+            if fault.starts_with("server") {
+                server.set_clock_offset_us(offset);
+            } else {
+                for worker in workers {
+                    worker.set_clock_offset_us(offset);
+                }
+            }
+        };
+        match fault {
+            "connections killed" => (0..5).for_each(|_| {
+                kill_connections();
+                sleep(Duration::from_millis(100));
+            }),
+            "worker frozen" => freeze(workers, random, || {}),
+            "worker frozen, connections killed" => freeze(workers, random, kill_connections),
+            "server frozen" => {
+                server.stop();
+                sleep(between(random, 100, 3_000));
+                server.cont();
+            }
+            "server killed and restarted" => {
+                server.kill();
+                sleep(between(random, 0, 1_500));
+                server.restart(Dataset::Kept);
+            }
+            "server restarted without data" => server.restart(Dataset::Empty),
+            _ => {
+                step(if fault.contains("ahead") { HOUR_US } else { -HOUR_US });
+                sleep(Duration::from_secs(1));
+                step(0);
+            }
+        }
+    }
+}
+
+/// Two servers under three sentinels.
+pub(crate) struct Watched(Sentinels);
+
+impl Watched {
+    pub(crate) fn start() -> Self {
+        Self(Sentinels::start(Kind::Redis))
+    }
+
+    /// Makes the server that was the primary a replica of the new one, with its data.
+    fn join_again(&self, old: usize) {
+        let new = self.0.current_primary();
+        let port = self.0.server(new).port().to_string();
+        until("the old primary is a replica with its data", BOUND, || {
+            let server = self.0.server(old);
+            if server.info("role") == "master" {
+                server.command(&["REPLICAOF", "127.0.0.1", &port]);
+            }
+            (server.info("role") == "slave" && server.info("master_link_status") == "up").then_some(())
+        });
+        self.0.wait_for_replica();
+    }
+}
+
+impl Lane for Watched {
+    fn name(&self) -> &'static str {
+        "sentinels"
+    }
+
+    fn url(&self) -> String {
+        // Connections age during the run, so that they are replaced while sentinels are away, too.
+        with(&self.0.url(), "max_connection_age=3s")
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        vec![
+            fault("primary killed, replica promoted", 1),
+            fault("primary frozen, replica promoted", 1),
+            fault("planned failover", 1),
+            fault("all sentinels frozen", 0),
+            fault("all sentinels killed", 0),
+            fault("worker frozen", 0),
+        ]
+    }
+
+    fn happen(&mut self, fault: &str, _key: &str, workers: &[Worker], random: &mut Rng) {
+        let sentinels = || (0..3).map(|i| self.0.sentinel(i));
+        let old = self.0.current_primary();
+        match fault {
+            "primary killed, replica promoted" => {
+                self.0.failover();
+                self.0.server(old).restart(Dataset::Empty);
+                self.join_again(old);
+            }
+            "primary frozen, replica promoted" => {
+                self.0.server(old).stop();
+                until("another primary", BOUND, || (self.0.current_primary() != old).then_some(()));
+                self.0.server(old).cont();
+                self.join_again(old);
+            }
+            "planned failover" => {
+                self.0.planned_failover();
+                self.join_again(old);
+            }
+            "all sentinels frozen" => {
+                sentinels().for_each(Server::stop);
+                sleep(between(random, 3_000, 5_000));
+                sentinels().for_each(Server::cont);
+                self.0.current_primary();
+            }
+            "all sentinels killed" => {
+                sentinels().for_each(Server::kill);
+                sleep(between(random, 4_000, 6_000));
+                self.0.restart_sentinels();
+            }
+            _ => freeze(workers, random, || {}),
+        }
+    }
+}
+
+/// Three primaries with a replica each.
+pub(crate) struct Clustered(Cluster);
+
+impl Clustered {
+    pub(crate) fn start() -> Self {
+        Self(Cluster::start(Kind::Redis, 3, 1))
+    }
+
+    /// The node that replicates the node `primary`.
+    fn replica_of(&self, primary: usize) -> usize {
+        let port = self.0.node(primary).port().to_string();
+        let replicates = |node: &Server| {
+            node.answers() && node.info("role") == "slave" && node.info("master_port") == port
+        };
+        (0..self.0.len()).find(|&i| replicates(self.0.node(i))).unwrap()
+    }
+}
+
+impl Lane for Clustered {
+    fn name(&self) -> &'static str {
+        "cluster"
+    }
+
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        vec![
+            fault("primary of the key killed, replica promoted", 1),
+            fault("primary of the key frozen, replica promoted", 1),
+            fault("planned failover of the key's primary", 1),
+            fault("slot of the key migrated", 0),
+            fault("another primary killed", 0),
+            fault("worker frozen", 0),
+        ]
+    }
+
+    fn happen(&mut self, fault: &str, key: &str, workers: &[Worker], random: &mut Rng) {
+        let cluster = &self.0;
+        let slot = cluster.slot_of(key);
+        let owner = cluster.owner_of(slot);
+        let other = *random
+            .choice(&cluster.primaries().into_iter().filter(|&i| i != owner).collect::<Vec<_>>())
+            .unwrap();
+        let kill = |node: usize| {
+            cluster.kill_primary(node);
+            cluster.wait_until_ok();
+            cluster.node(node).restart(Dataset::Empty);
+            cluster.wait_until_ok();
+        };
+        match fault {
+            "primary of the key killed, replica promoted" => kill(owner),
+            "another primary killed" => kill(other),
+            "primary of the key frozen, replica promoted" => {
+                let replica = self.replica_of(owner);
+                cluster.node(owner).stop();
+                until("the replica is a primary", BOUND, || {
+                    (cluster.node(replica).info("role") == "master").then_some(())
+                });
+                cluster.node(owner).cont();
+                cluster.wait_until_ok();
+            }
+            "planned failover of the key's primary" => {
+                let replica = self.replica_of(owner);
+                cluster.node(replica).command(&["CLUSTER", "FAILOVER"]);
+                until("the replica is a primary", BOUND, || {
+                    (cluster.node(replica).info("role") == "master").then_some(())
+                });
+                cluster.wait_until_ok();
+            }
+            "slot of the key migrated" => {
+                cluster.migrate_slot(slot, owner, other, |_| sleep(Duration::from_millis(200)));
+                cluster.wait_until_ok();
+            }
+            _ => freeze(workers, random, || {}),
+        }
+    }
+}
