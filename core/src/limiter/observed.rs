@@ -143,7 +143,7 @@ struct Sketch {
     /// The places of the counters, by the hashes of their keys.
     places: HashTable<usize>,
     seed: RandomState,
-    halved: quanta::Instant,
+    halved: Duration,
 }
 
 #[derive(Debug)]
@@ -199,14 +199,18 @@ impl Sketch {
 
     /// Halves the counts for the time that has passed.
     fn decay(&mut self) {
-        let passed = monotonic::ticks().saturating_duration_since(self.halved);
+        self.decay_until(monotonic::ticks());
+    }
+
+    fn decay_until(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.halved);
         let times = u32::try_from(passed.as_micros() / HALF_LIFE.as_micros()).unwrap_or(u32::MAX);
         if times == 0 {
             return;
         }
         self.halved += HALF_LIFE * times.min(64);
         if times >= 64 {
-            self.halved = monotonic::ticks();
+            self.halved = now;
         }
         for counter in &mut self.counters {
             counter.count = counter.count.checked_shr(times).unwrap_or(0);
@@ -304,8 +308,7 @@ mod tests {
         for key in [&b"a"[..], b"a", b"a", b"a", b"b"] {
             sketch.add(PolicyId(0), key);
         }
-        sketch.halved = sketch.halved.checked_sub(HALF_LIFE).unwrap();
-        sketch.decay();
+        sketch.decay_until(sketch.halved + HALF_LIFE);
         assert_eq!(counts(&sketch), [(KeyName::Bytes(b"a".into()), 2, 0)]);
         sketch.add(PolicyId(0), b"a");
         assert_eq!(counts(&sketch), [(KeyName::Bytes(b"a".into()), 3, 0)]);

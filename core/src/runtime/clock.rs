@@ -11,6 +11,7 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 use crate::error::Error;
+use crate::runtime::counter::CounterClock;
 #[cfg(feature = "testing")]
 use crate::runtime::monotonic;
 use crate::units::{MAX_US, micros};
@@ -30,7 +31,7 @@ pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    System(&'static system::CounterClock),
+    System(&'static CounterClock),
     Coarse,
     Manual(ManualClock),
     /// The time in microseconds at a moment, from which the clock goes on with the monotonic time.

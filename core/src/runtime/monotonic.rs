@@ -4,7 +4,11 @@
 
 #[cfg(feature = "testing")]
 use std::cell::Cell;
-use std::time::Instant;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::runtime::counter::CounterClock;
+use crate::runtime::fork;
 
 /// The monotonic time. It takes about 25 ns.
 #[inline]
@@ -12,25 +16,38 @@ pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// The processor's counter as a time, for caches that every decision reads. It takes about 10 ns and does not follow
-/// paused time, except in a simulation.
+/// The monotonic time since this process first read it, to a microsecond, for caches that every decision reads. It takes
+/// about 10 ns and does not follow paused time, except in a simulation. It can go back by a microsecond.
 #[inline]
-pub(crate) fn ticks() -> quanta::Instant {
+pub(crate) fn ticks() -> Duration {
     #[cfg(feature = "testing")]
     if let Some((ticks, began)) = FOLLOWS_SINCE.get() {
         return ticks + now().saturating_duration_since(began);
     }
-    quanta::Instant::now()
+    counted()
+}
+
+#[inline]
+fn counted() -> Duration {
+    static CLOCK: OnceLock<CounterClock> = OnceLock::new();
+    Duration::from_micros(fork::once(&CLOCK, || CounterClock::new(system_ns)).now_us())
+}
+
+/// The operating system's monotonic time since the first call, in nanoseconds.
+fn system_ns() -> u64 {
+    static STARTED: OnceLock<Instant> = OnceLock::new();
+    let started = fork::once(&STARTED, Instant::now);
+    u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(feature = "testing")]
 thread_local! {
     /// Where this thread's counter follows paused time: the counter and the time when that began.
-    static FOLLOWS_SINCE: Cell<Option<(quanta::Instant, Instant)>> = const { Cell::new(None) };
+    static FOLLOWS_SINCE: Cell<Option<(Duration, Instant)>> = const { Cell::new(None) };
 }
 
 /// Whether the counter follows paused time on this thread from now on.
 #[cfg(feature = "testing")]
 pub(crate) fn follow_paused_time(follows: bool) {
-    FOLLOWS_SINCE.set(follows.then(|| (quanta::Instant::now(), now())));
+    FOLLOWS_SINCE.set(follows.then(|| (counted(), now())));
 }

@@ -1,28 +1,17 @@
-//! The system clock, read through the processor's counter.
-//!
-//! A call of the operating system's clock takes longer than a decision. So this clock calls it once a millisecond and in
-//! between adds what the processor's counter (on x86-64 the TSC) has counted since. The two drift apart by less than a
-//! tenth of a microsecond in a millisecond and are paired to a microsecond. A step of the system clock shows within a
-//! millisecond.
+//! The system's wall clock.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::runtime::counter::CounterClock;
 use crate::runtime::fork;
+#[cfg(target_os = "linux")]
 use crate::units::MAX_US;
-
-/// How long the counter is used before the next call of the system clock, in microseconds.
-const TRUSTED_US: u64 = 1_000;
-
-/// How long a call of the system clock may take for its answer to belong to the counter's value, in nanoseconds. It takes
-/// longer when the thread was interrupted meanwhile.
-const PAIRED_NS: u64 = 1_000;
 
 /// The process-wide clock.
 pub(crate) fn counter_clock() -> &'static CounterClock {
     static CLOCK: OnceLock<CounterClock> = OnceLock::new();
-    fork::once(&CLOCK, CounterClock::default)
+    fork::once(&CLOCK, || CounterClock::new(system_ns))
 }
 
 /// The time as of the kernel's last tick.
@@ -42,89 +31,10 @@ pub(crate) fn coarse_now_us() -> u64 {
     counter_clock().now_us()
 }
 
-/// The operating system's time, in nanoseconds since the Unix epoch.
+/// The operating system's time, in nanoseconds since the Unix epoch; a clock before the epoch shows the epoch.
 fn system_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// The last answer of the system clock, and the counter's value at that moment.
-#[derive(Debug)]
-pub(crate) struct CounterClock {
-    counter: quanta::Clock,
-    /// Microseconds per `2^32` counts: one multiplication turns counts into microseconds and `2^32`ths of one.
-    scale: u64,
-    /// For how many counts after a reading the counter is used.
-    trusted: u64,
-    /// Odd while a thread writes the other fields; readers then call the system clock themselves.
-    version: AtomicU64,
-    at_us: AtomicU64,
-    /// The fraction of a microsecond beyond `at_us`, in `2^32`ths.
-    at_fraction: AtomicU64,
-    at_count: AtomicU64,
-}
-
-impl Default for CounterClock {
-    fn default() -> Self {
-        let counter = quanta::Clock::new();
-        // A counter of 1 GHz makes this 2^32 / 1000. A counter below 1 MHz is not used.
-        let scale = counter.delta_as_nanos(0, 1 << 32) / 1_000;
-        let trusted = if (1..1 << 32).contains(&scale) { (TRUSTED_US << 32) / scale } else { 0 };
-        Self {
-            counter,
-            scale,
-            trusted,
-            version: AtomicU64::default(),
-            at_us: AtomicU64::default(),
-            at_fraction: AtomicU64::default(),
-            at_count: AtomicU64::default(),
-        }
-    }
-}
-
-impl CounterClock {
-    /// Microseconds since the Unix epoch; a clock before the epoch shows the epoch.
-    #[inline]
-    pub(crate) fn now_us(&self) -> u64 {
-        let count = self.counter.raw();
-        let version = self.version.load(Ordering::Acquire);
-        let at_us = self.at_us.load(Ordering::Relaxed);
-        let at_fraction = self.at_fraction.load(Ordering::Relaxed);
-        let at_count = self.at_count.load(Ordering::Relaxed);
-        fence(Ordering::Acquire);
-        let whole = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
-        // This core's counter may be a little behind the counter of the core that wrote; then no time has passed.
-        let passed = count.saturating_sub(at_count);
-        if whole && passed < self.trusted && at_count > 0 {
-            at_us + ((at_fraction + passed * self.scale) >> 32)
-        } else {
-            self.resynchronize(version)
-        }
-    }
-
-    /// Calls the system clock and stores its answer, unless another thread is storing one or this thread was interrupted.
-    #[cold]
-    fn resynchronize(&self, version: u64) -> u64 {
-        let even = version & !1;
-        let noting =
-            self.version.compare_exchange(even, even + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        let before = self.counter.raw();
-        let now_ns = system_ns();
-        let count = self.counter.raw();
-        let micros = (now_ns / 1_000).min(MAX_US);
-        if noting {
-            // A reader that sees one of the new values sees the odd version as well.
-            fence(Ordering::Release);
-            if self.counter.delta_as_nanos(before, count) < PAIRED_NS {
-                // Leaves room for what the counter adds, so that the clock never passes the latest time.
-                self.at_us.store(micros.min(MAX_US - TRUSTED_US), Ordering::Relaxed);
-                self.at_fraction.store(((now_ns % 1_000) << 32) / 1_000, Ordering::Relaxed);
-                self.at_count.store(count, Ordering::Relaxed);
-            }
-            self.version.store(even + 2, Ordering::Release);
-        }
-        micros
-    }
 }
 
 #[cfg(test)]

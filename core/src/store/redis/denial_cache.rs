@@ -56,7 +56,7 @@ struct Shard {
     /// The number of invalidations.
     changes: u64,
     /// Denials of requests made before this are not cached: a refund or reset may still arrive at the store.
-    unsure_until: Option<quanta::Instant>,
+    unsure_until: Option<Duration>,
     answered: u64,
 }
 
@@ -71,7 +71,7 @@ struct Known {
     denied: Arc<SeenStates>,
     cost: u64,
     headroom: u8,
-    asked: quanta::Instant,
+    asked: Duration,
 }
 
 /// The cache's version before the request is sent: a denial is cached only if no invalidation happened since.
@@ -79,7 +79,7 @@ struct Known {
 pub(crate) struct ReadVersion {
     hash: u64,
     changes: u64,
-    at: quanta::Instant,
+    at: Duration,
 }
 
 impl DenialCache {
@@ -285,7 +285,7 @@ impl DenialCache {
     }
 
     /// Drops denials that no longer hold, and half of the rest if that is not enough.
-    fn make_room(&self, shard: &mut Shard, now: quanta::Instant) {
+    fn make_room(&self, shard: &mut Shard, now: Duration) {
         self.drop_old(shard, now);
         let before = shard.table.len();
         if before > MAX_IN_SHARD / 2 {
@@ -298,9 +298,9 @@ impl DenialCache {
         self.known.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
     }
 
-    fn drop_old(&self, shard: &mut Shard, now: quanta::Instant) {
+    fn drop_old(&self, shard: &mut Shard, now: Duration) {
         let before = shard.table.len();
-        shard.table.retain(|known| now.saturating_duration_since(known.asked) < self.longest);
+        shard.table.retain(|known| now.saturating_sub(known.asked) < self.longest);
         self.known.fetch_sub(before - shard.table.len(), Ordering::Relaxed);
     }
 
@@ -334,7 +334,7 @@ impl Known {
 
     /// The store's current time or a later one; `None` when the denial is older than allowed.
     fn now_us(&self, clock: &Clock, longest: Duration) -> Option<u64> {
-        let passed = monotonic::ticks().saturating_duration_since(self.asked);
+        let passed = monotonic::ticks().saturating_sub(self.asked);
         if passed >= longest {
             return None;
         }

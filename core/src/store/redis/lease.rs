@@ -14,7 +14,7 @@ mod tests;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[cfg(not(feature = "testing"))]
 use foldhash::fast::RandomState;
@@ -65,7 +65,7 @@ pub(crate) struct Leases {
     /// The number of leased keys; the lookup is skipped when it is 0.
     keys_held: AtomicUsize,
     seed: RandomState,
-    started: quanta::Instant,
+    started: Duration,
     /// Whether the task that refunds expired units runs.
     returning: AtomicBool,
     closed: AtomicBool,
@@ -375,7 +375,7 @@ impl Leases {
     pub(crate) fn now_us(&self) -> u64 {
         match self.deps.access.clock.manual() {
             Some(clock) => clock.now_us(),
-            None => micros(monotonic::ticks().saturating_duration_since(self.started)),
+            None => micros(monotonic::ticks().saturating_sub(self.started)),
         }
     }
 
