@@ -5,6 +5,7 @@ pub(crate) mod atomic;
 pub(crate) mod backoff;
 pub(crate) mod clock;
 pub(crate) mod close_signal;
+pub(crate) mod counter;
 pub(crate) mod driver;
 pub(crate) mod fork;
 pub(crate) mod lock;

@@ -28,12 +28,13 @@ use std::time::Duration;
 use self::memory::MemoryStore;
 use self::redis::RedisStore;
 use self::redis::doctor::DoctorForAll;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::metrics::durations::DurationCounts;
 use crate::rules::decision::Degradation;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::no_resources;
+use crate::runtime::park;
 use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
 use crate::store::shared_file::SharedFileStore;
 
@@ -262,6 +263,19 @@ impl Store {
                 Ok(runtime.block_on(future))
             }
             Self::Redis(store) => store.block_on(future),
+        }
+    }
+
+    /// [`block_on`](Self::block_on) for a future that needs a runtime only to keep the time. Where the system has no
+    /// resources for one, this thread keeps it, and the store decides by the outage policy.
+    pub(crate) fn block_on_wait<F: Future>(&self, future: F) -> Result<F::Output, Error> {
+        match self {
+            Self::Redis(store) => match store.driver() {
+                Ok(driver) => driver.block_on(future),
+                Err(error) if error.kind() == ErrorKind::StoreUnavailable => Ok(park::block_on(future)),
+                Err(error) => Err(error),
+            },
+            _ => self.block_on(future),
         }
     }
 }

@@ -73,17 +73,17 @@ impl Limiter {
     /// an asynchronous context.
     ///
     /// # Errors
-    /// See [`Limiter`](AsyncLimiter); [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the operating system refuses
-    /// a timer, a thread or a descriptor.
+    /// See [`Limiter`](AsyncLimiter); [`StoreUnavailable`](ErrorKind::StoreUnavailable) on a thread of a tokio runtime when the
+    /// operating system refuses a thread.
     pub fn acquire<'a>(&self, request: impl Into<Request<'a>>, timeout: Duration) -> Result<Decision, Error> {
-        self.block_on(self.limiter.acquire(request.into(), timeout))?
+        self.block_on_wait(self.limiter.acquire(request.into(), timeout))?
     }
 
     /// See [`Limiter::ready`](AsyncLimiter::ready).
     ///
     /// # Errors
-    /// See [`Limiter::ready`](AsyncLimiter::ready); [`StoreUnavailable`](ErrorKind::StoreUnavailable) also as for
-    /// [`acquire`](Self::acquire).
+    /// See [`Limiter::ready`](AsyncLimiter::ready); [`StoreUnavailable`](ErrorKind::StoreUnavailable) also when the operating
+    /// system refuses a timer, a thread or a descriptor.
     pub fn ready(&self, timeout: Duration) -> Result<(), Error> {
         self.block_on(self.limiter.ready(timeout))?
     }
@@ -96,7 +96,7 @@ impl Limiter {
     /// See [`Limiter::doctor`](AsyncLimiter::doctor).
     ///
     /// # Errors
-    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) as for [`acquire`](Self::acquire).
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) as for [`ready`](Self::ready).
     pub fn doctor(&self) -> Result<Vec<Finding>, Error> {
         self.block_on(self.limiter.doctor())?
     }
@@ -109,21 +109,32 @@ impl Limiter {
         self.limiter.ask_key_blocking(&KeyCall::block(request.into(), time)).map(usage)
     }
 
-    /// Blocks on a future that may need a timer.
+    /// Blocks on a future that may need a timer and connections.
     pub(crate) fn block_on<F: Future<Output: Send> + Send>(&self, future: F) -> Result<F::Output, Error> {
         let store = self.limiter.shared().store();
-        if Handle::try_current().is_err() {
-            return store.block_on(future);
-        }
-        // A thread inside a runtime must not drive another one, so a new thread drives it.
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("polylimit-waiting".to_owned());
-            let waiter = thread
-                .spawn_scoped(scope, || store.block_on(future))
-                .map_err(|error| no_resources("thread", &error))?;
-            waiter.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "waiting panicked")))
-        })
+        outside_of_runtimes(|| store.block_on(future))
     }
+
+    /// Blocks on a future that waits in line, also when the system has no resources for a timer or for connections.
+    pub(super) fn block_on_wait<F: Future<Output: Send> + Send>(
+        &self,
+        future: F,
+    ) -> Result<F::Output, Error> {
+        let store = self.limiter.shared().store();
+        outside_of_runtimes(|| store.block_on_wait(future))
+    }
+}
+
+/// A thread inside a runtime must not drive another one: there a new thread does the work.
+fn outside_of_runtimes<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    if Handle::try_current().is_err() {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("polylimit-waiting".to_owned());
+        let waiter = thread.spawn_scoped(scope, work).map_err(|error| no_resources("thread", &error))?;
+        waiter.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "waiting panicked")))
+    })
 }
 
 /// The operations that differ only in their action.

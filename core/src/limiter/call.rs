@@ -7,7 +7,7 @@ use futures_util::future::FutureExt;
 use tokio::runtime::Handle;
 
 use crate::configuration::request::RequestAttributes;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::limiter::configured::manage::PublishOptions;
 use crate::limiter::configured::request_decision::RequestDecision;
 use crate::limiter::configured::status::ConfigurationStatus;
@@ -20,6 +20,7 @@ use crate::rules::request::Request;
 use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::{Hold, ReservationTerms, commit_cost};
 use crate::rules::transition::Operation;
+use crate::runtime::park;
 use crate::runtime::sleep::at_most;
 use crate::store::Store;
 use crate::store::finding::Finding;
@@ -333,6 +334,9 @@ impl blocking::Limiter {
             Call::CheckMany(requests) => Ok(Answer::Decisions(self.check_many(requests.iter().copied()))),
             Call::CheckTogether(requests) => self.check_together(requests).map(Answer::of_each),
             Call::Decide(request, terms) => self.decide(*request, terms).map(Answer::Request),
+            Call::Acquire(..) | Call::Reserve(..) => {
+                self.block_on_wait(self.asynchronous().call_store(call))?
+            }
             _ => self.block_on(self.asynchronous().call_store(call))?,
         }
     }
@@ -357,6 +361,9 @@ impl blocking::Limiter {
         let limiter = self.asynchronous();
         let driver = match limiter.shared().driver_to_wait_on() {
             Ok(driver) => driver,
+            Err(error) if error.kind() == ErrorKind::StoreUnavailable => {
+                return self.call_without_driver(call, every, stop);
+            }
             Err(error) => return Some(Err(error)),
         };
         let mut answer = pin!(limiter.call_store(call));
@@ -368,6 +375,27 @@ impl blocking::Limiter {
                 Err(error) => return Some(Err(error)),
                 Ok(None) if stop() => return None,
                 Ok(None) => {}
+            }
+        }
+    }
+
+    /// [`call_until`](Self::call_until) while the system has no resources for a runtime. Nothing but a wait in line takes time
+    /// then: the outage policy decides, or the call fails.
+    fn call_without_driver(
+        &self,
+        call: &Call<'_>,
+        every: Duration,
+        mut stop: impl FnMut() -> bool,
+    ) -> Option<Result<Answer, Error>> {
+        if !matches!(call, Call::Acquire(..) | Call::Reserve(..)) {
+            return Some(self.call_store(call));
+        }
+        let mut answer = pin!(self.asynchronous().call_store(call));
+        loop {
+            match park::block_on_for(every, answer.as_mut()) {
+                Some(answer) => return Some(answer),
+                None if stop() => return None,
+                None => {}
             }
         }
     }

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::runtime::backoff::part_of;
 use crate::runtime::clock::{Clock, ManualClock};
 use crate::runtime::monotonic;
+use crate::runtime::park;
 use crate::runtime::sleep::{sleep, sleep_until};
 use crate::units::micros;
 
@@ -79,9 +80,10 @@ impl Deadline {
         }
     }
 
-    /// Whether this caller can wait: with the system clock it needs tokio's timer.
+    /// Whether this caller can wait: with the system clock it needs tokio's timer, or a thread that keeps the time itself.
     pub(crate) fn can_wait(&self) -> Result<(), Error> {
         match self {
+            Self::Monotonic(_) if park::is_waiting() => Ok(()),
             Self::Monotonic(_) => in_tokio("acquire"),
             Self::Manual(..) => Ok(()),
         }

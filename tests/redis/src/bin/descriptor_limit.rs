@@ -39,6 +39,7 @@ fn main() {
         limiter.build().unwrap()
     };
     test_blocking(&limiter("blocking"));
+    test_interruptible(&limiter("interruptible"));
     test_runtime(&limiter("runtime"));
     test_without_runtime(&limiter("none"));
     test_completions(&limiter("submitted"), |completions, limiter, woken| {
@@ -113,13 +114,36 @@ fn test_blocking(limiter: &Limiter) {
     assert_eq!(face.take("key").unwrap().source(), Source::Fallback);
     assert_eq!(face.reset("key").unwrap().source(), Source::Fallback);
     let timeout = Duration::from_secs(1);
-    for error in [face.ready(timeout).unwrap_err(), face.acquire("key", timeout).unwrap_err()] {
-        assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
-        assert!(error.message().contains("descriptors"), "{error}");
-    }
+    let error = face.ready(timeout).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
+    assert!(error.message().contains("descriptors"), "{error}");
+    assert_no_resources(&face.acquire("key", timeout).unwrap());
     allow_descriptors(ENOUGH);
     assert_from_store(&face.check("key").unwrap());
     face.ready(TIMEOUT).unwrap();
+}
+
+/// Calls that may be interrupted, as the bindings make them.
+fn test_interruptible(limiter: &Limiter) {
+    let face = limiter.blocking();
+    let every = Duration::from_millis(1);
+    let call = |call: &Call<'_>| face.call_until(call, every, || false).unwrap();
+    let timeout = Duration::from_secs(60);
+    allow_descriptors(0);
+    for calls in [check(), Call::Acquire(Request::new("key"), timeout)] {
+        assert_no_resources(&decision(call(&calls)));
+    }
+    assert_event(limiter);
+    let Ok(Answer::Decisions(decisions)) = call(&Call::CheckMany(&[Request::new("key")])) else { panic!() };
+    assert_no_resources(decisions[0].as_ref().unwrap());
+    assert_eq!(call(&Call::Ready(timeout)).unwrap_err().kind(), ErrorKind::StoreUnavailable);
+    // What has to wait is asked whether to stop, and waits until it is admitted.
+    let one = |name| Request::new(name).policy("1/second fixed_window");
+    assert!(decision(call(&Call::Acquire(one("stopped"), timeout))).allowed());
+    assert!(face.call_until(&Call::Acquire(one("stopped"), timeout), every, || true).is_none());
+    assert!(decision(call(&Call::Acquire(one("stopped"), timeout))).allowed());
+    allow_descriptors(ENOUGH);
+    assert_from_store(&decision(call(&check())));
 }
 
 fn test_runtime(limiter: &Limiter) {
