@@ -5,7 +5,7 @@
 //! a fail-over to an older copy of the data and a database that was emptied need no case of their own.
 
 use std::sync::Weak;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::time::sleep;
 
@@ -14,6 +14,7 @@ use crate::configuration_source::place::ConfigurationPlace;
 use crate::runtime::monotonic;
 use crate::store::redis::configuration::log::{LogRead, Record, RecordedChange};
 use crate::store::redis::configuration::{ConfigurationConnection, ConfigurationFailure, ConfigurationStore};
+use crate::store::redis::pipeline::server::Context;
 
 /// How long the server holds a read of the log that finds no record. Then the main hash is looked at: a database that was
 /// emptied may have a log whose ids begin anew.
@@ -25,7 +26,7 @@ const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(5);
 
 /// Follows until the follower ends.
 pub(super) async fn follow(follower: Weak<Follower>) {
-    let (mut failed, mut moved_to): (u32, _) = (0, None);
+    let (mut failed, mut moved_to, mut successor): (u32, _, _) = (0, None, None);
     while let Some(current) = follower.upgrade() {
         let store = any_store(&current, failed);
         drop(current);
@@ -36,12 +37,16 @@ pub(super) async fn follow(follower: Weak<Follower>) {
             continue;
         };
         let mut events = context.switches.events();
-        let ended = match store.connect(moved_to.take()).await {
+        let connected = match successor.take() {
+            Some(successor) => Ok(successor),
+            None => store.connect(moved_to.take()).await,
+        };
+        let ended = match connected {
             Ok(connection) => {
                 let moved = connection.moved(&mut events);
                 let mut following = Following { follower: &follower, connection, has_read: false };
                 let ended = tokio::select! {
-                    ended = following.run(context.retires_at(monotonic::now())) => ended,
+                    ended = following.run(&store, &context) => ended.map(|open| successor = Some(open)),
                     named = moved => {
                         moved_to = Some(named);
                         Ok(())
@@ -80,11 +85,22 @@ struct Following<'a> {
 }
 
 impl Following<'_> {
-    /// Follows over this connection until it ends or is old.
-    async fn run(&mut self, until: Option<Instant>) -> Result<(), ConfigurationFailure> {
+    /// Follows over this connection until it ends, or is old and another one is open, which is returned.
+    async fn run(
+        &mut self,
+        store: &ConfigurationStore,
+        context: &Context,
+    ) -> Result<ConfigurationConnection, ConfigurationFailure> {
         let mut load_from = monotonic::now();
+        let mut replace_at = context.retires_at(load_from);
         let mut is_known = self.is_newest().await?;
-        while until.is_none_or(|until| monotonic::now() < until) {
+        loop {
+            if replace_at.is_some_and(|at| at <= monotonic::now()) {
+                if let Ok(successor) = store.connect(None).await {
+                    return Ok(successor);
+                }
+                replace_at = Some(monotonic::now() + Context::pause_before_replacing());
+            }
             if !is_known {
                 sleep(load_from.saturating_duration_since(monotonic::now())).await;
                 load_from = monotonic::now() + LOAD_EVERY;
@@ -93,7 +109,6 @@ impl Following<'_> {
             self.has_read = true;
             is_known = self.read().await?;
         }
-        Ok(())
     }
 
     /// Waits for changes and applies them; `false` when some are missing.

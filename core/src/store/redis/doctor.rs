@@ -225,6 +225,16 @@ impl Doctor {
     async fn examine_servers(&self, extent: Extent) -> Vec<Finding> {
         let mut findings = Findings::default();
         for address in self.addresses().await {
+            if let Address::Service { service, sentinels } = &address
+                && let Err(Failure { reason, .. }) = self.context.connector.primary(service, sentinels).await
+            {
+                let message = format!(
+                    "no sentinel names the primary of {service} ({}): the last known one stays in use, and a failover would not be \
+                     followed; see that the sentinels run, know {service} and admit this user",
+                    reason.name()
+                );
+                findings.add(Problem, "sentinels", message);
+            }
             match self.context.connector.session(&address).await {
                 Ok(mut session) => {
                     if let Err(error) = self.examine_server(&mut session, extent, &mut findings).await {

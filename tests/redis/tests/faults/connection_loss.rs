@@ -1,13 +1,17 @@
 //! Connections that break while a decision is pending, or whose other end is gone without closing them.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use polylimit::{Decision, Degradation, Limiter, Outage, Source};
 use polylimit_redis_tests::{
-    COUNTER_QUOTA, Load, check, limiter, options, repeated_if_noisy, total_stored_units,
+    COUNTER_QUOTA, GENEROUS_DEADLINE, Load, assert_from_store, check, current_thread_runtime, limiter,
+    options, repeated_if_noisy, stored_units, total_stored_units, uncached,
 };
-use polylimit_test_servers::{Direction, FaultProxy, Kind, Server, until};
+use polylimit_test_servers::{ClientCertificates, Direction, FaultProxy, Kind, Server, until};
 
 const DEADLINE: Duration = Duration::from_millis(50);
 
@@ -88,6 +92,86 @@ fn connection_at_its_maximum_age_is_replaced_though_a_reply_is_missing() {
     sleep(Duration::from_secs(1));
     until("the store answers again", Duration::from_secs(2), || {
         (check_k().source() == Source::Store).then_some(())
+    });
+}
+
+/// The system knows that the connection is lost, and the runtime, which has not run since, does not.
+#[test]
+fn connection_lost_while_the_process_was_suspended_degrades_no_decision() {
+    let server = Server::start(Kind::Redis, &[]);
+    let secure = Server::options(Kind::Redis).tls(ClientCertificates::Ignored).start();
+    let ca = secure.certificates().unwrap().ca.display().to_string();
+    for (server, url) in [(&server, server.url()), (&secure, format!("{}?tls_ca={ca}", secure.url()))] {
+        let options = uncached(&url).deadline(GENEROUS_DEADLINE);
+        let limiter = limiter(options, COUNTER_QUOTA, Outage::Deny);
+        let runtime = current_thread_runtime();
+        let lose = || {
+            server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+            // The end of the connection arrives, and the connection has been silent for longer than a busy one is.
+            sleep(Duration::from_millis(20));
+        };
+        for _ in 0..10 {
+            assert_from_store(&runtime.block_on(limiter.check("k")).unwrap());
+            lose();
+        }
+        // A command in flight was answered before.
+        for _ in 0..10 {
+            runtime.block_on(async {
+                let sent = limiter.stats().calls;
+                let mut first = pin!(limiter.check("k"));
+                assert!(poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx).is_pending())).await);
+                while limiter.stats().calls == sent {
+                    tokio::task::yield_now().await;
+                }
+                sleep(Duration::from_millis(20));
+                lose();
+                assert_from_store(&limiter.check("k").await.unwrap());
+                assert_from_store(&first.await.unwrap());
+            });
+        }
+        assert_eq!(stored_units(&url, COUNTER_QUOTA, "k"), 30);
+    }
+}
+
+/// The server accepts no further connections.
+#[test]
+fn connection_at_its_maximum_age_stays_in_use_until_another_is_open() {
+    let server = Server::start(Kind::Redis, &[]);
+    let proxy = FaultProxy::start(server.address());
+    let options = uncached(&server.url_at(proxy.port())).deadline(GENEROUS_DEADLINE);
+    let limiter = limiter(options.max_connection_age(Duration::from_secs(1)), COUNTER_QUOTA, Outage::Deny);
+    let runtime = one_worker();
+    let check_k = || assert_from_store(&runtime.block_on(limiter.check("k")).unwrap());
+    check_k();
+    proxy.set_refusing(true);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(2) {
+        check_k();
+    }
+    assert_eq!(proxy.open_connections(), 1);
+    proxy.set_refusing(false);
+    let connections = limiter.stats().connections;
+    until("another connection is open", Duration::from_secs(30), || {
+        check_k();
+        (limiter.stats().connections > connections).then_some(())
+    });
+    check_k();
+    assert_eq!(limiter.stats().connections_lost, 0);
+}
+
+/// Nothing drives the connections of callers that block while none of them does.
+#[test]
+fn connection_of_a_rare_blocking_caller_is_replaced() {
+    let server = Server::start(Kind::Redis, &[]);
+    let options = uncached(&server.url()).deadline(GENEROUS_DEADLINE);
+    let limiter = limiter(options.max_connection_age(Duration::from_secs(1)), COUNTER_QUOTA, Outage::Deny);
+    let check_k = || assert_from_store(&limiter.blocking().check("k").unwrap());
+    check_k();
+    let connections = limiter.stats().connections;
+    until("the connection is replaced", Duration::from_secs(30), || {
+        sleep(Duration::from_millis(2_500));
+        check_k();
+        (limiter.stats().connections > connections).then_some(())
     });
 }
 

@@ -31,6 +31,31 @@ fn primary_is_found_though_sentinels_are_dead_or_suspended() {
 }
 
 #[test]
+fn last_known_primary_stays_in_use_though_all_sentinels_are_gone() {
+    let _shared = shared();
+    let sentinels = Sentinels::start(Kind::Redis);
+    let url = with(&sentinels.url(), "deadline=5s&max_connection_age=1s");
+    let (limiter, runtime) = (limiter(&url, &quotas()), runtime());
+    let check = || {
+        let decision = runtime.block_on(limiter.check("user")).unwrap();
+        assert_eq!(decision.source(), Source::Store, "{decision:?}");
+    };
+    check();
+    (0..3).for_each(|i| sentinels.sentinel(i).kill());
+    let connections = limiter.stats().connections;
+    until("connections reach their maximum age", Duration::from_secs(30), || {
+        check();
+        (limiter.stats().connections >= connections + 2).then_some(())
+    });
+    // A lost connection is made again to the last known primary.
+    sentinels.server(0).command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    check();
+    let findings = runtime.block_on(limiter.doctor()).unwrap();
+    let named: Vec<_> = findings.iter().filter(|finding| finding.subject == "sentinels").collect();
+    assert!(matches!(&named[..], [one] if one.message.contains("last known")), "{findings:?}");
+}
+
+#[test]
 fn hanging_sentinels_leave_time_for_one_that_replies() {
     let _shared = shared();
     let sentinels = Sentinels::start(Kind::Redis);

@@ -243,7 +243,7 @@ options! {
          waiting.";
     max_connection_age(Duration): Time, "0 (never), or 1s to 24h", default "10m",
         "How long a connection is used before another replaces it, so that changed addresses are seen; it is varied at \
-         random.";
+         random. It stays in use until the other one is open.";
     breaker_failures(u32): Count, "1 to 1000", default "3",
         "After how many failures in a row Redis is no longer asked, but probed now and then.";
     reconnect_min(Duration): Time, "1ms to 60s", default "5ms",

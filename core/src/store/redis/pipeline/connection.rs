@@ -33,8 +33,9 @@ const MAX_OPERATIONS: usize = 128;
 /// Fewer operations are not split into two batches. Splitting lets the server work on one batch while the other is
 /// answered.
 const MIN_OPERATIONS: usize = 32;
-/// A connection that was idle for this long is checked before it is used.
-const IDLE: Duration = Duration::from_millis(500);
+/// After this time without a reply the socket is checked before anything is sent: the connection may have been lost while
+/// the process was suspended, and the runtime does not know. Commands that are sent more often pay nothing for it.
+const QUIET: Duration = Duration::from_millis(1);
 /// After this many answers, queued operations are sent before further replies are read.
 const MAX_ANSWERS: usize = MIN_OPERATIONS;
 /// The free space for each read.
@@ -45,7 +46,7 @@ const READ_BYTES: usize = 16 << 10;
 pub(crate) enum End {
     /// No caller uses the server any more.
     Closed,
-    /// It has reached its maximum age.
+    /// Another one replaces it.
     Retired,
     /// It broke, is suspect, or leads to the wrong server.
     Broken,
@@ -86,7 +87,12 @@ pub(crate) struct Connection {
     /// Whether the server has decided anything over this connection.
     pub(crate) has_decided: bool,
     last_used: Instant,
+    /// When the connection was last known to be open.
+    last_open: Instant,
+    /// When it reaches its maximum age.
     retires_at: Option<Instant>,
+    /// Whether it has reached its maximum age, so that another one is to replace it.
+    pub(crate) is_old: bool,
     /// Nothing more is sent; the connection ends as soon as every operation in flight is answered.
     pub(crate) leaving: Option<End>,
     next_nonce: u64,
@@ -114,7 +120,9 @@ impl Connection {
             timeouts: 0,
             has_decided: false,
             last_used: now,
+            last_open: now,
             retires_at: server.context.retires_at(now),
+            is_old: false,
             leaving: None,
             next_nonce: crate::runtime::backoff::random(),
         }
@@ -153,12 +161,20 @@ impl Connection {
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<End, Degradation>> {
         loop {
             let now = monotonic::now();
-            if self.flights.is_empty() && now - self.last_used > IDLE && self.stream.is_finished() {
+            let is_quiet = self.is_quiet(now);
+            if is_quiet && self.flights.is_empty() && self.is_finished(now) {
                 return Poll::Ready(Ok(End::Broken));
             }
-            self.check_lifetime(now);
-            self.fill(now);
-            self.write(cx)?;
+            // Replies that have arrived may precede the end of the connection, so they are read before more is sent.
+            let has_unseen = is_quiet
+                && !self.flights.is_empty()
+                && !self.server.queue.is_empty()
+                && self.read_unseen()?;
+            if !has_unseen {
+                self.check_lifetime(now);
+                self.fill(now);
+                self.write(cx)?;
+            }
             match self.read(cx)? {
                 Read::Nothing => {}
                 Read::All => continue,
@@ -191,14 +207,23 @@ impl Connection {
         }
     }
 
-    /// Decides whether the connection has to end.
+    fn is_quiet(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last_open) > QUIET
+    }
+
+    /// Whether the server has closed the connection; valid only while no reply is expected.
+    fn is_finished(&mut self, now: Instant) -> bool {
+        self.last_open = now;
+        self.stream.is_finished()
+    }
+
+    /// Decides whether the connection has to end or to be replaced.
     fn check_lifetime(&mut self, now: Instant) {
-        if self.leaving.is_none() {
-            if self.server.is_closed() {
-                self.leaving = Some(End::Closed);
-            } else if self.retires_at.is_some_and(|retires_at| retires_at <= now) {
-                self.leaving = Some(End::Retired);
-            }
+        if self.leaving.is_none() && self.server.is_closed() {
+            self.leaving = Some(End::Closed);
+        }
+        if self.retires_at.is_some_and(|retires_at| retires_at <= now) {
+            (self.retires_at, self.is_old) = (None, true);
         }
     }
 
@@ -314,7 +339,7 @@ impl Connection {
     pub(crate) fn send_from_caller(&mut self) -> bool {
         let now = monotonic::now();
         let is_idle = self.flights.is_empty() && self.is_all_out();
-        if !is_idle || self.leaving.is_some() || now - self.last_used > IDLE {
+        if !is_idle || self.leaving.is_some() || self.is_quiet(now) && self.is_finished(now) {
             return false;
         }
         self.fill(now);
@@ -336,6 +361,7 @@ impl Connection {
                 Poll::Ready(Ok(0) | Err(_)) => return Err(Degradation::ConnectionLost),
             }
             self.last_used = monotonic::now();
+            self.last_open = self.last_used;
         }
         let mut bytes = std::mem::take(&mut self.read);
         let mut answers = 0;
@@ -357,7 +383,10 @@ impl Connection {
     fn read_unseen(&mut self) -> Result<bool, Degradation> {
         match self.stream.read_unseen(&mut self.read) {
             Ok(1..) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.last_open = monotonic::now();
+                return Ok(false);
+            }
             Ok(0) | Err(_) => return Err(Degradation::ConnectionLost),
         }
         self.last_used = monotonic::now();

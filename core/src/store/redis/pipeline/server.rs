@@ -22,6 +22,9 @@ use crate::store::redis::transport::sentinel::Switches;
 use crate::store::redis::transport::server_time::ServerTime;
 use crate::store::stats::Counters;
 
+/// The pause before the next attempt to replace an old connection that works.
+const REPLACE_AGAIN: Duration = Duration::from_secs(5);
+
 /// Routes operations to the nodes that a cluster's replies name.
 pub(crate) trait Redirect: std::fmt::Debug + Send + Sync {
     /// The slot is owned by the node at `address` from now on, according to the node at `told_by`.
@@ -180,6 +183,11 @@ impl Context {
     /// The pause after this many consecutive failed attempts to connect.
     pub(crate) fn pause_after(&self, failed: u32) -> Duration {
         self.reconnect.wait(failed.saturating_sub(1), None).unwrap_or_default()
+    }
+
+    /// The pause after a failed attempt to replace a connection that works: half of it is random.
+    pub(crate) fn pause_before_replacing() -> Duration {
+        REPLACE_AGAIN / 2 + backoff::part_of(REPLACE_AGAIN / 2)
     }
 
     /// When a connection made now is replaced: at a random time in the last quarter of its maximum age, so that

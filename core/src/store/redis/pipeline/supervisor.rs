@@ -10,17 +10,18 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::runtime::driver;
+use crate::runtime::{driver, monotonic};
 use crate::store::redis::config::target::Endpoint;
 use crate::store::redis::pipeline::circuit_breaker::Admission;
 use crate::store::redis::pipeline::connection::{Connection, End};
 use crate::store::redis::pipeline::pending::{Member, PendingOperation};
 use crate::store::redis::pipeline::queue::{run_unless, with_deadlines};
 use crate::store::redis::pipeline::server::{Context, Redirect, ServerState};
+use crate::store::redis::transport::CONNECT_TIMEOUT;
 use crate::store::redis::transport::connect::{Address, OpenStream};
 use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
 use crate::store::redis::transport::stream::Stream;
@@ -46,6 +47,17 @@ struct Shared {
     wanted: AtomicBool,
     /// Whether the connection ends at once, whatever is in flight.
     cut: AtomicBool,
+    /// Whether a connection is being made that replaces the open one.
+    replacing: AtomicBool,
+}
+
+/// What follows a connection.
+#[derive(Default)]
+struct Next {
+    /// The address of the server, if sentinels reported that it has changed.
+    moved_to: Option<Endpoint>,
+    /// An open connection.
+    successor: Option<OpenStream>,
 }
 
 impl ConnectionSupervisor {
@@ -63,6 +75,7 @@ impl ConnectionSupervisor {
             connection: Mutex::default(),
             wanted: AtomicBool::new(false),
             cut: AtomicBool::new(false),
+            replacing: AtomicBool::new(false),
         });
         tokio::spawn(Task(Arc::clone(&shared)).run());
         Self { held: Arc::new(SharedHandle(shared)) }
@@ -77,6 +90,11 @@ impl ConnectionSupervisor {
     /// Whether the server answers, as far as is known.
     pub(crate) fn is_healthy(&self) -> bool {
         self.held.0.server.breaker.is_closed()
+    }
+
+    /// Whether it tries to reach a server that is down, or to replace an old connection.
+    pub(crate) fn is_connecting(&self) -> bool {
+        !self.is_healthy() || self.held.0.replacing.load(Ordering::Relaxed)
     }
 
     /// Until when callers wait for its first connection; `None` when that time has ended.
@@ -186,20 +204,18 @@ impl Task {
         // The number of consecutive failed attempts.
         let mut failed = 0;
         let mut events = context.switches.events();
-        let mut moved_to = None;
+        let mut next = Next::default();
         loop {
-            if !self.with_deadlines(self.wanted()).await {
-                return;
-            }
-            events.discard();
-            let longest = shared.server.first_connect.left();
-            let connecting = context.connector.connect(
-                &shared.server.address,
-                moved_to.take(),
-                &shared.server.time,
-                longest,
-            );
-            match self.with_deadlines(connecting).await {
+            let connected = match next.successor.take() {
+                Some(successor) => Ok(successor),
+                None if self.with_deadlines(self.wanted()).await => {
+                    events.discard();
+                    let longest = shared.server.first_connect.left();
+                    self.with_deadlines(self.connect(next.moved_to.take(), longest)).await
+                }
+                None => return,
+            };
+            match connected {
                 Ok(OpenStream { stream, primary }) => {
                     context.counters.connections.add(1);
                     shared.server.breaker.reconnected();
@@ -209,7 +225,9 @@ impl Task {
                     context.switches.listen(&context.connector, &shared.server.address);
                     let every = context.topology_refresh;
                     let moved = context.connector.moved(&shared.server.address, primary, &mut events, every);
-                    let Some((end, has_decided)) = self.serve(moved, &mut moved_to).await else { return };
+                    let served = self.serve(moved, &mut next).await;
+                    shared.replacing.store(false, Ordering::Relaxed);
+                    let Some((end, has_decided)) = served else { return };
                     if end == End::Closed {
                         return;
                     }
@@ -230,6 +248,28 @@ impl Task {
         }
     }
 
+    async fn connect(&self, to: Option<Endpoint>, longest: Duration) -> Result<OpenStream, Failure> {
+        let server = &self.0.server;
+        server.context.connector.connect(&server.address, to, &server.time, longest).await
+    }
+
+    /// Connects again, however often that fails: the connection that is to be replaced stays in use meanwhile.
+    async fn successor(&self) -> OpenStream {
+        loop {
+            self.0.replacing.store(true, Ordering::Relaxed);
+            let started = monotonic::now();
+            let connected = self.connect(None, Duration::ZERO).await;
+            self.0.replacing.store(false, Ordering::Relaxed);
+            if let Ok(successor) = connected {
+                return successor;
+            }
+            // An attempt that took longer than it may was suspended, with its runtime: it says nothing about the server.
+            if monotonic::now() - started < 2 * CONNECT_TIMEOUT {
+                tokio::time::sleep(Context::pause_before_replacing()).await;
+            }
+        }
+    }
+
     /// Stores a new connection, unless the supervisor was closed meanwhile.
     fn hold(&self, stream: Stream) -> bool {
         let mut connection = self.0.connection.lock();
@@ -240,30 +280,38 @@ impl Task {
         is_open
     }
 
-    /// Uses the connection until it ends, or until the server has moved to another address. Returns why it ended, and
-    /// whether the server decided anything over it.
-    async fn serve(
-        &self,
-        moved: impl Future<Output = Endpoint>,
-        moved_to: &mut Option<Endpoint>,
-    ) -> Option<(End, bool)> {
+    /// Uses the connection until it ends, until another one replaces it, or until the server has moved to another
+    /// address. Returns why it ended, and whether the server decided anything over it.
+    async fn serve(&self, moved: impl Future<Output = Endpoint>, next: &mut Next) -> Option<(End, bool)> {
         let shared = &*self.0;
-        let mut moved = pin!(moved);
+        let (mut moved, mut succeeding) = (pin!(moved), pin!(self.successor()));
         poll_fn(|cx| {
             shared.has_thread.store(driver::is_own_thread(), Ordering::Relaxed);
-            let mut held = shared.connection.lock();
-            let Some(connection) = held.as_mut() else { return Poll::Ready(None) };
-            if connection.leaving.is_none()
-                && let Poll::Ready(to) = moved.as_mut().poll(cx)
-            {
-                *moved_to = Some(to);
-                connection.retire();
+            loop {
+                let mut held = shared.connection.lock();
+                let Some(connection) = held.as_mut() else { return Poll::Ready(None) };
+                if connection.leaving.is_none()
+                    && let Poll::Ready(to) = moved.as_mut().poll(cx)
+                {
+                    next.moved_to = Some(to);
+                    connection.retire();
+                }
+                if let Poll::Ready(end) = connection.poll(cx) {
+                    // From here on no caller sends over it.
+                    let served = held.take();
+                    drop(held);
+                    return Poll::Ready(served.map(|connection| (end, connection.has_decided)));
+                }
+                if !connection.is_old || connection.leaving.is_some() {
+                    return Poll::Pending;
+                }
+                // Callers may send meanwhile.
+                drop(held);
+                next.successor = Some(ready!(succeeding.as_mut().poll(cx)));
+                if let Some(connection) = &mut *shared.connection.lock() {
+                    connection.retire();
+                }
             }
-            let end = ready!(connection.poll(cx));
-            // From here on no caller sends over it.
-            let served = held.take();
-            drop(held);
-            Poll::Ready(served.map(|connection| (end, connection.has_decided)))
         })
         .await
     }

@@ -94,9 +94,9 @@ impl Cluster {
         owner.map_or_else(|| self.shared.first_connect.until(), ConnectionSupervisor::first_connect_until)
     }
 
-    /// Whether every known node answers, as far as is known.
-    pub(crate) fn is_healthy(&self) -> bool {
-        self.shared.table.load().supervisors.iter().all(ConnectionSupervisor::is_healthy)
+    /// Whether it tries to reach a known node that is down, or to replace an old connection.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.shared.table.load().supervisors.iter().any(ConnectionSupervisor::is_connecting)
     }
 
     pub(crate) fn end_waiting(&self, member: &Arc<Member>) {

@@ -9,13 +9,13 @@
 //! lasts for its `max_age`, whether their channel is subscribed or not.
 
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::{Cmd, Msg, Value};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
 use tokio::sync::Notify;
-use tokio::time::{sleep, sleep_until, timeout_at};
+use tokio::time::{sleep, sleep_until};
 
 use crate::runtime::driver::Driver;
 use crate::runtime::monotonic;
@@ -184,7 +184,7 @@ impl Subscriber {
 enum Ended {
     /// No channel is in use.
     Unused,
-    /// The connection was lost, or has reached its maximum age.
+    /// The connection was lost or replaced.
     Lost,
     /// The server refused a subscription.
     Refused,
@@ -193,6 +193,7 @@ enum Ended {
 /// Receives messages whenever channels are in use, until the subscriber is no longer used.
 async fn receive(subscriber: Weak<Subscriber>, grown: Arc<Notify>) {
     let (mut failed, mut heard): (u32, _) = (0, ChannelSet::default());
+    let mut successor = None;
     loop {
         let Some(current) = subscriber.upgrade() else { return };
         heard = heard.with(current.wanted.get());
@@ -203,11 +204,24 @@ async fn receive(subscriber: Weak<Subscriber>, grown: Arc<Notify>) {
         }
         let addresses = current.addresses();
         let address = &addresses[failed as usize % addresses.len()];
-        let ended = match current.context.connector.session(address).await {
+        let connected = match successor.take() {
+            Some(session) => Ok(session),
+            None => current.context.connector.session(address).await,
+        };
+        let ended = match connected {
             Ok(session) => {
-                let until = current.context.retires_at(monotonic::now());
+                let context = Arc::clone(&current.context);
                 drop(current);
-                serve(&subscriber, &grown, session, until, &mut heard).await
+                let replaced = replaced(&context, address);
+                let mut has_subscribed = false;
+                let ended = tokio::select! {
+                    ended = serve(&subscriber, &grown, session, &mut has_subscribed, &mut heard) => ended,
+                    session = replaced => {
+                        successor = Some(session);
+                        Ended::Lost
+                    }
+                };
+                (ended, has_subscribed || successor.is_some())
             }
             Err(Failure { class: Class::Permanent, .. }) => (Ended::Refused, false),
             Err(_) => (Ended::Lost, false),
@@ -230,28 +244,31 @@ async fn receive(subscriber: Weak<Subscriber>, grown: Arc<Notify>) {
     }
 }
 
-/// Subscribes to the channels that are in use and receives messages, until the connection ends, reaches its maximum age, or is not
-/// used. Also returns whether a channel was subscribed.
+/// Waits until a connection made now is old, and connects again, however often that fails.
+async fn replaced(context: &Context, address: &Address) -> Session {
+    let Some(at) = context.retires_at(monotonic::now()) else { return std::future::pending().await };
+    sleep_until(at.into()).await;
+    loop {
+        if let Ok(session) = context.connector.session(address).await {
+            return session;
+        }
+        sleep(Context::pause_before_replacing()).await;
+    }
+}
+
+/// Subscribes to the channels that are in use and receives messages, until the connection ends or is not used.
 async fn serve(
     subscriber: &Weak<Subscriber>,
     grown: &Notify,
     session: Session,
-    until: Option<Instant>,
+    has_subscribed: &mut bool,
     heard: &mut ChannelSet,
-) -> (Ended, bool) {
+) -> Ended {
     let (reading, writing) = split(session.into_stream());
-    let mut has_subscribed = false;
-    let both = async {
-        tokio::select! {
-            ended = read(subscriber, Session::new(reading), &mut has_subscribed) => ended,
-            ended = follow(subscriber, grown, writing, heard) => ended,
-        }
-    };
-    let ended = match until {
-        Some(until) => timeout_at(until.into(), both).await.unwrap_or(Ended::Lost),
-        None => both.await,
-    };
-    (ended, has_subscribed)
+    tokio::select! {
+        ended = read(subscriber, Session::new(reading), has_subscribed) => ended,
+        ended = follow(subscriber, grown, writing, heard) => ended,
+    }
 }
 
 /// Reads the server's answers and messages.

@@ -86,15 +86,15 @@ impl Runtimes {
     }
 
     /// The store's own runtime and its connections, for a thread that blocks on it. A background thread keeps trying to
-    /// reach an unreachable server after the blocking thread has returned.
+    /// reach an unreachable server, or to replace an old connection, after the blocking thread has returned.
     pub(crate) fn to_wait_on(&self) -> Result<(InUse<'_>, Arc<Topology>), Error> {
         let driver = self.driver()?;
         let running = driver.to_wait_on()?;
         let topology = self.of(running.handle())?;
-        if !topology.is_healthy() {
+        if topology.is_connecting() {
             let topology = Arc::clone(&topology);
             let recovered = async move {
-                while !topology.is_healthy() && !topology.is_dead() {
+                while topology.is_connecting() && !topology.is_dead() {
                     sleep(LOOK_EVERY).await;
                 }
             };
@@ -224,10 +224,11 @@ impl Topology {
         matches!(self, Self::Cluster(_))
     }
 
-    pub(crate) fn is_healthy(&self) -> bool {
+    /// Whether it tries to reach a server that is down, or to replace an old connection.
+    pub(crate) fn is_connecting(&self) -> bool {
         match self {
-            Self::One(supervisor) => supervisor.is_healthy(),
-            Self::Cluster(cluster) => cluster.is_healthy(),
+            Self::One(supervisor) => supervisor.is_connecting(),
+            Self::Cluster(cluster) => cluster.is_connecting(),
         }
     }
 

@@ -83,6 +83,8 @@ pub(crate) struct Connector {
     pub(crate) database: u32,
     pub(crate) client_name: Box<str>,
     keepalive: Duration,
+    /// The primary of the service to which the last connection was made.
+    last_primary: ArcSwapOption<Endpoint>,
     /// Why the last attempt to connect has failed, as the doctor says it; `None` once one has succeeded.
     failed: ArcSwapOption<String>,
 }
@@ -102,6 +104,7 @@ impl Connector {
             database: target.database,
             client_name: settings.client_name.clone(),
             keepalive: settings.keepalive,
+            last_primary: ArcSwapOption::empty(),
             failed: ArcSwapOption::empty(),
         })
     }
@@ -112,13 +115,15 @@ impl Connector {
             credentials: ArcSwapOption::new(self.credentials.load_full()),
             sentinel_credentials: self.sentinel_credentials.clone(),
             client_name: self.client_name.clone(),
+            last_primary: ArcSwapOption::new(self.last_primary.load_full()),
             failed: ArcSwapOption::empty(),
             ..*self
         }
     }
 
-    /// Connects to the server at an address, and learns the server's time. For a service, connects to `primary`, or
-    /// else to the server that its sentinels name. It takes at most the longer of `longest` and [`CONNECT_TIMEOUT`].
+    /// Connects to the server at an address, and learns the server's time. For a service, connects to `primary`, or else
+    /// to the server that its sentinels name, or else, while none of them answers, to the last known primary: a server
+    /// that has become a replica refuses to write. It takes at most the longer of `longest` and [`CONNECT_TIMEOUT`].
     pub(crate) async fn connect(
         &self,
         address: &Address,
@@ -133,12 +138,16 @@ impl Connector {
                 Address::Service { service, sentinels } => {
                     let named = match primary.take() {
                         Some(named) => named,
-                        None => self.primary(service, sentinels).await?,
+                        None => self.primary_or_last(service, sentinels).await?,
                     };
                     self.tcp(primary.insert(named)).await?
                 }
             };
-            Ok::<_, ConnectError>(OpenStream { stream: self.handshake(stream, time).await?, primary })
+            let stream = self.handshake(stream, time).await?;
+            if let Some(primary) = &primary {
+                self.last_primary.store(Some(Arc::new(primary.clone())));
+            }
+            Ok::<_, ConnectError>(OpenStream { stream, primary })
         };
         let connected = timeout(longest.max(CONNECT_TIMEOUT), connecting).await;
         let connected = connected.unwrap_or(Err(ConnectError::from(UNREACHABLE)));
@@ -150,6 +159,16 @@ impl Connector {
                 failure
             })
             .inspect(|_| self.failed.store(None))
+    }
+
+    async fn primary_or_last(&self, service: &str, sentinels: &[Endpoint]) -> Result<Endpoint, Failure> {
+        let asking = self.primary(service, sentinels);
+        let Some(last) = self.last_primary.load_full() else { return asking.await };
+        // Hanging sentinels leave time to connect.
+        match timeout(CONNECT_TIMEOUT / 2, asking).await {
+            Ok(Ok(named)) => Ok(named),
+            Ok(Err(_)) | Err(_) => Ok(Endpoint::clone(&last)),
+        }
     }
 
     /// Why the last attempt to connect has failed.
