@@ -231,10 +231,13 @@ impl RedisStore {
         if reason == Degradation::Auth {
             return Err(Box::pin(self.refused_by_server(until)).await);
         }
-        let (ms, reason) = (timeout.as_millis(), reason.name());
+        let ms = timeout.as_millis();
+        let answered = if reason == Degradation::Refused { "decide" } else { "answer" };
         let problems = problems.filter(|problems| !problems.is_empty());
-        let cause = problems.unwrap_or_else(|| "doctor says more".to_owned());
-        let message = format!("the store did not answer within {ms} ms ({reason}): {cause}");
+        let cause =
+            self.cause(reason).filter(|_| reason == Degradation::Refused).map(|cause| cause.to_string());
+        let cause = cause.or(problems).unwrap_or_else(|| "doctor says more".to_owned());
+        let message = format!("the store did not {answered} within {ms} ms ({}): {cause}", reason.name());
         Err(Error::new(ErrorKind::StoreUnavailable, message))
     }
 

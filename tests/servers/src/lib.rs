@@ -30,6 +30,7 @@ mod proxy;
 mod row;
 mod sentinels;
 mod server;
+mod service;
 mod wait;
 
 pub use certificates::Certificates;
@@ -39,6 +40,7 @@ pub use proxy::{Direction, Fault, FaultProxy};
 pub use row::Row;
 pub use sentinels::Sentinels;
 pub use server::{ClientCertificates, Dataset, Kind, Server, ServerOptions};
+pub use service::{Arguments, Service};
 pub use wait::until;
 
 /// The client that [`Server::command`] speaks through, for its [`Value`](redis::Value).

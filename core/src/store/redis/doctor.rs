@@ -25,11 +25,10 @@ use crate::store::redis::transport::cause::advice;
 use crate::store::redis::transport::cluster_slots;
 use crate::store::redis::transport::connect::{Address, server_us};
 use crate::store::redis::transport::failure::Failure;
+use crate::store::redis::transport::refused::{Identity, NEEDED, printable};
 use crate::store::redis::transport::session::Session;
 use crate::store::request::{Action, PolicyId};
 
-/// The oldest major version whose scripting has all that the scripts need.
-const OLDEST_MAJOR: u32 = 7;
 const TIMED: usize = 9;
 /// A clock difference above this is reported.
 const CLOCK_OFF_US: u64 = 1_000_000;
@@ -84,9 +83,9 @@ impl RedisStore {
                     message = format!("{message}; the user needs {}", self.least_rights());
                 }
                 if reason == Degradation::Refused
-                    && let Some(told) = self.refusal_of_time().await
+                    && let Some(cause) = self.cause(reason)
                 {
-                    message = format!("{message}; of TIME in a script the server says: {told}");
+                    message = format!("{message}: {cause}");
                 }
                 findings.add(Problem, "decision", message);
                 is_fine = false;
@@ -114,17 +113,6 @@ impl RedisStore {
         if kinds.is_empty() { vec![(None, None)] } else { kinds }
     }
 
-    /// What the server says of a script that asks for its time, where it refuses that: services without servers of their own may.
-    async fn refusal_of_time(&self) -> Option<String> {
-        let doctor = self.doctor()?;
-        let address = doctor.addresses().await.into_iter().next()?;
-        let mut session = doctor.context.connector.session(&address).await.ok()?;
-        let mut script = redis::cmd("EVAL");
-        script.arg("return redis.call('TIME')[1]").arg(0);
-        let error = session.ask::<Value>(&script).await.err()?;
-        Some(format!("{} {}", error.code()?, error.detail().unwrap_or_default()))
-    }
-
     /// Reads the configuration, if the limiter takes it from here.
     async fn examine_configuration(&self, findings: &mut Findings) {
         if !self.access.follows_configuration.load(Ordering::Relaxed) {
@@ -146,7 +134,8 @@ impl RedisStore {
             Degradation::Unreachable
             | Degradation::Auth
             | Degradation::MaxClients
-            | Degradation::NoResources => {}
+            | Degradation::NoResources
+            | Degradation::Refused => {}
             _ => return None,
         }
         let hub = self.access.hub().ok()?;
@@ -155,6 +144,7 @@ impl RedisStore {
             (None, Degradation::Auth) => {
                 Some(format!("the server refuses a command: the user needs {}", self.least_rights()).into())
             }
+            (None, Degradation::Refused) => Some(hub.context.refusal.text()?.as_str().into()),
             (None, _) => None,
         }
     }
@@ -296,7 +286,10 @@ impl Doctor {
         self.examine_latency(session, findings).await?;
         examine_info(session, findings).await?;
         match extent {
-            Extent::Whole => self.examine_channel(session, findings).await,
+            Extent::Whole => {
+                examine_time_in_scripts(session, findings).await?;
+                self.examine_channel(session, findings).await
+            }
             Extent::Problems => Ok(()),
         }
     }
@@ -372,6 +365,24 @@ impl Doctor {
     }
 }
 
+/// Asks for the time in a script, which some services refuse.
+async fn examine_time_in_scripts(session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
+    let mut script = redis::cmd("EVAL");
+    script.arg("return redis.pcall('TIME').err or ''").arg(0);
+    match session.ask::<String>(&script).await {
+        Ok(refusal) if !refusal.is_empty() => {
+            let message = format!(
+                "scripts may not ask for the time ({}): decisions follow this host's clock, corrected by the server's every second",
+                printable(&refusal)
+            );
+            findings.add(Advice, "clock", message);
+        }
+        Err(error) if error.code().is_none() => return Err(error),
+        _ => {}
+    }
+    Ok(())
+}
+
 async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
     let info: InfoDict = match session.ask(&redis::cmd("INFO")).await {
         Ok(info) => info,
@@ -384,25 +395,25 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisRe
         Err(error) if error.code().is_some() => {
             let detail = error.detail().unwrap_or_default();
             let message = format!(
-                "the server does not say what it is ({detail}): it may be an imitation, and Redis 7.0 or newer or Valkey is needed"
+                "the server does not say what it is ({detail}): where a decision can be made, it is fit for use; otherwise {NEEDED}"
             );
-            findings.add(Problem, "version", message);
+            findings.add(Advice, "version", message);
             return Ok(());
         }
         Err(error) => return Err(error),
     };
     let field = |name| info.get::<String>(name);
     let unknown = || "unknown".to_owned();
-    let (name, version) = match field("valkey_version") {
-        Some(version) => ("Valkey", version),
-        None => ("Redis", field("redis_version").unwrap_or_else(unknown)),
-    };
-    let major = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
-    if major < OLDEST_MAJOR {
-        let message = format!("{name} {version} is too old: Redis 7.0 or newer or Valkey is needed");
-        findings.add(Problem, "version", message);
-    } else {
-        findings.add(Fine, "version", format!("{name} {version}"));
+    match Identity::of_info(&info) {
+        Some(identity) if identity.is_too_old() => {
+            findings.add(Problem, "version", format!("{identity} is too old: {NEEDED}"));
+        }
+        Some(identity) => findings.add(Fine, "version", identity.to_string()),
+        None => findings.add(
+            Advice,
+            "version",
+            format!("the server tells no version of Redis or Valkey: {NEEDED}"),
+        ),
     }
     let policy = field("maxmemory_policy").unwrap_or_else(unknown);
     match (field("maxmemory").as_deref(), &*policy) {

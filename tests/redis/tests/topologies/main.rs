@@ -13,5 +13,6 @@ mod doctor;
 mod failover;
 mod listing;
 mod runtimes;
+mod services;
 mod sharing;
 mod support;

@@ -1,13 +1,13 @@
 //! Runs a command while real servers are there for it, and ends them with it.
 //!
-//! Usage: `polylimit-with-servers redis|valkey|cluster -- COMMAND [ARGUMENT]...`, where `{}` in an argument becomes the
-//! servers' URL. Its exit status is that of the command.
+//! Usage: `polylimit-with-servers redis|valkey|cluster|no-time -- COMMAND [ARGUMENT]...`, where `{}` in an argument becomes the
+//! servers' URL. `no-time` is Redis as a service that refuses `TIME` in scripts. Its exit status is that of the command.
 
 use std::process::{Command, ExitCode};
 
-use polylimit_test_servers::{Cluster, Kind, Server};
+use polylimit_test_servers::{Cluster, Kind, Server, Service};
 
-const USAGE: &str = "usage: polylimit-with-servers redis|valkey|cluster -- COMMAND [ARGUMENT]...";
+const USAGE: &str = "usage: polylimit-with-servers redis|valkey|cluster|no-time -- COMMAND [ARGUMENT]...";
 
 /// The command is not a test of how fast this machine is, so its decisions may take as long as they need.
 const OPTIONS: &str = "deadline=30s";
@@ -24,6 +24,11 @@ fn main() -> ExitCode {
         "redis" => run(program, arguments, &Server::start(Kind::Redis, &[]).url()),
         "valkey" => run(program, arguments, &Server::start(Kind::Valkey, &[]).url()),
         "cluster" => run(program, arguments, &Cluster::start(Kind::Redis, 3, 0).url()),
+        "no-time" => {
+            let server = Server::start(Kind::Redis, &[]);
+            let service = Service::without_time_in_scripts(server.address());
+            run(program, arguments, &server.url_at(service.port()))
+        }
         _ => refused(USAGE),
     }
 }

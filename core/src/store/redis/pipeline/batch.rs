@@ -14,7 +14,7 @@ use crate::rules::transition::Operation;
 use crate::runtime::monotonic;
 use crate::store::redis::pipeline::call_span::{CallSpan, CallerSpan};
 use crate::store::redis::pipeline::pending::{PendingOperation, ScriptRequest};
-use crate::store::redis::script::call::{self, PolicyCall, ScriptReference};
+use crate::store::redis::script::call::{self, CallHeader, PolicyCall, ScriptReference};
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::Action;
 use crate::store::stats::Counters;
@@ -200,7 +200,7 @@ impl Grouping {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) command: Command,
-    pub(crate) nonce: [u8; 6],
+    pub(crate) header: CallHeader,
     pub(crate) script: ScriptReference,
     pub(crate) sent: Instant,
     /// The position of its end in all bytes written to the connection: if fewer were written, it cannot have run.
@@ -218,15 +218,15 @@ pub(crate) struct InFlight {
 impl InFlight {
     pub(crate) fn new(
         command: Command,
-        nonce: [u8; 6],
+        header: CallHeader,
         script: ScriptReference,
         ends_at: u64,
         batch: u64,
         span: CallSpan,
     ) -> Self {
-        let (skip, expires) = (u8::from(command.asking), command.deadline());
+        let expires = command.deadline();
         let sent = monotonic::now();
-        Self { command, nonce, script, sent, ends_at, batch, skip, expires, overdue: false, span }
+        Self { command, header, script, sent, ends_at, batch, skip: 0, expires, overdue: false, span }
     }
 
     /// Passes the operations whose deadline has passed to `give_out`; returns whether they are the first of this

@@ -15,13 +15,12 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::rules::decision::Degradation;
-use crate::runtime::clock::ManualClock;
 use crate::runtime::monotonic;
 use crate::store::redis::pipeline::batch::{self, Command, InFlight};
 use crate::store::redis::pipeline::call_span::CallSpan;
 use crate::store::redis::pipeline::pending::{Member, PendingOperation};
 use crate::store::redis::pipeline::server::ServerState;
-use crate::store::redis::script::call::{CallHeader, CommandBuffer, ScriptReference};
+use crate::store::redis::script::call::{CallHeader, CommandBuffer, ScriptClock, ScriptReference};
 use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::resp;
 use crate::store::redis::transport::stream::Stream;
@@ -38,6 +37,8 @@ const MIN_OPERATIONS: usize = 32;
 const QUIET: Duration = Duration::from_millis(1);
 /// After this many answers, queued operations are sent before further replies are read.
 const MAX_ANSWERS: usize = MIN_OPERATIONS;
+/// How often a server that refuses `TIME` in scripts is asked for its time, while it has calls.
+const TIME_ASKED_EVERY: Duration = Duration::from_secs(1);
 /// The free space for each read.
 const READ_BYTES: usize = 16 << 10;
 
@@ -89,6 +90,9 @@ pub(crate) struct Connection {
     last_used: Instant,
     /// When the connection was last known to be open.
     last_open: Instant,
+    /// Whether the server refuses `TIME` in scripts, so that calls have an estimate of its time.
+    estimates_time: bool,
+    time_asked: Instant,
     /// When it reaches its maximum age.
     retires_at: Option<Instant>,
     /// Whether it has reached its maximum age, so that another one is to replace it.
@@ -121,6 +125,9 @@ impl Connection {
             has_decided: false,
             last_used: now,
             last_open: now,
+            estimates_time: false,
+            // The handshake has.
+            time_asked: now,
             retires_at: server.context.retires_at(now),
             is_old: false,
             leaving: None,
@@ -284,21 +291,47 @@ impl Connection {
         // The reply has to echo it: it differs for every call over a connection, and rarely equals that of another one.
         let [_, _, nonce @ ..] = self.next_nonce.to_be_bytes();
         self.next_nonce = self.next_nonce.wrapping_add(1);
-        let deadline_us = command.deadline().and_then(|deadline| self.server.time.at(deadline));
+        let mut replies_before = 0;
         let header = CallHeader {
             nonce,
-            deadline_us: deadline_us.unwrap_or(0),
-            manual_now_us: self.server.context.manual.as_ref().map(ManualClock::now_us),
+            deadline_us: self.deadline_of(&command).unwrap_or(0),
+            clock: self.clock_of_calls(&mut replies_before),
         };
         if command.asking {
             redis::cmd("ASKING").write_packed_command(&mut self.write);
+            replies_before += 1;
         }
         let entries: Vec<_> = command.entries.iter().map(batch::Entry::wanted).collect();
         command.call.write_call(&mut self.write, &mut self.command, script, &header, &entries);
         command.count(|counters| counters.calls.add(1));
         let ends_at = self.written_before + self.write.len() as u64;
         let span = CallSpan::start(command.callers(), &command.call.policy, script, &self.server.address);
-        self.flights.push_back(InFlight::new(command, nonce, script, ends_at, self.batches, span));
+        let in_flight = InFlight::new(command, header, script, ends_at, self.batches, span);
+        self.flights.push_back(InFlight { skip: replies_before, ..in_flight });
+    }
+
+    /// The server's time after which a script refuses the command; none where the server does not tell scripts the time.
+    fn deadline_of(&self, command: &Command) -> Option<u64> {
+        let deadline = command.deadline().filter(|_| !self.estimates_time)?;
+        self.server.time.at(deadline)
+    }
+
+    /// The clock of a call that is about to be written. Where that is an estimate, the server is asked for its time now and then,
+    /// before the call.
+    fn clock_of_calls(&mut self, replies_before: &mut u8) -> ScriptClock {
+        if let Some(manual) = &self.server.context.manual {
+            return ScriptClock::Manual(manual.now_us());
+        }
+        if !self.estimates_time {
+            return ScriptClock::Server;
+        }
+        let now = monotonic::now();
+        if now.saturating_duration_since(self.time_asked) >= TIME_ASKED_EVERY {
+            self.time_asked = now;
+            redis::cmd("TIME").write_packed_command(&mut self.write);
+            *replies_before += 1;
+        }
+        self.server.time.latest_at(now).map_or(ScriptClock::Server, ScriptClock::Estimate)
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), Degradation> {

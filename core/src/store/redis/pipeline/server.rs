@@ -18,6 +18,7 @@ use crate::store::redis::pipeline::pending::PendingOperation;
 use crate::store::redis::pipeline::queue::{FirstConnectWindow, Queue};
 use crate::store::redis::transport::connect::{Address, Connector};
 use crate::store::redis::transport::failure::Failure;
+use crate::store::redis::transport::refused::LastRefusal;
 use crate::store::redis::transport::sentinel::Switches;
 use crate::store::redis::transport::server_time::ServerTime;
 use crate::store::stats::Counters;
@@ -120,6 +121,7 @@ pub(crate) struct Context {
     /// Counts that belong to no single limiter.
     pub(crate) counters: Counters,
     pub(crate) switches: Arc<Switches>,
+    pub(crate) refusal: LastRefusal,
     reconnect: Backoff,
     max_connection_age: Option<Duration>,
 }
@@ -143,6 +145,7 @@ impl Context {
             topology_refresh: settings.topology_refresh,
             counters: Counters::default(),
             switches: Arc::default(),
+            refusal: LastRefusal::default(),
             reconnect,
             max_connection_age: Some(settings.max_connection_age).filter(|age| !age.is_zero()),
         })
@@ -156,6 +159,7 @@ impl Context {
             examined: AtomicBool::new(false),
             counters: Counters::default(),
             switches: Arc::default(),
+            refusal: LastRefusal::default(),
             reconnect: self.reconnect.clone(),
             ..*self
         }

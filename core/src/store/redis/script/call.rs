@@ -40,8 +40,18 @@ pub(crate) struct CallHeader {
     pub(crate) nonce: [u8; 6],
     /// The server's time in microseconds after which the script refuses the call; 0: none.
     pub(crate) deadline_us: u64,
-    /// The time of a manual clock in place of the server's.
-    pub(crate) manual_now_us: Option<u64>,
+    pub(crate) clock: ScriptClock,
+}
+
+/// The clock by which a call decides, in microseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScriptClock {
+    /// The script asks the server.
+    Server,
+    /// An estimate of the server's time, for servers that refuse `TIME` in scripts.
+    Estimate(u64),
+    /// A manual clock. Keys do not expire, and the server is asked only where the call has a deadline.
+    Manual(u64),
 }
 
 /// One key of a call, and the operation on it.
@@ -194,7 +204,7 @@ fn is_single_check(header: &CallHeader, entries: &[Entry<'_>]) -> bool {
     let is_check = |entry: &Entry<'_>| {
         entry.action == Action::Apply(Operation::Check) && entry.count == 1 && entry.headroom == 0
     };
-    header.manual_now_us.is_none() && entries.len() == 1 && entries.iter().all(is_check)
+    header.clock == ScriptClock::Server && entries.len() == 1 && entries.iter().all(is_check)
 }
 
 fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[Entry<'_>]) {
@@ -205,8 +215,14 @@ fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[Entry<'_>])
         return out.put_uint(entries[0].cost, 5);
     }
     out.put_u8(1);
-    out.put_uint(header.manual_now_us.unwrap_or(SERVER_CLOCK), 7);
-    out.put_u8(u8::from(all_differ(entries)) | u8::from(all_ask_the_same(entries)) << 1);
+    let (now_us, is_estimate) = match header.clock {
+        ScriptClock::Server => (SERVER_CLOCK, false),
+        ScriptClock::Estimate(now_us) => (now_us, true),
+        ScriptClock::Manual(now_us) => (now_us, false),
+    };
+    out.put_uint(now_us, 7);
+    let flags = [all_differ(entries), all_ask_the_same(entries), is_estimate];
+    out.put_u8(flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag)));
     out.put_u16(u16::try_from(entries.len()).unwrap_or(u16::MAX));
     for entry in entries {
         let (with_headroom, headroom) = match entry.headroom {
@@ -366,7 +382,7 @@ mod tests {
             count: 1,
             hold: None,
         };
-        let mut header = CallHeader { nonce: *b"nonce!", deadline_us: 0x0102, manual_now_us: None };
+        let mut header = CallHeader { nonce: *b"nonce!", deadline_us: 0x0102, clock: ScriptClock::Server };
         let arguments = |middle: &[u8]| [&call.fast_path_arguments, middle, &call.policy_arguments].concat();
         let (mut out, mut buffer) = (b"before".to_vec(), CommandBuffer::default());
 
@@ -377,7 +393,7 @@ mod tests {
         assert_eq!(out, [b"before", &*packed(&words)].concat());
 
         out.clear();
-        header.manual_now_us = Some(7);
+        header.clock = ScriptClock::Manual(7);
         call.write_call(&mut out, &mut buffer, ScriptReference::Hash, &header, &[check, charge]);
         let head = b"nonce!\0\0\0\0\0\x01\x02\x01\0\0\0\0\0\0\x07\x01\0\x02";
         let last = arguments(&[&head[..], b"\0\0\0\0\0\x03\0\x01", b"\x03\x01\0\0\0\0\0\x01"].concat());
@@ -387,8 +403,9 @@ mod tests {
         assert_eq!(format!("{buffer:?}"), "CommandBuffer");
 
         out.clear();
+        header.clock = ScriptClock::Estimate(7);
         call.write_call(&mut out, &mut buffer, ScriptReference::Hash, &header, &[peek]);
-        let head = b"nonce!\0\0\0\0\0\x01\x02\x01\0\0\0\0\0\0\x07\x03\0\x01";
+        let head = b"nonce!\0\0\0\0\0\x01\x02\x01\0\0\0\0\0\0\x07\x07\0\x01";
         let last = arguments(&[&head[..], b"\x11\0\0\0\0\x02\xc6\x01"].concat());
         let words: [&[u8]; 6] = [b"EVALSHA", &call.script.hash[..], b"2", b"a", b"a:log:10000000", &last];
         assert_eq!(out, packed(&words));

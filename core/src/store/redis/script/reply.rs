@@ -46,6 +46,8 @@ pub(crate) struct Malformed;
 pub(crate) enum Reply<'a> {
     /// The call came after its deadline, and the script applied nothing.
     Late { server_now_us: u64 },
+    /// The server refuses `TIME` in scripts, in these words, and the script applied nothing.
+    TimeRefused { error: &'a [u8] },
     /// The script decided every entry, at this time.
     Decided { now_us: u64, entries: Answers<'a> },
 }
@@ -100,6 +102,7 @@ pub(crate) fn read_reply(reply: &[u8], nonce: [u8; 6]) -> Result<Reply<'_>, Malf
     let header = read_header(&mut rest)
         .filter(|header| header.nonce == nonce && header.now_us <= crate::units::MAX_US);
     match header {
+        Some(ReplyHeader { status: 3, .. }) => Ok(Reply::TimeRefused { error: rest.0 }),
         Some(ReplyHeader { now_us, status, .. }) if status != 1 => {
             let codes = match status {
                 0 => {

@@ -1,6 +1,6 @@
 //! Helpers for tests that call the scripts of a policy on a server, without a limiter.
 
-use super::call::{CallHeader, CommandBuffer, Entry, PolicyCall, ScriptReference};
+use super::call::{CallHeader, CommandBuffer, Entry, PolicyCall, ScriptClock, ScriptReference};
 use super::reply::{Found, Reply, ScriptDecision, read_reply};
 use crate::rules::codec::read_log;
 use crate::rules::decision::{Decision, QuotaUsage, Usage};
@@ -116,7 +116,8 @@ impl Script {
         manual_now_us: Option<u64>,
         items: &[Item<'_>],
     ) -> [Vec<u8>; 2] {
-        let (header, entries) = (CallHeader { nonce, deadline_us, manual_now_us }, entries(items));
+        let clock = manual_now_us.map_or(ScriptClock::Server, ScriptClock::Manual);
+        let (header, entries) = (CallHeader { nonce, deadline_us, clock }, entries(items));
         [ScriptReference::Hash, ScriptReference::Source].map(|script| {
             let mut command = Vec::new();
             self.call.write_call(&mut command, &mut CommandBuffer::default(), script, &header, &entries);
@@ -129,7 +130,7 @@ impl Script {
         let (now_us, mut answers) = match read_reply(reply, nonce) {
             Ok(Reply::Decided { now_us, entries }) => (now_us, entries),
             Ok(Reply::Late { server_now_us }) => return Read::Late(server_now_us),
-            Err(_) => return Read::Malformed,
+            Ok(Reply::TimeRefused { .. }) | Err(_) => return Read::Malformed,
         };
         let (mut outcomes, mut healed) = (Vec::new(), 0);
         for (entry, (_, operation, ..)) in entries(items).iter().zip(items) {

@@ -27,6 +27,7 @@ use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Secr
 use crate::store::redis::transport::CONNECT_TIMEOUT;
 use crate::store::redis::transport::cause::{advice, of_tls};
 use crate::store::redis::transport::failure::{Failure, Refusal, UNREACHABLE};
+use crate::store::redis::transport::refused::words;
 use crate::store::redis::transport::server_time::ServerTime;
 use crate::store::redis::transport::session::Session;
 use crate::store::redis::transport::stream::{Stream, client_config, server_name};
@@ -152,8 +153,9 @@ impl Connector {
         let connected = timeout(longest.max(CONNECT_TIMEOUT), connecting).await;
         let connected = connected.unwrap_or(Err(ConnectError::from(UNREACHABLE)));
         connected
-            .map_err(|ConnectError { failure, tls }| {
+            .map_err(|ConnectError { failure, tls, refusal }| {
                 let cause = tls.as_ref().map_or_else(|| advice(failure.reason).to_owned(), of_tls);
+                let cause = refusal.unwrap_or(cause);
                 let server = address.describe();
                 self.failed.store(Some(Arc::new(format!("{server} cannot be used: {cause}"))));
                 failure
@@ -200,12 +202,15 @@ impl Connector {
         let Some((config, options)) = &self.tls else { return Ok(Stream::Tcp(tcp)) };
         let name = server_name(options, &endpoint.host).map_err(|_| UNREACHABLE)?;
         let tls = TlsConnector::from(Arc::clone(config)).connect(name, tcp).await;
-        tls.map(|tls| Stream::Tls(Box::new(tls)))
-            .map_err(|error| ConnectError { failure: UNREACHABLE, tls: Some(error) })
+        tls.map(|tls| Stream::Tls(Box::new(tls))).map_err(|error| ConnectError {
+            failure: UNREACHABLE,
+            tls: Some(error),
+            refusal: None,
+        })
     }
 
     /// Sends the first commands on a connection, and learns the server's time.
-    async fn handshake(&self, stream: Stream, time: &ServerTime) -> Result<Stream, Failure> {
+    async fn handshake(&self, stream: Stream, time: &ServerTime) -> Result<Stream, ConnectError> {
         let credentials = self.credentials.load_full();
         let mut commands = redis::pipe();
         if let Some(credentials) = &credentials {
@@ -220,16 +225,17 @@ impl Connector {
         let mut session = Session::new(stream);
         session.send(&commands.get_packed_pipeline()).await.map_err(|_| UNREACHABLE)?;
         for _ in 0..needed {
-            session.reply::<Value>().await.map_err(|error| refused(&error))?;
+            session.reply::<Value>().await.map_err(|error| ConnectError::refused(&error))?;
         }
         // The name is for operators; a user without the permission to set it connects without one.
         if let Err(error) = session.reply::<Value>().await {
             let failure = refused(&error);
             if error.code().is_none() || failure.reason == Degradation::MaxClients {
-                return Err(failure);
+                return Err(failure.into());
             }
         }
-        let server_us = session.reply().await.map_err(|error| refused(&error)).map(server_us)?;
+        let server_us =
+            session.reply().await.map_err(|error| ConnectError::refused(&error)).map(server_us)?;
         time.learn(server_us.ok_or(PROTOCOL)?, sent, monotonic::now());
         Ok(session.into_stream())
     }
@@ -240,11 +246,23 @@ impl Connector {
 pub(crate) struct ConnectError {
     failure: Failure,
     tls: Option<io::Error>,
+    /// What the server says of a command that it refuses, unless that is about the user.
+    refusal: Option<String>,
+}
+
+impl ConnectError {
+    fn refused(error: &RedisError) -> Self {
+        let failure = refused(error);
+        let is_refused = failure.reason == Degradation::Refused;
+        let refusal =
+            is_refused.then(|| format!("it refuses a command of every connection: {}", words(error)));
+        Self { failure, tls: None, refusal }
+    }
 }
 
 impl From<Failure> for ConnectError {
     fn from(failure: Failure) -> Self {
-        Self { failure, tls: None }
+        Self { failure, tls: None, refusal: None }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A script replies with a bulk string, which is parsed here and borrowed from the buffer: the parser of the redis
 //! crate copies it and takes 0.4 us longer, a twentieth of the processor time of a lone decision. An error is one line,
-//! which the crate parses. No script replies with anything else, so any other reply ends the connection. See
+//! which the crate parses. `TIME` replies with two bulk strings. Any other reply ends the connection. See
 //! <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 
 use redis::{Value, parse_redis_value};
@@ -16,6 +16,8 @@ pub(crate) enum Reply<'a> {
     Bulk(&'a [u8]),
     /// A reply of one line: an error, or the reply to `ASKING`.
     Line(Value),
+    /// Two bulk strings: the reply to `TIME`.
+    Pair(&'a [u8], &'a [u8]),
 }
 
 /// The bytes violate the protocol, or are not a reply that a script can give.
@@ -24,19 +26,36 @@ pub(crate) struct InvalidReply;
 
 /// Parses a reply at the start of `bytes`, and returns it with its length; `None` when it is incomplete.
 pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, InvalidReply> {
-    let Some(end) = bytes.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
-        return if bytes.len() < MAX_LINE { Ok(None) } else { Err(InvalidReply) };
-    };
-    let (line, rest) = bytes.split_at(end + 1);
-    let Some(length) = line.strip_prefix(b"$") else {
-        let value = parse_redis_value(line).map_err(|_| InvalidReply)?;
-        return Ok(Some((Reply::Line(value), line.len())));
-    };
+    if bytes.starts_with(b"$") {
+        return Ok(read_bulk(bytes)?.map(|(bulk, taken)| (Reply::Bulk(bulk), taken)));
+    }
+    let Some((line, rest)) = split_line(bytes)? else { return Ok(None) };
+    if line == b"*2\r\n" {
+        let Some((first, to)) = read_bulk(rest)? else { return Ok(None) };
+        let Some((second, taken)) = read_bulk(&rest[to..])? else { return Ok(None) };
+        return Ok(Some((Reply::Pair(first, second), line.len() + to + taken)));
+    }
+    let value = parse_redis_value(line).map_err(|_| InvalidReply)?;
+    Ok(Some((Reply::Line(value), line.len())))
+}
+
+/// The first line, with its end, and what follows.
+fn split_line(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, InvalidReply> {
+    match bytes.iter().take(MAX_LINE).position(|&byte| byte == b'\n') {
+        Some(end) => Ok(Some(bytes.split_at(end + 1))),
+        None if bytes.len() < MAX_LINE => Ok(None),
+        None => Err(InvalidReply),
+    }
+}
+
+fn read_bulk(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, InvalidReply> {
+    let Some((line, rest)) = split_line(bytes)? else { return Ok(None) };
+    let length = line.strip_prefix(b"$").ok_or(InvalidReply)?;
     let length = length.strip_suffix(b"\r\n").and_then(|digits| std::str::from_utf8(digits).ok());
     let length = length.and_then(|digits| digits.parse().ok()).filter(|length| *length <= MAX_LENGTH);
     let length: usize = length.ok_or(InvalidReply)?;
     match rest.split_at_checked(length) {
-        Some((bulk, [b'\r', b'\n', ..])) => Ok(Some((Reply::Bulk(bulk), line.len() + length + 2))),
+        Some((bulk, [b'\r', b'\n', ..])) => Ok(Some((bulk, line.len() + length + 2))),
         None | Some((_, [] | [b'\r'])) => Ok(None),
         Some(_) => Err(InvalidReply),
     }
@@ -48,12 +67,19 @@ mod tests {
 
     use super::*;
 
-    const REPLIES: [&[u8]; 4] = [b"$3\r\na\r\n\r\n", b"$0\r\n\r\n", b"-OOM no memory\r\n", b"+OK\r\n"];
+    const REPLIES: [&[u8]; 5] = [
+        b"$3\r\na\r\n\r\n",
+        b"$0\r\n\r\n",
+        b"-OOM no memory\r\n",
+        b"+OK\r\n",
+        b"*2\r\n$2\r\n17\r\n$1\r\n8\r\n",
+    ];
 
     #[test]
     fn bulk_string_is_borrowed_and_line_is_parsed() {
         assert_eq!(read(b"$3\r\na\r\n\r\n+"), Ok(Some((Reply::Bulk(b"a\r\n"), 9))));
         assert_eq!(read(b"+OK\r\n$"), Ok(Some((Reply::Line(Value::Okay), 5))));
+        assert_eq!(read(REPLIES[4]), Ok(Some((Reply::Pair(b"17", b"8"), 19))));
         let Ok(Some((Reply::Line(error), 16))) = read(b"-OOM no memory\r\n") else { panic!("no error") };
         let error = error.extract_error().unwrap_err();
         assert_eq!((error.code(), error.detail()), (Some("OOM"), Some("no memory")));
@@ -74,6 +100,9 @@ mod tests {
         let replies = "? : :x $-1 $-2 $1x $67108865 *1 %1 =3".split(' ').map(|line| format!("{line}\r\n"));
         for reply in replies.chain(["\r\n", "+a\n", "*0\n", "$1\r\nab\r\n"].map(String::from)) {
             assert_eq!(read(reply.as_bytes()), Err(InvalidReply), "{reply:?}");
+        }
+        for pair in [&b"*2\r\n+OK\r\n$1\r\na\r\n"[..], b"*2\r\n*2\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n"] {
+            assert_eq!(read(pair), Err(InvalidReply));
         }
         assert_eq!(read(&vec![b'+'; MAX_LINE]), Err(InvalidReply));
         assert_eq!(read(b"$67108864\r\n"), Ok(None));

@@ -5,6 +5,9 @@
 //! between the two clocks and `server - sent` never less. The greatest value of the former is kept: with it a deadline
 //! is never set too late, and too early by no more than the time of the fastest reply. When a reply shows that the
 //! offset lies outside the estimate, the server's clock was set, and the estimate starts anew.
+//!
+//! A server that refuses `TIME` in scripts decides by this estimate. Then its upper end counts, so that the server, which expires
+//! keys by its own clock, expires none before the decisions' clock says so.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
@@ -20,12 +23,19 @@ pub(crate) struct ServerTime {
     base: Instant,
     /// Server time minus microseconds since `base`; unknown: `i64::MIN`.
     offset_us: AtomicI64,
+    /// How long the reply took from which the estimate is: the server's time may be later by as much.
+    round_trip_us: AtomicI64,
     learnt_us: AtomicI64,
 }
 
 impl Default for ServerTime {
     fn default() -> Self {
-        Self { base: monotonic::now(), offset_us: AtomicI64::new(i64::MIN), learnt_us: AtomicI64::new(0) }
+        Self {
+            base: monotonic::now(),
+            offset_us: AtomicI64::new(i64::MIN),
+            round_trip_us: AtomicI64::new(0),
+            learnt_us: AtomicI64::new(0),
+        }
     }
 }
 
@@ -40,11 +50,17 @@ impl ServerTime {
         // An estimate above the possible maximum means drift, or that the server's clock was set back.
         if believed == i64::MIN || least >= believed.saturating_sub(drifted) || believed > most {
             self.offset_us.store(least, Ordering::Relaxed);
+            self.round_trip_us.store(most - least, Ordering::Relaxed);
             self.learnt_us.store(received_us, Ordering::Relaxed);
         }
     }
 
-    /// The server's time at that moment, in microseconds since the Unix epoch; `None` before the first reply.
+    /// The latest that the server's time may be at that moment; `None` before the first reply.
+    pub(crate) fn latest_at(&self, moment: Instant) -> Option<u64> {
+        self.at(moment)?.checked_add_signed(self.round_trip_us.load(Ordering::Relaxed))
+    }
+
+    /// The server's time at that moment, in microseconds since the Unix epoch, or somewhat less; `None` before the first reply.
     pub(crate) fn at(&self, moment: Instant) -> Option<u64> {
         let offset = self.offset_us.load(Ordering::Relaxed);
         if offset == i64::MIN { None } else { u64::try_from(offset + self.since_base(moment)).ok() }
@@ -75,11 +91,11 @@ mod tests {
         assert_eq!(time.at(base), None);
         // The server's clock shows NOW_US at `base`; the reply takes 10 ms to arrive.
         time.learn(NOW_US, base, base + 10 * MS);
-        assert_eq!(time.at(base), Some(NOW_US - 10_000));
+        assert_eq!((time.at(base), time.latest_at(base)), (Some(NOW_US - 10_000), Some(NOW_US)));
         time.learn(NOW_US + 20_000, base + 19 * MS, base + 21 * MS);
         assert_eq!(time.at(base), Some(NOW_US - 1_000));
         time.learn(NOW_US + 30_000, base + 29 * MS, base + 40 * MS);
-        assert_eq!(time.at(base), Some(NOW_US - 1_000));
+        assert_eq!((time.at(base), time.latest_at(base)), (Some(NOW_US - 1_000), Some(NOW_US + 1_000)));
     }
 
     #[test]

@@ -3,14 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use redis::{RedisError, parse_redis_value};
+use tokio::time::timeout_at;
+
 use crate::rules::decision::Degradation;
 use crate::runtime::backoff;
 use crate::runtime::monotonic;
 use crate::store::redis::pipeline::batch::{Command, InFlight};
 use crate::store::redis::pipeline::connection::{Connection, End};
 use crate::store::redis::pipeline::pending::PendingOperation;
-use crate::store::redis::script::call::ScriptReference;
+use crate::store::redis::pipeline::server::Context;
+use crate::store::redis::script::call::{ScriptClock, ScriptReference};
 use crate::store::redis::script::reply::{self, Answers, Found, read_reply};
+use crate::store::redis::transport::connect::server_us;
 use crate::store::redis::transport::failure::{Class, Failure, Refusal};
 use crate::store::redis::transport::resp::Reply;
 
@@ -24,6 +29,9 @@ impl Connection {
     pub(crate) fn replied(&mut self, reply: Reply<'_>) -> Result<(), Degradation> {
         let Some(mut in_flight) = self.flights.pop_front() else { return Err(Degradation::Protocol) };
         if in_flight.skip > 0 {
+            if let Reply::Pair(seconds, micros) = reply {
+                self.learn_time(seconds, micros, in_flight.sent);
+            }
             in_flight.skip -= 1;
             self.flights.push_front(in_flight);
             return Ok(());
@@ -44,15 +52,15 @@ impl Connection {
                     if let Refusal::Failed(failure) = &refusal {
                         in_flight.span.failed(failure.reason);
                     }
-                    self.refused(in_flight.command, refusal);
+                    self.refused(in_flight.command, refusal, error);
                     return Ok(());
                 }
             }
-            Reply::Bulk(bytes) => match read_reply(bytes, in_flight.nonce) {
+            Reply::Bulk(bytes) => match read_reply(bytes, in_flight.header.nonce) {
                 Ok(reply::Reply::Decided { now_us, entries }) => {
                     self.has_decided = true;
-                    // With a manual clock the reply does not contain the server's time.
-                    if self.server.context.manual.is_none() {
+                    // Otherwise the reply has the call's time.
+                    if in_flight.header.clock == ScriptClock::Server {
                         self.server.time.learn(now_us, in_flight.sent, self.last_used);
                     }
                     self.server.succeeded();
@@ -63,10 +71,41 @@ impl Connection {
                     self.requeue(in_flight.command, Failure::not_applied(Degradation::Late));
                     return Ok(());
                 }
+                Ok(reply::Reply::TimeRefused { error }) => {
+                    return self.time_refused(in_flight, error);
+                }
                 Err(_) => {}
             },
+            Reply::Pair(..) => {}
         }
         Self::not_a_reply(&in_flight)
+    }
+
+    /// Takes note of the server's time, which it was asked for before a call.
+    fn learn_time(&self, seconds: &[u8], micros: &[u8], sent: Instant) {
+        let number = |digits| std::str::from_utf8(digits).ok()?.parse().ok();
+        if let (Some(seconds), Some(micros)) = (number(seconds), number(micros))
+            && let Some(server_us) = server_us((seconds, micros))
+        {
+            self.server.time.learn(server_us, sent, self.last_used);
+        }
+    }
+
+    /// The server does not tell the script its time, and the script has done nothing: from now on calls have an estimate of it.
+    fn time_refused(&mut self, in_flight: InFlight, error: &[u8]) -> Result<(), Degradation> {
+        let asks_for_time = in_flight.header.clock == ScriptClock::Server || in_flight.header.deadline_us > 0;
+        let line = [b"-", error, b"\r\n"].concat();
+        let error = parse_redis_value(&line).ok().and_then(|value| value.extract_error().err());
+        let Some(error) = error.filter(|_| asks_for_time) else { return Self::not_a_reply(&in_flight) };
+        let refusal = Refusal::read(&error);
+        let is_refused = refusal == Refusal::Failed(Failure::permanent(Degradation::Refused));
+        if is_refused && self.server.time.latest_at(monotonic::now()).is_some() {
+            self.estimates_time = true;
+            self.send(in_flight.command, in_flight.script);
+        } else {
+            self.refused(in_flight.command, refusal, error);
+        }
+        Ok(())
     }
 
     /// The script may have run, but the reply is not valid.
@@ -111,7 +150,7 @@ impl Connection {
     }
 
     /// The server refused the command.
-    fn refused(&mut self, command: Command, refusal: Refusal) {
+    fn refused(&mut self, command: Command, refusal: Refusal, error: RedisError) {
         match refusal {
             Refusal::NoScript => {
                 command.count(|counters| counters.scripts_sent.add(1));
@@ -136,10 +175,30 @@ impl Connection {
                 }
                 match failure.class {
                     Class::NotApplied => self.retry_with_delay(command, failure),
+                    Class::Permanent if failure.reason == Degradation::Refused => {
+                        self.answer_with_cause(command, failure, error);
+                    }
                     Class::Unknown | Class::Permanent => command.answer(failure),
                 }
             }
         }
+    }
+
+    /// Answers a command that the server refuses, after it was asked what it is, so that the event of the outage says so.
+    fn answer_with_cause(&self, command: Command, failure: Failure, error: RedisError) {
+        let server = Arc::clone(&self.server);
+        if !server.context.refusal.note(&server.address, &error) {
+            return command.answer(failure);
+        }
+        let deadline = command.deadline().unwrap_or_else(monotonic::now);
+        let answered = AnsweredWhenDropped { command, failure };
+        tokio::spawn(async move {
+            let Context { connector, refusal, .. } = &*server.context;
+            // Without the name and version, the server's words remain.
+            let identified = refusal.identify(connector, &server.address, &error);
+            let _ = timeout_at(deadline.into(), identified).await;
+            drop(answered);
+        });
     }
 
     fn redirect(&mut self, command: Command, moved: Option<u16>, address: &str) {
@@ -253,6 +312,18 @@ impl Connection {
         }
         unsent.extend(self.later.drain(..).map(|(_, operation)| operation));
         self.server.queue.put_back(unsent.into_iter());
+    }
+}
+
+/// Answers a command also when the runtime ends.
+struct AnsweredWhenDropped {
+    command: Command,
+    failure: Failure,
+}
+
+impl Drop for AnsweredWhenDropped {
+    fn drop(&mut self) {
+        self.command.answer(self.failure);
     }
 }
 

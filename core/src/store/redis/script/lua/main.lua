@@ -6,15 +6,16 @@
 --   the arguments of the fast path (fast_path.rs)
 --   nonce (6), deadline in server time (7, 0: none), format (1)
 --   format 0, a single check by the server's clock: cost (5)
---   format 1: manual clock (7, all ones: the server's clock), flags (1: all keys differ, 2: all entries ask the same),
---     number of entries (2), and for each entry operation (1), cost (5), count (2); with headroom the operation is 16 more, and the
---     count has 512 for each percent
+--   format 1: time (7, all ones: the server's), flags (1: all keys differ, 2: all entries ask the same, 4: the time is an estimate
+--     of the server's, which does not tell it to scripts, and not a manual clock's), number of entries (2), and for each entry operation (1), cost (5),
+--     count (2); with headroom the operation is 16 more, and the count has 512 for each percent
 --   the arguments of the general transition (transition/policy.lua)
 -- ARGV[2] is there when entries concern reservations or block keys, and has for each of them, in their order: ttl, or the time of
 -- the block (6), how long the commit is remembered (5), length of the id (1), id.
 --
 -- The reply is nonce (6), time (7), status (1) and the rest:
 --   status 1       the call came after its deadline and did nothing
+--   status 3       the server refuses TIME, and the call did nothing; the server's words follow, and the time is 0
 --   status 2       every entry has code 1, and what belongs to the code follows for each
 --   status 0       number of entries (2), the code (1) of each, then what belongs to the code for each
 --   status 16 + n  the only entry has code n, and what belongs to the code follows
@@ -31,17 +32,22 @@ if format > 0 then
   now, flags, entries, op, cost, count = read('>I7BHBI5H', input, policy_at - 5)
   entries_at = policy_at + 5
   policy_at = entries_at + 8 * entries
-  manual = now < 9007199254740992
+  if now >= 9007199254740992 then
+    now = nil
+  end
+  manual = now and flags < 4
+  flags = flags % 4
 end
-if deadline > 0 or not manual then
-  local time = call('TIME')
+if deadline > 0 or not now then
+  local time = try('TIME')
+  if time.err then
+    return pack('>I6I7B', nonce, 0, 3) .. time.err
+  end
   local server = time[1] * 1000000 + time[2]
   if deadline > 0 and server > deadline then
     return pack('>I6I7B', nonce, server, 1)
   end
-  if not manual then
-    now = server
-  end
+  now = now or server
 end
 local states, answers, codes, letters
 if entries > 1 then
