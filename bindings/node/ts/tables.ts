@@ -256,6 +256,13 @@ export interface StoreOptions {
    */
   readonly topologyRefresh?: number | string;
   /**
+   * Where the addresses are reached that a cluster or Sentinel announces, if not at these: behind NAT or
+   * forwarded ports. A host without a port stands for all of its ports. Only with Sentinel or a cluster.
+   *
+   * Allowed: pairs announced=reached with commas between them, each a host or host:port; an announced address once. There is no default.
+   */
+  readonly addressMap?: string;
+  /**
    * The user to authenticate as; needs a password. It is never shown.
    *
    * Allowed: 1 to 16384 bytes. There is no default.

@@ -232,10 +232,10 @@ impl RedisStore {
             return Err(Box::pin(self.refused_by_server(until)).await);
         }
         let ms = timeout.as_millis();
-        let answered = if reason == Degradation::Refused { "decide" } else { "answer" };
+        let is_refused = matches!(reason, Degradation::Refused | Degradation::ClusterDown);
+        let answered = if is_refused { "decide" } else { "answer" };
         let problems = problems.filter(|problems| !problems.is_empty());
-        let cause =
-            self.cause(reason).filter(|_| reason == Degradation::Refused).map(|cause| cause.to_string());
+        let cause = self.cause(reason).filter(|_| is_refused).map(|cause| cause.to_string());
         let cause = cause.or(problems).unwrap_or_else(|| "doctor says more".to_owned());
         let message = format!("the store did not {answered} within {ms} ms ({}): {cause}", reason.name());
         Err(Error::new(ErrorKind::StoreUnavailable, message))

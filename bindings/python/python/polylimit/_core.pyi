@@ -127,6 +127,8 @@ class _Options(TypedDict, total=False):
     """How long after its first decision a limiter looks at Redis once, in the background: what it sees that keeps limits from being held is told as an event. Of limiters that share connections, the first to be due does so for all. Allowed: 0 (never), or 1ms to 24h. Default: ``1s``."""
     topology_refresh: str | float | timedelta | None
     """How often Sentinel is asked for the primary, or a cluster for its slots, when nothing else calls for it; only with Sentinel or a cluster. Allowed: 1s to 1h. Default: ``30s``."""
+    address_map: str | None
+    """Where the addresses are reached that a cluster or Sentinel announces, if not at these: behind NAT or forwarded ports. A host without a port stands for all of its ports. Only with Sentinel or a cluster. Allowed: pairs announced=reached with commas between them, each a host or host:port; an announced address once."""
     username: str | None
     """The user to authenticate as; needs a password. It is never shown. Allowed: 1 to 16384 bytes."""
     password: str | None

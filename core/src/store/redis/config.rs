@@ -1,5 +1,6 @@
 //! The configuration of a Redis store, by a URL, by setters in code, or by names and texts.
 
+pub(crate) mod address_map;
 pub(crate) mod kinds;
 mod table;
 pub(crate) mod target;
@@ -231,7 +232,7 @@ const NEEDS: [(&[&str], Condition, &str); 4] = [
         "is not for clusters, which have only database 0: leave it out",
     ),
     (
-        &["topology_refresh"],
+        &["address_map", "topology_refresh"],
         |location| matches!(location.endpoints, Endpoints::Sentinel { .. } | Endpoints::Cluster { .. }),
         "is only for Sentinel and clusters: leave it out",
     ),

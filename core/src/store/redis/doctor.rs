@@ -82,7 +82,7 @@ impl RedisStore {
                 if reason == Degradation::Auth {
                     message = format!("{message}; the user needs {}", self.least_rights());
                 }
-                if reason == Degradation::Refused
+                if matches!(reason, Degradation::Refused | Degradation::ClusterDown)
                     && let Some(cause) = self.cause(reason)
                 {
                     message = format!("{message}: {cause}");
@@ -135,6 +135,7 @@ impl RedisStore {
             | Degradation::Auth
             | Degradation::MaxClients
             | Degradation::NoResources
+            | Degradation::ClusterDown
             | Degradation::Refused => {}
             _ => return None,
         }
@@ -144,8 +145,7 @@ impl RedisStore {
             (None, Degradation::Auth) => {
                 Some(format!("the server refuses a command: the user needs {}", self.least_rights()).into())
             }
-            (None, Degradation::Refused) => Some(hub.context.refusal.text()?.as_str().into()),
-            (None, _) => None,
+            (None, reason) => hub.context.connector.refusal.text(reason).map(Into::into),
         }
     }
 
@@ -245,11 +245,13 @@ impl Doctor {
                         ""
                     };
                     let server = address.describe();
-                    findings.add(
-                        Problem,
-                        "connection",
-                        format!("{server}{announced} cannot be used: {cause}"),
-                    );
+                    let mapped = if announced.is_empty() {
+                        ""
+                    } else {
+                        "; if it is reached at another address, name both by address_map"
+                    };
+                    let message = format!("{server}{announced} cannot be used: {cause}{mapped}");
+                    findings.add(Problem, "connection", message);
                 }
             }
         }

@@ -1,13 +1,14 @@
 //! Servers that differ from plain Redis and Valkey, imitated by a proxy, an ACL or a configuration.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
-use polylimit::{DegradedEvent, Finding, Limiter, Outage, Policy, Request, Severity};
+use polylimit::{Degradation, DegradedEvent, Finding, Limiter, Outage, Policy, Request, Severity};
 use polylimit_redis_tests::{GENEROUS_DEADLINE, assert_from_store, check, options, uncached, with};
-use polylimit_test_servers::{Kind, Server, Service};
+use polylimit_test_servers::redis::Value;
+use polylimit_test_servers::{Arguments, Cluster, FaultProxy, Kind, Sentinels, Server, Service};
 
-use super::support::{limiter, runtime, shared};
+use super::support::{keys, limiter, runtime, shared, slot};
 
 const ALGORITHMS: [&str; 5] =
     ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"];
@@ -217,4 +218,182 @@ fn server_without_databases_is_said_to_refuse_select() {
     let url = format!("{}/3", server.url_at(service.port()));
     let texts = refusal(&url);
     assert_says(&texts, &["unknown command 'select'"]);
+}
+
+/// Nodes that name their hosts by `?`, in `CLUSTER SLOTS` and in `MOVED`.
+#[test]
+fn unknown_hosts_of_a_cluster_are_those_of_the_node_that_was_asked() {
+    let _shared = shared();
+    for kind in Kind::ALL {
+        let cluster = Cluster::start_with(kind, 3, 0, &["cluster-preferred-endpoint-type hostname"]);
+        let slots: Value = cluster.node(0).query(&["CLUSTER", "SLOTS"]);
+        assert!(format!("{slots:?}").contains("bulk-string('\"?\"')"), "{slots:?}");
+        let limiter = limiter(&generous(&cluster.url()), "5/hour");
+        for key in keys(50) {
+            assert_from_store(&check(&limiter, &key));
+        }
+        // The slot moves, and the limiter is sent from a node to another one without a name.
+        let moved = slot("user:0");
+        let from = cluster.owner_of(moved);
+        cluster.migrate_slot(moved, from, (from + 1) % 3, |_| {
+            assert_from_store(&check(&limiter, "user:0"));
+        });
+        assert_eq!(admitted(&limiter, "user:1", 5), 4);
+        assert!(limiter.stats().redirected > 0);
+    }
+}
+
+/// A cluster that announces names which cannot be found here, as one does behind NAT or in containers.
+fn unreachable_cluster() -> Cluster {
+    let announced =
+        ["cluster-preferred-endpoint-type hostname", "cluster-announce-hostname node.inner.invalid"];
+    Cluster::start_with(Kind::Redis, 3, 0, &announced)
+}
+
+#[test]
+fn address_map_gives_the_addresses_at_which_announced_ones_are_reached() {
+    let _shared = shared();
+    let cluster = unreachable_cluster();
+    let by_port: Vec<String> = (0..3)
+        .map(|i| cluster.node(i).port())
+        .map(|port| format!("node.inner.invalid:{port}=127.0.0.1:{port}"))
+        .collect();
+    for map in ["node.inner.invalid=127.0.0.1".to_owned(), by_port.join(",")] {
+        let url = with(&generous(&cluster.url()), &format!("address_map={map}"));
+        let limiter = limiter(&url, "5/hour");
+        for key in keys(20) {
+            assert_from_store(&check(&limiter, &key));
+        }
+        let findings = runtime().block_on(limiter.doctor()).unwrap();
+        assert!(findings.iter().all(|finding| finding.subject != "connection"), "{findings:?}");
+    }
+}
+
+#[test]
+fn doctor_and_ready_name_announced_addresses_that_cannot_be_reached() {
+    let _shared = shared();
+    let cluster = unreachable_cluster();
+    let limiter = limiter(&with(&cluster.url(), "deadline=2s"), "5/hour");
+    let ready = runtime().block_on(limiter.ready(Duration::from_secs(3))).unwrap_err().to_string();
+    let findings = runtime().block_on(limiter.doctor()).unwrap();
+    for i in 0..3 {
+        let node =
+            format!("node.inner.invalid:{}, an address that the cluster announces, ", cluster.node(i).port());
+        let named =
+            |finding: &&Finding| finding.message.contains(&node) && finding.message.contains("address_map");
+        assert_eq!(findings.iter().filter(named).count(), 1, "{findings:?}");
+        assert!(ready.contains(&node), "{ready}");
+    }
+}
+
+/// Sentinels name a primary that is reached elsewhere.
+#[test]
+fn address_map_holds_for_the_primary_that_sentinels_name() {
+    let _shared = shared();
+    let sentinels = Sentinels::start(Kind::Redis);
+    let primary = sentinels.server(sentinels.current_primary());
+    let proxy = FaultProxy::start(primary.address());
+    let map = format!("address_map={}=127.0.0.1:{}", primary.address(), proxy.port());
+    let limiter = limiter(&with(&generous(&sentinels.url()), &map), "5/hour");
+    assert_from_store(&check(&limiter, "k"));
+    assert!(proxy.commands("EVAL") > 0);
+}
+
+/// Cluster mode with one address, which all nodes are reached by, as serverless services have it.
+#[test]
+fn cluster_with_one_address_works_by_its_url_of_a_cluster() {
+    let _shared = shared();
+    let server = Server::start(Kind::Redis, &[]);
+    let service = one_address(&server);
+    let url = format!("redis-cluster://127.0.0.1:{}", service.port());
+    let limiter = limiter(&generous(&url), "5/hour");
+    for key in keys(20) {
+        assert_eq!(admitted(&limiter, &key, 6), 5);
+    }
+    assert_eq!(service.count("ASKING"), 0);
+}
+
+/// A service that answers `CLUSTER SLOTS` with its own address.
+fn one_address(server: &Server) -> CountingService {
+    CountingService::start(server, |port, command| {
+        (command[0].eq_ignore_ascii_case(b"CLUSTER")).then(|| slots_of(port))
+    })
+}
+
+/// All slots, of a node at an unknown host with this port.
+fn slots_of(port: u16) -> Vec<u8> {
+    format!("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$1\r\n?\r\n:{port}\r\n$2\r\nid\r\n").into_bytes()
+}
+
+/// A service that counts the commands it got.
+struct CountingService {
+    service: Service,
+    commands: Arc<Mutex<Vec<String>>>,
+}
+
+impl CountingService {
+    fn start(
+        server: &Server,
+        answer: impl Fn(u16, &Arguments) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
+        let commands = Arc::<Mutex<Vec<String>>>::default();
+        let (port, seen) = (Arc::new(OnceLock::new()), Arc::clone(&commands));
+        let of_service = Arc::clone(&port);
+        let service = Service::start(server.address(), move |command| {
+            seen.lock().unwrap().push(String::from_utf8_lossy(&command[0]).to_ascii_uppercase());
+            answer(*of_service.get()?, command)
+        });
+        port.set(service.port()).unwrap();
+        Self { service, commands }
+    }
+
+    fn port(&self) -> u16 {
+        self.service.port()
+    }
+
+    fn count(&self, name: &str) -> usize {
+        self.commands.lock().unwrap().iter().filter(|command| *command == name).count()
+    }
+}
+
+/// A node that sends every caller back to itself, for good or while a slot moves.
+#[test]
+fn redirect_storms_are_bounded() {
+    let _shared = shared();
+    const CHECKS: usize = 20;
+    for kind in ["MOVED", "ASK"] {
+        let server = Server::start(Kind::Redis, &[]);
+        let service = CountingService::start(&server, move |port, command| {
+            let name = command[0].to_ascii_uppercase();
+            match name.as_slice() {
+                b"CLUSTER" => Some(slots_of(port)),
+                b"EVAL" | b"EVALSHA" => Some(format!("-{kind} 1 127.0.0.1:{port}\r\n").into_bytes()),
+                b"ASKING" => Some(b"+OK\r\n".to_vec()),
+                _ => None,
+            }
+        });
+        let url = format!("redis-cluster://127.0.0.1:{}", service.port());
+        let limiter = limiter(&generous(&url), "5/hour");
+        let start = Instant::now();
+        for i in 0..CHECKS {
+            let decision = check(&limiter, &format!("user:{i}"));
+            assert_eq!(decision.degraded(), Some(Degradation::ClusterDown), "{decision:?}");
+        }
+        assert_eq!(service.count("EVALSHA"), CHECKS * 6, "{kind}");
+        // Once in 50 ms at most, and what is read at the start.
+        let reads = start.elapsed().as_millis() as usize / 50 + 3;
+        assert!(service.count("CLUSTER") <= reads, "{kind}: {} of {reads}", service.count("CLUSTER"));
+    }
+}
+
+/// The URL of the other one of a cluster and a server alone.
+#[test]
+fn wrong_scheme_for_a_cluster_is_named() {
+    let _shared = shared();
+    // The node of a cluster of two that owns no slot.
+    let cluster = Cluster::start(Kind::Redis, 1, 1);
+    assert_says(&refusal(&cluster.node(1).url()), &["MOVED", "write redis-cluster://"]);
+    let server = Server::start(Kind::Redis, &[]);
+    let url = format!("redis-cluster://127.0.0.1:{}", server.port());
+    assert_says(&refusal(&url), &["cluster support disabled", "write redis://"]);
 }

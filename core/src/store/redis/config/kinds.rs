@@ -12,6 +12,7 @@ use crate::error::excerpt;
 use crate::store::duration;
 use crate::store::option::OptionKind;
 use crate::store::outage::Outage;
+use crate::store::redis::config::address_map::AddressMap;
 use crate::store::redis::config::target::Secret;
 
 pub(crate) trait Kind {
@@ -139,6 +140,13 @@ kinds! {
     HostName(Box<str>) -> Box<str> {
         read: |text| Some(text.into()),
         allows: |_, text| ServerName::try_from(&**text).is_ok(),
+        show: |text| excerpt(text),
+    }
+
+    /// Addresses that servers announce, and where they are reached.
+    Addresses(Box<str>) -> Box<str> {
+        read: |text| Some(text.into()),
+        allows: |_, text| AddressMap::read(text).is_some(),
         show: |text| excerpt(text),
     }
 

@@ -11,7 +11,7 @@ use crate::store::option::StoreOption;
 use crate::store::outage::Outage;
 use crate::store::redis::config::RedisOptions;
 use crate::store::redis::config::kinds::{
-    Choice, ClientName, Count, File, Hidden, HostName, Kind, Prefix, Share, Size, Time,
+    Addresses, Choice, ClientName, Count, File, Hidden, HostName, Kind, Prefix, Share, Size, Time,
 };
 
 /// The origin of a value.
@@ -258,6 +258,10 @@ options! {
     topology_refresh(Duration): Time, "1s to 1h", default "30s",
         "How often Sentinel is asked for the primary, or a cluster for its slots, when nothing else calls for it; only with \
          Sentinel or a cluster.";
+    address_map(impl Into<Box<str>>): Addresses,
+        "pairs announced=reached with commas between them, each a host or host:port; an announced address once", default none,
+        "Where the addresses are reached that a cluster or Sentinel announces, if not at these: behind NAT or forwarded ports. A \
+         host without a port stands for all of its ports. Only with Sentinel or a cluster.";
 
     username(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
         "The user to authenticate as; needs a password. It is never shown.";

@@ -24,10 +24,11 @@ fn every_default_is_allowed_and_every_option_can_be_set() {
         let StoreOption { name, default, .. } = *option;
         let scheme = match name {
             name if name.starts_with("tls_") => "rediss://h",
-            name if name.starts_with("sentinel_") || name == "topology_refresh" => "redis-sentinel://h/s",
+            name if name.starts_with("sentinel_") => "redis-sentinel://h/s",
+            "address_map" | "topology_refresh" => "redis-sentinel://h/s",
             _ => "redis://h",
         };
-        let text = default.unwrap_or("text");
+        let text = default.unwrap_or(if name == "address_map" { "a:1=b:2,c=d" } else { "text" });
         let set = options(scheme).set(name, text).unwrap();
         let parsed = options(&format!("{scheme}?{name}={text}"));
         assert_eq!(format!("{set:?}"), format!("{parsed:?}"));

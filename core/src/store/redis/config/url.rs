@@ -141,6 +141,12 @@ fn read_hosts(text: &str, default_port: u16) -> Result<Box<[Endpoint]>, Error> {
 }
 
 fn endpoint(text: &str, default_port: u16) -> Result<Endpoint, &'static str> {
+    let (host, port) = host_and_port(text)?;
+    Ok(Endpoint { host: host.into(), port: port.unwrap_or(default_port) })
+}
+
+/// Parses a host and the port after it, if there is one.
+pub(crate) fn host_and_port(text: &str) -> Result<(String, Option<u16>), &'static str> {
     let (host, port) = if let Some(text) = text.strip_prefix('[') {
         let allowed = "allowed is an IPv6 address in [ and ]";
         let (address, port) = text.split_once(']').ok_or(allowed)?;
@@ -150,13 +156,14 @@ fn endpoint(text: &str, default_port: u16) -> Result<Endpoint, &'static str> {
         (host_name(host)?.to_owned(), port)
     };
     let port = match port.strip_prefix(':') {
-        None if port.is_empty() => default_port,
-        Some(port) => {
-            port_number(port).ok_or("allowed is a port from 1 to 65535; an IPv6 address stands in [ and ]")?
-        }
+        None if port.is_empty() => None,
+        Some(port) => Some(
+            port_number(port)
+                .ok_or("allowed is a port from 1 to 65535; an IPv6 address stands in [ and ]")?,
+        ),
         None => return Err("allowed after ] is : and a port"),
     };
-    Ok(Endpoint { host: host.into(), port })
+    Ok((host, port))
 }
 
 /// A name of letters, digits, `-`, `_` and dots, or an IPv4 address.

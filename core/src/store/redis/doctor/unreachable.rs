@@ -20,7 +20,9 @@ const FIRST_BYTE: Duration = Duration::from_millis(500);
 /// Why there is no connection to the server, and what to do.
 pub(super) async fn cause(connector: &Connector, address: &Address) -> String {
     let found = match address {
-        Address::Tcp(endpoint) => timeout(CONNECT_TIMEOUT, of_tcp(connector, endpoint)).await.ok(),
+        Address::Tcp(endpoint) => {
+            timeout(CONNECT_TIMEOUT, of_tcp(connector, &connector.reached(endpoint))).await.ok()
+        }
         Address::Unix(path) => Some(UnixStream::connect(path).await.err().map(|error| {
             format!("its socket does not accept connections ({error}): see that it runs, and that this user may write to the socket")
         })),

@@ -18,7 +18,6 @@ use crate::store::redis::pipeline::pending::PendingOperation;
 use crate::store::redis::pipeline::queue::{FirstConnectWindow, Queue};
 use crate::store::redis::transport::connect::{Address, Connector};
 use crate::store::redis::transport::failure::Failure;
-use crate::store::redis::transport::refused::LastRefusal;
 use crate::store::redis::transport::sentinel::Switches;
 use crate::store::redis::transport::server_time::ServerTime;
 use crate::store::stats::Counters;
@@ -121,7 +120,6 @@ pub(crate) struct Context {
     /// Counts that belong to no single limiter.
     pub(crate) counters: Counters,
     pub(crate) switches: Arc<Switches>,
-    pub(crate) refusal: LastRefusal,
     reconnect: Backoff,
     max_connection_age: Option<Duration>,
 }
@@ -145,7 +143,6 @@ impl Context {
             topology_refresh: settings.topology_refresh,
             counters: Counters::default(),
             switches: Arc::default(),
-            refusal: LastRefusal::default(),
             reconnect,
             max_connection_age: Some(settings.max_connection_age).filter(|age| !age.is_zero()),
         })
@@ -159,7 +156,6 @@ impl Context {
             examined: AtomicBool::new(false),
             counters: Counters::default(),
             switches: Arc::default(),
-            refusal: LastRefusal::default(),
             reconnect: self.reconnect.clone(),
             ..*self
         }

@@ -248,15 +248,13 @@ impl Redirect for ToNamedNode {
     }
 }
 
-/// Parses `host:port` as nodes write it: an IPv6 address has no brackets, and an empty host stands for the host of the
-/// node that replied.
+/// Parses `host:port` as nodes write it: an IPv6 address has no brackets, and the host may not be
+/// [known](cluster_slots::known_host).
 fn node(address: &str, told_by: &Address) -> Option<Endpoint> {
     let (host, port) = address.rsplit_once(':')?;
-    let host = match (host.trim_start_matches('[').trim_end_matches(']'), told_by) {
-        ("", Address::Tcp(asked)) => asked.host.clone(),
-        ("", _) => return None,
-        (host, _) => host.into(),
-    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let Address::Tcp(asked) = told_by else { return None };
+    let host = cluster_slots::known_host(host, asked);
     Some(Endpoint { host, port: port.parse().ok()? })
 }
 

@@ -59,14 +59,23 @@ pub(crate) async fn read(connector: &Connector, node: &Endpoint) -> Result<(Slot
         Ok(ranges) => read_ranges(&ranges, node).ok_or(Failure::not_applied(Degradation::Protocol)),
         Err(error) => Err(match error.code() {
             Some("NOPERM") => Failure::permanent(Degradation::Auth),
-            Some(_) => Failure::permanent(Degradation::ClusterDown),
+            Some(_) => {
+                let address = Address::Tcp(node.clone());
+                connector.refusal.describe(Degradation::ClusterDown, &mut session, &address, &error).await;
+                Failure::permanent(Degradation::ClusterDown)
+            }
             None => Failure::not_applied(Degradation::Unreachable),
         }),
     }
 }
 
-/// Parses the reply to `CLUSTER SLOTS`: ranges with the primary first. A node that does not know its own host leaves it
-/// out; then it is the host of the node that replied.
+/// The host that a node names, or else that of the node that replied: a node that does not know a host leaves it out or writes
+/// `?`.
+pub(crate) fn known_host(named: &str, asked: &Endpoint) -> Box<str> {
+    if matches!(named, "" | "?") { asked.host.clone() } else { named.into() }
+}
+
+/// Parses the reply to `CLUSTER SLOTS`: ranges with the primary first.
 fn read_ranges(ranges: &[Value], asked: &Endpoint) -> Option<(Slots, Vec<Endpoint>)> {
     let (mut slots, mut nodes) = (Slots::default(), Vec::new());
     for range in ranges {
@@ -77,8 +86,7 @@ fn read_ranges(ranges: &[Value], asked: &Endpoint) -> Option<(Slots, Vec<Endpoin
         let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
         let host = match host {
             Value::Nil => asked.host.clone(),
-            Value::BulkString(host) if host.is_empty() => asked.host.clone(),
-            Value::BulkString(host) => std::str::from_utf8(host).ok()?.into(),
+            Value::BulkString(host) => known_host(std::str::from_utf8(host).ok()?, asked),
             _ => return None,
         };
         let node = Endpoint { host, port: u16::try_from(*port).ok()? };
@@ -140,7 +148,8 @@ mod tests {
         let asked = Endpoint { host: "10.0.0.9".into(), port: 7000 };
         let ranges = [
             range(0, 9, Value::BulkString(b"10.0.0.1".to_vec()), 7001),
-            range(10, 16383, Value::BulkString(Vec::new()), 7000),
+            range(10, 999, Value::BulkString(Vec::new()), 7000),
+            range(1_000, 16383, Value::BulkString(b"?".to_vec()), 7000),
             range(5, 5, Value::BulkString(b"10.0.0.1".to_vec()), 7001),
         ];
         let (slots, nodes) = read_ranges(&ranges, &asked).unwrap();

@@ -23,11 +23,12 @@ use crate::runtime::monotonic;
 #[cfg(feature = "testing")]
 use crate::runtime::simulation;
 use crate::store::redis::config::Settings;
+use crate::store::redis::config::address_map::AddressMap;
 use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Secret, Tls};
 use crate::store::redis::transport::CONNECT_TIMEOUT;
 use crate::store::redis::transport::cause::{advice, of_tls};
 use crate::store::redis::transport::failure::{Failure, Refusal, UNREACHABLE};
-use crate::store::redis::transport::refused::words;
+use crate::store::redis::transport::refused::{LastRefusal, words};
 use crate::store::redis::transport::server_time::ServerTime;
 use crate::store::redis::transport::session::Session;
 use crate::store::redis::transport::stream::{Stream, client_config, server_name};
@@ -86,6 +87,10 @@ pub(crate) struct Connector {
     keepalive: Duration,
     /// The primary of the service to which the last connection was made.
     last_primary: ArcSwapOption<Endpoint>,
+    /// Where the addresses are reached that a cluster or sentinels announce.
+    address_map: AddressMap,
+    /// What servers have refused.
+    pub(crate) refusal: LastRefusal,
     /// Why the last attempt to connect has failed, as the doctor says it; `None` once one has succeeded.
     failed: ArcSwapOption<String>,
 }
@@ -106,6 +111,8 @@ impl Connector {
             client_name: settings.client_name.clone(),
             keepalive: settings.keepalive,
             last_primary: ArcSwapOption::empty(),
+            address_map: settings.address_map.as_deref().and_then(AddressMap::read).unwrap_or_default(),
+            refusal: LastRefusal::default(),
             failed: ArcSwapOption::empty(),
         })
     }
@@ -117,6 +124,8 @@ impl Connector {
             sentinel_credentials: self.sentinel_credentials.clone(),
             client_name: self.client_name.clone(),
             last_primary: ArcSwapOption::new(self.last_primary.load_full()),
+            address_map: self.address_map.clone(),
+            refusal: LastRefusal::default(),
             failed: ArcSwapOption::empty(),
             ..*self
         }
@@ -184,7 +193,13 @@ impl Connector {
         Ok(Session::new(connected.stream))
     }
 
+    /// Where an address is reached.
+    pub(crate) fn reached(&self, endpoint: &Endpoint) -> Endpoint {
+        self.address_map.reached(endpoint)
+    }
+
     pub(crate) async fn tcp(&self, endpoint: &Endpoint) -> Result<Stream, ConnectError> {
+        let endpoint = self.reached(endpoint);
         #[cfg(feature = "testing")]
         if let Some(connecting) = simulation::connect(&endpoint.host, endpoint.port) {
             return Ok(connecting.await.map(Stream::Simulated).map_err(not_connected)?);

@@ -8,8 +8,9 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use redis::{InfoDict, RedisError, Value};
 
+use crate::rules::decision::Degradation;
 use crate::runtime::monotonic;
-use crate::store::redis::transport::connect::{Address, Connector};
+use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::session::Session;
 
 /// The oldest major version whose scripting has all that the scripts need.
@@ -22,42 +23,57 @@ const MAX_WORDS: usize = 200;
 /// The last refusal of a store's servers.
 #[derive(Debug, Default)]
 pub(crate) struct LastRefusal {
-    text: ArcSwapOption<String>,
+    /// The reason that decisions without the store have since, and what was refused and why.
+    text: ArcSwapOption<(Degradation, String)>,
     asked: Mutex<Option<Instant>>,
 }
 
 impl LastRefusal {
-    /// What was refused and why.
-    pub(crate) fn text(&self) -> Option<Arc<String>> {
-        self.text.load_full()
+    /// What was refused and why, if the last refusal was for this reason.
+    pub(crate) fn text(&self, reason: Degradation) -> Option<String> {
+        self.text.load().as_ref().filter(|refusal| refusal.0 == reason).map(|refusal| refusal.1.clone())
     }
 
-    /// Takes note of a refusal. `true` when it is time to [identify](Self::identify) the server.
-    pub(crate) fn note(&self, address: &Address, error: &RedisError) -> bool {
+    /// Takes note of a refusal. `true` when it is time to [describe](Self::describe) it.
+    pub(crate) fn note(&self, reason: Degradation, address: &Address, error: &RedisError) -> bool {
         let now = monotonic::now();
         let mut asked = self.asked.lock();
         let is_known = asked.is_some_and(|asked| now.saturating_duration_since(asked) < ASKED_EVERY);
         if !is_known {
             *asked = Some(now);
-            let server = address.describe();
-            self.text.store(Some(Arc::new(format!("{server} refuses a command: {}", words(error)))));
+            self.set(reason, format!("{} refuses a command: {}", address.describe(), words(error)));
         }
         !is_known
     }
 
-    /// Adds the server's name and version to its refusal.
-    pub(crate) async fn identify(&self, connector: &Connector, address: &Address, error: &RedisError) {
-        let Ok(mut session) = connector.session(address).await else { return };
-        let identity = Identity::of(&mut session).await;
-        let (server, words) = (address.describe(), words(error));
-        let advice = match &identity {
-            Some(identity) if !identity.is_too_old() => String::new(),
+    /// Takes note of a refusal by a server that is asked for its name and version.
+    pub(crate) async fn describe(
+        &self,
+        reason: Degradation,
+        session: &mut Session,
+        address: &Address,
+        error: &RedisError,
+    ) {
+        let identity = Identity::of(session).await;
+        let advice = match (error.code(), &identity) {
+            (Some("MOVED" | "ASK" | "CROSSSLOT"), _) => {
+                "; it is a node of a cluster: write redis-cluster:// or rediss-cluster:// in the URL"
+                    .to_owned()
+            }
+            _ if error.detail().is_some_and(|words| words.contains("cluster support disabled")) => {
+                "; it is no node of a cluster: write redis:// or rediss:// in the URL".to_owned()
+            }
+            (_, Some(identity)) if !identity.is_too_old() => String::new(),
             _ => format!("; {NEEDED}"),
         };
         let identity = identity
             .map_or_else(|| "which does not tell its version".to_owned(), |identity| identity.to_string());
-        let text = format!("{server} ({identity}) refuses a command: {words}{advice}");
-        self.text.store(Some(Arc::new(text)));
+        let (server, words) = (address.describe(), words(error));
+        self.set(reason, format!("{server} ({identity}) refuses a command: {words}{advice}"));
+    }
+
+    fn set(&self, reason: Degradation, text: String) {
+        self.text.store(Some(Arc::new((reason, text))));
     }
 }
 

@@ -12,7 +12,6 @@ use crate::runtime::monotonic;
 use crate::store::redis::pipeline::batch::{Command, InFlight};
 use crate::store::redis::pipeline::connection::{Connection, End};
 use crate::store::redis::pipeline::pending::PendingOperation;
-use crate::store::redis::pipeline::server::Context;
 use crate::store::redis::script::call::{ScriptClock, ScriptReference};
 use crate::store::redis::script::reply::{self, Answers, Found, read_reply};
 use crate::store::redis::transport::connect::server_us;
@@ -156,8 +155,8 @@ impl Connection {
                 command.count(|counters| counters.scripts_sent.add(1));
                 self.send(command, ScriptReference::Source);
             }
-            Refusal::Moved { slot, address } => self.redirect(command, Some(slot), &address),
-            Refusal::Ask { address } => self.redirect(command, None, &address),
+            Refusal::Moved { slot, address } => self.redirect(command, Some(slot), &address, error),
+            Refusal::Ask { address } => self.redirect(command, None, &address, error),
             Refusal::ReadOnly => {
                 self.leaving = Some(End::Broken);
                 self.server.failed(Degradation::ReadOnly);
@@ -187,24 +186,27 @@ impl Connection {
     /// Answers a command that the server refuses, after it was asked what it is, so that the event of the outage says so.
     fn answer_with_cause(&self, command: Command, failure: Failure, error: RedisError) {
         let server = Arc::clone(&self.server);
-        if !server.context.refusal.note(&server.address, &error) {
+        if !server.context.connector.refusal.note(failure.reason, &server.address, &error) {
             return command.answer(failure);
         }
         let deadline = command.deadline().unwrap_or_else(monotonic::now);
         let answered = AnsweredWhenDropped { command, failure };
         tokio::spawn(async move {
-            let Context { connector, refusal, .. } = &*server.context;
+            let connector = &server.context.connector;
+            let identified = async {
+                let mut session = connector.session(&server.address).await.ok()?;
+                connector.refusal.describe(failure.reason, &mut session, &server.address, &error).await;
+                Some(())
+            };
             // Without the name and version, the server's words remain.
-            let identified = refusal.identify(connector, &server.address, &error);
             let _ = timeout_at(deadline.into(), identified).await;
             drop(answered);
         });
     }
 
-    fn redirect(&mut self, command: Command, moved: Option<u16>, address: &str) {
+    fn redirect(&mut self, command: Command, moved: Option<u16>, address: &str, error: RedisError) {
         let Some(redirect) = &self.server.redirect else {
-            command.answer(Failure::permanent(Degradation::ClusterDown));
-            return;
+            return self.answer_with_cause(command, Failure::permanent(Degradation::ClusterDown), error);
         };
         if let Some(slot) = moved {
             redirect.moved(slot, address, &self.server.address);
