@@ -359,8 +359,8 @@ impl CountingService {
 /// A node that sends every caller back to itself, for good or while a slot moves.
 #[test]
 fn redirect_storms_are_bounded() {
-    let _shared = shared();
     const CHECKS: usize = 20;
+    let _shared = shared();
     for kind in ["MOVED", "ASK"] {
         let server = Server::start(Kind::Redis, &[]);
         let service = CountingService::start(&server, move |port, command| {

@@ -62,6 +62,7 @@ enum Read {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one connection")]
 pub(crate) struct Connection {
     server: Arc<ServerState>,
     stream: Stream,

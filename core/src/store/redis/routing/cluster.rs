@@ -264,7 +264,7 @@ struct RefreshTask(Arc<Shared>);
 impl RefreshTask {
     async fn run(self) {
         let shared = Arc::clone(&self.0);
-        run_unless(&shared.closed, self.refresh()).await;
+        run_unless(&shared.closed, Box::pin(self.refresh())).await;
     }
 
     async fn refresh(self) {

@@ -39,8 +39,11 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, InvalidRe
     Ok(Some((Reply::Line(value), line.len())))
 }
 
-/// The first line, with its end, and what follows.
-fn split_line(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, InvalidReply> {
+/// A line with its end, and what follows.
+type Split<'a> = (&'a [u8], &'a [u8]);
+
+/// The first line, if it is whole.
+fn split_line(bytes: &[u8]) -> Result<Option<Split<'_>>, InvalidReply> {
     match bytes.iter().take(MAX_LINE).position(|&byte| byte == b'\n') {
         Some(end) => Ok(Some(bytes.split_at(end + 1))),
         None if bytes.len() < MAX_LINE => Ok(None),
