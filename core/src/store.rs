@@ -4,9 +4,11 @@
 //! as of its own clock. The memory store and the shared-file store answer at once; for Redis a task or a thread waits.
 
 pub(crate) mod duration;
+pub(crate) mod fallback;
 pub(crate) mod finding;
 pub(crate) mod lease_size;
 pub(crate) mod listing;
+pub(crate) mod made_reservations;
 pub(crate) mod memory;
 pub(crate) mod option;
 pub(crate) mod outage;
@@ -15,6 +17,7 @@ pub(crate) mod policy_table;
 pub(crate) mod redis;
 pub(crate) mod request;
 pub(crate) mod scan;
+pub(crate) mod share;
 #[cfg_attr(not(all(feature = "local", target_os = "linux")), path = "store/shared_file/unsupported.rs")]
 pub(crate) mod shared_file;
 pub(crate) mod stats;
@@ -91,7 +94,7 @@ impl Store {
     ) -> Numbers {
         match self {
             Self::Memory(_) => MemoryStore::prepare_numbers(id, policy),
-            Self::Local(_) => SharedFileStore::prepare_numbers(id, policy, others),
+            Self::Local(store) => store.prepare_numbers(id, policy, others, options),
             Self::Redis(store) => store.prepare_numbers(id, policy, others, options),
         }
     }
@@ -100,7 +103,13 @@ impl Store {
     pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         match self {
             Self::Memory(store) => store.answer(request),
-            Self::Local(store) => store.answer(request),
+            // Another process may keep a part of the file locked: this thread has other tasks meanwhile.
+            Self::Local(store) => loop {
+                match store.try_answer(request) {
+                    Some(answer) => return answer,
+                    None => tokio::task::yield_now().await,
+                }
+            },
             Self::Redis(store) => store.ask(request).await,
         }
     }
@@ -109,7 +118,13 @@ impl Store {
     pub(crate) async fn ask_many(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
         match self {
             Self::Redis(store) => store.ask_many(requests).await,
-            _ => self.answer_many_here(requests),
+            _ => {
+                let mut answers = Vec::with_capacity(requests.len());
+                for request in requests {
+                    answers.push(self.ask(*request).await?);
+                }
+                Ok(answers)
+            }
         }
     }
 
@@ -126,20 +141,17 @@ impl Store {
     pub(crate) fn ask_many_blocking(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
         match self {
             Self::Redis(store) => store.ask_many_blocking(requests),
-            _ => self.answer_many_here(requests),
+            _ => requests.iter().map(|request| self.ask_blocking(*request)).collect(),
         }
     }
 
-    fn answer_many_here(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
-        requests.iter().filter_map(|request| self.answer_here(*request)).collect()
-    }
-
-    /// The answer of a store in this process or on this host; `None` for Redis, which has to be awaited.
+    /// The answer of a store in this process or on this host; `None` for Redis, which has to be awaited, and for a file of which
+    /// another process keeps a part locked.
     #[inline]
     pub(crate) fn answer_here(&self, request: StoreRequest<'_>) -> Option<Result<Answer, Error>> {
         match self {
             Self::Memory(store) => Some(store.answer(request)),
-            Self::Local(store) => Some(store.answer(request)),
+            Self::Local(store) => store.try_answer(request),
             Self::Redis(_) => None,
         }
     }
@@ -165,7 +177,8 @@ impl Store {
     /// Why it cannot decide, in the words of the doctor, as far as it is known.
     pub(crate) fn cause(&self, reason: Degradation) -> Option<Arc<str>> {
         match self {
-            Self::Memory(_) | Self::Local(_) => None,
+            Self::Memory(_) => None,
+            Self::Local(store) => store.cause(),
             Self::Redis(store) => store.cause(reason),
         }
     }
@@ -223,7 +236,7 @@ impl Store {
                 }
                 Self::Memory(store)
             }
-            Self::Local(store) => Self::Local(Box::new(store.after_fork())),
+            Self::Local(store) => Self::Local(Box::new(store.after_fork(policies))),
             Self::Redis(store) => Self::Redis(Box::new(store.after_fork())),
         }
     }

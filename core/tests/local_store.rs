@@ -16,6 +16,8 @@ mod full;
 mod limiters;
 #[path = "local_store/opening.rs"]
 mod opening;
+#[path = "local_store/outages.rs"]
+mod outages;
 #[path = "local_store/owners.rs"]
 mod owners;
 #[path = "local_store/processes.rs"]

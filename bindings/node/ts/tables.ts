@@ -122,7 +122,7 @@ export interface StoreOptions {
   /**
    * How many bytes a local store takes when it is made. One that is there has to have that size.
    *
-   * Allowed: 1MiB to 64GiB. Default: 64MiB.
+   * Allowed: 1MiB to 64GiB. Default: 16MiB.
    */
   readonly localSize?: string;
   /**

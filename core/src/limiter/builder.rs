@@ -86,7 +86,12 @@ impl Place {
 
     /// Sets an option of the store by its name. Returns the place, and whether the option has an effect on it: the settings of
     /// one store are accepted with every other, so that tests and production differ in the URL alone.
-    fn set(self, name: &str, text: &str) -> Result<(Self, bool), Error> {
+    fn set(mut self, name: &str, text: &str) -> Result<(Self, bool), Error> {
+        if let Self::Local(options) = &mut self
+            && options.set(name, text)?
+        {
+            return Ok((self, true));
+        }
         match self {
             Self::Redis(options) if name != LOCAL_SIZE.name => {
                 return Ok((Self::Redis(Box::new(options.set(name, text)?)), true));
@@ -206,7 +211,7 @@ const LOCAL_SIZE: StoreOption = StoreOption {
     kind: OptionKind::Text,
     about: "How many bytes a local store takes when it is made. One that is there has to have that size.",
     allowed: "1MiB to 64GiB",
-    default: Some("64MiB"),
+    default: Some("16MiB"),
     secret: false,
 };
 
@@ -267,9 +272,11 @@ impl LimiterBuilder {
     /// processes of a host share; or one that [`RedisOptions`] describes, such as `redis://localhost?deadline=20ms`.
     ///
     /// A local store (Linux only) is a file in shared memory, or the file that the URL names. The process that creates it
-    /// chooses its size: 64 MiB, or as the URL (`?size=16MiB`) or [`local_size`](Self::local_size) says. Only the user
+    /// chooses its size: 16 MiB, or as the URL (`?size=16MiB`) or [`local_size`](Self::local_size) says. Only the user
     /// that owns the file can use it, and its contents do not survive a reboot. When it is full of keys in use, new keys
-    /// share one state per policy, as in the memory store.
+    /// share one state per policy, as in the memory store. While the file cannot be used, because the process has no descriptor or
+    /// the file no space or another process keeps it locked, the outage policy decides: `?outage=` and `?fallback_share=`, as for
+    /// Redis.
     ///
     /// [`build`](Self::build) reports a URL that cannot be used.
     pub fn store(mut self, url: &str) -> Self {
@@ -304,8 +311,8 @@ impl LimiterBuilder {
         self
     }
 
-    /// The outage policy of the policy with this name, in place of the one in the store's options. It has an effect on Redis
-    /// only: the other stores are in the process or on the host and have no outages.
+    /// The outage policy of the policy with this name, in place of the one in the store's options. It has no effect in memory,
+    /// where there are no outages.
     pub fn outage(mut self, policy: &str, outage: Outage) -> Self {
         self.outages.push((policy.into(), outage));
         self
@@ -327,8 +334,8 @@ impl LimiterBuilder {
 
     /// The most keys that this process keeps, over all policies; at least 1. The memory store keeps all states here:
     /// expired states make room for new keys, states in use do not. When it is full of states in use, new keys share one
-    /// state per policy, and their decisions are [degraded](crate::Degradation::StoreFull). With Redis, this bounds the
-    /// keys that are followed for [`Outage::Fallback`].
+    /// state per policy, and their decisions are [degraded](crate::Degradation::StoreFull). With Redis and a local store, this
+    /// bounds the keys of [`Outage::Fallback`].
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = Some(max_keys);
         self
@@ -466,8 +473,10 @@ impl LimiterBuilder {
         for (name, lease) in &leases {
             Lease::check(policy_named(&policies, name, "lease", lease)?)?;
         }
-        if !matches!(place, Place::Redis(_)) {
+        if matches!(place, Place::Memory) {
             outages.drain(..).for_each(|(policy, _)| unused.add(format!("outage.{policy}")));
+        }
+        if !matches!(place, Place::Redis(_)) {
             leases.drain(..).for_each(|(policy, _)| unused.add(format!("lease.{policy}")));
             if report.take().is_some() {
                 unused.add(REPORT.name);
@@ -487,7 +496,7 @@ impl LimiterBuilder {
                     Some(bytes) => options.sized(bytes)?,
                     None => options,
                 };
-                Store::Local(Box::new(SharedFileStore::new(options, clock)))
+                Store::Local(Box::new(SharedFileStore::new(options, clock, max_keys)))
             }
             Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
         };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::limiter::configured::Configured;
 use crate::limiter::degradation_watch::DegradationWatch;
+use crate::limiter::event::DegradedEvent;
 use crate::limiter::observed::Observed;
 use crate::limiter::registry::Registry;
 use crate::limiter::renewal::Renewals;
@@ -53,6 +54,14 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(store: Store, watch: Arc<DegradationWatch>, observe_keys: usize) -> Self {
+        if let Store::Local(store) = &store {
+            let watch = Arc::downgrade(&watch);
+            store.report_to(move |finding| {
+                if let Some(watch) = watch.upgrade() {
+                    watch.publish(DegradedEvent::Finding(finding));
+                }
+            });
+        }
         Self {
             registry: Registry::default(),
             configured: Configured::default(),

@@ -12,7 +12,7 @@ named_enum! {
     #[derive(Default)]
     Outage, parsed as "outage" {
         /// A memory store in this process decides, with a configurable share of each limit. It follows every decision of
-        /// the store beforehand. All processes together then admit at most the number of processes times that share. The
+        /// Redis beforehand; with a local store it begins empty. All processes together then admit at most the number of processes times that share. The
         /// default.
         #[default]
         Fallback = "fallback",

@@ -7,7 +7,6 @@
 //! - `pipeline`: a pending operation, its queue, batch and connection; retries, deadlines and the circuit breaker.
 //! - `script`: the transition in Lua, its arguments and its reply.
 //! - `transport`: sockets, TLS, the handshake, sentinels and the protocol.
-//! - `fallback`: the answer by the outage policy.
 //! - `listing`: the names of keys, by SCAN, and looks at the states of keys.
 
 pub(crate) mod config;
@@ -15,12 +14,10 @@ pub(crate) mod configuration;
 pub(crate) mod denial_cache;
 pub(crate) mod dispatch;
 pub(crate) mod doctor;
-pub(crate) mod fallback;
 pub(crate) mod fleet;
 pub(crate) mod keys;
 pub(crate) mod lease;
 pub(crate) mod listing;
-mod made_reservations;
 pub(crate) mod pipeline;
 mod policies;
 pub(crate) mod routing;
@@ -33,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
 
-use self::policies::{Policies, RedisNumbers, RedisPolicy};
+use self::policies::{Policies, RedisNumbers, RedisPolicy, fallback_numbers};
 use crate::error::{Error, ErrorKind};
 use crate::metrics::durations::DurationCounts;
 use crate::rules::decision::Degradation;
@@ -42,11 +39,12 @@ use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
 use crate::runtime::monotonic;
+use crate::store::fallback::Fallback;
 use crate::store::finding::Severity;
+use crate::store::policy_table::OfPolicy;
 pub use crate::store::redis::config::RedisOptions;
 use crate::store::redis::config::target::{Credentials, Secret};
 use crate::store::redis::denial_cache::DenialCache;
-use crate::store::redis::fallback::Fallback;
 use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::lease::{LeaseDeps, LeaseStats, Leases};
 use crate::store::redis::routing::hub::Access;
@@ -79,7 +77,12 @@ impl RedisStore {
         Ok(Self::of(LeaseDeps {
             policies: Arc::new(Policies::new(settings.outage)),
             keys: KeyEncoder::new(&settings.prefix, settings.key_secret.as_ref()),
-            outage: Arc::new(Fallback::new(settings.fallback_share.0, clock.clone(), max_keys)),
+            outage: Arc::new(Fallback::new(
+                settings.fallback_share,
+                clock.clone(),
+                max_keys,
+                fallback_numbers,
+            )),
             denial_cache: Arc::new(DenialCache::new(settings.denial_cache_max, clock.clone())),
             access: Access::new(settings, clock)?,
         }))
@@ -90,7 +93,9 @@ impl RedisStore {
         Self::of(LeaseDeps {
             access: self.access.after_fork(),
             keys: self.keys.clone(),
-            outage: Arc::new(self.outage.after_fork(&policies.all())),
+            outage: Arc::new(
+                self.outage.after_fork(policies.all().iter().map(|policy| (policy.id(), &policy.policy))),
+            ),
             denial_cache: Arc::new(self.denial_cache.after_fork()),
             policies,
         })

@@ -18,6 +18,7 @@
 //! store takes a tenth of that, decides several keys at once, never needs an additional page to free one, and survives
 //! any file content, whereas such a database trusts its file.
 
+mod failure;
 mod file;
 mod layout;
 mod location;
@@ -31,20 +32,27 @@ mod sweep;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 
+use self::failure::Failure;
 pub(crate) use self::location::SharedFileOptions;
-use self::mapped_store::MappedStore;
-use self::policies::{Policies, SharedFilePolicy};
+use self::lock::Patience;
+use self::mapped_store::{MappedStore, policy_of};
+use self::policies::{Policies, SharedFileNumbers, SharedFilePolicy, fallback_numbers};
 use crate::error::{Error, ErrorKind};
 use crate::rules::history::Change;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::close_signal::closed;
 use crate::runtime::fork::ProcessGeneration;
+use crate::runtime::monotonic;
+use crate::store::fallback::Fallback;
+use crate::store::finding::{Finding, Severity};
+use crate::store::outage::Outage;
 use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
 use crate::store::scan::{Look, LookRequest, ScanFilter, ScanStep};
 use crate::store::stats::{Counters, Stats};
@@ -58,23 +66,41 @@ pub(crate) struct SharedFileStore {
     mapped: ArcSwapOption<MappedStore>,
     closed: AtomicBool,
     counters: Counters,
+    outage: Fallback,
+    /// Why the file could not be used when an operation needed it last.
+    cause: ArcSwapOption<Error>,
+    reporter: Reporter,
+}
+
+/// Is called with what an operator should know.
+#[derive(Default)]
+struct Reporter(OnceLock<Box<dyn Fn(Finding) + Send + Sync>>);
+
+impl std::fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reporter")
+    }
 }
 
 impl SharedFileStore {
-    /// Creates the store without opening the file.
-    pub(crate) fn new(options: SharedFileOptions, clock: Clock) -> Self {
+    /// Creates the store without opening the file. `max_keys` bounds the keys of the outage policy `fallback`.
+    pub(crate) fn new(options: SharedFileOptions, clock: Clock, max_keys: usize) -> Self {
+        let outage = Fallback::new(options.fallback_share, clock.clone(), max_keys, fallback_numbers);
         Self {
+            policies: Policies::new(options.outage),
             options,
             clock,
-            policies: Policies::default(),
             mapped: ArcSwapOption::default(),
             closed: AtomicBool::new(false),
             counters: Counters::default(),
+            outage,
+            cause: ArcSwapOption::default(),
+            reporter: Reporter::default(),
         }
     }
 
-    /// The same store for a forked child.
-    pub(crate) fn after_fork(&self) -> Self {
+    /// The same store for a forked child, with these policies.
+    pub(crate) fn after_fork(&self, policies: &[(PolicyId, Policy)]) -> Self {
         Self {
             options: self.options.clone(),
             clock: self.clock.clone(),
@@ -82,7 +108,15 @@ impl SharedFileStore {
             mapped: ArcSwapOption::default(),
             closed: AtomicBool::new(self.closed.load(Ordering::SeqCst)),
             counters: Counters::default(),
+            outage: self.outage.after_fork(policies.iter().map(|(id, policy)| (*id, policy))),
+            cause: ArcSwapOption::default(),
+            reporter: Reporter::default(),
         }
+    }
+
+    /// Sets what is called with what an operator should know.
+    pub(crate) fn report_to(&self, report: impl Fn(Finding) + Send + Sync + 'static) {
+        let _ = self.reporter.0.set(Box::new(report));
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -90,12 +124,23 @@ impl SharedFileStore {
     }
 
     /// Prepares numbers that decide about some keys of a policy, whose keys may also have these others.
-    pub(crate) fn prepare_numbers(id: PolicyId, policy: &Policy, others: &[Policy]) -> Numbers {
-        Numbers::new(SharedFilePolicy::new(id, policy, Change::Now(others)))
+    pub(crate) fn prepare_numbers(
+        &self,
+        id: PolicyId,
+        policy: &Policy,
+        others: &[Policy],
+        options: PolicyOptions,
+    ) -> Numbers {
+        let outage = options.outage.unwrap_or(self.policies.outage);
+        Numbers::new(SharedFileNumbers {
+            policy: SharedFilePolicy::new(id, policy, Change::Now(others), outage),
+            fallback: self.outage.prepare_numbers(id, policy),
+        })
     }
 
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {
-        self.policies.set(id, policy, options.has_numbers_of_keys, self.clock.now_us());
+        self.policies.set(id, policy, options, self.clock.now_us());
+        self.outage.set_policy(id, policy);
     }
 
     /// The path of the file.
@@ -103,8 +148,14 @@ impl SharedFileStore {
         self.options.path().ok().map(|path| path.to_string_lossy().into())
     }
 
+    /// Why the file could not be used when an operation needed it last.
+    pub(crate) fn cause(&self) -> Option<Arc<str>> {
+        self.cause.load().as_ref().map(|error| error.message().into())
+    }
+
     pub(crate) fn forget_policy(&self, id: PolicyId) {
         self.policies.forget(id);
+        self.outage.forget_policy(id);
     }
 
     /// Opens the file if it is not open.
@@ -127,18 +178,57 @@ impl SharedFileStore {
         self.counters.read()
     }
 
+    /// The answer of the file, or of the outage policy while the file cannot be used.
     pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        let answer = self.with_opened(|mapped| mapped.answer(&self.clock, &self.policies, request));
-        answer.inspect_err(|error| self.failed(error))
+        self.answer_with(request, Patience::Wait).unwrap_or_else(|| Err(Error::no_answer()))
+    }
+
+    /// The same for a caller that must not be held up; `None` when another thread or process keeps a part of the file locked for
+    /// the moment.
+    pub(crate) fn try_answer(&self, request: StoreRequest<'_>) -> Option<Result<Answer, Error>> {
+        self.answer_with(request, Patience::Spin)
+    }
+
+    #[inline]
+    fn answer_with(&self, request: StoreRequest<'_>, patience: Patience) -> Option<Result<Answer, Error>> {
+        if let Some(answer) = self.outage.answer_made(request) {
+            return Some(Ok(answer));
+        }
+        let registered = self.policies.load(request.id);
+        let policy = match policy_of(registered.as_deref(), request.numbers) {
+            Ok(policy) => policy,
+            Err(error) => return Some(Err(error)),
+        };
+        let answer =
+            self.use_opened(|mapped| mapped.answer(&self.clock, &self.policies, policy, request, patience));
+        match answer {
+            Ok(answer) => Some(Ok(answer)),
+            Err(failure) if failure.is_busy => None,
+            Err(failure) => Some(self.answer_without(policy, request, failure)),
+        }
     }
 
     #[cold]
-    fn failed(&self, error: &Error) {
-        match error.kind() {
-            ErrorKind::StoreUnavailable => self.counters.not_applied.add(1),
-            ErrorKind::StoreFailed => self.counters.permanent.add(1),
-            _ => {}
+    fn answer_without(
+        &self,
+        policy: &SharedFilePolicy,
+        request: StoreRequest<'_>,
+        failure: Failure,
+    ) -> Result<Answer, Error> {
+        let Some(reason) = failure.reason else {
+            if failure.error.kind() == ErrorKind::StoreFailed {
+                self.counters.permanent.add(1);
+            }
+            return Err(failure.error);
+        };
+        self.counters.not_applied.add(1);
+        self.cause.store(Some(Arc::new(failure.error)));
+        match policy.outage {
+            Outage::Fallback => self.counters.answered_fallback.add(1),
+            Outage::Allow => self.counters.answered_allow.add(1),
+            Outage::Deny => self.counters.answered_deny.add(1),
         }
+        self.outage.answer(policy.outage, policy.policy.quotas(), request, reason)
     }
 
     /// Tells the file apart from every other one, whose places mean nothing here.
@@ -166,7 +256,12 @@ impl SharedFileStore {
         self.with_opened(|mapped| mapped.forget_digest(&self.clock, &self.policies, (id, numbers), digest))
     }
 
-    fn with_opened<T>(&self, ask: impl FnOnce(&MappedStore) -> Result<T, Error>) -> Result<T, Error> {
+    fn with_opened<T>(&self, ask: impl FnOnce(&MappedStore) -> Result<T, Failure>) -> Result<T, Error> {
+        self.use_opened(ask).map_err(Error::from)
+    }
+
+    #[inline]
+    fn use_opened<T>(&self, ask: impl FnOnce(&MappedStore) -> Result<T, Failure>) -> Result<T, Failure> {
         let mapped = self.mapped.load();
         match &*mapped {
             Some(mapped) if mapped.is_usable() => ask(mapped),
@@ -178,13 +273,31 @@ impl SharedFileStore {
     }
 
     #[cold]
-    fn open(&self) -> Result<Arc<MappedStore>, Error> {
+    fn open(&self) -> Result<Arc<MappedStore>, Failure> {
         self.check_open()?;
         let mapped = open_shared(&self.options)?;
-        self.replace(Some(Arc::clone(&mapped)));
+        let before = self.replace(Some(Arc::clone(&mapped)));
         // A concurrent `close` found no file here, or the previous one.
-        self.check_open().inspect_err(|_| self.replace(None))?;
+        self.check_open().inspect_err(|_| drop(self.replace(None)))?;
+        if before.is_some_and(|before| before.is_removed()) {
+            // Its states are gone: somebody should know why every limit begins again.
+            let message = format!(
+                "the file {} was removed or replaced while it was in use: what was used is forgotten, and every limit begins \
+                 again; systemd-logind removes the files of users that log out (RemoveIPC)",
+                mapped.path().display()
+            );
+            self.report(Severity::Problem, message);
+        }
+        if let Some(message) = self.options.note(mapped.path()) {
+            self.report(Severity::Advice, message);
+        }
         Ok(mapped)
+    }
+
+    fn report(&self, severity: Severity, message: String) {
+        if let Some(report) = self.reporter.0.get() {
+            report(Finding { severity, subject: "local", message });
+        }
     }
 
     /// Releases the file for good. The last limiter of this process to do so closes the file: its place among the
@@ -193,19 +306,22 @@ impl SharedFileStore {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.replace(None);
+        self.outage.clear();
     }
 
     fn check_open(&self) -> Result<(), Error> {
         if self.closed.load(Ordering::SeqCst) { Err(closed()) } else { Ok(()) }
     }
 
-    fn replace(&self, mapped: Option<Arc<MappedStore>>) {
-        if let Some(old) = self.mapped.swap(mapped)
-            && !old.is_of_this_process()
-        {
-            // An operation that another thread of the parent was running at the fork never ends in the child.
-            std::mem::forget(old);
+    /// Uses another file, or none; returns the one before.
+    fn replace(&self, mapped: Option<Arc<MappedStore>>) -> Option<Arc<MappedStore>> {
+        let old = self.mapped.swap(mapped)?;
+        if old.is_of_this_process() {
+            return Some(old);
         }
+        // An operation that another thread of the parent was running at the fork never ends in the child.
+        std::mem::forget(old);
+        None
     }
 }
 
@@ -217,22 +333,57 @@ struct Files {
 }
 
 /// One file, shared by the limiters of a process; locked while one of them opens the file.
-type Place = Mutex<Weak<MappedStore>>;
+type Place = Mutex<Opened>;
+
+#[derive(Debug, Default)]
+struct Opened {
+    file: Weak<MappedStore>,
+    /// The last attempt that failed and took long, and until when it is not repeated, by [`monotonic::ticks`].
+    failed: Option<(Failure, Duration)>,
+}
+
+/// After an attempt to open the file that took long and failed, no other is made for this many times as long.
+const PAUSE_TIMES: u32 = 10;
+/// What takes less time may be tried with every operation.
+const QUICK: Duration = Duration::from_micros(500);
 
 static FILES: ArcSwapOption<Files> = ArcSwapOption::const_empty();
 
 /// The file that the options name: the one that this process has open, or newly opened.
-fn open_shared(options: &SharedFileOptions) -> Result<Arc<MappedStore>, Error> {
-    let path = options.path()?;
-    let place = files().place(&path);
+fn open_shared(options: &SharedFileOptions) -> Result<Arc<MappedStore>, Failure> {
+    let paths = options.paths()?;
+    let (last, others) = paths.split_last().ok_or_else(Error::no_answer)?;
+    for path in others {
+        match open_at(options, path) {
+            Err(failure) if failure.lacks_space => {}
+            opened => return opened,
+        }
+    }
+    open_at(options, last)
+}
+
+fn open_at(options: &SharedFileOptions, path: &Path) -> Result<Arc<MappedStore>, Failure> {
+    let place = files().place(path);
     let mut known = place.lock();
-    if let Some(opened) = known.upgrade().filter(|opened| opened.is_usable())
+    if let Some(opened) = known.file.upgrade().filter(|opened| opened.is_usable())
         && opened.is_good_for(options)?
     {
         return Ok(opened);
     }
-    let opened = Arc::new(MappedStore::open(options, &path)?);
-    *known = Arc::downgrade(&opened);
+    let started = monotonic::ticks();
+    if let Some((failure, until)) = &known.failed
+        && started < *until
+    {
+        return Err(failure.clone());
+    }
+    let opened = MappedStore::open(options, path).inspect_err(|failure| {
+        let now = monotonic::ticks();
+        let took = now.saturating_sub(started);
+        known.failed =
+            (took > QUICK && failure.reason.is_some()).then(|| (failure.clone(), now + took * PAUSE_TIMES));
+    })?;
+    let opened = Arc::new(opened);
+    *known = Opened { file: Arc::downgrade(&opened), failed: None };
     Ok(opened)
 }
 
@@ -261,5 +412,5 @@ impl Files {
 }
 
 fn is_open(place: &Place) -> bool {
-    place.lock().strong_count() > 0
+    place.lock().file.strong_count() > 0
 }

@@ -30,7 +30,7 @@ macro_rules! counters {
         /// | store | what is counted |
         /// |---|---|
         /// | memory | `applied`: the operations of callers that the store answered, which are all of them but those that the configuration answers |
-        /// | local | the same; `not_applied` where another process kept the file locked, or it could not be opened; `permanent` where the file is full or damaged. Both are errors of the caller |
+        /// | local | the same; `not_applied` and `answered_*` where the file could not be used and the outage policy decided; `permanent` where it is not a store of this user or is damaged, which is an error of the caller |
         /// | Redis | every field; also the operations that the limiter makes by itself, such as the several checks of one acquire |
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
         #[non_exhaustive]

@@ -95,7 +95,7 @@ impl Subject {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = format!("/dev/shm/polylimit-unit-test-{}-{number}", std::process::id());
         let options = SharedFileOptions::parse(&format!("file://{path}?size=1MiB")).unwrap();
-        let store = SharedFileStore::new(options, Clock::from(clock.clone()));
+        let store = SharedFileStore::new(options, Clock::from(clock.clone()), 1_000);
         Self::Stored { store: Store::Local(Box::new(store)), path: Some(path) }.with(policies)
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 
-use polylimit::{Limiter, Policy};
+use polylimit::{DegradedEvent, Limiter, Policy};
 
 const ROLE: &str = "POLYLIMIT_LOCAL_ROLE";
 const URL: &str = "POLYLIMIT_LOCAL_URL";
@@ -97,7 +97,15 @@ fn child_process_entry() {
         "rounds" => rounds(&limiter, send),
         "endless" => endless(&limiter, send),
         "once" => match limiter.check("key") {
-            Ok(decision) => send(if decision.allowed() { "allowed" } else { "denied" }),
+            Ok(decision) => match (decision.degraded(), &limiter.asynchronous().take_events()[..]) {
+                (None, _) => send(if decision.allowed() { "allowed" } else { "denied" }),
+                (Some(reason), [DegradedEvent::Started { cause: Some(cause), .. }]) => {
+                    send(&format!("{} {}: {cause}", decision.source().name(), reason.name()));
+                }
+                (Some(reason), events) => {
+                    send(&format!("{} {}: {events:?}", decision.source().name(), reason.name()))
+                }
+            },
             Err(error) => send(&format!("{}: {error}", error.kind())),
         },
         "acquires" => super::processes::acquire_repeatedly(&limiter, send),
@@ -105,6 +113,8 @@ fn child_process_entry() {
         "forks with two limiters" => super::limiters::fork_twice(send),
         "leaves a child" => super::owners::leave_a_child(&limiter, send),
         "full" => super::opening::use_full_file_system(&url, &limiter, send),
+        "once and events" => super::outages::check_and_tell(&limiter, send),
+        "no resources" => super::outages::use_without_resources(&limiter, send),
         "hidden" => super::owners::hide(&limiter, send),
         _ => unreachable!(),
     }

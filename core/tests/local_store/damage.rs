@@ -81,7 +81,7 @@ fn lock_of_a_dead_owner_is_taken_over() {
         writable(&store).write_all_at(&owner.to_ne_bytes(), 8 * (512 + 4 * 1024)).unwrap();
         let started = Instant::now();
         assert!(limiter.check("key").unwrap().allowed());
-        assert!(started.elapsed() < Duration::from_millis(500));
+        assert!(started.elapsed() < Duration::from_secs(5));
     }
     assert_eq!(limiter.peek("key").unwrap().remaining(), 95);
 }

@@ -3,8 +3,9 @@
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::process::Command;
+use std::time::Duration;
 
-use polylimit::{Error, ErrorKind, Limiter, Policy};
+use polylimit::{Degradation, Error, ErrorKind, Limiter, Policy, Source};
 
 use super::child::{ChildProcess, QUOTA};
 use super::{Store, skip};
@@ -129,7 +130,9 @@ fn missing_directory_is_reported_and_may_be_created_later() {
     let directory = Store::new();
     let store = Store(directory.0.join("store"));
     let limiter = store.limiter(QUOTA);
-    let error = limiter.check("key").unwrap_err();
+    let decision = limiter.check("key").unwrap();
+    assert_eq!((decision.source(), decision.degraded()), (Source::Fallback, Some(Degradation::Unreachable)));
+    let error = limiter.ready(Duration::from_secs(1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
     assert!(error.to_string().contains("its directory does not exist: make it"), "{error}");
     fs::create_dir(&directory.0).unwrap();
@@ -170,14 +173,17 @@ fn full_file_system_is_an_error_and_leaves_no_file() {
 /// Runs in a child process on the full file system.
 pub(crate) fn use_full_file_system(url: &str, limiter: &polylimit::blocking::Limiter, send: impl Fn(&str)) {
     let path = std::path::Path::new(url.strip_prefix("file://").unwrap().split_once('?').unwrap().0);
-    let error = limiter.check("key").unwrap_err();
+    let ready = || limiter.ready(Duration::from_secs(1)).unwrap_err();
+    let error = ready();
     send(&format!("{}: {error}", error.kind()));
-    assert_eq!(limiter.check("key").unwrap_err(), error);
+    assert_eq!(limiter.check("key").unwrap().degraded(), Some(Degradation::NoResources));
     assert!(fs::read_dir(path.parent().unwrap()).unwrap().next().is_none());
     send("no file is left");
     fs::write(path, "").unwrap();
     fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(limiter.check("key").unwrap_err(), error);
+    // An attempt that took long is not repeated at once.
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(ready(), error);
     assert_eq!(fs::metadata(path).unwrap().len(), 0);
     send("an empty file of another program is unchanged");
 }
@@ -190,7 +196,7 @@ fn file_size_limit_is_an_error_and_leaves_no_file() {
     shell.args(["-c", "ulimit -f 512; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
     let message = ChildProcess::of(shell, "once", &format!("{}?size=1MiB", store.url())).receive().unwrap();
     assert!(
-        message.starts_with("store_unavailable") && message.contains("this process may write files of"),
+        message.starts_with("fallback no_resources") && message.contains("this process may write files of"),
         "{message}"
     );
     assert!(!store.0.exists());

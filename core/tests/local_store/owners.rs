@@ -77,7 +77,7 @@ fn lock_of_a_hidden_process_is_kept() {
         assert_eq!(other.receive().as_deref(), Some("ready"));
         lock_for(&store, other.id());
         let message = ChildProcess::of(as_user(hides), "once", &url).receive().unwrap();
-        assert!(message.starts_with("store_unavailable") && message.contains("is it stopped?"), "{message}");
+        assert!(message.starts_with("fallback busy") && message.contains("is it stopped?"), "{message}");
         let _ = ChildProcess::of(as_user(""), "once", &url);
     } else {
         skip("hiding processes needs the permission to mount");

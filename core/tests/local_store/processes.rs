@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use polylimit::{ErrorKind, Request, blocking};
+use polylimit::{Degradation, DegradedEvent, Request, Source, blocking};
 
 use super::agreement::Random;
 use super::child::{ChildProcess, QUOTA};
@@ -72,7 +72,7 @@ fn killed_process_holds_no_lock_and_loses_no_usage() {
 }
 
 #[test]
-fn suspended_process_with_a_lock_causes_store_unavailable() {
+fn suspended_process_with_a_lock_is_waited_for_once() {
     let store = Store::new();
     let limiter = store.limiter_of_any_size(QUOTA);
     limiter.reset("key").unwrap();
@@ -82,14 +82,27 @@ fn suspended_process_with_a_lock_causes_store_unavailable() {
     for _ in 0..20 {
         std::thread::sleep(Duration::from_millis(5));
         other.signal("-STOP");
-        let started = Instant::now();
         for key in (0..200).map(|key| format!("{key}")).chain(["key".to_owned()]) {
-            if let Err(error) = limiter.peek(&key) {
-                assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
-                assert!(error.to_string().contains("is it stopped?"), "{error}");
+            let decision = limiter.peek(&key).unwrap();
+            if decision.degraded().is_some() {
+                assert_eq!(
+                    (decision.source(), decision.degraded()),
+                    (Source::Fallback, Some(Degradation::Busy))
+                );
+                let started = Instant::now();
+                for _ in 0..1_000 {
+                    assert_eq!(limiter.peek(&key).unwrap().degraded(), Some(Degradation::Busy));
+                }
                 assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+                let events = limiter.asynchronous().take_events();
+                let [DegradedEvent::Started { cause: Some(cause), .. }] = &events[..] else {
+                    panic!("{events:?}")
+                };
+                assert!(cause.contains("is it stopped?"), "{cause}");
                 other.signal("-CONT");
-                let _ = limiter.peek(&key).unwrap();
+                while limiter.peek(&key).unwrap().degraded().is_some() {
+                    assert!(started.elapsed() < Duration::from_secs(60));
+                }
                 return;
             }
         }

@@ -169,7 +169,7 @@ static void error_message_names_the_invalid_setting(void) {
 }
 
 /* Only Redis has outages and leases: a program may have the same settings with every store. */
-static void outage_and_lease_have_no_effect_on_other_stores_than_redis(void) {
+static void outage_and_lease_are_accepted_by_other_stores_than_redis(void) {
     const char *given[][3] = {
         {"memory:", "outage.a", "allow"}, {"memory:", "lease.a", "auto"}, {"local:unused", "outage.a", "deny"},
         {"local:unused", "lease.a", "10"},
@@ -249,7 +249,7 @@ int main(void) {
         {"too small size is refused", too_small_size_is_refused},
         {"struct of later header is accepted", struct_of_later_header_is_accepted},
         {"error message names the invalid setting", error_message_names_the_invalid_setting},
-        {"outages and leases have no effect on other stores", outage_and_lease_have_no_effect_on_other_stores_than_redis},
+        {"outages and leases are accepted by other stores", outage_and_lease_are_accepted_by_other_stores_than_redis},
         {"policy for finds or refuses a policy", policy_for_finds_or_refuses_a_policy},
         {"too small buffer gets the needed length", too_small_buffer_gets_the_needed_length},
         {"every number has a name", every_number_has_a_name},

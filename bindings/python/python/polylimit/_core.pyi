@@ -88,7 +88,7 @@ class _Options(TypedDict, total=False):
     report: str | None
     """How often the process tells the others that share its Redis what it counts; never without it. Allowed: 1s to 1h."""
     local_size: str | None
-    """How many bytes a local store takes when it is made. One that is there has to have that size. Allowed: 1MiB to 64GiB. Default: ``64MiB``."""
+    """How many bytes a local store takes when it is made. One that is there has to have that size. Allowed: 1MiB to 64GiB. Default: ``16MiB``."""
     configuration: str | None
     """Where the limits come from, if they are a configuration: file:PATH is a document in TOML or JSON, store a document and entries in Redis, store+file:PATH a document in a file with entries in Redis. Allowed: file:PATH, store or store+file:PATH."""
     copy: str | None

@@ -62,9 +62,10 @@ named_enum! {
     /// Why a decision may differ from what a healthy store would have answered for this key.
     Degradation {
         /// The memory store or the local store is full of states in use: this key shares one state with all other keys that
-        /// found no room.
+        /// found no room. With the outage policy as its source: nor is there room for that state.
         StoreFull = "store_full",
-        /// There is no connection to the server: it refuses, its name is not found, or it does not answer.
+        /// There is no connection to the server: it refuses, its name is not found, or it does not answer. The directory of a
+        /// local store does not exist, or cannot be written to.
         Unreachable = "unreachable",
         /// The operation was sent and no reply came within the deadline; it may have been applied.
         Timeout = "timeout",
@@ -74,7 +75,7 @@ named_enum! {
         Shed = "shed",
         /// The server is loading its data.
         Loading = "loading",
-        /// The server is busy with a slow script of another client.
+        /// The server is busy with a slow script of another client, or a suspended process keeps a part of the local store locked.
         Busy = "busy",
         /// The server has no memory left and may not evict.
         OutOfMemory = "out_of_memory",
@@ -82,7 +83,7 @@ named_enum! {
         Misconfigured = "misconfigured",
         /// The server has fewer replicas than its settings require for a write.
         NoReplicas = "no_replicas",
-        /// The server has reached its maximum number of clients.
+        /// The server, or the file of the local store, has reached its maximum number of clients.
         MaxClients = "max_clients",
         /// The server is a replica, and its primary was not found.
         ReadOnly = "read_only",
@@ -99,7 +100,8 @@ named_enum! {
         /// The connection broke before the reply came: the server or the network closed or reset it. A command that was sent
         /// may have been applied.
         ConnectionLost = "connection_lost",
-        /// The operating system refuses a descriptor, memory or a thread, which the connection to the server needs.
+        /// The operating system refuses a descriptor, memory or a thread, which the connection to the server needs, or a
+        /// descriptor, memory or space for the local store.
         NoResources = "no_resources",
     }
 }

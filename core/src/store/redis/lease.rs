@@ -28,9 +28,9 @@ use crate::rules::transition::Operation;
 use crate::runtime::monotonic;
 #[cfg(feature = "testing")]
 use crate::runtime::simulation::RandomState;
+use crate::store::fallback::Fallback;
 use crate::store::outage::Outage;
 use crate::store::redis::denial_cache::DenialCache;
-use crate::store::redis::fallback::Fallback;
 use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::keys::channel::{Channel, ChannelSet};
 use crate::store::redis::lease::grant::repaid_us;

@@ -88,6 +88,11 @@ pub(crate) struct RedisNumbers {
     pub(crate) fallback: Numbers,
 }
 
+/// The fallback's numbers among those of this store.
+pub(crate) fn fallback_numbers(numbers: &Numbers) -> Option<&Numbers> {
+    numbers.of::<RedisNumbers>().map(|numbers| &numbers.fallback)
+}
+
 impl Policies {
     /// `outage` applies to policies that have no outage policy of their own.
     pub(crate) fn new(outage: Outage) -> Self {

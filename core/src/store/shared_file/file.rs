@@ -14,8 +14,10 @@ use std::sync::atomic::Ordering;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::rules::decision::Degradation;
 use crate::runtime::mmap::Mapping;
+use crate::store::shared_file::failure::{Failure, failed, unavailable, unusable, without_space};
 use crate::store::shared_file::layout::{
     Layout, MAGIC, MAX_SIZE, MIN_SIZE, OWNERS, VERSION, header, owner_at,
 };
@@ -40,7 +42,7 @@ pub(crate) struct OpenFile {
 const ATTEMPTS: usize = 10;
 
 impl OpenFile {
-    pub(crate) fn open(options: &SharedFileOptions, path: &Path) -> Result<Self, Error> {
+    pub(crate) fn open(options: &SharedFileOptions, path: &Path) -> Result<Self, Failure> {
         for _ in 0..ATTEMPTS {
             let (file, is_made) = open_or_make(path)?;
             check_owner(&file, path).inspect_err(|_| remove_empty(&file, path, is_made))?;
@@ -48,11 +50,11 @@ impl OpenFile {
                 return Ok(Self { file, mapping, layout, secret, token, path: path.into() });
             }
         }
-        Err(unavailable(path, "it is removed again and again while it is opened"))
+        Err(unavailable(path, Degradation::Unreachable, "it is removed again and again while it is opened"))
     }
 
     /// Whether another limiter of this process may use this opening; false if the path now leads to another file.
-    pub(crate) fn is_good_for(&self, options: &SharedFileOptions) -> Result<bool, Error> {
+    pub(crate) fn is_good_for(&self, options: &SharedFileOptions) -> Result<bool, Failure> {
         if !self.is_there() {
             return Ok(false);
         }
@@ -68,7 +70,7 @@ impl OpenFile {
 }
 
 /// Opens or creates the file; also returns whether it was created.
-fn open_or_make(path: &Path) -> Result<(File, bool), Error> {
+fn open_or_make(path: &Path) -> Result<(File, bool), Failure> {
     let mut options = OpenOptions::new();
     let flags = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
     options.read(true).write(true).mode(0o600).custom_flags(flags);
@@ -82,7 +84,7 @@ fn open_or_make(path: &Path) -> Result<(File, bool), Error> {
             made => return made.map(|file| (file, true)).map_err(|error| not_opened(path, &error)),
         }
     }
-    Err(unavailable(path, "it is removed again and again while it is opened"))
+    Err(unavailable(path, Degradation::Unreachable, "it is removed again and again while it is opened"))
 }
 
 /// Removes a file that this process created and could not complete. A process that waits to open it finds that it is
@@ -94,23 +96,25 @@ fn remove_empty(file: &File, path: &Path, is_ours: bool) {
     }
 }
 
-fn not_opened(path: &Path, error: &io::Error) -> Error {
+fn not_opened(path: &Path, error: &io::Error) -> Failure {
     match Errno::from_io_error(error) {
-        Some(Errno::NOENT) => {
-            unavailable(path, "its directory does not exist: make it, or name another file")
-        }
+        Some(Errno::NOENT) => unavailable(
+            path,
+            Degradation::Unreachable,
+            "its directory does not exist: make it, or name another file",
+        ),
         Some(Errno::LOOP) => failed(path, "it is a symbolic link: name the file itself"),
         Some(Errno::ISDIR) => failed(path, "it is a directory: name a file"),
         Some(Errno::ACCESS | Errno::PERM) => {
             failed(path, "this user may not open it: it belongs to another user, or its directory does")
         }
-        Some(Errno::NOSPC | Errno::DQUOT) => unavailable(path, "there is no space for it"),
+        Some(Errno::NOSPC | Errno::DQUOT) => without_space(path, "there is no space for it"),
         _ => unusable(path, "opened", error),
     }
 }
 
 /// Checks that only this user may read or write the file.
-fn check_owner(file: &File, path: &Path) -> Result<(), Error> {
+fn check_owner(file: &File, path: &Path) -> Result<(), Failure> {
     let found = file.metadata().map_err(|error| unusable(path, "looked at", &error))?;
     let user = rustix::process::geteuid().as_raw();
     if !found.is_file() {
@@ -152,7 +156,7 @@ enum Header {
     },
 }
 
-fn read_header(file: &File, path: &Path, length: u64) -> Result<Header, Error> {
+fn read_header(file: &File, path: &Path, length: u64) -> Result<Header, Failure> {
     let mut bytes = [0_u8; header::USED * 8];
     let there = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
     file.read_exact_at(&mut bytes[..there], 0).map_err(|error| unusable(path, "read", &error))?;
@@ -191,12 +195,16 @@ fn open_in_turn(
     path: &Path,
     options: &SharedFileOptions,
     is_made: bool,
-) -> Result<Option<Parts>, Error> {
+) -> Result<Option<Parts>, Failure> {
     let opening = Opening::wait(file)
         .inspect_err(|_| remove_empty(file, path, is_made))
         .map_err(|error| unusable(path, "locked", &error))?;
     let Some(opening) = opening else {
-        return Err(unavailable(path, "another process has been opening it for seconds: is it stopped?"));
+        return Err(unavailable(
+            path,
+            Degradation::Busy,
+            "another process has been opening it for too long: is it stopped?",
+        ));
     };
     if !is_there(file, path) {
         return Ok(None);
@@ -217,19 +225,24 @@ struct Examination {
 }
 
 /// Checks whether the file may be opened, by its first or by a further user.
-fn examine(file: &File, path: &Path, options: &SharedFileOptions, first: bool) -> Result<Examination, Error> {
+fn examine(
+    file: &File,
+    path: &Path,
+    options: &SharedFileOptions,
+    first: bool,
+) -> Result<Examination, Failure> {
     let length = file.metadata().map_err(|error| unusable(path, "looked at", &error))?.len();
     let (size, is_new) = match read_header(file, path, length)? {
         Header::None if !first => {
             return Err(failed(path, "its header was erased while it is in use: remove it"));
         }
         Header::Ours { size, .. } if options.size.is_some_and(|wanted| wanted != size) => {
-            return Err(Error::invalid_argument(format!(
+            return Err(Failure::from(Error::invalid_argument(format!(
                 "the local store {} was made with {size} bytes and {} are asked for: leave the size out, or remove it \
                  when no process uses it",
                 path.display(),
                 options.size.unwrap_or_default()
-            )));
+            ))));
         }
         Header::Ours { size, .. } if !first && length < size => {
             return Err(failed(
@@ -256,7 +269,7 @@ fn open_locked(
     path: &Path,
     options: &SharedFileOptions,
     opening: &Opening<'_>,
-) -> Result<Parts, Error> {
+) -> Result<Parts, Failure> {
     let failure = |done: &'static str| move |error: io::Error| unusable(path, done, &error);
     let first = opening.is_first().map_err(failure("locked"))?;
     let found = examine(file, path, options, first)?;
@@ -270,7 +283,8 @@ fn open_locked(
     let layout = Layout::of_size(size);
     let secret = prepare(&mapping, layout, &found, first);
     let token = opening.claim(mapping.words()).map_err(failure("locked"))?;
-    let token = token.ok_or_else(|| unavailable(path, "as many processes use it as may"))?;
+    let token =
+        token.ok_or_else(|| unavailable(path, Degradation::MaxClients, "as many processes use it as may"))?;
     Ok((mapping, layout, secret, token))
 }
 
@@ -306,12 +320,13 @@ fn prepare(mapping: &Mapping, layout: Layout, found: &Examination, first: bool) 
 }
 
 /// Allocates every byte of the file.
-fn allocate(file: &File, path: &Path, size: u64, length: u64) -> Result<(), Error> {
+fn allocate(file: &File, path: &Path, size: u64, length: u64) -> Result<(), Failure> {
     // Beyond this limit the system would send a signal.
     let most = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if most.is_some_and(|most| most < size) {
         return Err(unavailable(
             path,
+            Degradation::NoResources,
             &format!(
                 "it needs {size} bytes and this process may write files of {} at most",
                 most.unwrap_or(0)
@@ -327,7 +342,7 @@ fn allocate(file: &File, path: &Path, size: u64, length: u64) -> Result<(), Erro
         // Releases the space of the incomplete file.
         let _ = file.set_len(length);
         match Errno::from_io_error(&error) {
-            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => unavailable(
+            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => without_space(
                 path,
                 &format!(
                     "there is no space for its {size} bytes: free some on its file system, or make it smaller with \
@@ -374,18 +389,4 @@ fn this_boot() -> [u64; 2] {
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let half = |part: Option<&str>| part.and_then(|part| u64::from_str_radix(part, 16).ok()).unwrap_or(0);
     [half(digits.get(..16)), half(digits.get(16..32))]
-}
-
-#[cold]
-pub(crate) fn failed(path: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::StoreFailed, format!("the local store {}: {why}", path.display()))
-}
-
-#[cold]
-pub(crate) fn unavailable(path: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::StoreUnavailable, format!("the local store {}: {why}", path.display()))
-}
-
-fn unusable(path: &Path, done: &str, error: &io::Error) -> Error {
-    failed(path, &format!("it cannot be {done}: {error}"))
 }

@@ -40,7 +40,8 @@ pub(crate) const BLOCK_WORDS: usize = 8;
 pub(crate) const SHARD_HEAD_WORDS: usize = 16;
 
 pub(crate) const MIN_SIZE: u64 = 1 << 20;
-pub(crate) const DEFAULT_SIZE: u64 = 64 << 20;
+/// Containers often have 64 MiB of shared memory, which others use, too.
+pub(crate) const DEFAULT_SIZE: u64 = 16 << 20;
 pub(crate) const MAX_SIZE: u64 = 64 << 30;
 /// Smaller shards would have no room for long logs.
 const BYTES_PER_SHARD: u64 = 1 << 20;

@@ -1,8 +1,13 @@
 //! The location of the file: the user's name for it, and its path on this host.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, excerpt};
+use crate::rules::decision::Degradation;
+use crate::store::outage::Outage;
+use crate::store::share::Ppm;
+use crate::store::shared_file::failure::Failure;
 use crate::store::shared_file::layout::{DEFAULT_SIZE, MAX_SIZE, MIN_SIZE};
 
 /// The content of a URL.
@@ -11,6 +16,8 @@ pub(crate) struct SharedFileOptions {
     place: Place,
     /// In bytes, if the URL gives it.
     pub(crate) size: Option<u64>,
+    pub(crate) outage: Outage,
+    pub(crate) fallback_share: Ppm,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +29,7 @@ enum Place {
 const MAX_NAME: usize = 64;
 const SHARED_MEMORY: &str = "/dev/shm";
 const RUN_DIRECTORY: &str = "XDG_RUNTIME_DIR";
+const TEMPORARY: &str = "/tmp";
 
 impl SharedFileOptions {
     /// Whether a URL names a local store.
@@ -54,7 +62,25 @@ impl SharedFileOptions {
                 }
             }
         }
-        Ok(Self { place, size })
+        Ok(Self { place, size, outage: Outage::default(), fallback_share: Ppm::ALL })
+    }
+
+    /// Sets an option by its name, if it has an effect on a local store. The caller has checked the value.
+    pub(crate) fn set(&mut self, name: &str, text: &str) -> Result<bool, Error> {
+        match name {
+            "outage" => self.outage = text.parse()?,
+            "fallback_share" => {
+                let share = Ppm::read(text).filter(|share| share.is_allowed());
+                self.fallback_share = share.ok_or_else(|| {
+                    Error::invalid_argument(format!(
+                        "fallback_share is {}: allowed is more than 0, up to 1, with at most 6 decimals",
+                        excerpt(text)
+                    ))
+                })?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// Sets the size in bytes.
@@ -80,26 +106,52 @@ impl SharedFileOptions {
         self.size.unwrap_or(DEFAULT_SIZE)
     }
 
-    /// The path of the file. A name stands for a file in the host's shared memory or, if that is not writable, in the
-    /// user's run directory.
-    pub(crate) fn path(&self) -> Result<PathBuf, Error> {
+    /// The path of the file: where it is, or where it is made first.
+    pub(crate) fn path(&self) -> Result<PathBuf, Failure> {
+        self.paths().map(|mut paths| paths.swap_remove(0))
+    }
+
+    /// Where the file may be, at least one path. A name stands for a file in the host's shared memory, in the user's run directory or
+    /// in the directory for temporary files: the first that can be written to and has space. A file that is there comes first, so
+    /// that all processes share it, whatever space there is by now.
+    pub(crate) fn paths(&self) -> Result<Vec<PathBuf>, Failure> {
         let name = match &self.place {
-            Place::Path(path) => return Ok(path.clone()),
+            Place::Path(path) => return Ok(vec![path.clone()]),
             Place::Name(name) => name,
         };
-        // All users share the directory.
-        let file = format!("polylimit-{}-{name}", rustix::process::geteuid().as_raw());
+        // All users share the directories.
+        let user = rustix::process::geteuid().as_raw();
+        let file = format!("polylimit-{user}-{name}");
         let run_directory =
             std::env::var_os(RUN_DIRECTORY).map(PathBuf::from).filter(|path| path.is_absolute());
-        let directories = [Some(PathBuf::from(SHARED_MEMORY)), run_directory];
-        let found = directories.into_iter().flatten().find(|directory| may_write(directory));
-        found.map(|directory| directory.join(file)).ok_or_else(|| {
-            Error::new(
+        let directories = [Some(PathBuf::from(SHARED_MEMORY)), run_directory, Some(PathBuf::from(TEMPORARY))];
+        let writable = directories.into_iter().flatten().filter(|directory| may_write(directory));
+        let mut paths: Vec<PathBuf> = writable.map(|directory| directory.join(&file)).collect();
+        // Files of other users are not looked for: they could lead processes apart.
+        let is_ours = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.uid() == user);
+        paths.sort_by_key(|path| !is_ours(path));
+        if paths.is_empty() {
+            let error = Error::new(
                 ErrorKind::StoreUnavailable,
                 format!(
-                    "there is no directory for local:{name}: neither {SHARED_MEMORY} nor the one that \
-                     {RUN_DIRECTORY} names can be written to: mount one, or name a file as file:///path"
+                    "there is no directory for local:{name}: neither {SHARED_MEMORY} nor the one that {RUN_DIRECTORY} names \
+                     nor {TEMPORARY} can be written to: mount one, or name a file as file:///path"
                 ),
+            );
+            return Err(Failure { reason: Some(Degradation::Unreachable), ..Failure::from(error) });
+        }
+        Ok(paths)
+    }
+
+    /// What an operator should know of the place of the file: for a name that is not in shared memory.
+    pub(crate) fn note(&self, path: &Path) -> Option<String> {
+        let is_named = matches!(self.place, Place::Name(_));
+        (is_named && !path.starts_with(SHARED_MEMORY)).then(|| {
+            format!(
+                "{SHARED_MEMORY} cannot be written to or has no space for {} bytes, and the file is {}: make room there or \
+                 choose a smaller size with ?size= (1MiB or more), remove this file and start its processes again",
+                self.size_to_make(),
+                path.display()
             )
         })
     }

@@ -1,23 +1,27 @@
 //! The lock of a shard: a word with the token of its owner, or 0.
 //!
 //! A lock is held for less than a microsecond. A waiting thread spins, then yields, then sleeps, and from time to time
-//! checks whether the owner still exists. If the owner is gone, the waiting thread takes the lock over and repairs the
-//! shard. If the owner exists but makes no progress, because it was stopped, the wait ends with an error.
+//! looks at the owner. If the owner is gone, the waiting thread takes the lock over and repairs the shard. If the owner is
+//! suspended, the wait ends with an error, and this process remembers it: as long as the same hold lasts, nobody waits
+//! for it again.
 
 use std::hint::spin_loop;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::runtime::monotonic;
-use crate::store::shared_file::owner::Token;
+use crate::store::shared_file::owner::{OwnerState, Token};
+use crate::units::micros;
 
 const SPINS: u32 = 64;
 const YIELDS: u32 = 200;
 const SLEEP: Duration = Duration::from_micros(50);
-/// How long an owner may hold the lock before waiting threads check whether it still exists.
-const SUSPECT: Duration = Duration::from_millis(5);
-/// How long one owner may hold the lock before waiting threads give up.
-const STUCK: Duration = Duration::from_secs(1);
+/// How long an owner may hold the lock before waiting threads look at it, and the time between two looks.
+const SUSPECT: Duration = Duration::from_millis(2);
+/// How long an owner may hold the lock whose process cannot be seen from here.
+const UNSEEN: Duration = Duration::from_millis(10);
+/// How long an owner may hold the lock that could run, and waits for a processor.
+const STARVED: Duration = Duration::from_secs(1);
 /// The longest wait, even if owners change.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -29,74 +33,228 @@ pub(crate) enum Acquisition {
     Takeover,
 }
 
-/// The lock was not acquired: its owner exists and keeps it.
+/// How long a caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HeldBy(pub(crate) Token);
-
-/// Acquires a lock for an owner. The count increases with every acquisition.
-#[inline]
-pub(crate) fn acquire(
-    lock: &AtomicU64,
-    count: &AtomicU64,
-    token: Token,
-    is_gone: impl Fn(Token) -> bool,
-) -> Result<Acquisition, HeldBy> {
-    let how = match lock.compare_exchange(0, token.0, Ordering::Acquire, Ordering::Relaxed) {
-        Ok(_) => Acquisition::Free,
-        Err(_) => wait(lock, count, token, is_gone)?,
-    };
-    count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-    Ok(how)
+pub(crate) enum Patience {
+    /// Some microseconds, without sleeping: the caller must not hold up others.
+    Spin,
+    /// Until the lock is free or its owner is known to be stuck.
+    Wait,
 }
 
-#[cold]
-fn wait(
-    lock: &AtomicU64,
-    count: &AtomicU64,
-    token: Token,
-    is_gone: impl Fn(Token) -> bool,
-) -> Result<Acquisition, HeldBy> {
-    let started = monotonic::now();
-    let mut seen = (0, 0);
-    let (mut since, mut looked) = (started, started);
-    for round in 0_u32.. {
-        match lock.compare_exchange_weak(0, token.0, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => return Ok(Acquisition::Free),
-            Err(0) => continue,
-            Err(owner) if round >= SPINS => {
-                let now = monotonic::now();
-                if seen != (owner, count.load(Ordering::Relaxed)) {
-                    seen = (owner, count.load(Ordering::Relaxed));
-                    since = now;
-                }
-                let owner = Token(owner);
-                if owner != token && now - since > SUSPECT && now - looked > SUSPECT {
-                    looked = now;
-                    if is_gone(owner)
-                        && lock
-                            .compare_exchange(owner.0, token.0, Ordering::Acquire, Ordering::Relaxed)
-                            .is_ok()
-                    {
-                        return Ok(Acquisition::Takeover);
+/// The lock was not acquired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotAcquired {
+    /// Its owner may release it at any time.
+    Busy,
+    /// Its owner exists, and makes no progress.
+    HeldBy(Token),
+}
+
+/// What this process knows of one hold of a lock, in microseconds of [`monotonic::ticks`].
+#[derive(Debug, Default)]
+pub(crate) struct HolderWatch {
+    /// Identifies the hold; 0 before the first.
+    hold: AtomicU64,
+    since_us: AtomicU64,
+    looked_us: AtomicU64,
+    is_stuck: AtomicBool,
+}
+
+/// The words of a lock, and what acquiring it needs.
+pub(crate) struct Lock<'a, F> {
+    pub(crate) word: &'a AtomicU64,
+    /// Increases with every acquisition.
+    pub(crate) count: &'a AtomicU64,
+    pub(crate) watch: &'a HolderWatch,
+    pub(crate) token: Token,
+    /// Looks at an owner.
+    pub(crate) state_of: F,
+}
+
+impl HolderWatch {
+    fn is_known_to_be_stuck(&self, hold: u64, now_us: u64) -> bool {
+        self.hold.load(Ordering::Relaxed) == hold
+            && self.is_stuck.load(Ordering::Relaxed)
+            && now_us.saturating_sub(self.looked_us.load(Ordering::Relaxed)) < micros(SUSPECT)
+    }
+
+    /// Judges a hold: [`OwnerState::Suspended`] where nobody should wait for its end.
+    fn judge(&self, hold: u64, now_us: u64, state: impl Fn() -> OwnerState) -> OwnerState {
+        if self.hold.load(Ordering::Relaxed) != hold {
+            self.since_us.store(now_us, Ordering::Relaxed);
+            self.looked_us.store(now_us, Ordering::Relaxed);
+            self.is_stuck.store(false, Ordering::Relaxed);
+            self.hold.store(hold, Ordering::Relaxed);
+            return OwnerState::Runs;
+        }
+        if now_us.saturating_sub(self.looked_us.load(Ordering::Relaxed)) >= micros(SUSPECT) {
+            self.looked_us.store(now_us, Ordering::Relaxed);
+            let held_us = now_us.saturating_sub(self.since_us.load(Ordering::Relaxed));
+            let is_stuck = match state() {
+                OwnerState::Gone => return OwnerState::Gone,
+                OwnerState::Suspended => true,
+                OwnerState::Unseen => held_us >= micros(UNSEEN),
+                OwnerState::Runs => held_us >= micros(STARVED),
+            };
+            self.is_stuck.store(is_stuck, Ordering::Relaxed);
+        }
+        if self.is_stuck.load(Ordering::Relaxed) { OwnerState::Suspended } else { OwnerState::Runs }
+    }
+}
+
+impl<F: Fn(Token) -> OwnerState> Lock<'_, F> {
+    #[inline]
+    pub(crate) fn acquire(self, patience: Patience) -> Result<Acquisition, NotAcquired> {
+        let count = self.count;
+        let how = match self.word.compare_exchange(0, self.token.0, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Acquisition::Free,
+            Err(_) => self.wait(patience)?,
+        };
+        count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        Ok(how)
+    }
+
+    #[cold]
+    fn wait(self, patience: Patience) -> Result<Acquisition, NotAcquired> {
+        let Self { word, count, watch, token, state_of } = self;
+        let started = monotonic::now();
+        for round in 0_u32.. {
+            match word.compare_exchange_weak(0, token.0, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Ok(Acquisition::Free),
+                Err(0) => continue,
+                Err(owner) if round == 0 || round >= YIELDS => {
+                    let now_us = micros(monotonic::ticks());
+                    let hold = hold_of(owner, count.load(Ordering::Relaxed));
+                    let owner = Token(owner);
+                    if watch.is_known_to_be_stuck(hold, now_us) {
+                        return Err(NotAcquired::HeldBy(owner));
+                    }
+                    // Another thread of this process runs, since this one does.
+                    let state = || if owner == token { OwnerState::Runs } else { state_of(owner) };
+                    match watch.judge(hold, now_us, state) {
+                        OwnerState::Gone => {
+                            let taken =
+                                word.compare_exchange(owner.0, token.0, Ordering::Acquire, Ordering::Relaxed);
+                            if taken.is_ok() {
+                                return Ok(Acquisition::Takeover);
+                            }
+                        }
+                        OwnerState::Suspended => return Err(NotAcquired::HeldBy(owner)),
+                        OwnerState::Runs | OwnerState::Unseen => {}
+                    }
+                    if round >= YIELDS && patience == Patience::Spin {
+                        return Err(NotAcquired::Busy);
+                    }
+                    if monotonic::now() - started > LOCK_TIMEOUT {
+                        return Err(NotAcquired::HeldBy(owner));
                     }
                 }
-                if now - since > STUCK || now - started > LOCK_TIMEOUT {
-                    return Err(HeldBy(owner));
-                }
+                Err(_) => {}
             }
-            Err(_) => {}
+            match round {
+                0..SPINS => spin_loop(),
+                SPINS..YIELDS => std::thread::yield_now(),
+                _ => std::thread::sleep(SLEEP),
+            }
         }
-        match round {
-            0..SPINS => spin_loop(),
-            SPINS..YIELDS => std::thread::yield_now(),
-            _ => std::thread::sleep(SLEEP),
-        }
+        Err(NotAcquired::Busy)
     }
-    Err(HeldBy(token))
+}
+
+/// Identifies one hold of a lock, never 0.
+fn hold_of(owner: u64, count: u64) -> u64 {
+    (owner.rotate_left(17) ^ count).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
 }
 
 /// Releases the lock.
 #[inline]
 pub(crate) fn release(lock: &AtomicU64) {
     lock.store(0, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const MINE: Token = Token(7);
+    const OTHER: u64 = 9;
+
+    struct Held {
+        word: AtomicU64,
+        count: AtomicU64,
+        watch: HolderWatch,
+    }
+
+    impl Held {
+        fn new() -> Self {
+            Self { word: AtomicU64::new(OTHER), count: AtomicU64::new(1), watch: HolderWatch::default() }
+        }
+
+        fn acquire(
+            &self,
+            patience: Patience,
+            state: impl Fn() -> OwnerState,
+        ) -> Result<Acquisition, NotAcquired> {
+            let Self { word, count, watch } = self;
+            Lock { word, count, watch, token: MINE, state_of: |_| state() }.acquire(patience)
+        }
+    }
+
+    #[test]
+    fn suspended_owner_is_waited_for_once() {
+        let held = Held::new();
+        let looks = Cell::new(0);
+        let suspended = || {
+            looks.set(looks.get() + 1);
+            OwnerState::Suspended
+        };
+        let stuck = Err(NotAcquired::HeldBy(Token(OTHER)));
+        assert_eq!(held.acquire(Patience::Wait, suspended), stuck);
+        assert_eq!(looks.get(), 1);
+        // The hold is known: no caller spins for it, however patient it is.
+        let started = monotonic::now();
+        for _ in 0..1_000 {
+            assert_eq!(held.acquire(Patience::Wait, suspended), stuck);
+            assert_eq!(held.acquire(Patience::Spin, suspended), stuck);
+        }
+        // One look every two milliseconds.
+        let most = micros(monotonic::now() - started) / micros(SUSPECT) + 2;
+        assert!(looks.get() <= most, "{} looks, at most {most}", looks.get());
+        held.word.store(0, Ordering::Relaxed);
+        assert_eq!(held.acquire(Patience::Spin, suspended), Ok(Acquisition::Free));
+    }
+
+    #[test]
+    fn owner_that_ends_while_it_is_suspended_loses_the_lock() {
+        let held = Held::new();
+        let stuck = Err(NotAcquired::HeldBy(Token(OTHER)));
+        assert_eq!(held.acquire(Patience::Wait, || OwnerState::Suspended), stuck);
+        std::thread::sleep(SUSPECT);
+        assert_eq!(held.acquire(Patience::Wait, || OwnerState::Gone), Ok(Acquisition::Takeover));
+        assert_eq!(held.word.load(Ordering::Relaxed), MINE.0);
+    }
+
+    #[test]
+    fn impatient_caller_does_not_wait_for_an_owner_that_runs() {
+        let held = Held::new();
+        for _ in 0..3 {
+            assert_eq!(held.acquire(Patience::Spin, || OwnerState::Runs), Err(NotAcquired::Busy));
+        }
+        // What is known of the hold lasts from call to call.
+        std::thread::sleep(UNSEEN);
+        let stuck = Err(NotAcquired::HeldBy(Token(OTHER)));
+        assert_eq!(held.acquire(Patience::Spin, || OwnerState::Unseen), stuck);
+    }
+
+    #[test]
+    fn other_hold_of_the_same_owner_is_judged_anew() {
+        let held = Held::new();
+        let stuck = Err(NotAcquired::HeldBy(Token(OTHER)));
+        assert_eq!(held.acquire(Patience::Wait, || OwnerState::Suspended), stuck);
+        held.count.store(2, Ordering::Relaxed);
+        assert_eq!(held.acquire(Patience::Spin, || OwnerState::Suspended), Err(NotAcquired::Busy));
+    }
 }

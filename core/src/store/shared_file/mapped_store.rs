@@ -12,11 +12,12 @@ use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::fork::ProcessGeneration;
 use crate::store::request::{Action, Answer, Numbers, StoreRequest};
-use crate::store::shared_file::file::{self, OpenFile};
+use crate::store::shared_file::failure::{Failure, failed, unavailable};
+use crate::store::shared_file::file::OpenFile;
 use crate::store::shared_file::location::SharedFileOptions;
-use crate::store::shared_file::lock::{self, Acquisition, HeldBy};
-use crate::store::shared_file::owner::{self, Token};
-use crate::store::shared_file::policies::{Policies, SharedFilePolicy, expiry};
+use crate::store::shared_file::lock::{self, Acquisition, HolderWatch, Lock, NotAcquired, Patience};
+use crate::store::shared_file::owner;
+use crate::store::shared_file::policies::{Policies, SharedFileNumbers, SharedFilePolicy, expiry};
 use crate::store::shared_file::recovery::{record_order, recover};
 use crate::store::shared_file::shard::{Broken, Bytes, Shard, head};
 use crate::store::shared_file::sweep;
@@ -34,6 +35,8 @@ pub(crate) struct MappedStore {
     generation: ProcessGeneration,
     /// When the store next checks whether the file still exists.
     check_at_us: AtomicU64,
+    /// What is known of the holder of each shard's lock.
+    holders: Box<[HolderWatch]>,
 }
 
 impl Drop for MappedStore {
@@ -65,14 +68,15 @@ struct Place<'a> {
 }
 
 impl MappedStore {
-    pub(crate) fn open(options: &SharedFileOptions, path: &Path) -> Result<Self, Error> {
+    pub(crate) fn open(options: &SharedFileOptions, path: &Path) -> Result<Self, Failure> {
         let file = OpenFile::open(options, path)?;
-        Ok(Self { file, generation: ProcessGeneration::here(), check_at_us: AtomicU64::new(0) })
+        let holders = (0..=file.layout.shards).map(|_| HolderWatch::default()).collect();
+        Ok(Self { file, generation: ProcessGeneration::here(), check_at_us: AtomicU64::new(0), holders })
     }
 
     /// Whether another limiter of this process may use it, too: the path still leads to this file. Reports the same
     /// errors as opening the file does.
-    pub(crate) fn is_good_for(&self, options: &SharedFileOptions) -> Result<bool, Error> {
+    pub(crate) fn is_good_for(&self, options: &SharedFileOptions) -> Result<bool, Failure> {
         self.file.is_good_for(options)
     }
 
@@ -85,25 +89,36 @@ impl MappedStore {
     /// Whether this process may use it: it opened the file, and the last check found the file in place.
     #[inline]
     pub(crate) fn is_usable(&self) -> bool {
-        self.is_of_this_process() && self.check_at_us.load(Ordering::Relaxed) != u64::MAX
+        self.is_of_this_process() && !self.is_removed()
+    }
+
+    /// Whether the last check found that the path leads to no file or to another one.
+    #[inline]
+    pub(crate) fn is_removed(&self) -> bool {
+        self.check_at_us.load(Ordering::Relaxed) == u64::MAX
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.file.path
     }
 
     pub(crate) fn answer(
         &self,
         clock: &Clock,
         policies: &Policies,
+        policy: &SharedFilePolicy,
         request: StoreRequest<'_>,
-    ) -> Result<Answer, Error> {
+        patience: Patience,
+    ) -> Result<Answer, Failure> {
         let StoreRequest { key, action, .. } = request;
-        let registered = policies.load(request.id);
-        let policy = policy_of(registered.as_deref(), request.numbers)?;
-        let Action::Apply(operation) = action else { return self.reset(clock, policy, key) };
+        let Action::Apply(operation) = action else { return self.reset(clock, policy, key, patience) };
         let decide =
             |place: &Place<'_>, degraded| decide(place, (policies, policy), operation, request, degraded);
-        match self.work(clock, policy, key, false, |place| decide(place, None))? {
+        match self.work(clock, policy, (key, false), patience, |place| decide(place, None))? {
             Some(answer) => Ok(answer),
             None => {
-                self.answer_in_overflow(clock, policy, |place| decide(place, Some(Degradation::StoreFull)))
+                let degraded = |place: &Place<'_>| decide(place, Some(Degradation::StoreFull));
+                self.answer_in_overflow(clock, policy, patience, degraded)
             }
         }
     }
@@ -114,20 +129,28 @@ impl MappedStore {
         &self,
         clock: &Clock,
         policy: &SharedFilePolicy,
+        patience: Patience,
         decide: impl Fn(&Place<'_>) -> Result<Option<Answer>, Broken>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Answer, Failure> {
         // No deadlock: a holder of this lock waits for no other lock. The time is read again, since operations of other
         // shards may have recorded a later one here.
-        self.work(clock, policy, &[], true, decide)?.ok_or_else(|| {
-            file::failed(
+        self.work(clock, policy, (&[], true), patience, decide)?.ok_or_else(|| {
+            unavailable(
                 &self.file.path,
+                Degradation::StoreFull,
                 "it is full of what counts, and so is what keys share then: make it with a larger size",
             )
         })
     }
 
-    fn reset(&self, clock: &Clock, policy: &SharedFilePolicy, key: &[u8]) -> Result<Answer, Error> {
-        self.work(clock, policy, key, false, |&Place { shard, hash, key, now_us }| {
+    fn reset(
+        &self,
+        clock: &Clock,
+        policy: &SharedFilePolicy,
+        key: &[u8],
+        patience: Patience,
+    ) -> Result<Answer, Failure> {
+        self.work(clock, policy, (key, false), patience, |&Place { shard, hash, key, now_us }| {
             if let Some(found) = shard.find(hash, key, &mut Bytes::new())? {
                 shard.remove(found.from, found.block)?;
             }
@@ -142,12 +165,12 @@ impl MappedStore {
         &self,
         clock: &Clock,
         policy: &SharedFilePolicy,
-        key: &[u8],
-        is_overflow: bool,
+        (key, is_overflow): (&[u8], bool),
+        patience: Patience,
         work: impl Fn(&Place<'_>) -> Result<T, Broken>,
-    ) -> Result<T, Error> {
+    ) -> Result<T, Failure> {
         let key = self.file.secret.key(policy.policy.name(), key);
-        self.work_on(clock, &key, is_overflow, work)
+        self.work_on(clock, (&key, is_overflow), patience, work)
     }
 
     /// The same for a key as it is in the file.
@@ -155,13 +178,13 @@ impl MappedStore {
     fn work_on<T>(
         &self,
         clock: &Clock,
-        key: &[u8],
-        is_overflow: bool,
+        (key, is_overflow): (&[u8], bool),
+        patience: Patience,
         work: impl Fn(&Place<'_>) -> Result<T, Broken>,
-    ) -> Result<T, Error> {
+    ) -> Result<T, Failure> {
         let OpenFile { layout, secret, .. } = &self.file;
         let hash = secret.hash(key);
-        let locked = self.lock(if is_overflow { layout.shards } else { self.shard_of(hash) })?;
+        let locked = self.lock(if is_overflow { layout.shards } else { self.shard_of(hash) }, patience)?;
         let shard = &locked.0;
         // Read under the lock, so that the shard's states see times in the order of their operations.
         let now_us = self.now_us(clock, shard);
@@ -171,13 +194,13 @@ impl MappedStore {
 
     /// The result of a work on a shard, which is repaired first where it turns out to be broken.
     #[inline]
-    fn repaired<T>(&self, shard: &Shard<'_>, work: impl Fn() -> Result<T, Broken>) -> Result<T, Error> {
+    fn repaired<T>(&self, shard: &Shard<'_>, work: impl Fn() -> Result<T, Broken>) -> Result<T, Failure> {
         let worked = work().or_else(|Broken| {
             self.recover(shard);
             work()
         });
         worked.map_err(|Broken| {
-            file::failed(&self.file.path, "what is in it makes no sense: remove it when no process uses it")
+            failed(&self.file.path, "what is in it makes no sense: remove it when no process uses it")
         })
     }
 
@@ -218,12 +241,12 @@ impl MappedStore {
 
     /// Acquires the lock of a shard.
     #[inline]
-    fn lock(&self, number: usize) -> Result<LockedShard<'_>, Error> {
+    fn lock(&self, number: usize, patience: Patience) -> Result<LockedShard<'_>, Failure> {
         let shard = self.shard(number);
-        let (word, count) = shard.lock();
-        let is_gone = |token| owner::is_gone(&self.file.file, self.file.mapping.words(), token);
-        let acquisition = lock::acquire(word, count, self.file.token, is_gone);
-        let acquisition = acquisition.map_err(|HeldBy(token)| self.locked_by(token))?;
+        let ((word, count), token) = (shard.lock(), self.file.token);
+        let state_of = |token| owner::state_of(&self.file.file, self.file.mapping.words(), token);
+        let lock = Lock { word, count, watch: &self.holders[number], token, state_of };
+        let acquisition = lock.acquire(patience).map_err(|held| self.not_acquired(held))?;
         let locked = LockedShard(shard);
         if acquisition == Acquisition::Takeover {
             self.recover(&locked.0);
@@ -232,10 +255,16 @@ impl MappedStore {
     }
 
     #[cold]
-    fn locked_by(&self, token: Token) -> Error {
+    fn not_acquired(&self, held: NotAcquired) -> Failure {
+        let NotAcquired::HeldBy(token) = held else {
+            return Failure {
+                is_busy: true,
+                ..unavailable(&self.file.path, Degradation::Busy, "it is locked")
+            };
+        };
         let process = owner::process_of(self.file.mapping.words(), token);
         let why = format!("process {process} keeps a part of it locked: is it stopped?");
-        file::unavailable(&self.file.path, &why)
+        unavailable(&self.file.path, Degradation::Busy, &why)
     }
 
     #[cold]
@@ -270,11 +299,11 @@ impl MappedStore {
 }
 
 /// The numbers that decide about a request: its own, or its policy's.
-fn policy_of<'a>(
+pub(crate) fn policy_of<'a>(
     registered: Option<&'a SharedFilePolicy>,
     numbers: Option<&'a Numbers>,
 ) -> Result<&'a SharedFilePolicy, Error> {
-    let numbers = numbers.and_then(Numbers::of::<SharedFilePolicy>);
+    let numbers = numbers.and_then(Numbers::of::<SharedFileNumbers>).map(|numbers| &numbers.policy);
     numbers.or(registered).ok_or_else(Error::unknown_to_store)
 }
 

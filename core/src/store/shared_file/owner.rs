@@ -10,6 +10,7 @@
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -31,6 +32,17 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Token(pub(crate) u64);
 
 const NUMBER_BITS: u32 = 16;
+
+/// What is known of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnerState {
+    Gone,
+    Suspended,
+    /// It runs, or waits for a processor.
+    Runs,
+    /// It exists, and this process cannot see more.
+    Unseen,
+}
 
 impl Token {
     /// The owner's number, from 1, so that no token is 0.
@@ -131,20 +143,20 @@ pub(crate) fn leave(file: &File, token: Token, leave_in_order: impl FnOnce()) {
     }
 }
 
-/// Whether the owner of a token is certainly gone.
-pub(crate) fn is_gone(file: &File, words: &[AtomicU64], token: Token) -> bool {
+/// Looks at the owner of a token: whether it is certainly gone, and what its process does.
+pub(crate) fn state_of(file: &File, words: &[AtomicU64], token: Token) -> OwnerState {
     let Some(number) = token.number().checked_sub(1).filter(|number| *number < OWNERS) else {
-        return true;
+        return OwnerState::Gone;
     };
     let owner = &words[owner_at(number)..];
     if owner[0].load(Ordering::Acquire) != token.0 {
-        return true;
+        return OwnerState::Gone;
     }
     let [id, started, namespace] = [1, 2, 3].map(|at: usize| owner[at].load(Ordering::Relaxed));
     match held(file, OPENING + 1 + i64::from(number), 1) {
-        Ok(true) => Process { id, started, namespace }.is_gone(),
-        Ok(false) => true,
-        Err(_) => false,
+        Ok(true) => Process { id, started, namespace }.state(),
+        Ok(false) => OwnerState::Gone,
+        Err(_) => OwnerState::Unseen,
     }
 }
 
@@ -170,14 +182,21 @@ impl Process {
         Self { id, started, namespace: namespace().unwrap_or(0) }
     }
 
-    fn is_gone(self) -> bool {
-        let known = self.started != 0 && self.namespace != 0 && namespace() == Some(self.namespace);
-        known
-            && match ProcessStatus::of(self.id).filter(|_| sees_its_own()) {
-                Some(seen) => seen.is_over || seen.started != self.started,
-                // `/proc` may hide processes, but a signal test tells whether they exist.
-                None => !exists(self.id),
-            }
+    fn state(self) -> OwnerState {
+        if self.started == 0 || self.namespace == 0 || namespace() != Some(self.namespace) {
+            return OwnerState::Unseen;
+        }
+        match ProcessStatus::of(self.id).filter(|_| sees_its_own()) {
+            Some(seen) if seen.is_over || seen.started != self.started => OwnerState::Gone,
+            Some(_) => match any_thread_runs(self.id) {
+                Some(true) => OwnerState::Runs,
+                Some(false) => OwnerState::Suspended,
+                None => OwnerState::Unseen,
+            },
+            // `/proc` may hide processes, but a signal test tells whether they exist.
+            None if exists(self.id) => OwnerState::Unseen,
+            None => OwnerState::Gone,
+        }
     }
 }
 
@@ -186,19 +205,33 @@ struct ProcessStatus {
     started: u64,
     /// The process has ended, but its parent has not waited for it.
     is_over: bool,
+    /// The thread runs, or waits for a processor.
+    is_runnable: bool,
 }
 
 impl ProcessStatus {
     /// Parses `stat` after its second field, a name in parentheses that may contain any character.
     fn of(process: u64) -> Option<Self> {
-        let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
+        Self::read(Path::new(&format!("/proc/{process}/stat")))
+    }
+
+    fn read(path: &Path) -> Option<Self> {
+        let stat = std::fs::read(path).ok()?;
         let stat = String::from_utf8_lossy(&stat);
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         let [state, threads, started] = [0, 17, 19].map(|at: usize| fields.get(at));
         // The first thread of a process may end before the others.
         let is_over = matches!(state, Some(&("Z" | "X"))) && matches!(threads, Some(&("0" | "1")));
-        Some(Self { started: started?.parse().ok()?, is_over })
+        Some(Self { started: started?.parse().ok()?, is_over, is_runnable: state == Some(&"R") })
     }
+}
+
+/// Whether a thread of a process runs or waits for a processor; `None` when the system does not tell. A thread that holds a lock does
+/// nothing else, so that a process without one is suspended: by a signal, a debugger or its control group.
+fn any_thread_runs(process: u64) -> Option<bool> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let mut states = threads.flatten().filter_map(|thread| ProcessStatus::read(&thread.path().join("stat")));
+    Some(states.any(|seen| seen.is_runnable))
 }
 
 /// Whether `/proc` shows the processes of this process's namespace.

@@ -20,8 +20,9 @@ use crate::rules::explanation::Expiry;
 use crate::rules::history::{Change, History};
 use crate::rules::policy::Policy;
 use crate::rules::transition::PolicyRules;
+use crate::store::outage::Outage;
 use crate::store::policy_table::{OfPolicy, PolicyTable};
-use crate::store::request::PolicyId;
+use crate::store::request::{Numbers, PolicyId, PolicyOptions};
 use crate::store::scan::StoredKey;
 use crate::store::shared_file::shard::{Bytes, Lengths};
 
@@ -99,8 +100,12 @@ pub(crate) fn read_key(key: &[u8]) -> Option<(&str, StoredKey<'_>)> {
     Some((std::str::from_utf8(name).ok()?, key))
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Policies(PolicyTable<SharedFilePolicy>);
+#[derive(Debug)]
+pub(crate) struct Policies {
+    policies: PolicyTable<SharedFilePolicy>,
+    /// The outage policy of the policies that have none of their own.
+    pub(crate) outage: Outage,
+}
 
 #[derive(Debug)]
 pub(crate) struct SharedFilePolicy {
@@ -113,30 +118,51 @@ pub(crate) struct SharedFilePolicy {
     history: History,
     /// Whether these numbers decide about some keys only.
     is_of_keys: bool,
+    pub(crate) outage: Outage,
+}
+
+/// Numbers that decide about some keys of a policy.
+#[derive(Debug)]
+pub(crate) struct SharedFileNumbers {
+    pub(crate) policy: SharedFilePolicy,
+    /// The same numbers for the fallback's store.
+    pub(crate) fallback: Numbers,
+}
+
+/// The fallback's numbers among those of this store.
+pub(crate) fn fallback_numbers(numbers: &Numbers) -> Option<&Numbers> {
+    numbers.of::<SharedFileNumbers>().map(|numbers| &numbers.fallback)
 }
 
 impl Policies {
+    /// `outage` applies to policies that have no outage policy of their own.
+    pub(crate) fn new(outage: Outage) -> Self {
+        Self { policies: PolicyTable::default(), outage }
+    }
+
     /// The same policies, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
-        Self(self.0.after_fork())
+        Self { policies: self.policies.after_fork(), outage: self.outage }
     }
 
     /// Adds a policy or changes its numbers; the limiter's registry serializes the calls.
-    pub(crate) fn set(&self, id: PolicyId, policy: &Policy, is_of_keys: bool, now_us: u64) {
-        let known = self.0.load(id);
+    pub(crate) fn set(&self, id: PolicyId, policy: &Policy, options: PolicyOptions, now_us: u64) {
+        let known = self.policies.load(id);
         let history =
             known.as_ref().map_or_else(History::default, |known| known.history.then(&known.policy, now_us));
-        let changed = SharedFilePolicy::new(id, policy, Change::Past(&history));
-        self.0.set(Arc::new(SharedFilePolicy { history, is_of_keys, ..changed }));
+        let outage = options.outage.or(known.as_ref().map(|known| known.outage)).unwrap_or(self.outage);
+        let changed = SharedFilePolicy::new(id, policy, Change::Past(&history), outage);
+        let is_of_keys = options.has_numbers_of_keys;
+        self.policies.set(Arc::new(SharedFilePolicy { history, is_of_keys, ..changed }));
     }
 
     pub(crate) fn forget(&self, id: PolicyId) {
-        self.0.forget(id);
+        self.policies.forget(id);
     }
 
     #[inline]
     pub(crate) fn load(&self, id: PolicyId) -> Guard<Option<Arc<SharedFilePolicy>>> {
-        self.0.load(id)
+        self.policies.load(id)
     }
 }
 
@@ -145,7 +171,7 @@ impl Policies {
 pub(crate) fn expiry(policies: &Policies, bytes: &[u8], lengths: Lengths, at_us: u64) -> Expiry {
     let (key, value) = bytes.split_at(usize::from(lengths.key).min(bytes.len()));
     let name = policy_of(key).and_then(|name| std::str::from_utf8(name).ok());
-    if let Some(policy) = name.and_then(|name| policies.0.named(name)) {
+    if let Some(policy) = name.and_then(|name| policies.policies.named(name)) {
         let states = policy.read(value, lengths, at_us).unwrap_or_else(|| policy.used_up(at_us));
         if policy.is_of_keys {
             // The time that was computed under the numbers of the write counts, but for the record of blocks.
@@ -168,7 +194,7 @@ impl OfPolicy for SharedFilePolicy {
 }
 
 impl SharedFilePolicy {
-    pub(crate) fn new(id: PolicyId, policy: &Policy, change: Change<'_>) -> Self {
+    pub(crate) fn new(id: PolicyId, policy: &Policy, change: Change<'_>, outage: Outage) -> Self {
         Self {
             id,
             policy: policy.clone(),
@@ -177,6 +203,7 @@ impl SharedFilePolicy {
             tags: policy.quotas().iter().map(Tag::of).collect(),
             history: History::default(),
             is_of_keys: matches!(change, Change::Now(_)),
+            outage,
         }
     }
 

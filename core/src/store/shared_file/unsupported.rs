@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
+use crate::store::finding::Finding;
 use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
 use crate::store::scan::{Look, LookRequest, ScanFilter, ScanStep};
 use crate::store::stats::Stats;
@@ -33,6 +34,10 @@ impl SharedFileOptions {
     pub(crate) fn sized_by(self, _text: &str) -> Result<Self, Error> {
         match self {}
     }
+
+    pub(crate) fn set(&mut self, _name: &str, _text: &str) -> Result<bool, Error> {
+        match *self {}
+    }
 }
 
 /// Functions of a type that has no values.
@@ -46,26 +51,29 @@ macro_rules! absent {
 }
 
 impl SharedFileStore {
-    pub(crate) fn new(options: SharedFileOptions, _clock: Clock) -> Self {
+    pub(crate) fn new(options: SharedFileOptions, _clock: Clock, _max_keys: usize) -> Self {
         match options {}
     }
 
-    pub(crate) fn prepare_numbers(_id: PolicyId, policy: &Policy, _others: &[Policy]) -> Numbers {
-        Numbers::new(policy.clone())
+    pub(crate) fn report_to(&self, _report: impl Fn(Finding) + Send + Sync + 'static) {
+        match *self {}
     }
 
     absent! {
-        after_fork() -> Self;
+        after_fork(policies: &[(PolicyId, Policy)]) -> Self;
+        prepare_numbers(id: PolicyId, policy: &Policy, others: &[Policy], options: PolicyOptions) -> Numbers;
         clock() -> &Clock;
         set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
         forget_policy(id: PolicyId) -> ();
         place() -> Option<Arc<str>>;
+        cause() -> Option<Arc<str>>;
         ready() -> Result<(), Error>;
         close() -> ();
         keys() -> Option<usize>;
         keys_capacity() -> Option<usize>;
         stats() -> Stats;
         answer(request: StoreRequest<'_>) -> Result<Answer, Error>;
+        try_answer(request: StoreRequest<'_>) -> Option<Result<Answer, Error>>;
         identity() -> Result<u64, Error>;
         scan(filter: ScanFilter<'_>, at: u64, buckets: usize) -> Result<ScanStep, Error>;
         look(request: LookRequest<'_>) -> Result<Look, Error>;

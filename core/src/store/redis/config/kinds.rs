@@ -14,6 +14,7 @@ use crate::store::option::OptionKind;
 use crate::store::outage::Outage;
 use crate::store::redis::config::address_map::AddressMap;
 use crate::store::redis::config::target::Secret;
+use crate::store::share::{Ppm, WHOLE};
 
 pub(crate) trait Kind {
     /// The type that the setter takes.
@@ -107,8 +108,8 @@ kinds! {
     /// A fraction, more than 0 and up to 1.
     Share(f64) -> Ppm {
         const SHOWN: OptionKind = OptionKind::Number;
-        read: read_share,
-        allows: |_, share| (1..=WHOLE).contains(&share.0),
+        read: Ppm::read,
+        allows: |_, share| share.is_allowed(),
         show: |Ppm(parts)| {
             let text = format!("{}.{:06}", parts / WHOLE, parts % WHOLE);
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -196,37 +197,6 @@ fn read_size(text: &str) -> Option<usize> {
         _ => return None,
     };
     number.parse::<usize>().ok()?.checked_mul(unit)
-}
-
-/// Parts per million.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Ppm(pub(crate) u32);
-
-const WHOLE: u32 = 1_000_000;
-
-impl From<f64> for Ppm {
-    /// Rounds to the nearest part per million. An invalid share becomes a number that is out of range.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the cast saturates, and NaN becomes 0"
-    )]
-    fn from(share: f64) -> Self {
-        Self((share * f64::from(WHOLE)).round() as u32)
-    }
-}
-
-fn read_share(text: &str) -> Option<Ppm> {
-    let (whole, decimals) = match text.split_once('.') {
-        Some((_, "")) => return None,
-        Some(parts) => parts,
-        None => (text, ""),
-    };
-    if whole.is_empty() || decimals.len() > 6 {
-        return None;
-    }
-    let whole = Count::read(whole)?.checked_mul(WHOLE)?;
-    whole.checked_add(Count::read(&format!("{decimals:0<6}"))?).map(Ppm)
 }
 
 /// Whether a byte stands for itself in a key: it is printable, and is no brace, `%` or `#`.

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use crate::store::option::StoreOption;
 use crate::store::outage::Outage;
-use crate::store::redis::config::kinds::Ppm;
 use crate::store::redis::config::*;
+use crate::store::share::Ppm;
 
 fn options(url: &str) -> RedisOptions {
     RedisOptions::parse(url).unwrap()

@@ -1,7 +1,6 @@
 //! The names of the keys in the file, copied some buckets of a shard at a time, and looks at the states of keys.
 
 use super::{LockedShard, MappedStore, Place, policy_of};
-use crate::error::Error;
 use crate::rules::codec::States;
 use crate::rules::decision::Degradation;
 use crate::runtime::clock::Clock;
@@ -9,6 +8,8 @@ use crate::store::request::{Numbers, PolicyId};
 use crate::store::scan::{
     FoundKey, FoundPolicy, KeyName, Look, LookRequest, ScanFilter, ScanStep, StoredKey,
 };
+use crate::store::shared_file::failure::Failure;
+use crate::store::shared_file::lock::Patience;
 use crate::store::shared_file::policies::{Policies, Secret, SharedFilePolicy, expiry, read_key};
 use crate::store::shared_file::shard::{Broken, Bytes, From, Shard};
 use crate::store::shared_file::sweep;
@@ -26,14 +27,14 @@ impl MappedStore {
         filter: ScanFilter<'_>,
         at: u64,
         buckets: usize,
-    ) -> Result<ScanStep, Error> {
+    ) -> Result<ScanStep, Failure> {
         let in_shard = self.shard(0).layout.buckets as u64;
         let number = usize::try_from(at / in_shard).unwrap_or(usize::MAX);
         if number >= self.file.layout.shards {
             return Ok(ScanStep { found: Vec::new(), examined: 0, next: None });
         }
         let first = usize::try_from(at % in_shard).unwrap_or(0);
-        let locked = self.lock(number)?;
+        let locked = self.lock(number, Patience::Wait)?;
         let LockedShard(shard) = &locked;
         let now_us = self.now_us(clock, shard);
         let end = first.saturating_add(buckets).min(shard.layout.buckets);
@@ -55,7 +56,7 @@ impl MappedStore {
         clock: &Clock,
         policies: &Policies,
         request: LookRequest<'_>,
-    ) -> Result<Look, Error> {
+    ) -> Result<Look, Failure> {
         let registered = policies.load(request.id);
         let policy = policy_of(registered.as_deref(), request.numbers)?;
         let name = policy.policy.name();
@@ -63,7 +64,7 @@ impl MappedStore {
             StoredKey::Plain(key) => self.file.secret.key(name, key),
             StoredKey::Digest(digest) => Secret::digest_key(name, digest),
         };
-        let own = self.work_on(clock, &key, false, |place| {
+        let own = self.work_on(clock, (&key, false), Patience::Wait, |place| {
             let states = match states_at(place, policy)? {
                 Some(states) => Some(states),
                 None if has_room(place, policies)? => Some(policy.fresh()),
@@ -73,7 +74,7 @@ impl MappedStore {
         })?;
         match own {
             Some(own) => Ok(own),
-            None => self.work(clock, policy, &[], true, |place| {
+            None => self.work(clock, policy, (&[], true), Patience::Wait, |place| {
                 let states = states_at(place, policy)?.unwrap_or_else(|| policy.fresh());
                 Ok(Look { states, now_us: place.now_us, degraded: Some(Degradation::StoreFull) })
             }),
@@ -87,11 +88,11 @@ impl MappedStore {
         policies: &Policies,
         (id, numbers): (PolicyId, Option<&Numbers>),
         digest: &[u8],
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         let registered = policies.load(id);
         let policy = policy_of(registered.as_deref(), numbers)?;
         let key = Secret::digest_key(policy.policy.name(), digest);
-        self.work_on(clock, &key, false, |&Place { shard, hash, key, .. }| {
+        self.work_on(clock, (&key, false), Patience::Wait, |&Place { shard, hash, key, .. }| {
             if let Some(found) = shard.find(hash, key, &mut Bytes::new())? {
                 shard.remove(found.from, found.block)?;
             }

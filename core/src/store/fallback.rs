@@ -1,10 +1,8 @@
 //! The answers of the outage policy, while the store cannot decide.
 //!
-//! With the outage policy `fallback`, a memory store follows every decision of Redis, so that its states are current
-//! when it has to decide. It contains what this process admitted, under a share of each limit; `allow` and `deny` keep
-//! no states.
-
-use std::sync::Arc;
+//! With the outage policy `fallback`, a memory store decides, under a share of each limit. It follows every decision of Redis,
+//! so that its states are current when it has to decide. A local store's outages are rare, and following would make each of
+//! its decisions slower: there it begins empty. `allow` and `deny` keep no states.
 
 use crate::error::Error;
 use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
@@ -13,12 +11,11 @@ use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::reservation::list::AS_RESERVED;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
+use crate::store::made_reservations::MadeReservations;
 use crate::store::memory::MemoryStore;
 use crate::store::outage::Outage;
-use crate::store::policy_table::OfPolicy;
-use crate::store::redis::made_reservations::MadeReservations;
-use crate::store::redis::policies::{RedisNumbers, RedisPolicy};
 use crate::store::request::{Action, Answer, Numbers, PolicyId, StoreRequest};
+use crate::store::share::{Ppm, WHOLE};
 
 /// The retry time of a denial by the outage policy `deny`, in microseconds. The end of the outage is unknown; this is
 /// short.
@@ -27,28 +24,33 @@ const COME_BACK_US: u64 = 1_000_000;
 #[derive(Debug)]
 pub(crate) struct Fallback {
     store: MemoryStore,
-    share_ppm: u32,
-    /// The reservations that were made here, not by Redis: here they end.
+    share: Ppm,
+    /// The reservations that were made here, not by the store: here they end.
     made: MadeReservations,
+    /// The fallback's numbers among those that the store has prepared.
+    numbers_of: NumbersOf,
 }
 
+type NumbersOf = fn(&Numbers) -> Option<&Numbers>;
+
 impl Fallback {
-    pub(crate) fn new(share_ppm: u32, clock: Clock, max_keys: usize) -> Self {
-        Self { store: MemoryStore::new(max_keys, clock), share_ppm, made: MadeReservations::default() }
+    pub(crate) fn new(share: Ppm, clock: Clock, max_keys: usize, numbers_of: NumbersOf) -> Self {
+        let store = MemoryStore::new(max_keys, clock);
+        Self { store, share, made: MadeReservations::default(), numbers_of }
     }
 
     /// The same, for a forked child, without states.
-    pub(crate) fn after_fork(&self, policies: &[Arc<RedisPolicy>]) -> Self {
+    pub(crate) fn after_fork<'a>(&self, policies: impl Iterator<Item = (PolicyId, &'a Policy)>) -> Self {
         let made = MadeReservations::default();
-        let after_fork = Self { store: self.store.after_fork(), share_ppm: self.share_ppm, made };
-        for policy in policies {
-            after_fork.set_policy(policy.id(), &policy.policy);
+        let after_fork = Self { store: self.store.after_fork(), made, ..*self };
+        for (id, policy) in policies {
+            after_fork.set_policy(id, policy);
         }
         after_fork
     }
 
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy) {
-        self.store.set_policy(id, &share_of(policy, self.share_ppm));
+        self.store.set_policy(id, &share_of(policy, self.share));
     }
 
     pub(crate) fn forget_policy(&self, id: PolicyId) {
@@ -57,12 +59,11 @@ impl Fallback {
 
     /// Prepares numbers that decide about some keys of a policy.
     pub(crate) fn prepare_numbers(&self, id: PolicyId, policy: &Policy) -> Numbers {
-        MemoryStore::prepare_numbers(id, &share_of(policy, self.share_ppm))
+        MemoryStore::prepare_numbers(id, &share_of(policy, self.share))
     }
 
     fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        let numbers = request.numbers.and_then(Numbers::of::<RedisNumbers>);
-        self.store.answer(StoreRequest { numbers: numbers.map(|numbers| &numbers.fallback), ..request })
+        self.store.answer(StoreRequest { numbers: request.numbers.and_then(self.numbers_of), ..request })
     }
 
     pub(crate) fn clear(&self) {
@@ -156,14 +157,14 @@ fn is_about_reservation(action: Action) -> bool {
     matches!(action, Action::Apply(Operation::Commit | Operation::Cancel | Operation::Renew))
 }
 
-const WHOLE_PPM: u64 = 1_000_000;
+const WHOLE_PPM: u64 = WHOLE as u64;
 
-/// The policy with each limit and burst reduced to a share, in parts per million; values above 0 stay above 0.
-fn share_of(policy: &Policy, share_ppm: u32) -> Policy {
-    if u64::from(share_ppm) >= WHOLE_PPM {
+/// The policy with each limit and burst reduced to a share; values above 0 stay above 0.
+fn share_of(policy: &Policy, share: Ppm) -> Policy {
+    if share.0 >= WHOLE {
         return policy.clone();
     }
-    let quotas = policy.quotas().iter().map(|quota| quota_of(quota, u64::from(share_ppm)));
+    let quotas = policy.quotas().iter().map(|quota| quota_of(quota, u64::from(share.0)));
     // Quotas with different numbers keep different numbers, except where a step is dropped. If quotas become equal, the
     // policy stays as it is: admitting too much is better than having no fallback.
     let share = Policy::new(policy.name(), quotas).unwrap_or_else(|_| policy.clone());
@@ -205,11 +206,11 @@ mod tests {
     fn limits_and_bursts_are_cut() {
         let policy =
             Policy::parse("a", "10/s token_bucket burst=20 step=5; 1/m; 0/h; 7/h fixed_window").unwrap();
-        let quarter = share_of(&policy, 250_000);
+        let quarter = share_of(&policy, Ppm(250_000));
         assert_eq!(
             quarter.to_string(),
             "a: 2/second token_bucket burst=5; 1/minute; 0/hour; 1/hour fixed_window"
         );
-        assert_eq!(share_of(&policy, 1_000_000), policy);
+        assert_eq!(share_of(&policy, Ppm::ALL), policy);
     }
 }

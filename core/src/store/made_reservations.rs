@@ -1,6 +1,6 @@
 //! The reservations that the outage policy `fallback` has made in this process.
 //!
-//! Redis does not know them, so they are committed, cancelled and renewed here, also when Redis decides again.
+//! The store does not know them, so they are committed, cancelled and renewed here, also when it decides again.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,0 +1,65 @@
+//! Why an operation was not carried out, and whether the outage policy answers it.
+
+use std::io;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use crate::error::{Error, ErrorKind};
+use crate::rules::decision::Degradation;
+
+/// An operation that was not carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: Error,
+    /// Set where a later attempt may succeed: then the outage policy answers.
+    pub(crate) reason: Option<Degradation>,
+    /// Another process may be about to release what was wanted: a caller that can wait tries again at once.
+    pub(crate) is_busy: bool,
+    /// The file system has no space for the file.
+    pub(crate) lacks_space: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, reason: None, is_busy: false, lacks_space: false }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        failure.error
+    }
+}
+
+/// The file cannot be used, and stays as it is.
+#[cold]
+pub(crate) fn failed(path: &Path, why: &str) -> Failure {
+    let error = Error::new(ErrorKind::StoreFailed, format!("the local store {}: {why}", path.display()));
+    Failure::from(error)
+}
+
+/// The file cannot be used at the moment.
+#[cold]
+pub(crate) fn unavailable(path: &Path, reason: Degradation, why: &str) -> Failure {
+    let error = Error::new(ErrorKind::StoreUnavailable, format!("the local store {}: {why}", path.display()));
+    Failure { reason: Some(reason), ..Failure::from(error) }
+}
+
+/// The file system has no space for the file.
+#[cold]
+pub(crate) fn without_space(path: &Path, why: &str) -> Failure {
+    Failure { lacks_space: true, ..unavailable(path, Degradation::NoResources, why) }
+}
+
+/// A call of the system failed: for want of something that this process or the system may get again, or for good.
+#[cold]
+pub(crate) fn unusable(path: &Path, done: &str, error: &io::Error) -> Failure {
+    let why = format!("it cannot be {done}: {error}");
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOLCK | Errno::AGAIN) => {
+            unavailable(path, Degradation::NoResources, &why)
+        }
+        _ => failed(path, &why),
+    }
+}
