@@ -5,7 +5,7 @@ use std::hash::BuildHasher as _;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -98,6 +98,7 @@ impl Door {
                 heads.note(request.version());
                 let (is_http2, answering) = (heads.are_http2(), heads.answering());
                 let (app, routes, caller) = (Arc::clone(&app), routes.clone(), caller.clone());
+                let heads = Arc::clone(&heads);
                 let is_refused = is_for_probes && !is_probe(request.uri().path());
                 // In a box: hyper and tokio move what they spawn several times.
                 Box::pin(async move {
@@ -109,7 +110,7 @@ impl Door {
                         answer(Arc::clone(&app), routes, caller, request.map(Body::new)).await
                     };
                     // Over HTTP/1.1 this tells the client to ask elsewhere, and hyper to end the connection with this answer.
-                    if (app.is_stopping() || is_for_probes) && !is_http2 {
+                    if (app.is_stopping() || is_for_probes || heads.are_last()) && !is_http2 {
                         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                     }
                     Ok::<_, std::convert::Infallible>(response)
@@ -130,14 +131,19 @@ impl Door {
             .keep_alive_timeout(limits.idle_time);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(Joined(stream)), service));
         let mut first_head = pin!(sleep(head_time));
-        let age = if is_for_probes { Some(PROBE_TIME) } else { limits.connection_age };
-        let mut is_old = pin!(async {
+        let (age, grace) = if is_for_probes {
+            (Some(PROBE_TIME), PROBE_TIME)
+        } else {
+            (limits.connection_age, limits.connection_grace)
+        };
+        let mut ages = pin!(async {
             match age {
-                Some(age) => sleep(spread(age)).await,
+                Some(age) => heads.age(spread(age)).await,
                 None => std::future::pending().await,
             }
         });
-        let (mut waits_for_head, mut is_ending) = (true, false);
+        let mut grace_ends = pin!(sleep(grace));
+        let (mut waits_for_head, mut is_ending, mut is_old) = (true, false, false);
         let mut end = pin!(heads.end(&mut self.life));
         let mut turn = Turn::default();
         loop {
@@ -166,10 +172,18 @@ impl Door {
                         return;
                     }
                 }
-                () = is_old.as_mut(), if !is_ending => {
-                    is_ending = true;
-                    connection.as_mut().graceful_shutdown();
+                () = ages.as_mut(), if !is_old => {
+                    is_old = true;
+                    grace_ends.as_mut().reset(Instant::now() + grace);
+                    if heads.are_http2() {
+                        connection.as_mut().graceful_shutdown();
+                    } else {
+                        // A request may be on its way: it is answered, and the connection ends with that.
+                        heads.let_be_last();
+                    }
                 }
+                // What never ends by itself, such as a stream of events, and a connection that is idle.
+                () = grace_ends.as_mut(), if is_old => return,
                 () = end.as_mut(), if !is_ending => {
                     is_ending = true;
                     connection.as_mut().graceful_shutdown();
@@ -228,6 +242,8 @@ struct Heads {
     first: Notify,
     /// How many requests have no answer yet.
     answering: AtomicUsize,
+    /// Whether the connection ends with the next answer.
+    are_last: AtomicBool,
 }
 
 /// Counts a request as one without an answer for as long as it lives.
@@ -253,6 +269,14 @@ impl Heads {
         self.version.load(Ordering::Relaxed) == 2
     }
 
+    fn let_be_last(&self) {
+        self.are_last.store(true, Ordering::Relaxed);
+    }
+
+    fn are_last(&self) -> bool {
+        self.are_last.load(Ordering::Relaxed)
+    }
+
     fn answering(self: &Arc<Self>) -> Answering {
         self.answering.fetch_add(1, Ordering::Relaxed);
         Answering(Arc::clone(self))
@@ -261,6 +285,14 @@ impl Heads {
     /// Whether hyper has spawned tasks that have not answered yet: over HTTP/1.1 it runs a handler in the connection's own task.
     fn has_tasks(&self) -> bool {
         self.are_http2() && self.answering.load(Ordering::Relaxed) > 0
+    }
+
+    /// Waits until the connection is as old as this and has had its first head: without one it ends soon by itself.
+    async fn age(&self, age: Duration) {
+        sleep(age).await;
+        if !self.have_come() {
+            self.first.notified().await;
+        }
     }
 
     /// Waits until the connection has to end. HTTP/2 has a message for it, after which streams go on; HTTP/1.1 has none, so a

@@ -33,8 +33,12 @@ pub struct Limits {
     /// Time that a connection over HTTP/1.1 may be idle, including that for the next head. Default 75 s.
     pub idle_time: Duration,
     /// How long a connection over HTTP may go on before it gets GOAWAY, or `Connection: close`, and ends once its requests have their
-    /// answers. `None`, the default, for ever.
+    /// answers. It is up to a tenth longer, at random, so that connections that began together do not end together. `None`, the default, for
+    /// ever.
     pub connection_age: Option<Duration>,
+    /// How long such a connection may go on after that. Default 30 s. Beyond: its end, with streams of events and of health that are left, or
+    /// while it is idle.
+    pub connection_grace: Duration,
     /// How long the answer to a wrong token waits, so that tokens cannot be guessed quickly. Default 100 ms.
     pub sign_in_delay: Duration,
     /// Time in which a RESP client takes its replies. Default 30 s. Beyond: the end of the connection.
@@ -60,6 +64,7 @@ impl Default for Limits {
             body_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(75),
             connection_age: None,
+            connection_grace: Duration::from_secs(30),
             sign_in_delay: Duration::from_millis(100),
             write_time: Duration::from_secs(30),
             one_off_policies: 1_000,

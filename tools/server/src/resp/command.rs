@@ -33,8 +33,8 @@ impl fmt::Display for Broken {
 /// The next command; `None` when it is not complete yet.
 pub(crate) fn next(input: &[u8], most: usize) -> Result<Option<Framed<'_>>, Broken> {
     match Line::of(input) {
-        Line::Ping { length } => {
-            return Ok(Some(Framed { arguments: SmallVec::from_slice(&[&input[..4]]), length }));
+        Line::Command { word, length } => {
+            return Ok(Some(Framed { arguments: SmallVec::from_slice(&[&input[..word]]), length }));
         }
         Line::Begun => return Ok(None),
         Line::Other => {}
@@ -57,9 +57,14 @@ pub(crate) fn next(input: &[u8], most: usize) -> Result<Option<Framed<'_>>, Brok
     Ok(Some(Framed { arguments, length: reader.at }))
 }
 
-/// What begins as the line of text `PING`, as health checks send it. A browser that was led here sends other lines.
+/// The commands that health checks send as lines of text.
+const LINES: [&[u8]; 2] = [b"PING", b"QUIT"];
+
+/// What begins as one of these lines. A browser that was led here sends other lines.
 enum Line {
-    Ping {
+    /// A command of so many letters, with the bytes of its line.
+    Command {
+        word: usize,
         length: usize,
     },
     /// It may become one.
@@ -69,17 +74,20 @@ enum Line {
 
 impl Line {
     fn of(input: &[u8]) -> Self {
-        const PING: &[u8] = b"PING\r\n";
-        let first = &input[..input.len().min(PING.len())];
-        let is_first =
-            |length: usize| first.len() >= length && first[..length].eq_ignore_ascii_case(&PING[..length]);
-        match first {
-            [] => Self::Other,
-            _ if is_first(PING.len()) => Self::Ping { length: PING.len() },
-            [_, _, _, _, b'\n', ..] if is_first(4) => Self::Ping { length: 5 },
-            _ if is_first(first.len()) => Self::Begun,
-            _ => Self::Other,
+        for line in LINES {
+            let shared = line.len().min(input.len());
+            if shared == 0 || !input[..shared].eq_ignore_ascii_case(&line[..shared]) {
+                continue;
+            }
+            let word = line.len();
+            return match &input[shared..] {
+                [b'\n', ..] => Self::Command { word, length: word + 1 },
+                [b'\r', b'\n', ..] => Self::Command { word, length: word + 2 },
+                [] | [b'\r'] => Self::Begun,
+                _ => Self::Other,
+            };
         }
+        Self::Other
     }
 }
 
@@ -149,6 +157,9 @@ mod tests {
         for bytes in [
             &b"POST / HTTP/1.1\r\n"[..],
             b"PONG\r\n",
+            b"PING a\r\n",
+            b"PING\rQ",
+            b"QUITE\r\n",
             b"*x\r\n",
             b"*-1\r\n",
             b"*\r\n",
@@ -167,10 +178,18 @@ mod tests {
     }
 
     #[test]
-    fn ping_may_be_a_line_of_text() {
-        for (bytes, length) in [(&b"PING\r\n*1"[..], 6), (b"ping\n", 5)] {
+    fn ping_and_quit_may_be_lines_of_text() {
+        for (bytes, word, length) in [
+            (&b"PING\r\n*1"[..], "PING", 6),
+            (b"ping\n", "PING", 5),
+            (b"Quit\r\n", "QUIT", 6),
+            (b"QUIT\nPING", "QUIT", 5),
+        ] {
             let Ok(Some(framed)) = next(bytes, MOST) else { panic!("{bytes:?}") };
-            assert_eq!((framed.arguments[0].to_ascii_uppercase(), framed.length), (b"PING".to_vec(), length));
+            assert_eq!(
+                (framed.arguments[0].to_ascii_uppercase(), framed.length),
+                (word.as_bytes().to_vec(), length)
+            );
         }
         assert!((1..6).all(|length| matches!(next(&b"PING\r\n"[..length], MOST), Ok(None))));
     }

@@ -125,17 +125,66 @@ fn events_are_told_to_64_listeners_at_a_time() {
 }
 
 #[test]
-fn old_connection_ends_after_its_answer() {
+fn old_connection_ends_with_its_next_answer() {
     let server = with_limits(|limits| limits.connection_age = Some(Duration::from_millis(50)));
     let mut stream = connect(server.address(0));
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    // However late a request comes to it, it has an answer.
+    wait_until(|| {
+        std::thread::sleep(Duration::from_millis(60));
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+        let mut answer = [0; 512];
+        let length = stream.read(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer[..length]);
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        answer.contains("connection: close\r\n")
+    });
     assert!(has_ended(&mut stream));
     run(async {
         let stream = tokio::net::TcpStream::connect(server.address(0)).await.unwrap();
-        let (sender, connection) = h2::client::handshake(stream).await.unwrap();
+        let (mut sender, connection) = h2::client::handshake(stream).await.unwrap();
         let ended = tokio::spawn(connection);
-        // The server says GOAWAY, and the connection ends without a call.
+        let request = http::Request::get("http://localhost/healthz").body(()).unwrap();
+        let (answer, _) = sender.send_request(request, true).unwrap();
+        assert_eq!(answer.await.unwrap().status(), 200);
+        // The server says GOAWAY, and the connection ends.
         assert!(ended.await.unwrap().is_ok());
-        drop(sender);
     });
+}
+
+#[test]
+fn old_connection_ends_after_its_grace_with_what_never_ends() {
+    let server = with_limits(|limits| {
+        limits.connection_age = Some(Duration::from_millis(50));
+        limits.connection_grace = Duration::from_millis(50);
+    });
+    // The admin listener sends events for ever.
+    let mut events = connect(server.address(2));
+    events.write_all(b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    assert!(has_ended(&mut events));
+    let mut silent = connect(server.address(0));
+    exchange_health(&mut silent);
+    assert!(has_ended(&mut silent));
+    run(async {
+        let stream = tokio::net::TcpStream::connect(server.address(2)).await.unwrap();
+        let (mut sender, connection) = h2::client::handshake(stream).await.unwrap();
+        let ended = tokio::spawn(connection);
+        let request = http::Request::get("http://localhost/v1/events").body(()).unwrap();
+        let (answer, _) = sender.send_request(request, true).unwrap();
+        let mut body = answer.await.unwrap().into_body();
+        // It is cut.
+        loop {
+            match body.data().await {
+                Some(Ok(_)) => {}
+                Some(Err(_)) => break,
+                None => panic!("the stream of events has an end"),
+            }
+        }
+        drop(sender);
+        let _ = ended.await.unwrap();
+    });
+}
+
+fn exchange_health(stream: &mut TcpStream) {
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    expect(stream, "HTTP/1.1 200 OK\r\n");
 }
