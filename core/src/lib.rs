@@ -143,6 +143,7 @@ pub use runtime::clock::{Clock, ManualClock};
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use runtime::simulation;
+pub use store::credentials::Credentials;
 pub use store::finding::{Finding, Severity};
 pub use store::lease_size::Lease;
 pub use store::option::{OptionKind, StoreOption};

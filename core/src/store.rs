@@ -3,6 +3,7 @@
 //! The limiter registers policies by their ids, and the store answers requests with a decision and the units that it spent,
 //! as of its own clock. The memory store and the shared-file store answer at once; for Redis a task or a thread waits.
 
+pub(crate) mod credentials;
 pub(crate) mod duration;
 pub(crate) mod fallback;
 pub(crate) mod finding;
@@ -38,6 +39,7 @@ use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::no_resources;
 use crate::runtime::park;
+use crate::store::finding::Finding;
 use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
 use crate::store::shared_file::SharedFileStore;
 
@@ -116,16 +118,14 @@ impl Store {
 
     /// Asks several requests, each for itself and in order, that travel together.
     pub(crate) async fn ask_many(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
-        match self {
-            Self::Redis(store) => store.ask_many(requests).await,
-            _ => {
-                let mut answers = Vec::with_capacity(requests.len());
-                for request in requests {
-                    answers.push(self.ask(*request).await?);
-                }
-                Ok(answers)
-            }
+        if let Self::Redis(store) = self {
+            return store.ask_many(requests).await;
         }
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            answers.push(self.ask(*request).await?);
+        }
+        Ok(answers)
     }
 
     /// [`ask`](Self::ask) for a blocking caller.
@@ -180,6 +180,14 @@ impl Store {
             Self::Memory(_) => None,
             Self::Local(store) => store.cause(),
             Self::Redis(store) => store.cause(reason),
+        }
+    }
+
+    /// What an operator has to know of its options when it is made.
+    pub(crate) fn warning(&self) -> Option<Finding> {
+        match self {
+            Self::Memory(_) | Self::Local(_) => None,
+            Self::Redis(store) => store.warning(),
         }
     }
 

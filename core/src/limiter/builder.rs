@@ -19,6 +19,7 @@ use crate::rules::policy::Policy;
 use crate::rules::quota::parse_duration;
 use crate::runtime::clock::Clock;
 use crate::store::Store;
+use crate::store::credentials::{Credentials, CredentialsFunction};
 use crate::store::finding::{Finding, Severity};
 use crate::store::lease_size::Lease;
 use crate::store::memory::MemoryStore;
@@ -45,6 +46,7 @@ pub struct LimiterBuilder {
     observe_keys: Option<usize>,
     report: Option<Duration>,
     hook: Option<Hook>,
+    credentials: Option<CredentialsFunction>,
     /// The text of a document that the program gives.
     document: Option<Box<str>>,
     /// Names and values, as text.
@@ -81,6 +83,21 @@ impl Place {
             Self::Memory => "memory",
             Self::Local(_) => "local",
             Self::Redis(_) => "redis",
+        }
+    }
+
+    /// Takes credentials from a function, where there is a server.
+    fn with_credentials(self, function: Option<CredentialsFunction>, unused: &mut Unused) -> Self {
+        match (self, function) {
+            (Self::Redis(options), Some(function)) => {
+                Self::Redis(Box::new(options.with_credentials(function)))
+            }
+            (place, function) => {
+                if function.is_some() {
+                    unused.add("credentials");
+                }
+                place
+            }
         }
     }
 
@@ -325,6 +342,32 @@ impl LimiterBuilder {
         self
     }
 
+    /// A function that gives user and password for each new connection to Redis, in place of those in the URL and the options: for
+    /// passwords that expire, such as the tokens of a cloud. It is called again when the server refuses what it gave, and then, and
+    /// after an error, not for 0.25 to 10 seconds, growing with each time in a row. It runs on a thread of its own, one call at a
+    /// time, and may block: decisions have their deadline meanwhile. What it returns as an error is the cause in
+    /// [`ready`](crate::Limiter::ready), the events and the doctor. [`set_credentials`](crate::Limiter::set_credentials) replaces it.
+    ///
+    /// ```
+    /// use polylimit::{Credentials, Limiter};
+    ///
+    /// fn token() -> Result<String, std::io::Error> {
+    ///     std::fs::read_to_string("/run/secrets/token")
+    /// }
+    ///
+    /// let limiter = Limiter::builder()
+    ///     .store("rediss://cache.example:6379")
+    ///     .credentials(|| Ok::<_, std::io::Error>(Credentials::new(Some("limits"), &token()?)));
+    /// ```
+    pub fn credentials<E: fmt::Display>(
+        mut self,
+        give: impl Fn() -> Result<Credentials, E> + Send + Sync + 'static,
+    ) -> Self {
+        let give = move || give().map_err(|error| error.to_string());
+        self.credentials = Some(CredentialsFunction::new(give));
+        self
+    }
+
     /// The clock by which the limiter decides; the default is the server's clock for Redis and the system's otherwise. A
     /// [`ManualClock`](crate::ManualClock) decides with every store.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
@@ -457,6 +500,7 @@ impl LimiterBuilder {
         if let Place::Redis(options) = &place {
             (source.place, source.copy) = options.source()?;
         }
+        place = place.with_credentials(self.credentials, &mut unused);
         if max_keys == 0 {
             return Err(Error::invalid_argument("max_keys is 0: allowed is 1 or more"));
         }
@@ -489,19 +533,9 @@ impl LimiterBuilder {
             unused.add(LOCAL_SIZE.name);
         }
         let unused = unused.finding(place.name());
-        let store = match place {
-            Place::Memory => Store::Memory(MemoryStore::new(max_keys, clock)),
-            Place::Local(options) => {
-                let options = match local_size {
-                    Some(bytes) => options.sized(bytes)?,
-                    None => options,
-                };
-                Store::Local(Box::new(SharedFileStore::new(options, clock, max_keys)))
-            }
-            Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
-        };
+        let store = store_at(place, local_size, clock, max_keys)?;
         let watch = DegradationWatch::new(store.doctor_after(), hook, store.place());
-        if let Some(finding) = unused {
+        for finding in unused.into_iter().chain(store.warning()) {
             watch.publish(DegradedEvent::Finding(finding));
         }
         let shared = Shared::new(store, watch, observe_keys);
@@ -526,4 +560,18 @@ impl LimiterBuilder {
         }
         Ok(Limiter { shared })
     }
+}
+
+fn store_at(place: Place, local_size: Option<u64>, clock: Clock, max_keys: usize) -> Result<Store, Error> {
+    Ok(match place {
+        Place::Memory => Store::Memory(MemoryStore::new(max_keys, clock)),
+        Place::Local(options) => {
+            let options = match local_size {
+                Some(bytes) => options.sized(bytes)?,
+                None => options,
+            };
+            Store::Local(Box::new(SharedFileStore::new(options, clock, max_keys)))
+        }
+        Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
+    })
 }

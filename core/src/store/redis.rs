@@ -39,11 +39,11 @@ use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
 use crate::runtime::monotonic;
+use crate::store::credentials::Credentials;
 use crate::store::fallback::Fallback;
 use crate::store::finding::Severity;
 use crate::store::policy_table::OfPolicy;
 pub use crate::store::redis::config::RedisOptions;
-use crate::store::redis::config::target::{Credentials, Secret};
 use crate::store::redis::denial_cache::DenialCache;
 use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::lease::{LeaseDeps, LeaseStats, Leases};
@@ -199,8 +199,7 @@ impl RedisStore {
 
     /// Uses other credentials for all connections made from now on.
     pub(crate) fn set_credentials(&self, username: Option<&str>, password: &str) -> Result<(), Error> {
-        let secret = |text: &str| Secret::from(Box::from(text));
-        let credentials = Credentials { username: username.map(secret), password: secret(password) };
+        let credentials = Credentials::new(username, password);
         let before = self.access.hub()?;
         self.access.set_credentials(credentials)?;
         if !Arc::ptr_eq(&before, &self.access.hub()?) {

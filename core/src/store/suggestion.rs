@@ -279,6 +279,52 @@ const TABLE: &[(&str, &[Suggestion])] = &[
         "useredispackage useredis3andlowerpackage customfunction customfunctionlibname customincrttlluascript",
         &[limiter("", "leave it out: the limiter has connections and scripts of its own")],
     ),
+    (
+        "sslcertreqs sslverify sslverifymode sslcheckhostname tlsverify verifypeer verify insecure insecureskipverify skipverify \
+         tlsinsecureskipverify rejectunauthorized ssl tls usetls usessl",
+        &[limiter(
+            "tls_ca",
+            "or tls_fingerprint to pin a certificate, or tls_insecure=true, which verifies nothing and is for development only; TLS \
+             itself is the scheme rediss://",
+        )],
+    ),
+    (
+        "sslcacerts sslcapath sslcadata sslcafile sslcertificateauthorities cacert cafile",
+        &[limiter("tls_ca", "")],
+    ),
+    ("sslcertfile sslcert certfile", &[limiter("tls_cert", "")]),
+    ("sslkeyfile sslkey keyfile", &[limiter("tls_key", "")]),
+    ("servername sslservername sni", &[limiter("tls_server_name", "")]),
+    (
+        "family addressfamily ipversion",
+        &[limiter("", "leave it out: all addresses of a name are tried, of IPv4 and IPv6")],
+    ),
+    (
+        "maxconnections poolsize poolmaxsize minidle maxidle maxidleconns minidleconns maxactiveconns connectionpool poolclass \
+         blockingtimeout pooltimeout",
+        &[limiter("", "leave it out: one connection carries the decisions of all callers")],
+    ),
+    (
+        "socketconnecttimeout connecttimeout connectiontimeout dialtimeout",
+        &[limiter("first_connect_max", "which bounds the wait for the first connection")],
+    ),
+    (
+        "retryontimeout retryonerror maxretries maxretriesperrequest retrystrategy maxattempts reconnectattempts",
+        &[limiter(
+            "",
+            "leave it out: what certainly did not run is repeated within the deadline, and nothing else",
+        )],
+    ),
+    ("healthcheckinterval socketkeepalive keepaliveinterval pinginterval", &[limiter("keepalive", "")]),
+    ("database dbindex", &[limiter("db", "")]),
+    (
+        "mastername mymaster servicename sentinelmasterid sentinelmaster",
+        &[limiter("", "use redis-sentinel://host,host/service")],
+    ),
+    (
+        "protocol respversion decoderesponses encoding libname libversion",
+        &[limiter("", "leave it out: the limiter speaks to the server by itself")],
+    ),
     ("cleardatastore", &[limiter("", "use reset, or another prefix")]),
     ("keyprefix rlprefix namespace", &[limiter("prefix", "")]),
     ("id", &[limiter("prefix", ""), request("", "leave it out: only a reservation has an id")]),

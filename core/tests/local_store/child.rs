@@ -103,7 +103,7 @@ fn child_process_entry() {
                     send(&format!("{} {}: {cause}", decision.source().name(), reason.name()));
                 }
                 (Some(reason), events) => {
-                    send(&format!("{} {}: {events:?}", decision.source().name(), reason.name()))
+                    send(&format!("{} {}: {events:?}", decision.source().name(), reason.name()));
                 }
             },
             Err(error) => send(&format!("{}: {error}", error.kind())),

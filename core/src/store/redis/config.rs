@@ -16,8 +16,11 @@ use table::{OptionValue, Options, Origin, Values};
 use crate::configuration_source::place::{CONFIGURATION, COPY};
 use crate::error::Error;
 use crate::store::duration;
-use crate::store::redis::config::kinds::{File, Source};
-use crate::store::redis::config::target::{Credentials, Endpoints, Identity, Location, Secret, Target, Tls};
+use crate::store::redis::config::kinds::{File, Source, read_fingerprints};
+use crate::store::redis::config::target::{
+    ChangingCredentials, Credentials, CredentialsFunction, CredentialsSource, Endpoints, Identity, Location,
+    Secret, Target, Tls, Trust,
+};
 use crate::store::suggestion::unknown_option;
 
 /// The location of Redis and the options of the store: a store URL and options.
@@ -59,6 +62,7 @@ pub struct RedisOptions {
     values: Values,
     configuration: OptionValue<Source>,
     copy: OptionValue<File>,
+    function: Option<CredentialsFunction>,
 }
 
 impl RedisOptions {
@@ -78,6 +82,7 @@ impl RedisOptions {
             values: Values::default(),
             configuration: OptionValue::default(),
             copy: OptionValue::default(),
+            function: None,
         };
         for url::Parameter { name, value, show } in parameters {
             options.read(&name, &value, Origin::Url { show })?;
@@ -107,7 +112,8 @@ impl RedisOptions {
         self.settings().map(drop)
     }
 
-    /// The name and the password for the server, from the URL and the options; `None` without a password.
+    /// The name and the password for the server, from the URL and the options; `None` without a password, and where a file, a program
+    /// or a function gives it.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -132,6 +138,12 @@ impl RedisOptions {
         self
     }
 
+    /// The function that gives the credentials of each new connection.
+    pub(crate) fn with_credentials(mut self, function: CredentialsFunction) -> Self {
+        self.function = Some(function);
+        self
+    }
+
     /// The limiter's options that were given with those of its store: where the configuration comes from, and its copy.
     pub(crate) fn source(&self) -> Result<(Option<Box<str>>, Option<PathBuf>), Error> {
         Ok((self.configuration.resolve(&CONFIGURATION)?, self.copy.resolve(&COPY)?))
@@ -139,7 +151,7 @@ impl RedisOptions {
 
     /// The checked settings.
     pub(crate) fn settings(&self) -> Result<Settings, Error> {
-        Settings::new(&self.location, &self.values)
+        Settings::new(&self.location, &self.values, self.function.clone())
     }
 
     fn read(&mut self, name: &str, text: &str, origin: Origin) -> Result<(), Error> {
@@ -173,6 +185,9 @@ impl fmt::Debug for RedisOptions {
         self.values.debug(&mut out);
         self.configuration.debug(&CONFIGURATION, &mut out);
         self.copy.debug(&COPY, &mut out);
+        if let Some(function) = &self.function {
+            out.field("credentials", function);
+        }
         out.finish()
     }
 }
@@ -195,7 +210,11 @@ impl std::ops::Deref for Settings {
 
 impl Settings {
     /// Checks the given values, individually and together, and adds the defaults.
-    fn new(location: &Location, values: &Values) -> Result<Self, Error> {
+    fn new(
+        location: &Location,
+        values: &Values,
+        function: Option<CredentialsFunction>,
+    ) -> Result<Self, Error> {
         let mut options = values.resolve()?;
         check_needs(location, values)?;
         if options.reconnect_min > options.reconnect_max {
@@ -207,10 +226,13 @@ impl Settings {
         let (username, password) = (options.username.take(), options.password.take());
         let (sentinel_username, sentinel_password) =
             (options.sentinel_username.take(), options.sentinel_password.take());
+        let changing = changing(username.as_ref(), password.as_ref(), &mut options, function)?;
+        let fixed = if changing.is_some() { (None, None) } else { (username, password) };
         let target = Target {
             endpoints: location.endpoints.clone(),
             tls: tls(location, &mut options)?,
-            credentials: credentials(username, password, ["username", "password"])?,
+            credentials: credentials(fixed.0, fixed.1, ["username", "password"])?,
+            changing,
             sentinel_credentials: credentials(
                 sentinel_username,
                 sentinel_password,
@@ -237,7 +259,7 @@ const NEEDS: [(&[&str], Condition, &str); 4] = [
         "is only for Sentinel and clusters: leave it out",
     ),
     (
-        &["tls_ca", "tls_cert", "tls_key", "tls_server_name"],
+        &["tls_ca", "tls_cert", "tls_key", "tls_server_name", "tls_fingerprint", "tls_insecure"],
         |location| location.tls,
         "is only for TLS: use rediss://, rediss-sentinel:// or rediss-cluster://, or leave it out",
     ),
@@ -256,6 +278,35 @@ fn check_needs(location: &Location, values: &Values) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The source of credentials that change, if one is given: only one of all may give a password.
+fn changing(
+    username: Option<&Secret>,
+    password: Option<&Secret>,
+    options: &mut Options,
+    function: Option<CredentialsFunction>,
+) -> Result<Option<ChangingCredentials>, Error> {
+    let sources = [
+        ("password_file", options.password_file.take().map(CredentialsSource::File)),
+        ("password_command", options.password_command.take().map(CredentialsSource::Program)),
+        ("credentials", function.map(CredentialsSource::Function)),
+    ];
+    let mut given = sources.into_iter().filter_map(|(name, source)| Some((name, source?)));
+    let Some((name, source)) = given.next() else { return Ok(None) };
+    let is_function = matches!(source, CredentialsSource::Function(_));
+    let other = match given.next() {
+        Some((other, _)) => Some(other),
+        None if password.is_some() => Some("password"),
+        None if is_function && username.is_some() => Some("username"),
+        None => None,
+    };
+    if let Some(other) = other {
+        return Err(Error::invalid_argument(format!(
+            "{other} and {name} contradict each other: leave one out, also in the user info of the URL"
+        )));
+    }
+    Ok(Some(ChangingCredentials { source, username: username.cloned() }))
 }
 
 fn credentials(
@@ -283,6 +334,24 @@ fn tls(location: &Location, options: &mut Options) -> Result<Option<Tls>, Error>
             return Err(Error::invalid_argument("tls_key is given without tls_cert: give both"));
         }
     };
-    let (ca, server_name) = (options.tls_ca.take(), options.tls_server_name.take());
-    Ok(location.tls.then_some(Tls { ca, identity, server_name }))
+    let server_name = options.tls_server_name.take();
+    let trust =
+        trust(options.tls_ca.take(), options.tls_fingerprint.take().as_deref(), options.tls_insecure)?;
+    Ok(location.tls.then_some(Tls { trust, identity, server_name }))
+}
+
+fn trust(ca: Option<PathBuf>, fingerprints: Option<&str>, insecure: bool) -> Result<Trust, Error> {
+    let refused = |one, other| {
+        Err(Error::invalid_argument(format!("{one} and {other} contradict each other: leave one out")))
+    };
+    let pinned = fingerprints.and_then(read_fingerprints);
+    match (ca, pinned, insecure) {
+        (Some(_), Some(_), _) => refused("tls_ca", "tls_fingerprint"),
+        (Some(_), None, true) => refused("tls_ca", "tls_insecure"),
+        (None, Some(_), true) => refused("tls_fingerprint", "tls_insecure"),
+        (Some(file), None, false) => Ok(Trust::File(file)),
+        (None, Some(pinned), false) => Ok(Trust::Fingerprints(pinned)),
+        (None, None, true) => Ok(Trust::Any),
+        (None, None, false) => Ok(Trust::System),
+    }
 }

@@ -1,7 +1,5 @@
 //! The doctor: examines the servers for problems and recommends what to do about them.
 
-mod unreachable;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,10 +16,9 @@ use crate::store::finding::Finding;
 use crate::store::finding::Severity::{self, Advice, Fine, Problem};
 use crate::store::policy_table::OfPolicy;
 use crate::store::redis::RedisStore;
-use crate::store::redis::config::target::Endpoints;
+use crate::store::redis::config::target::{Endpoints, Tls, Trust};
 use crate::store::redis::keys::channel::Channel;
 use crate::store::redis::pipeline::server::Context;
-use crate::store::redis::transport::cause::advice;
 use crate::store::redis::transport::cluster_slots;
 use crate::store::redis::transport::connect::{Address, server_us};
 use crate::store::redis::transport::failure::Failure;
@@ -128,6 +125,12 @@ impl RedisStore {
         }
     }
 
+    /// What an operator has to know of the options.
+    pub(crate) fn warning(&self) -> Option<Finding> {
+        let settings = self.access.settings();
+        matches!(&settings.target.tls, Some(Tls { trust: Trust::Any, .. })).then(insecure)
+    }
+
     /// Why decisions are made without the store, as the doctor says it, as far as it is known without examining anything.
     pub(crate) fn cause(&self, reason: Degradation) -> Option<Arc<str>> {
         match reason {
@@ -216,29 +219,22 @@ impl Doctor {
         let mut findings = Findings::default();
         for address in self.addresses().await {
             if let Address::Service { service, sentinels } = &address
-                && let Err(Failure { reason, .. }) = self.context.connector.primary(service, sentinels).await
+                && let Err(error) = self.context.connector.primary(service, sentinels).await
             {
                 let message = format!(
-                    "no sentinel names the primary of {service} ({}): the last known one stays in use, and a failover would not be \
-                     followed; see that the sentinels run, know {service} and admit this user",
-                    reason.name()
+                    "no sentinel names the primary, and the last known one stays in use, so that a failover would not be followed: {}",
+                    error.cause()
                 );
                 findings.add(Problem, "sentinels", message);
             }
-            match self.context.connector.session(&address).await {
+            match self.context.connector.session_or_cause(&address).await {
                 Ok(mut session) => {
                     if let Err(error) = self.examine_server(&mut session, extent, &mut findings).await {
                         let message = format!("the server was reached and then answered no more: {error}");
                         findings.add(Problem, "connection", message);
                     }
                 }
-                Err(Failure { reason, .. }) => {
-                    let cause = match reason {
-                        Degradation::Unreachable => {
-                            unreachable::cause(&self.context.connector, &address).await
-                        }
-                        reason => advice(reason).to_owned(),
-                    };
+                Err(cause) => {
                     let announced = if self.is_announced(&address) {
                         ", an address that the cluster announces,"
                     } else {
@@ -254,6 +250,9 @@ impl Doctor {
                     findings.add(Problem, "connection", message);
                 }
             }
+        }
+        if let Some((_, Tls { trust: Trust::Any, .. })) = &self.context.connector.tls {
+            findings.0.push(insecure());
         }
         findings.0
     }
@@ -383,6 +382,13 @@ async fn examine_time_in_scripts(session: &mut Session, findings: &mut Findings)
         _ => {}
     }
     Ok(())
+}
+
+/// What the doctor and the event at a limiter's creation say of `tls_insecure`.
+pub(crate) fn insecure() -> Finding {
+    let message = "tls_insecure is set, so any certificate is accepted, and anything on the way to the server can read and change \
+                   all that is sent: for development only; verify the server by tls_ca or tls_fingerprint";
+    Finding { severity: Problem, subject: "tls", message: message.to_owned() }
 }
 
 async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisResult<()> {

@@ -4,6 +4,7 @@ pub(crate) mod cause;
 pub(crate) mod cluster_slots;
 pub(crate) mod connect;
 pub(crate) mod failure;
+pub(crate) mod login;
 pub(crate) mod refused;
 pub(crate) mod resp;
 pub(crate) mod sentinel;

@@ -10,6 +10,7 @@ use crate::rules::decision::Degradation;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
+use crate::store::credentials::CredentialsFunction;
 use crate::store::finding::Finding;
 use crate::store::option::StoreOption;
 use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
@@ -30,6 +31,10 @@ impl RedisOptions {
 
     pub(crate) fn source(&self) -> Result<(Option<Box<str>>, Option<std::path::PathBuf>), Error> {
         match *self {}
+    }
+
+    pub(crate) fn with_credentials(self, _function: CredentialsFunction) -> Self {
+        match self {}
     }
 
     pub(crate) fn set(self, _name: &str, _text: &str) -> Result<Self, Error> {
@@ -209,6 +214,7 @@ impl RedisStore {
         [] set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
         [] forget_policy(id: PolicyId) -> ();
         [] place() -> Arc<str>;
+        [] warning() -> Option<Finding>;
         [] cause(reason: Degradation) -> Option<Arc<str>>;
         [] set_credentials(username: Option<&str>, password: &str) -> Result<(), Error>;
         [] doctor_after() -> Option<Duration>;

@@ -114,13 +114,11 @@ impl MappedStore {
         let Action::Apply(operation) = action else { return self.reset(clock, policy, key, patience) };
         let decide =
             |place: &Place<'_>, degraded| decide(place, (policies, policy), operation, request, degraded);
-        match self.work(clock, policy, (key, false), patience, |place| decide(place, None))? {
-            Some(answer) => Ok(answer),
-            None => {
-                let degraded = |place: &Place<'_>| decide(place, Some(Degradation::StoreFull));
-                self.answer_in_overflow(clock, policy, patience, degraded)
-            }
+        if let Some(answer) = self.work(clock, policy, (key, false), patience, |place| decide(place, None))? {
+            return Ok(answer);
         }
+        let degraded = |place: &Place<'_>| decide(place, Some(Degradation::StoreFull));
+        self.answer_in_overflow(clock, policy, patience, degraded)
     }
 
     /// Applies an operation to the state that keys without an entry share.

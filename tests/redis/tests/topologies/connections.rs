@@ -1,10 +1,19 @@
 //! Ways to connect to a server: URL schemes, certificates, passwords, users, databases and connection names.
 
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use polylimit::{Degradation, Source};
+use polylimit::{Credentials, Degradation, Limiter, Outage, Policy, Severity, Source};
 use polylimit_redis_tests::{assert_from_store, with};
-use polylimit_test_servers::{Certificates, ClientCertificates, Kind, Sentinels, Server, until};
+use polylimit_test_servers::{
+    Certificates, ClientCertificates, Dataset, FaultProxy, Kind, Sentinels, Server, until,
+};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use sha2::{Digest, Sha256};
 use tempfile::tempdir;
 
 use super::support::{limiter, runtime, shared};
@@ -77,6 +86,51 @@ fn server_without_client_certificates_is_reached_over_tls_only() {
     assert_eq!(failure(&url), Degradation::Unreachable);
 }
 
+fn line(name: &str, path: &Path) -> String {
+    format!("{name} {}", path.display())
+}
+
+/// A server with a certificate that is not that of the harness.
+fn server_with(certificate: &Path, key: &Path) -> Server {
+    let lines = [line("tls-cert-file", certificate), line("tls-key-file", key)];
+    let lines = lines.each_ref().map(String::as_str);
+    Server::options(Kind::Redis).tls(ClientCertificates::Ignored).lines(&lines).start()
+}
+
+#[test]
+fn self_signed_certificate_is_trusted_as_an_authority_and_by_its_fingerprint() {
+    let _shared = shared();
+    let dir = tempdir().unwrap();
+    let (certificate, key) = Certificates::self_signed(dir.path());
+    let server = server_with(&certificate, &key);
+    let (url, ca) = (server.url(), certificate.display());
+    let der = CertificateDer::from_pem_file(&certificate).unwrap();
+    let bytes = Sha256::digest(&der);
+    let fingerprint = bytes.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":");
+    assert_decides(&with(&url, &format!("tls_ca={ca}")));
+    // The certificate is the server's own: its name does not matter.
+    assert_decides(&with(&url, &format!("tls_ca={ca}&tls_server_name=elsewhere.example")));
+    assert_decides(&with(&url, &format!("tls_fingerprint={fingerprint}")));
+    let other = "ab".repeat(32);
+    assert_decides(&with(&url, &format!("tls_fingerprint={other},{fingerprint}")));
+    for parameter in [format!("tls_fingerprint={other}"), "db=0".to_owned()] {
+        assert_eq!(failure(&with(&url, &parameter)), Degradation::Unreachable);
+    }
+}
+
+#[test]
+fn server_that_is_not_verified_is_reported_when_the_limiter_is_made_and_by_the_doctor() {
+    let _shared = shared();
+    let server = Server::options(Kind::Redis).tls(ClientCertificates::Ignored).start();
+    let limiter = limiter(&with(&server.url(), "tls_insecure=true&deadline=2s"), QUOTAS);
+    let events = limiter.take_events();
+    let [warning] = &events[..] else { panic!("{events:?}") };
+    assert!(warning.to_string().contains("tls_insecure is set, so any certificate is accepted"), "{warning}");
+    assert_from_store(&runtime().block_on(limiter.check("user")).unwrap());
+    let findings = runtime().block_on(limiter.doctor()).unwrap();
+    assert!(findings.iter().any(|finding| finding.subject == "tls" && finding.severity >= Severity::Problem));
+}
+
 #[test]
 fn wrong_password_or_user_is_reported_as_auth() {
     let _shared = shared();
@@ -102,9 +156,30 @@ fn started_event_and_ready_name_the_cause_as_the_doctor_does() {
         Server::start(Kind::Redis, &["user limits on >word ~* &* +@all -eval -evalsha", "user default off"]);
     let restricted = format!("redis://limits:word@127.0.0.1:{}", restricted.port());
     let nowhere = Server::options(Kind::Redis).reserve();
+    let dir = tempdir().unwrap();
+    let [old_ca, certificate, key] = Certificates::expired(dir.path(), (2020, 2, 3));
+    let expired = server_with(&certificate, &key);
+    let protocol = ["tls-protocols TLSv1.1", "tls-ciphers DEFAULT:@SECLEVEL=0"];
+    let ancient = Server::options(Kind::Redis).tls(ClientCertificates::Ignored).lines(&protocol).reserve();
+    ancient.launch(Dataset::Empty);
+    let demanding = Server::options(Kind::Redis).tls(ClientCertificates::Required).start();
+    let trusted = |server: &Server, more: &str| {
+        let ca = server.certificates().unwrap().ca.display().to_string();
+        with(&server.url(), &format!("tls_ca={ca}{more}"))
+    };
     for (url, cause) in [
+        (
+            with(&expired.url(), &format!("tls_ca={}", old_ca.display())),
+            "has expired, on 2020-02-03T00:00:00Z",
+        ),
+        (trusted(&tls, "&tls_server_name=elsewhere.example"), "localhost, not for elsewhere.example"),
+        (with(&tls.url(), &format!("tls_fingerprint={}", "ab".repeat(32))), "has another fingerprint"),
+        (tls.url().replace("rediss", "redis"), "write rediss:// in the URL"),
+        (guarded.url().replace("redis://", "rediss://"), "write redis:// in the URL"),
+        (trusted(&ancient, ""), "no version of TLS in common"),
+        (trusted(&demanding, ""), "by tls_cert and tls_key"),
         (tls.url(), "its certificate is not trusted"),
-        (guarded.url().replace("word", "other"), "refuses the user or the password"),
+        (guarded.url().replace("word", "sesame"), "refuses the user or the password"),
         (restricted, "the user needs"),
         (nowhere.url(), "see that it runs"),
     ] {
@@ -119,7 +194,9 @@ fn started_event_and_ready_name_the_cause_as_the_doctor_does() {
         assert!(started.to_string().ends_with(&format!(" [{store}]")), "{started}");
         let ready = runtime().block_on(limiter.ready(Duration::from_secs(2))).unwrap_err().to_string();
         assert!(ready.contains(cause), "{url}: {ready}");
-        for secret in ["other", "word@"] {
+        let findings = runtime().block_on(limiter.doctor()).unwrap();
+        assert!(findings.iter().any(|finding| finding.message.contains(cause)), "{url}: {findings:?}");
+        for secret in ["sesame", "word@"] {
             assert!(!started.to_string().contains(secret) && !ready.contains(secret), "{started} {ready}");
         }
     }
@@ -197,6 +274,135 @@ fn new_password_is_used_for_new_connections() {
     until("the new password is accepted", Duration::from_secs(5), || {
         (source() == Source::Store).then_some(())
     });
+}
+
+/// A limiter whose password comes from a file: by the store, by a program, or by a function of the program.
+fn limiters_of_a_file(port: u16, file: &Path) -> Vec<Limiter> {
+    let url = format!("redis://127.0.0.1:{port}?deadline=5s&doctor_after=0&denial_cache_max=0");
+    let builder = |url: &str| {
+        let policy = Policy::parse("p", "1000/hour").unwrap();
+        Limiter::builder().store(url).policy(policy).outage("p", Outage::Deny)
+    };
+    let (named, path) = (with(&url, "username=limits"), file.to_owned());
+    let password = move || std::fs::read_to_string(&path);
+    let function = move || Ok::<_, std::io::Error>(Credentials::new(Some("limits"), password()?.trim()));
+    let file = file.display();
+    vec![
+        builder(&with(&named, &format!("password_file={file}"))).build().unwrap(),
+        builder(&with(&named, &format!("password_command=cat%20{file}"))).build().unwrap(),
+        builder(&url).credentials(function).build().unwrap(),
+    ]
+}
+
+#[test]
+fn changed_password_is_read_again_and_degrades_no_decision() {
+    let _shared = shared();
+    let server = Server::options(Kind::Redis).user("limits", "old").start();
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("password");
+    std::fs::write(&file, "old").unwrap();
+    let (limiters, runtime) = (limiters_of_a_file(server.port(), &file), runtime());
+    let all_decide = || {
+        for limiter in &limiters {
+            assert_from_store(&runtime.block_on(limiter.check("user")).unwrap());
+            assert_from_store(&limiter.blocking().check("user").unwrap());
+        }
+    };
+    let end_connections = || {
+        server.command(&["CLIENT", "KILL", "USER", "limits"]);
+        // The end arrives, and the connections have been silent for longer than busy ones are.
+        sleep(Duration::from_millis(20));
+    };
+    all_decide();
+    for (old, new) in [("old", "new"), ("new", "newer"), ("newer", "newest")] {
+        server.command(&["ACL", "SETUSER", "limits", &format!(">{new}")]);
+        end_connections();
+        all_decide();
+        std::fs::write(&file, format!("{new}\n")).unwrap();
+        server.command(&["ACL", "SETUSER", "limits", &format!("<{old}")]);
+        all_decide();
+        end_connections();
+        all_decide();
+    }
+    for limiter in &limiters {
+        assert_eq!(limiter.stats().permanent, 0);
+    }
+}
+
+#[test]
+fn refused_password_of_a_source_is_named_and_seldom_sent_until_another_is_there() {
+    let _shared = shared();
+    let server = Server::options(Kind::Redis).user("limits", "right").start();
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("password");
+    let causes = [
+        "refuses the user or the password that password_file",
+        "refuses the user or the password that the program of password_command gives",
+        "refuses the user or the password that the function credentials gives",
+    ];
+    let (runtime, proxy) = (runtime(), FaultProxy::start(server.address()));
+    for (limiter, cause) in limiters_of_a_file(proxy.port(), &file).iter().zip(causes) {
+        std::fs::write(&file, "wr0ng-hidden").unwrap();
+        let before = proxy.commands("AUTH");
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(1) {
+            let decision = runtime.block_on(limiter.check("user")).unwrap();
+            assert_eq!(decision.degraded(), Some(Degradation::Auth), "{decision:?}");
+        }
+        // Two connections at most, each after a pause of 0.25 s and more; without pauses there are dozens.
+        let sent = proxy.commands("AUTH") - before;
+        assert!((1..=8).contains(&sent), "{cause}: {sent} attempts");
+        let ready = runtime.block_on(limiter.ready(Duration::from_millis(200))).unwrap_err().to_string();
+        let [started] = &limiter.take_events()[..] else { panic!("{ready}") };
+        let findings = format!("{:?}", runtime.block_on(limiter.doctor()).unwrap());
+        for text in [&ready, &started.to_string(), &findings] {
+            assert!(text.contains(cause) && !text.contains("hidden"), "{text}");
+        }
+        std::fs::write(&file, "right").unwrap();
+        until("the right password is used", Duration::from_secs(30), || {
+            (runtime.block_on(limiter.check("user")).unwrap().source() == Source::Store).then_some(())
+        });
+    }
+}
+
+/// The function is called on a thread of its own, and decisions do not wait for it for longer than for the server.
+#[test]
+fn function_that_blocks_or_fails_leaves_decisions_their_deadline() {
+    let _shared = shared();
+    let server = Server::options(Kind::Redis).user("limits", "right").start();
+    let url = format!("redis://127.0.0.1:{}?deadline=50ms&doctor_after=0&first_connect_max=0", server.port());
+    let limiter = |give: Box<dyn Fn() -> Result<Credentials, String> + Send + Sync>| {
+        let policy = Policy::parse("p", "1000/hour").unwrap();
+        Limiter::builder()
+            .store(&url)
+            .policy(policy)
+            .outage("p", Outage::Deny)
+            .credentials(give)
+            .build()
+            .unwrap()
+    };
+    let (release, released) = channel::<()>();
+    let released = Mutex::new(released);
+    let blocks = limiter(Box::new(move || {
+        let _ = released.lock().unwrap().recv();
+        Ok(Credentials::new(Some("limits"), "right"))
+    }));
+    for _ in 0..10 {
+        let decision = blocks.blocking().check("user").unwrap();
+        assert_eq!(decision.source(), Source::Deny, "{decision:?}");
+    }
+    drop(release);
+    until("the function has returned", Duration::from_secs(30), || {
+        (blocks.blocking().check("user").unwrap().source() == Source::Store).then_some(())
+    });
+    let fails = limiter(Box::new(|| Err("the token service is away".to_owned())));
+    let decision = fails.blocking().check("user").unwrap();
+    assert_eq!(decision.degraded(), Some(Degradation::Auth), "{decision:?}");
+    let ready = fails.blocking().ready(Duration::from_millis(200)).unwrap_err().to_string();
+    assert!(
+        ready.contains("the function credentials gives no password: the token service is away"),
+        "{ready}"
+    );
 }
 
 /// The limiter replaces such a connection before it sends anything over it.

@@ -1,6 +1,7 @@
 //! Fail-over: Sentinel promotes another server, or a primary becomes a replica and keeps its sockets.
 
 use std::net::TcpListener;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use polylimit::{Degradation, Limiter, Source};
@@ -161,7 +162,7 @@ fn planned_failover_splits_no_limit_between_two_primaries() {
     });
     let new = sentinels.planned_failover();
     let later = named("later");
-    std::thread::sleep(Duration::from_secs(1));
+    sleep(Duration::from_secs(1));
     let is_primary_still = sentinels.server(1 - new).info("role") == "master";
     for spent in 0..3 {
         for (at, limiter) in [&asynchronous, &blocking, &later].into_iter().enumerate() {
@@ -282,7 +283,7 @@ fn refusal_of_a_replica_is_reported_as_read_only() {
 fn connections_to_a_replica_are_limited_by_backoff() {
     let _shared = shared();
     let (server, limiter, load) = demoted_server_under_load();
-    std::thread::sleep(Duration::from_secs(1));
+    sleep(Duration::from_secs(1));
     let made = limiter.stats().connections;
     server.command(&["REPLICAOF", "NO", "ONE"]);
     load.until_stored(Duration::from_secs(5));

@@ -13,7 +13,7 @@ use crate::store::duration;
 use crate::store::option::OptionKind;
 use crate::store::outage::Outage;
 use crate::store::redis::config::address_map::AddressMap;
-use crate::store::redis::config::target::Secret;
+use crate::store::redis::config::target::{Fingerprint, Secret};
 use crate::store::share::{Ppm, WHOLE};
 
 pub(crate) trait Kind {
@@ -165,6 +165,27 @@ kinds! {
         show: |path| format!("{:?}", path.to_string_lossy()),
     }
 
+    /// Fingerprints of certificates, with commas between them.
+    Fingerprints(Box<str>) -> Box<str> {
+        const FORM: &'static str = ", as openssl x509 -fingerprint -sha256 prints one after the =";
+        read: |text| Some(text.into()),
+        allows: |_, text| read_fingerprints(text).is_some(),
+        show: |text| excerpt(text),
+    }
+
+    Flag(bool) -> bool {
+        read: |text| text.parse().ok(),
+        allows: |_, _| true,
+        show: bool::to_string,
+    }
+
+    /// A program and its arguments.
+    Program(Box<str>) -> Box<str> {
+        read: |text| Some(text.into()),
+        allows: |_, text| (1..=4096).contains(&text.len()) && !text.trim_ascii().is_empty() && !text.contains('\0'),
+        show: |text| excerpt(text),
+    }
+
     /// Text that is never shown.
     Hidden(Box<str>) -> Secret {
         const SECRET: bool = true;
@@ -172,6 +193,22 @@ kinds! {
         allows: |_, secret| (1..=16_384).contains(&secret.reveal().len()),
         show: |_| "***".to_owned(),
     }
+}
+
+/// The fingerprints in a text, each of 32 bytes in hexadecimal digits, with or without colons between the bytes.
+pub(crate) fn read_fingerprints(text: &str) -> Option<Box<[Fingerprint]>> {
+    let read = |text: &str| {
+        let digits = text.replace(':', "");
+        let is_hexadecimal = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_grouped = !text.contains(':') || text.split(':').all(|byte| byte.len() == 2);
+        let mut bytes = Fingerprint::default();
+        for (at, byte) in bytes.iter_mut().enumerate().filter(|_| is_hexadecimal && is_grouped) {
+            *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+        }
+        (is_hexadecimal && is_grouped).then_some(bytes)
+    };
+    let all: Option<Box<[_]>> = text.split(',').map(read).collect();
+    all.filter(|all| all.len() <= 8)
 }
 
 /// Whether a value is in a range such as `1 to 100`, or is 0 where the range says `0 (...), or 1 to 100`.
@@ -227,6 +264,30 @@ mod tests {
         assert!(Count::allows("0 (never), or 5 to 6", &0));
         assert!(!Count::allows("0 (never), or 5 to 6", &1));
         assert!(!Count::allows("any", &1));
+    }
+
+    #[test]
+    fn fingerprints_are_as_openssl_prints_them() {
+        let (plain, colons) = ("0aFF".repeat(16), ["0A:ff"; 16].join(":"));
+        let expected: Vec<u8> = [0x0a, 0xff].repeat(16);
+        for text in [&plain, &colons, &format!("{plain},{colons}")] {
+            assert!(read_fingerprints(text).unwrap().iter().all(|one| one[..] == expected), "{text}");
+        }
+        assert_eq!(read_fingerprints(&format!("{plain},{colons}")).unwrap().len(), 2);
+        let many = [&*plain; 9].join(",");
+        for text in [
+            "",
+            "ab",
+            &plain[2..],
+            &format!("{plain}00"),
+            &format!("{plain},"),
+            "+a".repeat(32).as_str(),
+            &many,
+        ] {
+            assert_eq!(read_fingerprints(text), None, "{text}");
+        }
+        let shifted = format!("0a:{}", &plain[2..]);
+        assert_eq!(read_fingerprints(&shifted), None);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use crate::store::option::StoreOption;
 use crate::store::outage::Outage;
 use crate::store::redis::config::RedisOptions;
 use crate::store::redis::config::kinds::{
-    Addresses, Choice, ClientName, Count, File, Hidden, HostName, Kind, Prefix, Share, Size, Time,
+    Addresses, Choice, ClientName, Count, File, Fingerprints, Flag, Hidden, HostName, Kind, Prefix, Program,
+    Share, Size, Time,
 };
 
 /// The origin of a value.
@@ -267,11 +268,26 @@ options! {
         "The user to authenticate as; needs a password. It is never shown.";
     password(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
         "The password to authenticate with; as it is, not percent-encoded as in a URL. It is never shown.";
+    password_file(impl Into<PathBuf>): File, "the path of a file", default none,
+        "A file that holds the password, without the line end at its end, in place of `password`: it is read for each new \
+         connection, and again when the server refuses the password.";
+    password_command(impl Into<Box<str>>): Program, "a program and its arguments, with spaces between them; at most 4096 bytes",
+        default none,
+        "A program whose output is the password, in place of `password`, such as one that makes a token for a cloud: it is run, \
+         without a shell and for 10 seconds at most, for each new connection, and again when the server refuses the password.";
     key_secret(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
         "A secret with which the keys that are stored as a hash are hashed, so that the hashes in Redis cannot be compared with \
          those of guessed keys; 16 random bytes or more are advised. All processes need the same. It is never shown.";
     tls_ca(impl Into<PathBuf>): File, "the path of a file", default none,
-        "A PEM file with the certificates to trust, in place of the system's; only with TLS.";
+        "A PEM file with the certificates to trust, in place of the system's: those of authorities, and self-signed ones of \
+         servers, for any name; only with TLS.";
+    tls_fingerprint(impl Into<Box<str>>): Fingerprints, "1 to 8 fingerprints of 64 hexadecimal digits, with commas between them",
+        default none,
+        "The SHA-256 of the server's certificate, as `openssl x509 -fingerprint -sha256` prints it, in place of an authority: a \
+         server with one of these certificates is trusted, whatever its name and its dates; only with TLS.";
+    tls_insecure(bool): Flag, "true or false", default "false",
+        "Whether any certificate is accepted, for development only: then anything on the way to the server can read and change \
+         all that is sent. An event and the doctor say so; only with TLS.";
     tls_cert(impl Into<PathBuf>): File, "the path of a file", default none,
         "A PEM file with the certificate, and its chain, that the server asks for; needs `tls_key`; only with TLS.";
     tls_key(impl Into<PathBuf>): File, "the path of a file", default none,

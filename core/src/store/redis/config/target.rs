@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+pub(crate) use crate::store::credentials::{Credentials, CredentialsFunction, Secret};
+
 /// A host and a port. An IPv6 address has no brackets here.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Endpoint {
@@ -34,42 +36,46 @@ pub(crate) struct Location {
     pub(crate) tls: bool,
 }
 
-/// Text that `Debug` prints as `***`. It has no `Display`, so that it cannot get into a message by mistake.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Secret(Box<str>);
-
-impl Secret {
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<Box<str>> for Secret {
-    fn from(text: Box<str>) -> Self {
-        Self(text)
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
-/// The credentials. Without a user name they belong to the default user.
+/// Credentials that change, and where they come from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Credentials {
+pub(crate) struct ChangingCredentials {
+    pub(crate) source: CredentialsSource,
+    /// The user, unless the source gives it.
     pub(crate) username: Option<Secret>,
-    pub(crate) password: Secret,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CredentialsSource {
+    /// A file that holds the password.
+    File(PathBuf),
+    /// A program with its arguments, whose output is the password.
+    Program(Box<str>),
+    Function(CredentialsFunction),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Tls {
-    /// The trusted authorities, in place of the system's.
-    pub(crate) ca: Option<PathBuf>,
+    pub(crate) trust: Trust,
     pub(crate) identity: Option<Identity>,
     /// The name to verify in place of the host's.
     pub(crate) server_name: Option<Box<str>>,
+}
+
+/// The SHA-256 of a certificate.
+pub(crate) type Fingerprint = [u8; 32];
+
+/// Which certificates of servers are trusted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Trust {
+    /// Those of the system's authorities.
+    #[default]
+    System,
+    /// Those of the authorities in a file, and the certificates in it.
+    File(PathBuf),
+    /// Those with one of these fingerprints.
+    Fingerprints(Box<[Fingerprint]>),
+    /// All of them: the server may be anything.
+    Any,
 }
 
 /// The files of a client certificate.
@@ -86,6 +92,8 @@ pub(crate) struct Target {
     /// `Some` when the connections to servers and sentinels are encrypted.
     pub(crate) tls: Option<Tls>,
     pub(crate) credentials: Option<Credentials>,
+    /// Those in place of `credentials`.
+    pub(crate) changing: Option<ChangingCredentials>,
     pub(crate) sentinel_credentials: Option<Credentials>,
     pub(crate) database: u32,
 }
@@ -111,20 +119,6 @@ impl fmt::Display for Target {
         match self.database {
             0 => Ok(()),
             database => write!(f, ", db {database}"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn debug_shows_neither_text_nor_length() {
-        for text in ["", "a", "correct horse battery staple"] {
-            let secret = Secret::from(Box::from(text));
-            assert_eq!(format!("{secret:?} {:#?}", Some(&secret)), "*** Some(\n    ***,\n)");
-            assert_eq!(secret.reveal(), text);
         }
     }
 }

@@ -28,7 +28,12 @@ fn every_default_is_allowed_and_every_option_can_be_set() {
             "address_map" | "topology_refresh" => "redis-sentinel://h/s",
             _ => "redis://h",
         };
-        let text = default.unwrap_or(if name == "address_map" { "a:1=b:2,c=d" } else { "text" });
+        let fingerprint = "ab".repeat(32);
+        let text = default.unwrap_or(match name {
+            "tls_fingerprint" => &fingerprint,
+            "address_map" => "a:1=b:2,c=d",
+            _ => "text",
+        });
         let set = options(scheme).set(name, text).unwrap();
         let parsed = options(&format!("{scheme}?{name}={text}"));
         assert_eq!(format!("{set:?}"), format!("{parsed:?}"));
@@ -106,7 +111,7 @@ fn every_setter_sets_its_option() {
     let target = settings.target.clone();
     assert!(matches!(target.endpoints, Endpoints::Sentinel { .. }));
     let tls = target.tls.unwrap();
-    assert_eq!((tls.ca, tls.server_name), (Some("ca".into()), Some("n".into())));
+    assert_eq!((tls.trust, tls.server_name), (Trust::File("ca".into()), Some("n".into())));
     assert_eq!(tls.identity, Some(Identity { certificate: "cert".into(), key: "key".into() }));
     let revealed = |credentials: Option<Credentials>| {
         let Credentials { username, password } = credentials.unwrap();

@@ -71,6 +71,12 @@ pub(crate) fn read(url: &str) -> Result<(Location, Vec<Parameter>), Error> {
             "has an @ that does not end the user info: in user info and parameters, write @ as %40, / as %2F and ? as %3F",
         ));
     }
+    if url.ends_with("#insecure") {
+        return Err(refused(
+            "ends in #insecure: verify the server by tls_ca or tls_fingerprint, or write tls_insecure=true as a parameter, for \
+             development only",
+        ));
+    }
     if authority.contains('#') || rest.contains('#') {
         return Err(refused("has a #: write it as %23"));
     }
@@ -275,7 +281,9 @@ fn read_query(query: &str, parameters: &mut Vec<Parameter>) -> Result<(), Error>
 
 /// The position in a query from which text may be secret.
 fn first_secret(query: &str) -> usize {
-    let query = query.to_ascii_lowercase();
+    // These name where a password is, and hold none.
+    let query = query.to_ascii_lowercase().replace("password_file", "#############");
+    let query = query.replace("password_command", "################");
     ["secret", "pass", "pwd", "user"].iter().filter_map(|word| query.find(word)).min().unwrap_or(query.len())
 }
 

@@ -53,6 +53,15 @@ pub(crate) enum End {
     Broken,
 }
 
+/// How long a connection is used.
+#[derive(Clone, Copy, Debug)]
+enum Age {
+    Unlimited,
+    Until(Instant),
+    /// It stays in use until another one is open.
+    Reached,
+}
+
 /// The result of reading replies.
 enum Read {
     Nothing,
@@ -94,10 +103,7 @@ pub(crate) struct Connection {
     /// Whether the server refuses `TIME` in scripts, so that calls have an estimate of its time.
     estimates_time: bool,
     time_asked: Instant,
-    /// When it reaches its maximum age.
-    retires_at: Option<Instant>,
-    /// Whether it has reached its maximum age, so that another one is to replace it.
-    pub(crate) is_old: bool,
+    age: Age,
     /// Nothing more is sent; the connection ends as soon as every operation in flight is answered.
     pub(crate) leaving: Option<End>,
     next_nonce: u64,
@@ -129,8 +135,7 @@ impl Connection {
             estimates_time: false,
             // The handshake has.
             time_asked: now,
-            retires_at: server.context.retires_at(now),
-            is_old: false,
+            age: server.context.retires_at(now).map_or(Age::Unlimited, Age::Until),
             leaving: None,
             next_nonce: crate::runtime::backoff::random(),
         }
@@ -146,6 +151,11 @@ impl Connection {
     /// Whether a caller waits for an answer from this connection.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.flights.iter().any(|in_flight| in_flight.expires.is_some()) || !self.later.is_empty()
+    }
+
+    /// Whether another connection is to replace it, which has reached its maximum age.
+    pub(crate) fn is_old(&self) -> bool {
+        matches!(self.age, Age::Reached) && self.leaving.is_none()
     }
 
     /// Ends the connection as soon as every operation in flight is answered.
@@ -230,8 +240,8 @@ impl Connection {
         if self.leaving.is_none() && self.server.is_closed() {
             self.leaving = Some(End::Closed);
         }
-        if self.retires_at.is_some_and(|retires_at| retires_at <= now) {
-            (self.retires_at, self.is_old) = (None, true);
+        if matches!(self.age, Age::Until(end) if end <= now) {
+            self.age = Age::Reached;
         }
     }
 
@@ -248,10 +258,11 @@ impl Connection {
         let flights = self.flights.iter().filter_map(|in_flight| in_flight.expires).min();
         let later = self.later.iter().map(|(at, _)| *at).min();
         let queued = self.server.queue.next_deadline();
-        [flights, later, queued, self.retires_at.filter(|_| self.leaving.is_none())]
-            .into_iter()
-            .flatten()
-            .min()
+        let aged = match self.age {
+            Age::Until(end) if self.leaving.is_none() => Some(end),
+            _ => None,
+        };
+        [flights, later, queued, aged].into_iter().flatten().min()
     }
 
     /// Moves due retries to the front of the queue, so that the queue alone handles their deadlines.

@@ -302,7 +302,7 @@ impl Task {
                     drop(held);
                     return Poll::Ready(served.map(|connection| (end, connection.has_decided)));
                 }
-                if !connection.is_old || connection.leaving.is_some() {
+                if !connection.is_old() {
                     return Poll::Pending;
                 }
                 // Callers may send meanwhile.

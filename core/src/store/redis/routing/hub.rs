@@ -230,7 +230,7 @@ impl Access {
         let mut before = self.before.lock();
         let (hub, settings) = (self.hub()?, self.settings());
         let mut renewed = Settings::clone(&settings);
-        renewed.target.credentials = Some(credentials);
+        (renewed.target.credentials, renewed.target.changing) = (Some(credentials), None);
         let renewed = Arc::new(renewed);
         let other = hub.renew(&settings, &renewed)?;
         self.settings.store(renewed);

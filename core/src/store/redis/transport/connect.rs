@@ -26,8 +26,11 @@ use crate::store::redis::config::Settings;
 use crate::store::redis::config::address_map::AddressMap;
 use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Secret, Tls};
 use crate::store::redis::transport::CONNECT_TIMEOUT;
-use crate::store::redis::transport::cause::{advice, of_tls};
+use crate::store::redis::transport::cause::{
+    ConnectError, NO_TLS, WITHOUT_TLS, of_connection, of_name, of_socket, of_tls,
+};
 use crate::store::redis::transport::failure::{Failure, Refusal, UNREACHABLE};
+use crate::store::redis::transport::login::Login;
 use crate::store::redis::transport::refused::{LastRefusal, words};
 use crate::store::redis::transport::server_time::ServerTime;
 use crate::store::redis::transport::session::Session;
@@ -81,6 +84,8 @@ pub(crate) struct Connector {
     pub(crate) tls: Option<(Arc<ClientConfig>, Tls)>,
     /// Can be replaced while the store is in use.
     pub(crate) credentials: ArcSwapOption<Credentials>,
+    /// Where the credentials come from, unless those above are given.
+    login: Option<Login>,
     pub(crate) sentinel_credentials: Option<Credentials>,
     pub(crate) database: u32,
     pub(crate) client_name: Box<str>,
@@ -106,6 +111,7 @@ impl Connector {
         Ok(Self {
             tls,
             credentials: ArcSwapOption::from_pointee(target.credentials.clone()),
+            login: target.changing.clone().map(Login::new),
             sentinel_credentials: target.sentinel_credentials.clone(),
             database: target.database,
             client_name: settings.client_name.clone(),
@@ -121,6 +127,7 @@ impl Connector {
         Self {
             tls: self.tls.clone(),
             credentials: ArcSwapOption::new(self.credentials.load_full()),
+            login: self.login.as_ref().map(Login::after_fork),
             sentinel_credentials: self.sentinel_credentials.clone(),
             client_name: self.client_name.clone(),
             last_primary: ArcSwapOption::new(self.last_primary.load_full()),
@@ -137,42 +144,76 @@ impl Connector {
     pub(crate) async fn connect(
         &self,
         address: &Address,
-        mut primary: Option<Endpoint>,
+        primary: Option<Endpoint>,
         time: &ServerTime,
         longest: Duration,
     ) -> Result<OpenStream, Failure> {
-        let connecting = async {
-            let stream = match address {
-                Address::Tcp(endpoint) => self.tcp(endpoint).await?,
-                Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await.map_err(not_connected)?),
-                Address::Service { service, sentinels } => {
-                    let named = match primary.take() {
-                        Some(named) => named,
-                        None => self.primary_or_last(service, sentinels).await?,
-                    };
-                    self.tcp(primary.insert(named)).await?
-                }
-            };
-            let stream = self.handshake(stream, time).await?;
-            if let Some(primary) = &primary {
-                self.last_primary.store(Some(Arc::new(primary.clone())));
-            }
-            Ok::<_, ConnectError>(OpenStream { stream, primary })
+        let connected = self.try_connect(address, primary, time, longest).await;
+        let describe = |error: &ConnectError| {
+            Arc::new(format!("{} cannot be used: {}", address.describe(), error.cause()))
         };
-        let connected = timeout(longest.max(CONNECT_TIMEOUT), connecting).await;
-        let connected = connected.unwrap_or(Err(ConnectError::from(UNREACHABLE)));
-        connected
-            .map_err(|ConnectError { failure, tls, refusal }| {
-                let cause = tls.as_ref().map_or_else(|| advice(failure.reason).to_owned(), of_tls);
-                let cause = refusal.unwrap_or(cause);
-                let server = address.describe();
-                self.failed.store(Some(Arc::new(format!("{server} cannot be used: {cause}"))));
-                failure
-            })
-            .inspect(|_| self.failed.store(None))
+        let cause = connected.as_ref().err().map(describe);
+        self.failed.store(cause);
+        connected.map_err(Failure::from)
     }
 
-    async fn primary_or_last(&self, service: &str, sentinels: &[Endpoint]) -> Result<Endpoint, Failure> {
+    async fn try_connect(
+        &self,
+        address: &Address,
+        mut primary: Option<Endpoint>,
+        time: &ServerTime,
+        longest: Duration,
+    ) -> Result<OpenStream, ConnectError> {
+        let longest = longest.max(CONNECT_TIMEOUT);
+        // Boxed, so that the futures of all callers stay small.
+        let connecting = Box::pin(async {
+            let fixed = self.credentials.load_full();
+            let Some(login) = self.login.as_ref().filter(|_| fixed.is_none()) else {
+                let stream = self.open(address, &mut primary, longest).await?;
+                return self.handshake(stream, fixed.as_deref(), time).await;
+            };
+            let part = longest / 4 * 3;
+            let credentials = login.credentials(part).await?;
+            let stream = self.open(address, &mut primary, longest).await?;
+            let mut shaken = self.handshake(stream, Some(&credentials), time).await;
+            if shaken.as_ref().is_err_and(|error| error.failure.reason == Degradation::Auth) {
+                let others = login.others_than(&credentials, part).await?;
+                let stream = self.open(address, &mut primary, longest).await?;
+                shaken = self.handshake(stream, Some(&others), time).await;
+            }
+            shaken.inspect(|_| login.accepted())
+        });
+        let stream = timeout(longest, connecting).await.unwrap_or(Err(ConnectError::from(UNREACHABLE)))?;
+        if let Some(primary) = &primary {
+            self.last_primary.store(Some(Arc::new(primary.clone())));
+        }
+        Ok(OpenStream { stream, primary })
+    }
+
+    /// Opens a connection to the server at an address. For a service, `primary` is the server in use from here on.
+    async fn open(
+        &self,
+        address: &Address,
+        primary: &mut Option<Endpoint>,
+        longest: Duration,
+    ) -> Result<Stream, ConnectError> {
+        match address {
+            Address::Tcp(endpoint) => self.tcp(endpoint, longest).await,
+            Address::Unix(path) => {
+                let connected = UnixStream::connect(path).await;
+                Ok(Stream::Unix(connected.map_err(|error| not_connected(&error, of_socket))?))
+            }
+            Address::Service { service, sentinels } => {
+                let named = match primary.take() {
+                    Some(named) => named,
+                    None => self.primary_or_last(service, sentinels).await?,
+                };
+                self.tcp(primary.insert(named), longest).await
+            }
+        }
+    }
+
+    async fn primary_or_last(&self, service: &str, sentinels: &[Endpoint]) -> Result<Endpoint, ConnectError> {
         let asking = self.primary(service, sentinels);
         let Some(last) = self.last_primary.load_full() else { return asking.await };
         // Hanging sentinels leave time to connect.
@@ -198,13 +239,23 @@ impl Connector {
         self.address_map.reached(endpoint)
     }
 
-    pub(crate) async fn tcp(&self, endpoint: &Endpoint) -> Result<Stream, ConnectError> {
+    /// As [`session`](Self::session), with the cause in words where it fails.
+    pub(crate) async fn session_or_cause(&self, address: &Address) -> Result<Session, String> {
+        let connected = self.try_connect(address, None, &ServerTime::default(), CONNECT_TIMEOUT).await;
+        connected.map(|open| Session::new(open.stream)).map_err(|error| error.cause().into_owned())
+    }
+
+    /// Connects to an endpoint, with TLS if it is configured. A server that does not speak TLS may wait for more of what
+    /// it takes for a command: the handshake has a part of `longest`, so that this is known.
+    pub(crate) async fn tcp(&self, endpoint: &Endpoint, longest: Duration) -> Result<Stream, ConnectError> {
         let endpoint = self.reached(endpoint);
         #[cfg(feature = "testing")]
         if let Some(connecting) = simulation::connect(&endpoint.host, endpoint.port) {
-            return Ok(connecting.await.map(Stream::Simulated).map_err(not_connected)?);
+            let connected = connecting.await.map(Stream::Simulated);
+            return connected.map_err(|error| not_connected(&error, of_connection));
         }
-        let found = lookup_host((&*endpoint.host, endpoint.port)).await.map_err(not_connected)?;
+        let found = lookup_host((&*endpoint.host, endpoint.port)).await;
+        let found = found.map_err(|error| not_connected(&error, of_name))?;
         let tcp = first_to_accept(found).await?;
         // A connection works without these options, if the platform refuses them.
         let _ = tcp.set_nodelay(true);
@@ -215,20 +266,25 @@ impl Connector {
         #[cfg(target_os = "linux")]
         let _ = socket.set_tcp_user_timeout(Some(self.keepalive * 2));
         let Some((config, options)) = &self.tls else { return Ok(Stream::Tcp(tcp)) };
-        let name = server_name(options, &endpoint.host).map_err(|_| UNREACHABLE)?;
-        let tls = TlsConnector::from(Arc::clone(config)).connect(name, tcp).await;
-        tls.map(|tls| Stream::Tls(Box::new(tls))).map_err(|error| ConnectError {
-            failure: UNREACHABLE,
-            tls: Some(error),
-            refusal: None,
-        })
+        let unusable = |cause: String| ConnectError { failure: UNREACHABLE, cause: Some(cause) };
+        let name =
+            server_name(options, &endpoint.host).map_err(|error| unusable(error.message().to_owned()))?;
+        match timeout(longest / 4 * 3, TlsConnector::from(Arc::clone(config)).connect(name, tcp)).await {
+            Ok(Ok(tls)) => Ok(Stream::Tls(Box::new(tls))),
+            Ok(Err(error)) => Err(unusable(of_tls(&error))),
+            Err(_) => Err(unusable(NO_TLS.to_owned())),
+        }
     }
 
     /// Sends the first commands on a connection, and learns the server's time.
-    async fn handshake(&self, stream: Stream, time: &ServerTime) -> Result<Stream, ConnectError> {
-        let credentials = self.credentials.load_full();
+    async fn handshake(
+        &self,
+        stream: Stream,
+        credentials: Option<&Credentials>,
+        time: &ServerTime,
+    ) -> Result<Stream, ConnectError> {
         let mut commands = redis::pipe();
-        if let Some(credentials) = &credentials {
+        if let Some(credentials) = credentials {
             commands.add_command(auth(credentials));
         }
         if self.database != 0 {
@@ -237,8 +293,22 @@ impl Connector {
         let needed = commands.len();
         commands.cmd("CLIENT").arg("SETNAME").arg(&*self.client_name).cmd("TIME");
         let sent = monotonic::now();
+        let is_tls = matches!(stream, Stream::Tls(_));
         let mut session = Session::new(stream);
-        session.send(&commands.get_packed_pipeline()).await.map_err(|_| UNREACHABLE)?;
+        // A server with TLS 1.3 refuses a client after the client's handshake.
+        let began = async {
+            session.send(&commands.get_packed_pipeline()).await?;
+            session.first_byte().await
+        };
+        let began = began.await.map_err(|error| if is_tls { of_tls(&error) } else { WITHOUT_TLS.to_owned() });
+        let cause = match began {
+            Ok(TLS_ALERT | TLS_HANDSHAKE) if !is_tls => Some(WITHOUT_TLS.to_owned()),
+            Ok(_) => None,
+            Err(cause) => Some(cause),
+        };
+        if cause.is_some() {
+            return Err(ConnectError { failure: UNREACHABLE, cause });
+        }
         for _ in 0..needed {
             session.reply::<Value>().await.map_err(|error| ConnectError::refused(&error))?;
         }
@@ -256,51 +326,34 @@ impl Connector {
     }
 }
 
-/// A failure to connect, with the error of the TLS handshake if that has failed.
-#[derive(Debug)]
-pub(crate) struct ConnectError {
-    failure: Failure,
-    tls: Option<io::Error>,
-    /// What the server says of a command that it refuses, unless that is about the user.
-    refusal: Option<String>,
-}
-
 impl ConnectError {
     fn refused(error: &RedisError) -> Self {
         let failure = refused(error);
         let is_refused = failure.reason == Degradation::Refused;
-        let refusal =
-            is_refused.then(|| format!("it refuses a command of every connection: {}", words(error)));
-        Self { failure, tls: None, refusal }
+        let cause = is_refused.then(|| format!("it refuses a command of every connection: {}", words(error)));
+        Self { failure, cause }
     }
 }
 
-impl From<Failure> for ConnectError {
-    fn from(failure: Failure) -> Self {
-        Self { failure, tls: None, refusal: None }
-    }
-}
-
-impl From<ConnectError> for Failure {
-    fn from(error: ConnectError) -> Self {
-        error.failure
-    }
-}
+/// The first bytes of TLS records.
+const TLS_ALERT: u8 = 0x15;
+const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Connects to the first address of a name that accepts: some may be unreachable, such as those of a network to which
 /// this host has a route only.
-async fn first_to_accept(addresses: impl Iterator<Item = SocketAddr>) -> Result<TcpStream, Failure> {
-    let connect = |address| async move { TcpStream::connect(address).await.map_err(not_connected) };
+async fn first_to_accept(addresses: impl Iterator<Item = SocketAddr>) -> Result<TcpStream, ConnectError> {
+    let connect = |address| async move {
+        TcpStream::connect(address).await.map_err(|error| not_connected(&error, of_connection))
+    };
     happy_eyeballs(addresses.map(connect).collect()).await
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
-fn not_connected(error: io::Error) -> Failure {
+fn not_connected(error: &io::Error, describe: fn(&io::Error) -> String) -> ConnectError {
     match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-            Failure::not_applied(Degradation::NoResources)
+            Failure::not_applied(Degradation::NoResources).into()
         }
-        _ => UNREACHABLE,
+        _ => ConnectError { failure: UNREACHABLE, cause: Some(describe(error)) },
     }
 }
 
@@ -336,12 +389,12 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(50);
 
 /// The result of the first attempt to succeed. Attempts start in order, each as soon as the previous one has failed or
 /// takes longer than the delay. If all fail, returns the last failure.
-pub(crate) async fn happy_eyeballs<T>(
-    attempts: Vec<impl Future<Output = Result<T, Failure>>>,
-) -> Result<T, Failure> {
+pub(crate) async fn happy_eyeballs<T, E: From<Failure>>(
+    attempts: Vec<impl Future<Output = Result<T, E>>>,
+) -> Result<T, E> {
     let mut attempts = attempts.into_iter().peekable();
     let mut begun = FuturesUnordered::new();
-    let mut failure = UNREACHABLE;
+    let mut failure = UNREACHABLE.into();
     loop {
         begun.extend(attempts.next());
         let ended = if attempts.peek().is_some() {

@@ -14,10 +14,12 @@ use redis::{Msg, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::error::excerpt;
 use crate::rules::decision::Degradation;
 use crate::runtime::backoff;
 use crate::runtime::driver::Driver;
 use crate::store::redis::config::target::Endpoint;
+use crate::store::redis::transport::cause::{ConnectError, advice};
 use crate::store::redis::transport::connect::{Address, Connector, auth, happy_eyeballs};
 use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
 use crate::store::redis::transport::session::Session;
@@ -29,7 +31,11 @@ impl Connector {
     ///
     /// The sentinels are queried in order, and the next one is queried while one is slow, so that hanging sentinels,
     /// however many, do not use up the time to connect.
-    pub(crate) async fn primary(&self, service: &str, sentinels: &[Endpoint]) -> Result<Endpoint, Failure> {
+    pub(crate) async fn primary(
+        &self,
+        service: &str,
+        sentinels: &[Endpoint],
+    ) -> Result<Endpoint, ConnectError> {
         happy_eyeballs(sentinels.iter().map(|sentinel| self.named_by(sentinel, service)).collect()).await
     }
 
@@ -76,33 +82,48 @@ impl Connector {
             let mut session = self.sentinel(sentinel).await?;
             let command = redis::cmd("SUBSCRIBE").arg("+switch-master").take();
             session.ask::<Value>(&command).await.map_err(|error| refused(&error))?;
-            Ok(session)
+            Ok::<_, ConnectError>(session)
         };
-        timeout(CONNECT_TIMEOUT, subscribing).await.unwrap_or(Err(UNREACHABLE))
+        timeout(CONNECT_TIMEOUT, subscribing).await.unwrap_or(Err(UNREACHABLE.into())).map_err(Failure::from)
     }
 
     /// The service's primary, from one of its sentinels.
-    async fn named_by(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
-        timeout(SENTINEL_TIMEOUT, self.ask_sentinel(sentinel, service)).await.unwrap_or(Err(UNREACHABLE))
+    async fn named_by(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, ConnectError> {
+        let asked = timeout(SENTINEL_TIMEOUT, self.ask_sentinel(sentinel, service)).await;
+        asked.unwrap_or(Err(UNREACHABLE.into())).map_err(|ConnectError { failure, cause }| {
+            let cause = cause.unwrap_or_else(|| match failure.reason {
+                Degradation::Auth => {
+                    "it refuses the user or the password: correct sentinel_username and sentinel_password"
+                        .to_owned()
+                }
+                reason => advice(reason).to_owned(),
+            });
+            let cause = Some(format!("its sentinel at {sentinel} cannot be used: {cause}"));
+            ConnectError { failure, cause }
+        })
     }
 
-    async fn sentinel(&self, sentinel: &Endpoint) -> Result<Session, Failure> {
-        let mut session = Session::new(self.tcp(sentinel).await?);
+    async fn sentinel(&self, sentinel: &Endpoint) -> Result<Session, ConnectError> {
+        let mut session = Session::new(self.tcp(sentinel, SENTINEL_TIMEOUT).await?);
         if let Some(credentials) = &self.sentinel_credentials {
             session.ask::<Value>(&auth(credentials)).await.map_err(|error| refused(&error))?;
         }
         Ok(session)
     }
 
-    async fn ask_sentinel(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, Failure> {
+    async fn ask_sentinel(&self, sentinel: &Endpoint, service: &str) -> Result<Endpoint, ConnectError> {
         let mut session = self.sentinel(sentinel).await?;
         let command = redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).take();
         // A sentinel that does not know the service replies with null.
-        let (host, port): (String, u16) =
+        let named: Option<(String, u16)> =
             session.ask(&command).await.map_err(|error| match error.code() {
                 Some("NOAUTH" | "NOPERM") => Failure::permanent(Degradation::Auth),
                 _ => UNREACHABLE,
             })?;
+        let Some((host, port)) = named else {
+            let cause = Some(format!("it does not know the service {}", excerpt(service)));
+            return Err(ConnectError { failure: UNREACHABLE, cause });
+        };
         Ok(Endpoint { host: host.into(), port })
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use combine::parser::combinator::AnySendSyncPartialState;
 use combine::stream::{Decoder, PointerOffset};
 use redis::{Cmd, FromRedisValue, RedisResult, from_redis_value, parse_redis_value_async};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::time::timeout;
 
 use crate::store::redis::transport::CONNECT_TIMEOUT;
@@ -31,6 +31,11 @@ impl<S: AsyncRead + Unpin> Session<S> {
         let mut bounded = (&mut self.stream).take(MAX_REPLY);
         let value = parse_redis_value_async(&mut self.decoder, &mut bounded).await?;
         Ok(from_redis_value(value.extract_error()?)?)
+    }
+
+    /// The first byte of the next reply, which stays to be read; an error at the end of the connection.
+    pub(crate) async fn first_byte(&mut self) -> io::Result<u8> {
+        self.stream.fill_buf().await?.first().copied().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     /// The connection; all commands have been answered.

@@ -3,6 +3,8 @@
 //! The cryptography provider is named explicitly (ring), so that other crates in the process cannot change it. Messages
 //! name the option and the file; they never contain anything that was read from it.
 
+pub(crate) mod trust;
+
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -12,10 +14,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use rustls::ClientConfig;
 use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::{self, PemObject};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{PrivateKeyDer, ServerName};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -25,6 +27,7 @@ use crate::error::Error;
 #[cfg(feature = "testing")]
 use crate::runtime::simulation::Socket;
 use crate::store::redis::config::target::{Identity, Tls};
+use crate::store::redis::transport::stream::trust::{Verifier, certificates, unreadable};
 
 /// The number of bytes that one read of unseen input takes.
 const UNSEEN_BYTES: usize = 4 << 10;
@@ -142,14 +145,13 @@ impl AsyncWrite for Stream {
 
 /// The configuration of every handshake. Reads the files synchronously.
 pub(crate) fn client_config(tls: &Tls) -> Result<Arc<ClientConfig>, Error> {
-    let roots = match &tls.ca {
-        Some(file) => trusted(file)?,
-        None => trusted_by_system()?,
-    };
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let verifier = Verifier::new(tls, Arc::clone(&provider))?;
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|reason| Error::invalid_argument(format!("TLS cannot be used: {reason}")))?
-        .with_root_certificates(roots);
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
     let config = match &tls.identity {
         None => builder.with_no_client_auth(),
         Some(Identity { certificate, key }) => {
@@ -177,50 +179,8 @@ pub(crate) fn server_name(tls: &Tls, host: &str) -> Result<ServerName<'static>, 
     })
 }
 
-fn trusted(file: &Path) -> Result<RootCertStore, Error> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates("tls_ca", file)? {
-        roots.add(certificate).map_err(|reason| {
-            let file = file.display();
-            Error::invalid_argument(format!("tls_ca {file} has a certificate that cannot be used: {reason}"))
-        })?;
-    }
-    Ok(roots)
-}
-
-fn trusted_by_system() -> Result<RootCertStore, Error> {
-    let mut roots = RootCertStore::empty();
-    // Certificates in the system's list that cannot be used are skipped.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        return Err(Error::invalid_argument(
-            "the system has no certificates to trust: install them, or set tls_ca to a PEM file",
-        ));
-    }
-    Ok(roots)
-}
-
-fn certificates(option: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let unreadable = |reason| unreadable(option, file, "certificate", &reason);
-    let certificates: Vec<_> =
-        CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(unreadable)?;
-    if certificates.is_empty() { Err(unreadable(pem::Error::NoItemsFound)) } else { Ok(certificates) }
-}
-
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     PrivateKeyDer::from_pem_file(file).map_err(|reason| unreadable("tls_key", file, "private key", &reason))
-}
-
-/// Omits the PEM reader's reason, which would quote the file.
-fn unreadable(option: &str, file: &Path, wanted: &str, reason: &pem::Error) -> Error {
-    let file = file.display();
-    Error::invalid_argument(match reason {
-        pem::Error::Io(reason) => format!("{option} {file} cannot be read: {reason}"),
-        pem::Error::NoItemsFound => {
-            format!("{option} {file} holds no {wanted}: allowed is a PEM file with one")
-        }
-        _ => format!("{option} {file} is no well-formed PEM file: allowed is one with a {wanted}"),
-    })
 }
 
 #[cfg(test)]

@@ -25,7 +25,14 @@ fn secret(text: &str) -> Secret {
 
 fn server(host: &str, port: u16) -> Target {
     let endpoints = Endpoints::Tcp(endpoint(host, port));
-    Target { endpoints, tls: None, credentials: None, sentinel_credentials: None, database: 0 }
+    Target {
+        endpoints,
+        tls: None,
+        credentials: None,
+        changing: None,
+        sentinel_credentials: None,
+        database: 0,
+    }
 }
 
 #[test]
@@ -288,6 +295,53 @@ fn mistakes_in_the_query() {
             "sentinel_username is given without sentinel_password: give both, or only the password",
         ),
         ("redis://h?topology_refresh=1s", "topology_refresh is only for Sentinel and clusters: leave it out"),
+    ];
+    for (url, message) in table {
+        assert_eq!(refusal(url), message, "{url}");
+    }
+}
+
+#[test]
+fn mistakes_about_tls_and_credentials() {
+    let table = [
+        (
+            "rediss://h?ssl_cert_reqs=none",
+            "store URL: option \"ssl_cert_reqs\" is not known: use tls_ca, or tls_fingerprint to pin a certificate, or \
+             tls_insecure=true, which verifies nothing and is for development only; TLS itself is the scheme rediss://",
+        ),
+        (
+            "redis://h?family=0",
+            "store URL: option \"family\" is not known: leave it out: all addresses of a name are tried, of IPv4 and IPv6",
+        ),
+        ("redis://h?socket_timeout=5", "store URL: option \"socket_timeout\" is not known: use deadline"),
+        (
+            "rediss://h#insecure",
+            "store URL ends in #insecure: verify the server by tls_ca or tls_fingerprint, or write tls_insecure=true as a \
+             parameter, for development only",
+        ),
+        (
+            "rediss://h?tls_fingerprint=ab",
+            "tls_fingerprint is \"ab\": allowed is 1 to 8 fingerprints of 64 hexadecimal digits, with commas between them, \
+             as openssl x509 -fingerprint -sha256 prints one after the =",
+        ),
+        ("rediss://h?tls_insecure=yes", "tls_insecure is \"yes\": allowed is true or false"),
+        (
+            "redis://h?tls_insecure=true",
+            "tls_insecure is only for TLS: use rediss://, rediss-sentinel:// or rediss-cluster://, or leave it out",
+        ),
+        (
+            "rediss://h?tls_insecure=true&tls_ca=a",
+            "tls_ca and tls_insecure contradict each other: leave one out",
+        ),
+        (
+            "redis://:p@h?password_file=a",
+            "password and password_file contradict each other: leave one out, also in the user info of the URL",
+        ),
+        (
+            "redis://u@h?password_file=a&password_command=b",
+            "password_command and password_file contradict each other: leave one out, also in the user info of the URL",
+        ),
+        ("redis://h?password_file=", "password_file is \"\": allowed is the path of a file"),
     ];
     for (url, message) in table {
         assert_eq!(refusal(url), message, "{url}");

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConnection, ServerConfig, ServerConnection};
+use rustls::{ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use rustls_pki_types::CertificateDer;
 
+use crate::store::redis::config::target::Trust;
 use crate::store::redis::transport::stream::*;
 
 /// A temporary directory for one test.
@@ -109,7 +111,7 @@ fn both_sides_are_verified() {
     let (folder, authority) = (Folder::new(), Authority::new());
     let (certificate, key) = authority.certify("client");
     let tls = Tls {
-        ca: Some(folder.file("ca.pem", &authority.0.pem())),
+        trust: Trust::File(folder.file("ca.pem", &authority.0.pem())),
         identity: Some(Identity {
             certificate: folder.file("cert.pem", &certificate),
             key: folder.file("key.pem", &key),
@@ -137,10 +139,10 @@ fn mistakes_name_the_option_and_the_file() {
     let empty = folder.file("empty.pem", "");
     let damaged = folder.file("damaged.pem", "-----BEGIN CERTIFICATE-----\nhunter2!\n");
     let none = folder.0.join("none.pem");
-    let ca = |file: &PathBuf| client_config(&Tls { ca: Some(file.clone()), ..Tls::default() });
+    let ca = |file: &PathBuf| client_config(&Tls { trust: Trust::File(file.clone()), ..Tls::default() });
     let identity = |certificate: &PathBuf, key: &PathBuf| {
         let identity = Some(Identity { certificate: certificate.clone(), key: key.clone() });
-        client_config(&Tls { ca: Some(certificate.clone()), identity, ..Tls::default() })
+        client_config(&Tls { trust: Trust::File(certificate.clone()), identity, ..Tls::default() })
     };
     let (_, other_key) = authority.certify("other");
     let other_key = folder.file("other.pem", &other_key);
