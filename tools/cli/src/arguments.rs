@@ -42,6 +42,9 @@ pub(crate) struct GlobalOptions {
     /// Writes JSON: one object, or one in each line
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// The file that gets a line for each key that `reset` and `block` change, with the user and the reason
+    #[arg(long, global = true, value_name = "FILE", env = "POLYLIMIT_AUDIT_LOG", hide_env_values = true)]
+    pub(crate) audit_log: Option<PathBuf>,
     /// Writes nothing but errors: the exit status is the answer
     #[arg(long, global = true)]
     pub(crate) quiet: bool,
@@ -134,6 +137,8 @@ pub(crate) struct ResetArguments {
     /// Does not ask
     #[arg(long, requires = "prefix")]
     pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) author: Author,
 }
 
 #[derive(Args, Debug)]
@@ -227,6 +232,8 @@ pub(crate) enum BlockCommand {
         /// For how long, 1 ms to 366 days, such as 15m, 1h or 30d
         #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
         time: Duration,
+        #[command(flatten)]
+        author: Author,
     },
     /// Ends the block of a key, and forgets what a penalty has counted
     Remove {
@@ -234,6 +241,8 @@ pub(crate) enum BlockCommand {
         policy: String,
         /// The key
         key: OsString,
+        #[command(flatten)]
+        author: Author,
     },
     /// Lists the blocked keys, as `list --blocked` does
     List {
@@ -354,6 +363,11 @@ fn user_name() -> String {
     if let Some(name) = std::env::var("USER").ok().filter(|name| !name.is_empty()) {
         return name;
     }
+    system_user()
+}
+
+/// The user of this process, as the system knows it.
+pub(crate) fn system_user() -> String {
     #[cfg(unix)]
     {
         use nix::unistd::{User, geteuid};

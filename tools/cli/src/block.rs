@@ -6,7 +6,8 @@ use std::time::Duration;
 use polylimit::Request;
 use serde::Serialize;
 
-use crate::arguments::{BlockCommand, GlobalOptions, ListArguments};
+use crate::arguments::{Author, BlockCommand, GlobalOptions, ListArguments};
+use crate::audit::AuditLog;
 use crate::exit::{Exit, Failure};
 use crate::listing;
 use crate::operations::exit_of;
@@ -28,8 +29,12 @@ pub(crate) fn run(
     terminal: &mut Terminal,
 ) -> Result<Exit, Failure> {
     match command {
-        BlockCommand::Add { policy, key, time } => block(options, policy, key, *time, terminal),
-        BlockCommand::Remove { policy, key } => block(options, policy, key, Duration::ZERO, terminal),
+        BlockCommand::Add { policy, key, time, author } => {
+            block(options, policy, key, *time, author, terminal)
+        }
+        BlockCommand::Remove { policy, key, author } => {
+            block(options, policy, key, Duration::ZERO, author, terminal)
+        }
         BlockCommand::List { policy, scan } => {
             listing::list(options, &ListArguments::blocked(policy.clone(), *scan), terminal)
         }
@@ -41,14 +46,17 @@ fn block(
     policy: &str,
     key: &OsStr,
     time: Duration,
+    author: &Author,
     terminal: &mut Terminal,
 ) -> Result<Exit, Failure> {
+    let mut audit = AuditLog::open(options)?;
     let (limiter, policy) = options.limiter_for(policy)?;
     let usage = limiter.block(Request::new(key.as_encoded_bytes()).policy(policy.name()), time)?;
     let exit = exit_of(&usage, Exit::Fine, terminal);
     if exit != Exit::Fine {
         return Ok(exit);
     }
+    audit.key_blocked(policy.name(), key, time, author)?;
     if options.json {
         let (policy, reset_after_us) = (policy.name(), usage.reset_after_us());
         terminal.json(&BlockReport { policy, key: JsonKey::of(key), reset_after_us })?;

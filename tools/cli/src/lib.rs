@@ -2,6 +2,7 @@
 //! other programs that contain it, call [`run`].
 
 mod arguments;
+mod audit;
 mod bench;
 mod block;
 mod diagnostics;

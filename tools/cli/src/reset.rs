@@ -5,6 +5,7 @@ use polylimit::{KeyFilter, ListBudget, Request};
 use serde::Serialize;
 
 use crate::arguments::{GlobalOptions, ResetArguments};
+use crate::audit::AuditLog;
 use crate::exit::{Exit, Failure};
 use crate::operations::exit_of;
 use crate::progress::Progress;
@@ -22,6 +23,7 @@ pub(crate) fn run(
     terminal: &mut Terminal,
 ) -> Result<Exit, Failure> {
     let (limiter, policy) = options.limiter_for(&arguments.policy)?;
+    let (mut audit, author) = (AuditLog::open(options)?, &arguments.author);
     let mut reset = 0;
     if let Some(prefix) = &arguments.prefix {
         let filter = KeyFilter::default().policy(policy.name()).key_prefix(prefix.as_encoded_bytes());
@@ -38,12 +40,21 @@ pub(crate) fn run(
         let progress = Progress::new(terminal, template, counted);
         let mut cursor = None;
         loop {
-            let page = limiter.reset_listed(&filter, &ListBudget::default(), cursor.as_deref())?;
+            let page = match limiter.reset_listed(&filter, &ListBudget::default(), cursor.as_deref()) {
+                Ok(page) => page,
+                Err(error) if reset == 0 => return Err(error.into()),
+                // What was done before is recorded.
+                Err(error) => {
+                    audit.keys_reset(policy.name(), prefix, reset as u64, author)?;
+                    return Err(error.into());
+                }
+            };
             reset += usize::try_from(page.reset).unwrap_or(usize::MAX);
             progress.set(reset as u64);
             cursor = page.cursor;
             if cursor.is_none() {
                 drop(progress);
+                audit.keys_reset(policy.name(), prefix, reset as u64, author)?;
                 return tell(options, policy.name(), reset, terminal);
             }
         }
@@ -54,6 +65,7 @@ pub(crate) fn run(
         if exit != Exit::Fine {
             return Ok(exit);
         }
+        audit.key_reset(policy.name(), key, author)?;
         reset += 1;
     }
     tell(options, policy.name(), reset, terminal)

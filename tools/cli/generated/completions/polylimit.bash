@@ -134,7 +134,7 @@ _polylimit() {
 
     case "${cmd}" in
         polylimit)
-            opts="-h -V --store --policies --json --quiet --help --version check peek take charge refund reset explain list top deny allow block policies stats doctor bench simulate serve probe completions man"
+            opts="-h -V --store --policies --json --audit-log --quiet --help --version check peek take charge refund reset explain list top deny allow block policies stats doctor bench simulate serve probe completions man"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -148,6 +148,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -156,7 +160,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__allow)
-            opts="-h --store --policies --json --quiet --help add remove list"
+            opts="-h --store --policies --json --audit-log --quiet --help add remove list"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -170,6 +174,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -178,7 +186,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__allow__subcmd__add)
-            opts="-h --for --why --by --store --policies --json --quiet --help"
+            opts="-h --for --why --by --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -204,6 +212,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -212,7 +224,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__allow__subcmd__list)
-            opts="-h --store --policies --json --quiet --help"
+            opts="-h --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -226,6 +238,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -234,7 +250,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__allow__subcmd__remove)
-            opts="-h --why --by --store --policies --json --quiet --help"
+            opts="-h --why --by --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -256,6 +272,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -264,7 +284,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__bench)
-            opts="-h --keys --zipf --callers --rate --seconds --store --policies --json --quiet --help"
+            opts="-h --keys --zipf --callers --rate --seconds --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -298,6 +318,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -306,7 +330,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__block)
-            opts="-h --store --policies --json --quiet --help add remove list"
+            opts="-h --store --policies --json --audit-log --quiet --help add remove list"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -320,6 +344,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -328,13 +356,21 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__block__subcmd__add)
-            opts="-h --for --store --policies --json --quiet --help"
+            opts="-h --for --why --by --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --why)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --by)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -346,6 +382,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -354,7 +394,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__block__subcmd__list)
-            opts="-h --examine --pace --store --policies --json --quiet --help"
+            opts="-h --examine --pace --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -376,6 +416,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -384,17 +428,29 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__block__subcmd__remove)
-            opts="-h --store --policies --json --quiet --help"
+            opts="-h --why --by --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --why)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --by)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --store)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --policies)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --audit-log)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -406,7 +462,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__charge)
-            opts="-h --cost --store --policies --json --quiet --help"
+            opts="-h --cost --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -421,6 +477,10 @@ _polylimit() {
                     return 0
                     ;;
                 --policies)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --audit-log)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -432,7 +492,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__check)
-            opts="-h --cost --store --policies --json --quiet --help"
+            opts="-h --cost --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -450,6 +510,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -458,7 +522,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__completions)
-            opts="-h --store --policies --json --quiet --help bash elvish fish powershell zsh"
+            opts="-h --store --policies --json --audit-log --quiet --help bash elvish fish powershell zsh"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -469,6 +533,10 @@ _polylimit() {
                     return 0
                     ;;
                 --policies)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --audit-log)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -480,7 +548,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__deny)
-            opts="-h --store --policies --json --quiet --help add remove list"
+            opts="-h --store --policies --json --audit-log --quiet --help add remove list"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -494,6 +562,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -502,7 +574,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__deny__subcmd__add)
-            opts="-h --for --why --by --store --policies --json --quiet --help"
+            opts="-h --for --why --by --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -528,6 +600,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -536,7 +612,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__deny__subcmd__list)
-            opts="-h --store --policies --json --quiet --help"
+            opts="-h --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -550,6 +626,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -558,7 +638,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__deny__subcmd__remove)
-            opts="-h --why --by --store --policies --json --quiet --help"
+            opts="-h --why --by --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -580,6 +660,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -588,7 +672,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__doctor)
-            opts="-h --store --policies --json --quiet --help"
+            opts="-h --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -602,6 +686,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -610,7 +698,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__explain)
-            opts="-h --cost --store --policies --json --quiet --help"
+            opts="-h --cost --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -628,6 +716,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -636,7 +728,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__list)
-            opts="-h --prefix --used --blocked --most --examine --pace --store --policies --json --quiet --help"
+            opts="-h --prefix --used --blocked --most --examine --pace --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -670,6 +762,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -678,7 +774,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__man)
-            opts="-h --store --policies --json --quiet --help"
+            opts="-h --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -692,6 +788,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -700,7 +800,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__peek)
-            opts="-h --cost --store --policies --json --quiet --help"
+            opts="-h --cost --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -718,6 +818,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -726,7 +830,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__policies)
-            opts="-h --store --policies --json --quiet --help get put diff validate history rollback import"
+            opts="-h --store --policies --json --audit-log --quiet --help get put diff validate history rollback import"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -740,6 +844,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -748,7 +856,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__policies__subcmd__diff)
-            opts="-h --version --store --policies --json --quiet --help"
+            opts="-h --version --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -763,6 +871,10 @@ _polylimit() {
                     return 0
                     ;;
                 --policies)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --audit-log)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -774,7 +886,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__policies__subcmd__get)
-            opts="-h --version --store --policies --json --quiet --help"
+            opts="-h --version --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -792,6 +904,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -800,7 +916,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__policies__subcmd__history)
-            opts="-h --most --store --policies --json --quiet --help"
+            opts="-h --most --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -818,6 +934,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -826,7 +946,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__policies__subcmd__import)
-            opts="-h --from --store --policies --json --quiet --help"
+            opts="-h --from --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -844,6 +964,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -852,7 +976,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__policies__subcmd__put)
-            opts="-h --expect --why --by --store --policies --json --quiet --help"
+            opts="-h --expect --why --by --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -878,6 +1002,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -886,7 +1014,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__policies__subcmd__rollback)
-            opts="-h --why --by --store --policies --json --quiet --help"
+            opts="-h --why --by --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -908,6 +1036,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -916,7 +1048,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__policies__subcmd__validate)
-            opts="-h --store --policies --json --quiet --help"
+            opts="-h --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -930,6 +1062,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -938,7 +1074,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__probe)
-            opts="-h --alive --within --store --policies --json --quiet --help"
+            opts="-h --alive --within --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -956,6 +1092,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -964,7 +1104,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__refund)
-            opts="-h --cost --store --policies --json --quiet --help"
+            opts="-h --cost --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -982,6 +1122,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -990,13 +1134,21 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__reset)
-            opts="-h --prefix --yes --store --policies --json --quiet --help"
+            opts="-h --prefix --yes --why --by --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --prefix)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --why)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --by)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1008,6 +1160,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1016,7 +1172,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__serve)
-            opts="-h --listen --listen-open --admin --admin-host --show-keys --tokens --certificate --key --client-ca --insecure --socket-mode --drain --max-connection-age --log-format --log-level --ready-needs-store --trust --client-header --rls-count-all --rls-overrides --connections --observe-keys --report --store --policies --json --quiet --help"
+            opts="-h --listen --listen-open --admin --admin-host --show-keys --tokens --certificate --key --client-ca --insecure --socket-mode --drain --max-connection-age --log-format --log-level --ready-needs-store --trust --client-header --rls-count-all --rls-overrides --connections --observe-keys --report --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1106,6 +1262,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1114,7 +1274,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__simulate)
-            opts="-h --policy --candidate --traffic --for --seed --start --log --format --time --key --skip-malformed --svg --png --html --no-plot --store --policies --json --quiet --help"
+            opts="-h --policy --candidate --traffic --for --seed --start --log --format --time --key --skip-malformed --svg --png --html --no-plot --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1184,6 +1344,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1192,7 +1356,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__stats)
-            opts="-h --fleet --store --policies --json --quiet --help"
+            opts="-h --fleet --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1206,6 +1370,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1214,7 +1382,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__take)
-            opts="-h --cost --store --policies --json --quiet --help"
+            opts="-h --cost --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1232,6 +1400,10 @@ _polylimit() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit-log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1240,7 +1412,7 @@ _polylimit() {
             return 0
             ;;
         polylimit__subcmd__top)
-            opts="-h --prefix --most --denied --examine --pace --store --policies --json --quiet --help"
+            opts="-h --prefix --most --denied --examine --pace --store --policies --json --audit-log --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1267,6 +1439,10 @@ _polylimit() {
                     return 0
                     ;;
                 --policies)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --audit-log)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

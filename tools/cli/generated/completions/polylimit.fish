@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_polylimit_global_optspecs
-    string join \n store= policies= json quiet h/help V/version
+    string join \n store= policies= json audit-log= quiet h/help V/version
 end
 
 function __fish_polylimit_needs_command
@@ -26,6 +26,7 @@ end
 
 complete -c polylimit -n "__fish_polylimit_needs_command" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_needs_command" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_needs_command" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_needs_command" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_needs_command" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_needs_command" -s h -l help -d 'Print help'
@@ -54,36 +55,44 @@ complete -c polylimit -n "__fish_polylimit_needs_command" -f -a "man" -d 'Writes
 complete -c polylimit -n "__fish_polylimit_using_subcommand check" -l cost -d 'Units, up to 10^12' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand check" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand check" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand check" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand check" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand check" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand check" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand peek" -l cost -d 'Units, up to 10^12' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand peek" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand peek" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand peek" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand peek" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand peek" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand peek" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand take" -l cost -d 'Units, up to 10^12' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand take" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand take" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand take" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand take" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand take" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand take" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand charge" -l cost -d 'Units, up to 10^12' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand charge" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand charge" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand charge" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand charge" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand charge" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand charge" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand refund" -l cost -d 'Units, up to 10^12' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand refund" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand refund" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand refund" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand refund" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand refund" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand refund" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand reset" -l prefix -d 'All keys that begin with this; they are counted, and a terminal is asked' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand reset" -l why -d 'The reason, for the log' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand reset" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand reset" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand reset" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand reset" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand reset" -l yes -d 'Does not ask'
 complete -c polylimit -n "__fish_polylimit_using_subcommand reset" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand reset" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
@@ -91,6 +100,7 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand reset" -s h -l help 
 complete -c polylimit -n "__fish_polylimit_using_subcommand explain" -l cost -d 'Units, up to 10^12' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand explain" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand explain" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand explain" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand explain" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand explain" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand explain" -s h -l help -d 'Print help'
@@ -101,6 +111,7 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand list" -l examine -d 
 complete -c polylimit -n "__fish_polylimit_using_subcommand list" -l pace -d 'The share of a server\'s time that this may take, 1 to 100' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand list" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand list" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand list" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand list" -l blocked -d 'Blocked keys only'
 complete -c polylimit -n "__fish_polylimit_using_subcommand list" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand list" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
@@ -111,12 +122,14 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand top" -l examine -d '
 complete -c polylimit -n "__fish_polylimit_using_subcommand top" -l pace -d 'The share of a server\'s time that this may take, 1 to 100' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand top" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand top" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand top" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand top" -l denied -d 'The keys that the processes deny most often, as they report, without a look at the store\'s keys'
 complete -c polylimit -n "__fish_polylimit_using_subcommand top" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand top" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand top" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and not __fish_seen_subcommand_from add remove list" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and not __fish_seen_subcommand_from add remove list" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and not __fish_seen_subcommand_from add remove list" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and not __fish_seen_subcommand_from add remove list" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and not __fish_seen_subcommand_from add remove list" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and not __fish_seen_subcommand_from add remove list" -s h -l help -d 'Print help'
@@ -128,6 +141,7 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_see
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
@@ -135,16 +149,19 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_see
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from list" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from list" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from list" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from list" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from list" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand deny; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and not __fish_seen_subcommand_from add remove list" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and not __fish_seen_subcommand_from add remove list" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and not __fish_seen_subcommand_from add remove list" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and not __fish_seen_subcommand_from add remove list" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and not __fish_seen_subcommand_from add remove list" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and not __fish_seen_subcommand_from add remove list" -s h -l help -d 'Print help'
@@ -156,6 +173,7 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_se
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
@@ -163,16 +181,19 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_se
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from list" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from list" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from list" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from list" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from list" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand allow; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and not __fish_seen_subcommand_from add remove list" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and not __fish_seen_subcommand_from add remove list" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand block; and not __fish_seen_subcommand_from add remove list" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and not __fish_seen_subcommand_from add remove list" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and not __fish_seen_subcommand_from add remove list" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and not __fish_seen_subcommand_from add remove list" -s h -l help -d 'Print help'
@@ -180,13 +201,19 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand block; and not __fis
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and not __fish_seen_subcommand_from add remove list" -f -a "remove" -d 'Ends the block of a key, and forgets what a penalty has counted'
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and not __fish_seen_subcommand_from add remove list" -f -a "list" -d 'Lists the blocked keys, as `list --blocked` does'
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from add" -l for -d 'For how long, 1 ms to 366 days, such as 15m, 1h or 30d' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from add" -l why -d 'The reason, for the log' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from add" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from add" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from add" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from add" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from add" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from add" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
+complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from remove" -l why -d 'The reason, for the log' -r
+complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from remove" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from remove" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from remove" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from remove" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from remove" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from remove" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
@@ -194,11 +221,13 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_se
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from list" -l pace -d 'The share of a server\'s time that this may take, 1 to 100' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from list" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from list" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from list" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from list" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from list" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand block; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and not __fish_seen_subcommand_from get put diff validate history rollback import" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and not __fish_seen_subcommand_from get put diff validate history rollback import" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and not __fish_seen_subcommand_from get put diff validate history rollback import" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and not __fish_seen_subcommand_from get put diff validate history rollback import" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and not __fish_seen_subcommand_from get put diff validate history rollback import" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and not __fish_seen_subcommand_from get put diff validate history rollback import" -s h -l help -d 'Print help'
@@ -212,6 +241,7 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and not __
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from get" -l version -d 'One of the last 32 documents; without it the newest' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from get" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from get" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from get" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from get" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from get" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from get" -s h -l help -d 'Print help'
@@ -220,23 +250,27 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from put" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from diff" -l version -d 'One of the last 32 published documents; without it the newest' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from diff" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from diff" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from diff" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from diff" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from diff" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from diff" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from validate" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from validate" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from validate" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from validate" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from validate" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from validate" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from history" -l most -d 'How many changes' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from history" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from history" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from history" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from history" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from history" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from history" -s h -l help -d 'Print help'
@@ -244,23 +278,27 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -l by -d 'Name of the author, for the log' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from rollback" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from import" -l from -d 'What the file is from' -r -f -a "envoy-ratelimit\t'YAML of envoyproxy/ratelimit'"
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from import" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from import" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from import" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from import" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from import" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand policies; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c polylimit -n "__fish_polylimit_using_subcommand stats" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand stats" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand stats" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand stats" -l fleet -d 'What the processes that share the store have reported instead'
 complete -c polylimit -n "__fish_polylimit_using_subcommand stats" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand stats" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand stats" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand doctor" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand doctor" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand doctor" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand doctor" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand doctor" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand doctor" -s h -l help -d 'Print help'
@@ -271,6 +309,7 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand bench" -l rate -d 'C
 complete -c polylimit -n "__fish_polylimit_using_subcommand bench" -l seconds -d 'How long to measure, 1 to 3,600' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand bench" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand bench" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand bench" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand bench" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand bench" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand bench" -s h -l help -d 'Print help'
@@ -290,6 +329,7 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l png -d 
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l html -d 'Write a page with everything in one file' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l no-plot -d 'Do not plot in the terminal'
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand simulate" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
@@ -316,6 +356,7 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l observe-ke
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l report -d 'How often the other processes that share the store in Redis are told what this one counts, 1s to 1h, or `off`' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l insecure -d 'Listens beyond this host without TLS or without authentication, too'
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l ready-needs-store -d 'Is ready only while the store answers'
 complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -l rls-count-all -d 'Every descriptor of Envoy counts for itself, also where another one denies the request'
@@ -326,17 +367,20 @@ complete -c polylimit -n "__fish_polylimit_using_subcommand serve" -s h -l help 
 complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l within -d 'How long the answer may take' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l alive -d 'Asks only whether the process answers'
 complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand probe" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand completions" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand completions" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand completions" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand completions" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand completions" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c polylimit -n "__fish_polylimit_using_subcommand man" -l store -d 'The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file' -r
 complete -c polylimit -n "__fish_polylimit_using_subcommand man" -l policies -d 'The file with the document of limits, TOML or JSON' -r -F
+complete -c polylimit -n "__fish_polylimit_using_subcommand man" -l audit-log -d 'The file that gets a line for each key that `reset` and `block` change, with the user and the reason' -r -F
 complete -c polylimit -n "__fish_polylimit_using_subcommand man" -l json -d 'Writes JSON: one object, or one in each line'
 complete -c polylimit -n "__fish_polylimit_using_subcommand man" -l quiet -d 'Writes nothing but errors: the exit status is the answer'
 complete -c polylimit -n "__fish_polylimit_using_subcommand man" -s h -l help -d 'Print help'

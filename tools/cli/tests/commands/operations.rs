@@ -1,5 +1,5 @@
 use polylimit_test_servers::Row;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::Shell;
 
@@ -97,4 +97,41 @@ fn cost_that_is_no_number_of_units_is_refused() {
     }
     assert_eq!(shell.object("decision", &["peek", QUOTA, "k"]).1["remaining"], 3);
     Row::new("S4", "the command line").measured(format!("{} costs: status 64", costs.len())).record();
+}
+
+#[test]
+fn audit_log_has_each_change_of_a_key() {
+    let shell = Shell::with_redis();
+    let audited = |arguments: &[&str]| {
+        let mut all = vec!["--audit-log", "audit.jsonl"];
+        all.extend_from_slice(arguments);
+        shell.run(&all).fine()
+    };
+    for key in ["user=a", "user=b"] {
+        let _ = shell.run(&["check", "3/hour", key]).fine();
+    }
+    audited(&["check", "3/hour", "user=a"]);
+    audited(&["reset", "3/hour", "user=a", "user=b", "--why", "support\nticket", "--by", "anna"]);
+    audited(&["block", "add", "3/hour", "user=a", "--for", "15m", "--why", "scan"]);
+    audited(&["block", "remove", "3/hour", "user=a"]);
+    let _ = shell.run(&["check", "3/hour", "user=b"]).fine();
+    audited(&["reset", "3/hour", "--prefix", "user=", "--yes"]);
+
+    let text = std::fs::read_to_string(shell.folder().join("audit.jsonl")).unwrap();
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<_> = records.iter().map(|record| record["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["key_reset", "key_reset", "key_blocked", "key_unblocked", "keys_reset"]);
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+    assert_eq!(records[0]["by"], format!("{user} (anna)"));
+    assert_eq!((&records[0]["key"], &records[0]["why"]), (&json!("user=a"), &json!("support\nticket")));
+    assert_eq!((&records[1]["key"], &records[1]["policy"]), (&json!("user=b"), &json!("3|hour")));
+    assert_eq!((&records[2]["for_us"], &records[2]["why"]), (&json!("900000000"), &json!("scan")));
+    assert_eq!((&records[3]["for_us"], &records[3]["why"]), (&Value::Null, &Value::Null));
+    assert_eq!((&records[4]["prefix"], &records[4]["keys"]), (&json!("user="), &json!(1)));
+    assert!(records.iter().all(|record| record["level"] == "info" && record["time"].is_string()));
+
+    // What cannot be recorded is not done.
+    let _ = shell.run(&["check", "1/hour", "k"]).fine();
+    shell.run(&["--audit-log", "none/audit.jsonl", "reset", "1/hour", "k"]).fails(64, "none/audit.jsonl");
+    assert_eq!(shell.run(&["check", "1/hour", "k"]).status, 1);
 }

@@ -68,7 +68,7 @@ impl Shell {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args(arguments).current_dir(self.folder()).stdin(Stdio::null());
-        for name in ["POLYLIMIT_STORE", "POLYLIMIT_POLICIES", "NO_COLOR"] {
+        for name in ["POLYLIMIT_STORE", "POLYLIMIT_POLICIES", "POLYLIMIT_AUDIT_LOG", "NO_COLOR"] {
             command.env_remove(name);
         }
         command.env("USER", "tester").envs(self.store.iter().map(|url| ("POLYLIMIT_STORE", url)));
