@@ -4,6 +4,9 @@
 //! so that its states are current when it has to decide. A local store's outages are rare, and following would make each of
 //! its decisions slower: there it begins empty. `allow` and `deny` keep no states.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::error::Error;
 use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
 use crate::rules::policy::Policy;
@@ -115,7 +118,12 @@ impl Fallback {
     ) -> Result<Answer, Error> {
         let (allowed, source) = match outage {
             Outage::Fallback => {
-                let (decision, spent) = self.ask(request)?;
+                let (mut decision, spent) = self.ask(request)?;
+                // What only this share can never admit, the store may admit after the outage.
+                let is_within = || quotas.iter().all(|quota| request.cost <= quota.capacity());
+                if !decision.allowed && decision.wait_us == Decision::NEVER && is_within() {
+                    decision.wait_us = COME_BACK_US;
+                }
                 if request.action == Action::Apply(Operation::Reserve) && decision.allowed {
                     self.made.add(request, reason, self.store.clock().now_us());
                 }
@@ -159,58 +167,119 @@ fn is_about_reservation(action: Action) -> bool {
 
 const WHOLE_PPM: u64 = WHOLE as u64;
 
-/// The policy with each limit and burst reduced to a share; values above 0 stay above 0.
+/// The policy with each limit and burst reduced to a share and rounded down: the shares of several processes are together no
+/// more than the whole, so a share of less than one unit admits nothing.
 fn share_of(policy: &Policy, share: Ppm) -> Policy {
     if share.0 >= WHOLE {
         return policy.clone();
     }
     let quotas = policy.quotas().iter().map(|quota| quota_of(quota, u64::from(share.0)));
-    // Quotas with different numbers keep different numbers, except where a step is dropped. If quotas become equal, the
-    // policy stays as it is: admitting too much is better than having no fallback.
+    // Quotas with different numbers keep different numbers, except where a step is dropped or the period of a bucket becomes that of
+    // another. If quotas become equal, the policy stays as it is: admitting too much is better than having no fallback.
     let share = Policy::new(policy.name(), quotas).unwrap_or_else(|_| policy.clone());
     share.with_penalty(policy.penalty().copied())
 }
 
 fn quota_of(quota: &Quota, share_ppm: u64) -> Quota {
-    if quota.algorithm() == Algorithm::Concurrency {
-        let limit = (quota.limit() * share_ppm / WHOLE_PPM).max(u64::from(quota.limit() > 0));
-        return Quota::concurrent(limit).unwrap_or_else(|_| quota.clone());
-    }
     // At most 10^12 * 10^6, which fits.
-    let cut = |units: u64| (units * share_ppm / WHOLE_PPM).max(u64::from(units > 0));
-    let limit = cut(quota.limit());
-    let mut builder = Quota::builder(limit, quota.period())
-        .algorithm(quota.algorithm())
-        .aligned(quota.aligned())
-        .count_denied(quota.count_denied())
-        .excess(cut(quota.excess()).min(limit));
+    let cut = |units: u64| units * share_ppm / WHOLE_PPM;
+    if quota.algorithm() == Algorithm::Concurrency {
+        return Quota::concurrent(cut(quota.limit())).unwrap_or_else(|_| quota.clone());
+    }
+    let (mut limit, mut period, mut burst) = (cut(quota.limit()), quota.period(), None);
     if let Algorithm::TokenBucket | Algorithm::LeakyBucket = quota.algorithm() {
-        builder = builder.burst(cut(quota.capacity() - quota.excess()).max(1));
+        // A bucket has its share of the burst, also where less than one unit flows in a period: it flows in a longer one.
+        let whole = cut(quota.capacity().saturating_sub(quota.excess()));
+        if whole == 0 {
+            limit = 0;
+        } else if limit == 0 {
+            (limit, period) = slow_rate(quota, share_ppm).map_or((0, period), |period| (1, period));
+        }
+        burst = (limit > 0).then_some(whole);
+    }
+    let builder = |algorithm| {
+        Quota::builder(limit, period)
+            .algorithm(algorithm)
+            .count_denied(quota.count_denied())
+            .excess(cut(quota.excess()).min(limit))
+    };
+    let mut own = builder(quota.algorithm()).aligned(quota.aligned());
+    if let Some(burst) = burst {
+        own = own.burst(burst);
     }
     if let Some(buckets) = quota.buckets() {
-        builder = builder.buckets(buckets);
+        own = own.buckets(buckets);
     }
     // A smaller number may need finer ticks than the algorithm has; a fixed window does without.
-    let window = Quota::builder(limit, quota.period())
-        .algorithm(Algorithm::FixedWindow)
-        .count_denied(quota.count_denied())
-        .excess(cut(quota.excess()).min(limit));
-    builder.build().or_else(|_| window.build()).unwrap_or_else(|_| quota.clone())
+    let window = builder(Algorithm::FixedWindow);
+    own.build().or_else(|_| window.build()).unwrap_or_else(|_| quota.clone())
+}
+
+/// The period in which the share of a quota's rate is one unit, where a quota may have it.
+fn slow_rate(quota: &Quota, share_ppm: u64) -> Option<Duration> {
+    let share = u128::from(quota.limit()) * u128::from(share_ppm);
+    let period_us = (quota.period().as_micros() * u128::from(WHOLE_PPM)).checked_div(share)? + 1;
+    let period = Duration::from_micros(u64::try_from(period_us).ok()?);
+    (period <= Quota::MAX_PERIOD).then_some(period)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn share(quotas: &str, share_ppm: u32) -> String {
+        share_of(&Policy::parse("a", quotas).unwrap(), Ppm(share_ppm)).to_string()
+    }
+
     #[test]
     fn limits_and_bursts_are_cut() {
-        let policy =
-            Policy::parse("a", "10/s token_bucket burst=20 step=5; 1/m; 0/h; 7/h fixed_window").unwrap();
-        let quarter = share_of(&policy, Ppm(250_000));
-        assert_eq!(
-            quarter.to_string(),
-            "a: 2/second token_bucket burst=5; 1/minute; 0/hour; 1/hour fixed_window"
-        );
+        let quarter = share("10/s token_bucket burst=20 step=5; 4/m; 0/h; 7/h fixed_window", 250_000);
+        assert_eq!(quarter, "a: 2/second token_bucket burst=5; 1/minute; 0/hour; 1/hour fixed_window");
+        let policy = Policy::parse("a", "7/h").unwrap();
         assert_eq!(share_of(&policy, Ppm::ALL), policy);
+    }
+
+    #[test]
+    fn share_of_less_than_one_unit_admits_nothing() {
+        for (quotas, expected) in [
+            ("3/day", "0/day"),
+            ("3/day fixed_window aligned", "0/day fixed_window aligned"),
+            ("3/day sliding_log", "0/day sliding_log"),
+            ("3/day token_bucket", "0/day token_bucket"),
+            ("3 concurrent", "0 concurrent"),
+        ] {
+            assert_eq!(share(quotas, 200_000), format!("a: {expected}"));
+        }
+        assert_eq!(share("1000/h", 1), "a: 0/hour");
+    }
+
+    #[test]
+    fn slow_rate_of_a_bucket_has_a_longer_period() {
+        let share = share_of(&Policy::parse("a", "1/s token_bucket burst=20").unwrap(), Ppm(250_000));
+        let quota = &share.quotas()[0];
+        assert_eq!((quota.limit(), quota.capacity()), (1, 5));
+        assert_eq!(quota.period(), Duration::from_micros(4_000_001));
+        // There is no period of ten years.
+        let yearly = share_of(&Policy::parse("a", "1/365d token_bucket burst=20").unwrap(), Ppm(100_000));
+        assert_eq!((yearly.quotas()[0].limit(), yearly.quotas()[0].capacity()), (0, 0));
+    }
+
+    #[test]
+    fn shares_of_all_processes_are_within_the_whole() {
+        for quotas in [
+            "3/day",
+            "5/15m sliding_log",
+            "100/m",
+            "7/s token_bucket burst=9",
+            "3/m leaky_bucket",
+            "8 concurrent",
+        ] {
+            let whole = Policy::parse("a", quotas).unwrap();
+            for processes in [2, 3, 5, 7, 40, 1_000] {
+                let share = share_of(&whole, Ppm(1_000_000 / processes));
+                let sum = share.quotas()[0].capacity() * u64::from(processes);
+                assert!(sum <= whole.quotas()[0].capacity(), "{processes} of {share}: {sum}");
+            }
+        }
     }
 }

@@ -98,7 +98,7 @@ class _Options(TypedDict, total=False):
     outage: _Outage | Mapping[str, _Outage] | None
     """What a policy answers while Redis is unavailable, unless the policy has an answer of its own. Allowed: fallback, allow or deny. Default: ``fallback``."""
     fallback_share: str | float | None
-    """Which part of each limit this process admits by itself while Redis is unavailable and the outage policy is fallback; one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals. Allowed: more than 0, up to 1, with at most 6 decimals. Default: ``1``."""
+    """Which part of each limit this process admits by itself while Redis is unavailable and the outage policy is fallback, rounded down: a part of less than one unit admits nothing. One divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals. Allowed: more than 0, up to 1, with at most 6 decimals. Default: ``1``."""
     first_connect_max: str | float | timedelta | None
     """For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first connection instead of being answered by the outage policy; then they have their deadline. It ends at once when Redis refuses or fails. Allowed: 0 (no longer than the deadline), or 1ms to 60s. Default: ``1s``."""
     denial_cache_max: str | float | timedelta | None

@@ -221,8 +221,9 @@ options! {
     outage(Outage): Choice, "fallback, allow or deny", default "fallback",
         "What a policy answers while Redis is unavailable, unless the policy has an answer of its own.";
     fallback_share(f64): Share, "more than 0, up to 1, with at most 6 decimals", default "1",
-        "Which part of each limit this process admits by itself while Redis is unavailable and the outage policy is fallback; \
-         one divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals.";
+        "Which part of each limit this process admits by itself while Redis is unavailable and the outage policy is fallback, \
+         rounded down: a part of less than one unit admits nothing. One divided by the number of processes keeps their sum \
+         within the limit. A number in code is rounded to 6 decimals.";
     first_connect_max(Duration): Time, "0 (no longer than the deadline), or 1ms to 60s", default "1s",
         "For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first \
          connection instead of being answered by the outage policy; then they have their deadline. It ends at once when \
