@@ -4,7 +4,6 @@
 //! so that its states are current when it has to decide. A local store's outages are rare, and following would make each of
 //! its decisions slower: there it begins empty. `allow` and `deny` keep no states.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;

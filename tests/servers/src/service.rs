@@ -81,6 +81,16 @@ impl Service {
         })
     }
 
+    /// Does not know the first line of scripts, `#!lua`: in the words of Redis 6.2.
+    pub fn without_first_line_of_scripts(upstream: SocketAddr) -> Self {
+        const WORDS: &[u8] =
+            b"-ERR Error compiling script (new function): user_script:1: unexpected symbol near '#' \r\n";
+        Self::start(upstream, |command| {
+            let refused = command[0].eq_ignore_ascii_case(b"EVAL") && command[1].starts_with(b"#!");
+            refused.then(|| WORDS.to_vec())
+        })
+    }
+
     /// Does not know some commands, or subcommands after a space; in any case of letters.
     pub fn without_commands(upstream: SocketAddr, names: &'static [&'static str]) -> Self {
         Self::start(upstream, |command| {
@@ -201,7 +211,7 @@ fn hash(upstream: SocketAddr, source: &str) -> Vec<u8> {
     redis::cmd("SCRIPT").arg("LOAD").arg(source).query(&mut connection).expect("a hash")
 }
 
-fn packed(arguments: &Arguments) -> Vec<u8> {
+fn packed(arguments: &[Vec<u8>]) -> Vec<u8> {
     let mut command = redis::Cmd::new();
     for argument in arguments {
         command.arg(argument);

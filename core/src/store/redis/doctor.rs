@@ -22,7 +22,7 @@ use crate::store::redis::pipeline::server::Context;
 use crate::store::redis::transport::cluster_slots;
 use crate::store::redis::transport::connect::{Address, server_us};
 use crate::store::redis::transport::failure::Failure;
-use crate::store::redis::transport::refused::{Identity, NEEDED, printable};
+use crate::store::redis::transport::refused::{Identity, NEEDED, printable, words};
 use crate::store::redis::transport::session::Session;
 use crate::store::request::{Action, PolicyId};
 
@@ -401,9 +401,9 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisRe
             return Ok(());
         }
         Err(error) if error.code().is_some() => {
-            let detail = error.detail().unwrap_or_default();
             let message = format!(
-                "the server does not say what it is ({detail}): where a decision can be made, it is fit for use; otherwise {NEEDED}"
+                "the server does not say what it is ({}): where a decision can be made, it is fit for use; otherwise {NEEDED}",
+                words(&error)
             );
             findings.add(Advice, "version", message);
             return Ok(());
@@ -411,7 +411,6 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisRe
         Err(error) => return Err(error),
     };
     let field = |name| info.get::<String>(name);
-    let unknown = || "unknown".to_owned();
     match Identity::of_info(&info) {
         Some(identity) if identity.is_too_old() => {
             findings.add(Problem, "version", format!("{identity} is too old: {NEEDED}"));
@@ -423,17 +422,20 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisRe
             format!("the server tells no version of Redis or Valkey: {NEEDED}"),
         ),
     }
-    let policy = field("maxmemory_policy").unwrap_or_else(unknown);
-    match (field("maxmemory").as_deref(), &*policy) {
+    match (field("maxmemory").as_deref(), field("maxmemory_policy").as_deref()) {
         (Some("0"), _) => {
             let message =
                 "the server's memory has no bound, so it forgets no key; set maxmemory to protect its host";
             findings.add(Advice, "memory", message);
         }
-        (_, "noeviction") => {
+        (_, None) => {
+            let message = "the server does not tell its maxmemory-policy: it has to be noeviction";
+            findings.add(Advice, "memory", message);
+        }
+        (_, Some("noeviction")) => {
             findings.add(Fine, "memory", "noeviction: when memory is full, the outage policies answer");
         }
-        (_, policy) => {
+        (_, Some(policy)) => {
             let message = format!(
                 "maxmemory-policy is {policy}: when memory is full, the server forgets keys that are in use, and more is \
                  admitted; use noeviction"

@@ -178,7 +178,7 @@ fn server_without_scripts_is_named_with_its_version_and_the_command() {
         let texts = refusal(&server.url_at(service.port()));
         assert_says(
             &texts,
-            &["unknown command 'evalsha'", "does not tell its version", "Redis 7.0 or newer"],
+            &["unknown command 'evalsha'", "does not tell its version", "Redis 6.2 or newer"],
         );
     }
 }
@@ -356,10 +356,11 @@ impl CountingService {
     }
 }
 
+const CHECKS: usize = 20;
+
 /// A node that sends every caller back to itself, for good or while a slot moves.
 #[test]
 fn redirect_storms_are_bounded() {
-    const CHECKS: usize = 20;
     let _shared = shared();
     for kind in ["MOVED", "ASK"] {
         let server = Server::start(Kind::Redis, &[]);
@@ -381,7 +382,7 @@ fn redirect_storms_are_bounded() {
         }
         assert_eq!(service.count("EVALSHA"), CHECKS * 6, "{kind}");
         // Once in 50 ms at most, and what is read at the start.
-        let reads = start.elapsed().as_millis() as usize / 50 + 3;
+        let reads = usize::try_from(start.elapsed().as_millis()).unwrap() / 50 + 3;
         assert!(service.count("CLUSTER") <= reads, "{kind}: {} of {reads}", service.count("CLUSTER"));
     }
 }
@@ -396,4 +397,81 @@ fn wrong_scheme_for_a_cluster_is_named() {
     let server = Server::start(Kind::Redis, &[]);
     let url = format!("redis-cluster://127.0.0.1:{}", server.port());
     assert_says(&refusal(&url), &["cluster support disabled", "write redis://"]);
+}
+
+/// Some servers, such as those of Redis 6.2, do not know the first line of scripts.
+#[test]
+fn scripts_without_their_first_line_decide_and_find_out_what_it_would() {
+    let _shared = shared();
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &["maxmemory-policy noeviction"]);
+        let service = Service::without_first_line_of_scripts(server.address());
+        let url = generous(&server.url_at(service.port()));
+        for algorithm in ALGORITHMS {
+            let url = with(&url, &format!("prefix={algorithm}"));
+            let limiter = limiter(&url, &format!("5/minute {algorithm}"));
+            assert_eq!(admitted(&limiter, "k", 10), 5, "{kind:?} {algorithm}");
+            assert_eq!(limiter.stats().permanent, 0);
+        }
+        let denied = |degraded| {
+            let limiter = limiter(&with(&url, "prefix=fixed_window"), "5/minute fixed_window");
+            let decision = check(&limiter, "k");
+            assert_eq!((decision.allowed(), decision.degraded()), (false, Some(degraded)), "{decision:?}");
+        };
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        denied(Degradation::OutOfMemory);
+        server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+        // A replica must not go on denying by what it knows.
+        let primary = Server::start(kind, &[]);
+        server.command(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+        denied(Degradation::ReadOnly);
+        server.command(&["REPLICAOF", "NO", "ONE"]);
+        // The key of another type fails as it does elsewhere.
+        let limiter = limiter(&with(&url, "prefix=type"), "5/minute fixed_window");
+        assert_from_store(&check(&limiter, "k"));
+        let keys: Vec<String> = server.query(&["KEYS", "type:*"]);
+        server.command(&["DEL", &keys[0]]);
+        server.command(&["LPUSH", &keys[0], "x"]);
+        assert_eq!(check(&limiter, "k").degraded(), Some(Degradation::WrongType));
+    }
+}
+
+/// Answers of Redis 6.0, whose `SET` lacks `PXAT`, and of miniredis, whose Lua lacks `struct`.
+#[test]
+fn server_that_is_too_old_or_an_imitation_is_named_with_its_version() {
+    let _shared = shared();
+    let old =
+        "-ERR Error running script (call to f_0): @user_script:9: @user_script: 9: ERR syntax error\r\n";
+    let info = "redis_version:6.0.16\r\n";
+    let info = format!("${}\r\n{info}\r\n", info.len());
+    let no_struct = "-ERR Error compiling script (new function): :16: Script attempted to access nonexistent global \
+                     variable 'struct' stack traceback:  [G]: in function 'error'\r\n";
+    let hello = "*4\r\n$6\r\nserver\r\n$9\r\nminiredis\r\n$7\r\nversion\r\n$5\r\n8.4.0\r\n";
+    let cases = [
+        (old, info, "", &["(Redis 6.0.16)", "ERR syntax error", "Redis 6.2 or newer or Valkey is needed"]),
+        (
+            no_struct,
+            String::new(),
+            hello,
+            &["(miniredis 8.4.0)", "'struct'", "Redis 6.2 or newer or Valkey is needed"],
+        ),
+    ];
+    for (script, info, hello, words) in cases {
+        let server = Server::start(Kind::Redis, &[]);
+        let service = Service::start(server.address(), move |command| {
+            let answer = match command[0].to_ascii_uppercase().as_slice() {
+                b"EVALSHA" => "-NOSCRIPT No matching script. Please use EVAL.\r\n",
+                b"EVAL" if command[1].starts_with(b"#!") => {
+                    "-ERR Error compiling script (new function): <string> line:1(column:1) near '#':   syntax error\r\n"
+                }
+                b"EVAL" => script,
+                b"INFO" if info.is_empty() => "-section (server) is not supported\r\n",
+                b"INFO" => &info,
+                b"HELLO" => hello,
+                _ => return None,
+            };
+            Some(answer.as_bytes().to_vec())
+        });
+        assert_says(&refusal(&server.url_at(service.port())), words);
+    }
 }

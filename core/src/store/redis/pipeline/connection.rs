@@ -70,8 +70,16 @@ enum Read {
     Enough,
 }
 
+/// What a server has refused that others do not.
+#[derive(Debug, Default)]
+struct Differences {
+    /// The first line of scripts.
+    first_line: bool,
+    /// `TIME` in scripts, so that calls have an estimate of its time.
+    time: bool,
+}
+
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about one connection")]
 pub(crate) struct Connection {
     server: Arc<ServerState>,
     stream: Stream,
@@ -100,8 +108,7 @@ pub(crate) struct Connection {
     last_used: Instant,
     /// When the connection was last known to be open.
     last_open: Instant,
-    /// Whether the server refuses `TIME` in scripts, so that calls have an estimate of its time.
-    estimates_time: bool,
+    differences: Differences,
     time_asked: Instant,
     age: Age,
     /// Nothing more is sent; the connection ends as soon as every operation in flight is answered.
@@ -132,7 +139,7 @@ impl Connection {
             has_decided: false,
             last_used: now,
             last_open: now,
-            estimates_time: false,
+            differences: Differences::default(),
             // The handshake has.
             time_asked: now,
             age: server.context.retires_at(now).map_or(Age::Unlimited, Age::Until),
@@ -308,6 +315,7 @@ impl Connection {
             nonce,
             deadline_us: self.deadline_of(&command).unwrap_or(0),
             clock: self.clock_of_calls(&mut replies_before),
+            is_plain: self.differences.first_line,
         };
         if command.asking {
             redis::cmd("ASKING").write_packed_command(&mut self.write);
@@ -324,7 +332,7 @@ impl Connection {
 
     /// The server's time after which a script refuses the command; none where the server does not tell scripts the time.
     fn deadline_of(&self, command: &Command) -> Option<u64> {
-        let deadline = command.deadline().filter(|_| !self.estimates_time)?;
+        let deadline = command.deadline().filter(|_| !self.differences.time)?;
         self.server.time.at(deadline)
     }
 
@@ -334,7 +342,7 @@ impl Connection {
         if let Some(manual) = &self.server.context.manual {
             return ScriptClock::Manual(manual.now_us());
         }
-        if !self.estimates_time {
+        if !self.differences.time {
             return ScriptClock::Server;
         }
         let now = monotonic::now();

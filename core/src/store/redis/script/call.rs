@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::BuildHasher;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::BufMut;
 use foldhash::fast::FixedState;
@@ -41,6 +41,8 @@ pub(crate) struct CallHeader {
     /// The server's time in microseconds after which the script refuses the call; 0: none.
     pub(crate) deadline_us: u64,
     pub(crate) clock: ScriptClock,
+    /// Whether the server does not know the first line of scripts, so that it gets [others](Script::plain).
+    pub(crate) is_plain: bool,
 }
 
 /// The clock by which a call decides, in microseconds since the Unix epoch.
@@ -155,9 +157,10 @@ impl PolicyCall {
         entries: &[Entry<'_>],
     ) {
         command.clear();
+        let called = if header.is_plain { self.script.plain() } else { &self.script };
         match script {
-            ScriptReference::Hash => command.arg("EVALSHA").arg(&self.script.hash),
-            ScriptReference::Source => command.arg("EVAL").arg(&*self.script.source),
+            ScriptReference::Hash => command.arg("EVALSHA").arg(&called.hash),
+            ScriptReference::Source => command.arg("EVAL").arg(&*called.source),
         };
         command.arg(entries.len() * self.suffixes.len());
         for entry in entries {
@@ -292,6 +295,9 @@ const ALGORITHMS: [&str; 5] = [
     include_str!("lua/transition/sliding_window.lua"),
     include_str!("lua/transition/sliding_log.lua"),
 ];
+/// What makes a server that cannot take writes refuse a script at once, and what does so in its place.
+const FIRST_LINE: &str = "#!lua\n";
+const PLAIN: &str = include_str!("lua/plain.lua");
 const RESERVATIONS: &str = include_str!("lua/transition/reservations.lua");
 const PENALTY: &str = include_str!("lua/transition/penalty.lua");
 const DECIDE: &str = include_str!("lua/transition/decide.lua");
@@ -302,6 +308,8 @@ pub(super) struct Script {
     pub(super) source: String,
     /// The SHA-1 of the source in hexadecimal digits.
     hash: [u8; 40],
+    /// The same script without its first line, once a server needs it.
+    plain: OnceLock<Box<Self>>,
 }
 
 impl Script {
@@ -324,14 +332,25 @@ impl Script {
         let (prefetch, check) =
             if fast_path.is_empty() { ("", String::new()) } else { (fast_path::PREFETCH, fast_path.check()) };
         let general = [POLICY, &algorithms, RESERVATIONS, PENALTY, DECIDE].concat();
-        let source = compact(&MAIN.fill([&arguments, prefetch, &check, &general]));
+        Self::new(compact(&MAIN.fill([&arguments, prefetch, &check, &general])))
+    }
+
+    fn new(source: String) -> Self {
         // `redis::Script::get_hash` is no better: it compiles the crate sha1_smol in place of sha1, and keeps the text a second time.
         let mut hash = [0; 40];
         for (digits, byte) in hash.chunks_exact_mut(2).zip(Sha1::digest(&source)) {
             digits[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
             digits[1] = b"0123456789abcdef"[usize::from(byte & 15)];
         }
-        Self { source, hash }
+        Self { source, hash, plain: OnceLock::new() }
+    }
+
+    /// The script for servers that do not know the first line.
+    fn plain(&self) -> &Self {
+        self.plain.get_or_init(|| {
+            let body = self.source.strip_prefix(FIRST_LINE).unwrap_or(&self.source);
+            Box::new(Self::new([&compact(PLAIN), body].concat()))
+        })
     }
 }
 
@@ -382,7 +401,12 @@ mod tests {
             count: 1,
             hold: None,
         };
-        let mut header = CallHeader { nonce: *b"nonce!", deadline_us: 0x0102, clock: ScriptClock::Server };
+        let mut header = CallHeader {
+            nonce: *b"nonce!",
+            deadline_us: 0x0102,
+            clock: ScriptClock::Server,
+            is_plain: false,
+        };
         let arguments = |middle: &[u8]| [&call.fast_path_arguments, middle, &call.policy_arguments].concat();
         let (mut out, mut buffer) = (b"before".to_vec(), CommandBuffer::default());
 
@@ -403,6 +427,18 @@ mod tests {
         assert_eq!(format!("{buffer:?}"), "CommandBuffer");
 
         out.clear();
+        header.is_plain = true;
+        call.write_call(&mut out, &mut buffer, ScriptReference::Source, &header, &[check, charge]);
+        let plain = call.script.plain();
+        assert!(plain.source.starts_with("local refused = ") && !plain.source.contains("#!lua"));
+        assert!(
+            plain.hash != call.script.hash && plain.source.ends_with(&call.script.source["#!lua\n".len()..])
+        );
+        let words = [&[b"EVAL", plain.source.as_bytes(), b"4"], &keys[..], &[&last]].concat();
+        assert_eq!(out, packed(&words));
+
+        out.clear();
+        header.is_plain = false;
         header.clock = ScriptClock::Estimate(7);
         call.write_call(&mut out, &mut buffer, ScriptReference::Hash, &header, &[peek]);
         let head = b"nonce!\0\0\0\0\0\x01\x02\x01\0\0\0\0\0\0\x07\x07\0\x01";

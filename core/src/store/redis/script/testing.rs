@@ -117,7 +117,7 @@ impl Script {
         items: &[Item<'_>],
     ) -> [Vec<u8>; 2] {
         let clock = manual_now_us.map_or(ScriptClock::Server, ScriptClock::Manual);
-        let (header, entries) = (CallHeader { nonce, deadline_us, clock }, entries(items));
+        let (header, entries) = (CallHeader { nonce, deadline_us, clock, is_plain: false }, entries(items));
         [ScriptReference::Hash, ScriptReference::Source].map(|script| {
             let mut command = Vec::new();
             self.call.write_call(&mut command, &mut CommandBuffer::default(), script, &header, &entries);

@@ -60,8 +60,9 @@ pub(crate) async fn read(connector: &Connector, node: &Endpoint) -> Result<(Slot
         Err(error) => Err(match error.code() {
             Some("NOPERM") => Failure::permanent(Degradation::Auth),
             Some(_) => {
-                let address = Address::Tcp(node.clone());
-                connector.refusal.describe(Degradation::ClusterDown, &mut session, &address, &error).await;
+                let server = Address::Tcp(node.clone()).describe();
+                let (reason, refusal) = (Degradation::ClusterDown, &connector.refusal);
+                refusal.describe(reason, &mut session, &server, &error).await;
                 Failure::permanent(Degradation::ClusterDown)
             }
             None => Failure::not_applied(Degradation::Unreachable),

@@ -374,7 +374,11 @@ fn refused(error: &RedisError) -> Failure {
     match Refusal::read(error) {
         Refusal::Failed(failure) => failure,
         Refusal::ReadOnly => Failure::not_applied(Degradation::ReadOnly),
-        Refusal::NoScript | Refusal::Moved { .. } | Refusal::Ask { .. } | Refusal::TryAgain => PROTOCOL,
+        Refusal::NoScript
+        | Refusal::NoFirstLine
+        | Refusal::Moved { .. }
+        | Refusal::Ask { .. }
+        | Refusal::TryAgain => PROTOCOL,
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) const UNREACHABLE: Failure = Failure::not_applied(Degradation::Unreac
 pub(crate) enum Refusal {
     /// The server does not know the script and needs its source.
     NoScript,
+    /// The server does not know the first line of scripts.
+    NoFirstLine,
     /// The slot is owned by the node at that address, permanently.
     Moved {
         slot: u16,
@@ -95,6 +97,8 @@ impl Refusal {
             "CLUSTERDOWN" => Failure::not_applied(Degradation::ClusterDown),
             "NOAUTH" | "NOPERM" | "WRONGPASS" => Failure::permanent(Degradation::Auth),
             "WRONGTYPE" => Failure::permanent(Degradation::WrongType),
+            // Without the first line no syntax of a script is wrong.
+            _ if detail.contains("near '#'") => return Self::NoFirstLine,
             // Errors of commands inside a script have no code of their own.
             _ if detail.contains("user executing the script") => Failure::permanent(Degradation::Auth),
             _ if detail.contains("max number of clients") => Failure::not_applied(Degradation::MaxClients),
@@ -122,6 +126,10 @@ mod tests {
                 failed(Class::Permanent, Degradation::Auth),
             ),
             ("OOM command not allowed", failed(Class::NotApplied, Degradation::OutOfMemory)),
+            (
+                "ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'",
+                Refusal::NoFirstLine,
+            ),
             ("ERR max number of clients reached", failed(Class::NotApplied, Degradation::MaxClients)),
             ("WRONGTYPE Operation against a key", failed(Class::Permanent, Degradation::WrongType)),
             ("NOPERM this user", failed(Class::Permanent, Degradation::Auth)),

@@ -10,12 +10,11 @@ use redis::{InfoDict, RedisError, Value};
 
 use crate::rules::decision::Degradation;
 use crate::runtime::monotonic;
-use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::session::Session;
 
-/// The oldest major version whose scripting has all that the scripts need.
-const OLDEST_MAJOR: u32 = 7;
-pub(crate) const NEEDED: &str = "Redis 7.0 or newer or Valkey is needed";
+/// The oldest version that has all that the scripts need.
+const OLDEST: (u32, u32) = (6, 2);
+pub(crate) const NEEDED: &str = "Redis 6.2 or newer or Valkey is needed";
 /// A server that goes on refusing is asked for its version this often at most.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 const MAX_WORDS: usize = 200;
@@ -35,13 +34,13 @@ impl LastRefusal {
     }
 
     /// Takes note of a refusal. `true` when it is time to [describe](Self::describe) it.
-    pub(crate) fn note(&self, reason: Degradation, address: &Address, error: &RedisError) -> bool {
+    pub(crate) fn note(&self, reason: Degradation, server: &str, error: &RedisError) -> bool {
         let now = monotonic::now();
         let mut asked = self.asked.lock();
         let is_known = asked.is_some_and(|asked| now.saturating_duration_since(asked) < ASKED_EVERY);
         if !is_known {
             *asked = Some(now);
-            self.set(reason, format!("{} refuses a command: {}", address.describe(), words(error)));
+            self.set(reason, format!("{server} refuses a command: {}", words(error)));
         }
         !is_known
     }
@@ -51,7 +50,7 @@ impl LastRefusal {
         &self,
         reason: Degradation,
         session: &mut Session,
-        address: &Address,
+        server: &str,
         error: &RedisError,
     ) {
         let identity = Identity::of(session).await;
@@ -63,12 +62,12 @@ impl LastRefusal {
             _ if error.detail().is_some_and(|words| words.contains("cluster support disabled")) => {
                 "; it is no node of a cluster: write redis:// or rediss:// in the URL".to_owned()
             }
-            (_, Some(identity)) if !identity.is_too_old() => String::new(),
+            (_, Some(identity)) if identity.is_original() && !identity.is_too_old() => String::new(),
             _ => format!("; {NEEDED}"),
         };
         let identity = identity
             .map_or_else(|| "which does not tell its version".to_owned(), |identity| identity.to_string());
-        let (server, words) = (address.describe(), words(error));
+        let words = words(error);
         self.set(reason, format!("{server} ({identity}) refuses a command: {words}{advice}"));
     }
 
@@ -80,15 +79,13 @@ impl LastRefusal {
 /// The name and the version of a server.
 #[derive(Debug)]
 pub(crate) struct Identity {
-    name: &'static str,
+    name: String,
     version: String,
-    major: u32,
 }
 
 impl Identity {
-    fn new(name: &'static str, version: String) -> Self {
-        let major = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
-        Self { name, version, major }
+    fn new(name: &str, version: String) -> Self {
+        Self { name: name.to_owned(), version }
     }
 
     /// Reads it from the reply to `INFO`.
@@ -105,24 +102,34 @@ impl Identity {
         {
             return Some(identity);
         }
-        let hello: Vec<Value> = session.ask(&redis::cmd("HELLO")).await.ok()?;
+        let hello: Vec<Value> = session.ask(redis::cmd("HELLO").arg(2)).await.ok()?;
         let text = |value: &Value| redis::from_redis_value_ref::<String>(value).ok();
         let field = |name: &str| {
             let at = hello.iter().step_by(2).position(|key| text(key).as_deref() == Some(name))?;
             hello.get(2 * at + 1).and_then(text)
         };
-        let name = if field("server").as_deref() == Some("valkey") { "Valkey" } else { "Redis" };
+        let server = field("server")?;
+        let name = match &*server {
+            "redis" => "Redis",
+            "valkey" => "Valkey",
+            imitation => imitation,
+        };
         Some(Self::new(name, field("version")?))
     }
 
+    fn is_original(&self) -> bool {
+        matches!(&*self.name, "Redis" | "Valkey")
+    }
+
     pub(crate) fn is_too_old(&self) -> bool {
-        self.major < OLDEST_MAJOR
+        let mut numbers = self.version.split('.').map(|number| number.parse().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < OLDEST
     }
 }
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, printable(&self.version))
+        write!(f, "{} {}", printable(&self.name), printable(&self.version))
     }
 }
 
@@ -133,9 +140,10 @@ pub(crate) fn words(error: &RedisError) -> String {
     printable(format!("{code} {detail}").trim())
 }
 
-/// The beginning of what a server says, without control characters.
+/// The beginning of what a server says, with spaces for control characters.
 pub(crate) fn printable(said: &str) -> String {
-    said.chars().filter(|letter| !letter.is_control()).take(MAX_WORDS).collect()
+    let shown = |letter: char| if letter.is_control() { ' ' } else { letter };
+    said.chars().map(shown).take(MAX_WORDS).collect()
 }
 
 #[cfg(test)]
@@ -151,7 +159,7 @@ mod tests {
         let unknown =
             "ERR unknown command 'EVALSHA', with args beginning with: 'abc' '1' 'polylimit:1:p:{user}' ";
         assert_eq!(words(unknown), "ERR unknown command 'EVALSHA'");
-        assert_eq!(words("ERR a\x1b[31mb"), "ERR a[31mb");
+        assert_eq!(words("ERR a\x1b[31mb"), "ERR a [31mb");
         assert_eq!(words(&format!("ERR {}", "x".repeat(500))).len(), MAX_WORDS);
     }
 }

@@ -39,12 +39,18 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, InvalidRe
     Ok(Some((Reply::Line(value), line.len())))
 }
 
-/// A line with its end, and what follows.
-type Split<'a> = (&'a [u8], &'a [u8]);
+type LineAndRest<'a> = (&'a [u8], &'a [u8]);
 
-/// The first line, if it is whole.
-fn split_line(bytes: &[u8]) -> Result<Option<Split<'_>>, InvalidReply> {
-    match bytes.iter().take(MAX_LINE).position(|&byte| byte == b'\n') {
+/// The first line, with its end, and what follows.
+fn split_line(bytes: &[u8]) -> Result<Option<LineAndRest<'_>>, InvalidReply> {
+    let line = &bytes[..bytes.len().min(MAX_LINE)];
+    let end = if line.starts_with(b"-") {
+        // Some imitations put several lines of a message in one.
+        line.windows(2).position(|end| end == b"\r\n").map(|at| at + 1)
+    } else {
+        line.iter().position(|&byte| byte == b'\n')
+    };
+    match end {
         Some(end) => Ok(Some(bytes.split_at(end + 1))),
         None if bytes.len() < MAX_LINE => Ok(None),
         None => Err(InvalidReply),
@@ -86,6 +92,8 @@ mod tests {
         let Ok(Some((Reply::Line(error), 16))) = read(b"-OOM no memory\r\n") else { panic!("no error") };
         let error = error.extract_error().unwrap_err();
         assert_eq!((error.code(), error.detail()), (Some("OOM"), Some("no memory")));
+        let Ok(Some((Reply::Line(error), 12))) = read(b"-ERR a\n\tb\r\n$") else { panic!("no error") };
+        assert_eq!(error.extract_error().unwrap_err().detail(), Some("a\n\tb"));
     }
 
     #[test]

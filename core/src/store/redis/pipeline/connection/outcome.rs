@@ -44,8 +44,13 @@ impl Connection {
             Reply::Line(value) => {
                 if let Err(error) = value.extract_error() {
                     let refusal = Refusal::read(&error);
-                    if refusal == Refusal::NoScript && in_flight.script == ScriptReference::Source {
-                        // The server has the source: the reply belongs to another command, or makes no sense.
+                    let makes_no_sense = match refusal {
+                        Refusal::NoScript => in_flight.script == ScriptReference::Source,
+                        Refusal::NoFirstLine => in_flight.header.is_plain,
+                        _ => false,
+                    };
+                    if makes_no_sense {
+                        // The reply belongs to another command, or to none.
                         return Self::not_a_reply(&in_flight);
                     }
                     if let Refusal::Failed(failure) = &refusal {
@@ -99,7 +104,7 @@ impl Connection {
         let refusal = Refusal::read(&error);
         let is_refused = refusal == Refusal::Failed(Failure::permanent(Degradation::Refused));
         if is_refused && self.server.time.latest_at(monotonic::now()).is_some() {
-            self.estimates_time = true;
+            self.differences.time = true;
             self.send(in_flight.command, in_flight.script);
         } else {
             self.refused(in_flight.command, refusal, error);
@@ -155,6 +160,10 @@ impl Connection {
                 command.count(|counters| counters.scripts_sent.add(1));
                 self.send(command, ScriptReference::Source);
             }
+            Refusal::NoFirstLine => {
+                self.differences.first_line = true;
+                self.send(command, ScriptReference::Hash);
+            }
             Refusal::Moved { slot, address } => self.redirect(command, Some(slot), &address, error),
             Refusal::Ask { address } => self.redirect(command, None, &address, error),
             Refusal::ReadOnly => {
@@ -186,7 +195,8 @@ impl Connection {
     /// Answers a command that the server refuses, after it was asked what it is, so that the event of the outage says so.
     fn answer_with_cause(&self, command: Command, failure: Failure, error: RedisError) {
         let server = Arc::clone(&self.server);
-        if !server.context.connector.refusal.note(failure.reason, &server.address, &error) {
+        let described = server.address.describe();
+        if !server.context.connector.refusal.note(failure.reason, &described, &error) {
             return command.answer(failure);
         }
         let deadline = command.deadline().unwrap_or_else(monotonic::now);
@@ -195,7 +205,7 @@ impl Connection {
             let connector = &server.context.connector;
             let identified = async {
                 let mut session = connector.session(&server.address).await.ok()?;
-                connector.refusal.describe(failure.reason, &mut session, &server.address, &error).await;
+                connector.refusal.describe(failure.reason, &mut session, &described, &error).await;
                 Some(())
             };
             // Without the name and version, the server's words remain.
