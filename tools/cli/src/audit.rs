@@ -99,7 +99,11 @@ impl AuditLog {
             file.write_all(&line)
         });
         written.map_err(|error| {
-            Failure::usage(format!("{}, and the file {path:?} cannot record it: {error}", record.message))
+            Failure::usage(format!(
+                "{}, and the file {} cannot record it: {error}",
+                record.message,
+                path.display()
+            ))
         })
     }
 }
