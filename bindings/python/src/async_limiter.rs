@@ -32,8 +32,8 @@ fn create_with_key(
 impl PyAsyncLimiter {
     #[new]
     #[pyo3(
-        signature = (url = Url::default(), policies = None, *, document = None, clock = None, on_degraded = None, **options),
-        text_signature = "(url='memory:', policies=None, *, document=None, clock=None, on_degraded=None, **options)"
+        signature = (url = Url::default(), policies = None, *, document = None, clock = None, on_degraded = None, credentials = None, **options),
+        text_signature = "(url='memory:', policies=None, *, document=None, clock=None, on_degraded=None, credentials=None, **options)"
     )]
     fn new(
         py: Python<'_>,
@@ -42,9 +42,10 @@ impl PyAsyncLimiter {
         document: Option<&Bound<'_, PyAny>>,
         clock: Option<&Bound<'_, PyAny>>,
         on_degraded: Option<&Bound<'_, PyAny>>,
+        credentials: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let given = LimiterArguments { policies, document, clock, on_degraded, options };
+        let given = LimiterArguments { policies, document, clock, on_degraded, credentials, options };
         Ok(Self::from_core(build_limiter(py, &url, given)?))
     }
 

@@ -17,6 +17,7 @@ mod command_line;
 mod configuration;
 mod configured;
 mod convert;
+mod credentials;
 mod decision;
 mod error;
 mod events;
@@ -63,6 +64,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<configuration::PyConfigurationStatus>()?;
     module.add_class::<configuration::PyPolicyMatch>()?;
     module.add_class::<configuration::PyRequestAttributes>()?;
+    module.add_class::<credentials::CredentialsServer>()?;
     module.add_class::<decision::PyDecision>()?;
     module.add_class::<decision::PyQuotaUsage>()?;
     module.add_class::<decision::PyUsage>()?;

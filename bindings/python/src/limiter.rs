@@ -42,8 +42,8 @@ impl PyLimiter {
 impl PyLimiter {
     #[new]
     #[pyo3(
-        signature = (url = Url::default(), policies = None, *, document = None, clock = None, on_degraded = None, **options),
-        text_signature = "(url='memory:', policies=None, *, document=None, clock=None, on_degraded=None, **options)"
+        signature = (url = Url::default(), policies = None, *, document = None, clock = None, on_degraded = None, credentials = None, **options),
+        text_signature = "(url='memory:', policies=None, *, document=None, clock=None, on_degraded=None, credentials=None, **options)"
     )]
     fn new(
         py: Python<'_>,
@@ -52,9 +52,10 @@ impl PyLimiter {
         document: Option<&Bound<'_, PyAny>>,
         clock: Option<&Bound<'_, PyAny>>,
         on_degraded: Option<&Bound<'_, PyAny>>,
+        credentials: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let given = LimiterArguments { policies, document, clock, on_degraded, options };
+        let given = LimiterArguments { policies, document, clock, on_degraded, credentials, options };
         Ok(Self::from_core(&build_limiter(py, &url, given)?))
     }
 

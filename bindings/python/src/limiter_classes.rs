@@ -31,6 +31,11 @@ on_degraded
     Called with a ``DegradedEvent`` when the limiter begins to decide without its store, when it decides with its store
     again, and for each problem that its doctor finds, on the thread of a later call. The logger ``polylimit`` gets the same
     events as warnings.
+credentials
+    A function without arguments that gives the password for each new connection to Redis, or a tuple of user and password, in
+    place of those in the URL: for tokens that expire. It is called on a thread of its own, and again when the server refuses what
+    it gave, then not for 0.25 to 10 seconds, growing with each time in a row. It may block: decisions keep their deadline. An
+    exception is the cause in ``ready``, the events and the doctor. ``set_credentials`` replaces it.
 options
     Options of the store by name, as ``options()`` lists them: text, numbers, and seconds or a ``timedelta`` for
     durations. ``outage`` may be a dict of policy names and their outage policies.

@@ -187,13 +187,17 @@ pub(crate) struct LimiterArguments<'a, 'py> {
     pub(crate) document: Option<&'a Bound<'py, PyAny>>,
     pub(crate) clock: Option<&'a Bound<'py, PyAny>>,
     pub(crate) on_degraded: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) credentials: Option<&'a Bound<'py, PyAny>>,
     pub(crate) options: Option<&'a Bound<'py, PyDict>>,
 }
 
 /// Builds a limiter.
 pub(crate) fn build_limiter(py: Python<'_>, url: &str, given: LimiterArguments<'_, '_>) -> PyResult<Limiter> {
-    let LimiterArguments { policies, document, clock, on_degraded, options } = given;
+    let LimiterArguments { policies, document, clock, on_degraded, credentials, options } = given;
     let mut builder = events::queue_events(Limiter::builder().store(url), on_degraded)?;
+    if let Some(give) = credentials {
+        builder = crate::credentials::take_from(builder, give)?;
+    }
     if let Some(document) = document {
         builder = builder.document(&read_json("document", document)?);
     }

@@ -114,7 +114,7 @@ class _Options(TypedDict, total=False):
     max_outstanding_bytes: str | float | None
     """How many bytes of requests may wait for Redis at once. Those beyond are answered by the outage policy, without waiting. Allowed: 64KiB to 1024MiB. Default: ``16MiB``."""
     max_connection_age: str | float | timedelta | None
-    """How long a connection is used before another replaces it, so that changed addresses are seen; it is varied at random. Allowed: 0 (never), or 1s to 24h. Default: ``10m``."""
+    """How long a connection is used before another replaces it, so that changed addresses are seen; it is varied at random. It stays in use until the other one is open. Allowed: 0 (never), or 1s to 24h. Default: ``10m``."""
     breaker_failures: str | float | None
     """After how many failures in a row Redis is no longer asked, but probed now and then. Allowed: 1 to 1000. Default: ``3``."""
     reconnect_min: str | float | timedelta | None
@@ -133,10 +133,18 @@ class _Options(TypedDict, total=False):
     """The user to authenticate as; needs a password. It is never shown. Allowed: 1 to 16384 bytes."""
     password: str | None
     """The password to authenticate with; as it is, not percent-encoded as in a URL. It is never shown. Allowed: 1 to 16384 bytes."""
+    password_file: str | None
+    """A file that holds the password, without the line end at its end, in place of `password`: it is read for each new connection, and again when the server refuses the password. Allowed: the path of a file."""
+    password_command: str | None
+    """A program whose output is the password, in place of `password`, such as one that makes a token for a cloud: it is run, without a shell and for 10 seconds at most, for each new connection, and again when the server refuses the password. Allowed: a program and its arguments, with spaces between them; at most 4096 bytes."""
     key_secret: str | None
     """A secret with which the keys that are stored as a hash are hashed, so that the hashes in Redis cannot be compared with those of guessed keys; 16 random bytes or more are advised. All processes need the same. It is never shown. Allowed: 1 to 16384 bytes."""
     tls_ca: str | None
-    """A PEM file with the certificates to trust, in place of the system's; only with TLS. Allowed: the path of a file."""
+    """A PEM file with the certificates to trust, in place of the system's: those of authorities, and self-signed ones of servers, for any name; only with TLS. Allowed: the path of a file."""
+    tls_fingerprint: str | None
+    """The SHA-256 of the server's certificate, as `openssl x509 -fingerprint -sha256` prints it, in place of an authority: a server with one of these certificates is trusted, whatever its name and its dates; only with TLS. Allowed: 1 to 8 fingerprints of 64 hexadecimal digits, with commas between them."""
+    tls_insecure: str | None
+    """Whether any certificate is accepted, for development only: then anything on the way to the server can read and change all that is sent. An event and the doctor say so; only with TLS. Allowed: true or false. Default: ``false``."""
     tls_cert: str | None
     """A PEM file with the certificate, and its chain, that the server asks for; needs `tls_key`; only with TLS. Allowed: the path of a file."""
     tls_key: str | None
@@ -176,6 +184,11 @@ class InternalError(PolylimitError):
     """A defect in polylimit itself."""
 
 @final
+class _CredentialsServer:
+    def serve(self) -> None:
+        """Waits for calls and answers them until the limiter is gone."""
+
+@final
 class Limiter:
     """Decides whether requests may proceed.
 
@@ -197,6 +210,11 @@ class Limiter:
         Called with a ``DegradedEvent`` when the limiter begins to decide without its store, when it decides with its store
         again, and for each problem that its doctor finds, on the thread of a later call. The logger ``polylimit`` gets the same
         events as warnings.
+    credentials
+        A function without arguments that gives the password for each new connection to Redis, or a tuple of user and password, in
+        place of those in the URL: for tokens that expire. It is called on a thread of its own, and again when the server refuses what
+        it gave, then not for 0.25 to 10 seconds, growing with each time in a row. It may block: decisions keep their deadline. An
+        exception is the cause in ``ready``, the events and the doctor. ``set_credentials`` replaces it.
     options
         Options of the store by name, as ``options()`` lists them: text, numbers, and seconds or a ``timedelta`` for
         durations. ``outage`` may be a dict of policy names and their outage policies.
@@ -214,6 +232,7 @@ class Limiter:
         document: str | Mapping[str, Any] | None = None,
         clock: ManualClock | Literal["system", "coarse"] | None = None,
         on_degraded: Callable[[DegradedEvent], object] | None = None,
+        credentials: Callable[[], str | tuple[str | None, str]] | None = None,
         **options: Unpack[_Options],
     ) -> Self: ...
     def check(
@@ -952,6 +971,11 @@ class AsyncLimiter:
         Called with a ``DegradedEvent`` when the limiter begins to decide without its store, when it decides with its store
         again, and for each problem that its doctor finds, on the thread of a later call. The logger ``polylimit`` gets the same
         events as warnings.
+    credentials
+        A function without arguments that gives the password for each new connection to Redis, or a tuple of user and password, in
+        place of those in the URL: for tokens that expire. It is called on a thread of its own, and again when the server refuses what
+        it gave, then not for 0.25 to 10 seconds, growing with each time in a row. It may block: decisions keep their deadline. An
+        exception is the cause in ``ready``, the events and the doctor. ``set_credentials`` replaces it.
     options
         Options of the store by name, as ``options()`` lists them: text, numbers, and seconds or a ``timedelta`` for
         durations. ``outage`` may be a dict of policy names and their outage policies.
@@ -969,6 +993,7 @@ class AsyncLimiter:
         document: str | Mapping[str, Any] | None = None,
         clock: ManualClock | Literal["system", "coarse"] | None = None,
         on_degraded: Callable[[DegradedEvent], object] | None = None,
+        credentials: Callable[[], str | tuple[str | None, str]] | None = None,
         **options: Unpack[_Options],
     ) -> Self: ...
     async def check(
