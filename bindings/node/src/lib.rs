@@ -7,7 +7,7 @@
 //! Layers, from the bottom up; each uses only those before it:
 //!
 //! - `error`, `number`, `text`, `field_text`, `function`: conversions between the languages
-//! - `values`, `tables`, `client`, `client_address`, `event`, `request_layout`: what is converted
+//! - `values`, `tables`, `client`, `credentials`, `client_address`, `event`, `request_layout`: what is converted
 //! - `owned_request`, `request_attributes`, `shared_arrays`, `policy_interner`, `active_check`: requests and answers in shared memory
 //! - `exchange`: the way of answers and events to JavaScript
 //! - `limiter_handle`, `limiter`, `reservation`, `outcomes`, `configuration`, `report`, `guard_settings`, `guard_check`, `guard`: the operations
@@ -29,6 +29,7 @@ mod client;
 mod client_address;
 mod command_line;
 mod configuration;
+mod credentials;
 mod error;
 mod event;
 mod exchange;

@@ -7,6 +7,7 @@ use napi::bindgen_prelude::Unknown;
 use napi_derive::napi;
 use polylimit::{Call, Limiter, Policy, TextFormat};
 
+use crate::credentials::NativeCredentials;
 use crate::error::{Result, catch_panic, internal, invalid_argument, to_js_error};
 use crate::exchange::NativeExchange;
 use crate::function;
@@ -79,6 +80,7 @@ impl NativeLimiter {
         options: Vec<OptionText>,
         document: Option<String>,
         clock: Option<&NativeClock>,
+        credentials: Option<&NativeCredentials>,
     ) -> Result<Self> {
         catch_panic(|| {
             let sink = exchange.exchange.event_sink(number);
@@ -99,6 +101,9 @@ impl NativeLimiter {
             }
             if let Some(clock) = clock {
                 builder = builder.clock(clock.clock.clone());
+            }
+            if let Some(credentials) = credentials {
+                builder = credentials.give_to(builder);
             }
             let limiter = builder.build().map_err(to_js_error)?;
             let handle = Rc::new(LimiterHandle::new(limiter, Rc::clone(&exchange.exchange)));

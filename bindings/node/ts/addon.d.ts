@@ -55,6 +55,13 @@ export declare class NativeClock {
   advance(byMs: number): void
 }
 
+export declare class NativeCredentials {
+  /** `on_call` is called without arguments for each call, and answers it by `answer`. */
+  constructor(onCall: () => void)
+  /** Answers the oldest call: with a password and its user, or with what has failed. */
+  answer(username?: string | undefined | null, password?: string | undefined | null, failed?: string | undefined | null): void
+}
+
 export declare class NativeExchange {
   /** The newest configuration status. */
   configuration(): NativeConfiguration
@@ -178,7 +185,7 @@ export declare class NativeLimiter {
   decide(attributes: AttributesRow, id?: unknown | undefined | null, ttlMs?: number | undefined | null): void
   /** How a policy's candidate compares with the numbers in force; `None` for a policy without one. */
   candidateCounts(policy: string): NativeCandidateCounts | null
-  constructor(exchange: NativeExchange, number: number, url: string, policies: Array<PolicyRow>, options: Array<OptionText>, document?: string | undefined | null, clock?: NativeClock | undefined | null)
+  constructor(exchange: NativeExchange, number: number, url: string, policies: Array<PolicyRow>, options: Array<OptionText>, document?: string | undefined | null, clock?: NativeClock | undefined | null, credentials?: NativeCredentials | undefined | null)
   /** Creates the function that runs operations on single keys. */
   operateFunction(): (key?: string | Uint8Array, policy?: string) => void
   /**

@@ -21,6 +21,7 @@ export type {
   RequestAttributes,
   RequestDecision,
 } from "./configuration";
+export type { Credentials, GiveCredentials } from "./credentials";
 export type { Decision, QuotaUsage, QuotaVerdict, Usage } from "./decision";
 export { PolylimitError } from "./errors";
 export type { DegradedEvent, Finding } from "./events";

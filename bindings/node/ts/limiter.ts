@@ -1,4 +1,4 @@
-import { Field, type NativeLimiter, Operation, RequestField, RequestOption } from "./addon";
+import { Field, type NativeCredentials, type NativeLimiter, Operation, RequestField, RequestOption } from "./addon";
 import {
   checkedOptions,
   hasProperties,
@@ -12,6 +12,7 @@ import {
   unknownOption,
 } from "./arguments";
 import { documentText } from "./configuration";
+import { nativeCredentials } from "./credentials";
 import { type Decision, readDecision, readDecisions, readUsage, type Usage, withErrors } from "./decision";
 import { callNative, invalidArgument, type PolylimitError } from "./errors";
 import { registerLimiter } from "./events";
@@ -85,6 +86,8 @@ let submit: (
 export class Limiter extends LimiterManagement {
   readonly #native: NativeLimiter;
   readonly #operate: OperateFunction;
+  /** Held so that the addon can call the function that gives credentials. */
+  readonly #credentials: NativeCredentials | undefined;
   /** The numbers under which the addon has interned the names of policies. */
   readonly #interned = new Map<string, number>();
   /** The most recent of them, which most programs name again. */
@@ -102,11 +105,14 @@ export class Limiter extends LimiterManagement {
     const { policies = {}, document, clock } = options;
     if (clock !== undefined && !(clock instanceof ManualClock)) throw notAllowed("clock", clock, "a ManualClock");
     optionalFunction("onDegraded", options.onDegraded);
+    const give = optionalFunction("credentials", options.credentials);
+    this.#credentials = give && nativeCredentials(give);
     const given = document === undefined ? undefined : documentText(document);
     const [rows, id] = [policyRows(policies), registerLimiter(this, options.onDegraded)];
     this.#native = callNative(() => {
       exchange.open();
-      return new native.NativeLimiter(exchange, id, url, rows, texts, given, clock && nativeClock(clock));
+      const nativeGiven = [clock && nativeClock(clock), this.#credentials] as const;
+      return new native.NativeLimiter(exchange, id, url, rows, texts, given, ...nativeGiven);
     });
     this.#operate = this.#native.operateFunction() as OperateFunction;
     registerNative(this, this.#native, url);

@@ -1,6 +1,7 @@
 /** The options of limiters and of requests: their types, their checks, and the form in which the addon reads them. */
 
 import { checkedOptions, type Key, keyOf, notAllowed, number, text } from "./arguments";
+import type { GiveCredentials } from "./credentials";
 import { invalidArgument, PolylimitError } from "./errors";
 import type { DegradedEvent } from "./events";
 import type { ManualClock } from "./manual_clock";
@@ -25,6 +26,13 @@ export interface LimiterOptions extends StoreOptions {
    * doctor. The process also emits each event as a warning (`process.emitWarning`), and an error that this function throws.
    */
   readonly onDegraded?: (event: DegradedEvent) => void;
+  /**
+   * Gives the password, or user and password, for each new connection to Redis, at once or by a promise, in place of those in the URL:
+   * for tokens that expire. It is called again when the server refuses what it gave, then not for 0.25 to 10 seconds, growing with
+   * each time in a row. Decisions keep their deadline meanwhile; it has 60 seconds for an answer. An error is the cause in `ready`,
+   * the events and the doctor. `setCredentials` replaces it.
+   */
+  readonly credentials?: GiveCredentials;
 }
 
 /** The options of a request. */
@@ -67,7 +75,7 @@ const CHECK = ["key", ...REQUEST];
 
 const rows = new Map(native.limiterOptions().map((row) => [camelCase(row.name), row]));
 
-const LIMITER = ["policies", "document", "clock", "onDegraded", ...rows.keys()];
+const LIMITER = ["policies", "document", "clock", "onDegraded", "credentials", ...rows.keys()];
 
 /** The options that an object has or inherits, as text under their names in the core. */
 export function optionTexts(options: object): { name: string; text: string }[] {

@@ -210,7 +210,7 @@ export interface StoreOptions {
   readonly maxOutstandingBytes?: number | string;
   /**
    * How long a connection is used before another replaces it, so that changed addresses are seen; it is varied
-   * at random.
+   * at random. It stays in use until the other one is open.
    *
    * Allowed: 0 (never), or 1s to 24h. A number is in milliseconds. Default: 10m.
    */
@@ -275,6 +275,21 @@ export interface StoreOptions {
    */
   readonly password?: string;
   /**
+   * A file that holds the password, without the line end at its end, in place of `password`: it is read for
+   * each new connection, and again when the server refuses the password.
+   *
+   * Allowed: the path of a file. There is no default.
+   */
+  readonly passwordFile?: string;
+  /**
+   * A program whose output is the password, in place of `password`, such as one that makes a token for a
+   * cloud: it is run, without a shell and for 10 seconds at most, for each new connection, and again when the
+   * server refuses the password.
+   *
+   * Allowed: a program and its arguments, with spaces between them; at most 4096 bytes. There is no default.
+   */
+  readonly passwordCommand?: string;
+  /**
    * A secret with which the keys that are stored as a hash are hashed, so that the hashes in Redis cannot be
    * compared with those of guessed keys; 16 random bytes or more are advised. All processes need the same. It
    * is never shown.
@@ -283,11 +298,27 @@ export interface StoreOptions {
    */
   readonly keySecret?: string;
   /**
-   * A PEM file with the certificates to trust, in place of the system's; only with TLS.
+   * A PEM file with the certificates to trust, in place of the system's: those of authorities, and self-signed
+   * ones of servers, for any name; only with TLS.
    *
    * Allowed: the path of a file. There is no default.
    */
   readonly tlsCa?: string;
+  /**
+   * The SHA-256 of the server's certificate, as `openssl x509 -fingerprint -sha256` prints it, in place of an
+   * authority: a server with one of these certificates is trusted, whatever its name and its dates; only with
+   * TLS.
+   *
+   * Allowed: 1 to 8 fingerprints of 64 hexadecimal digits, with commas between them. There is no default.
+   */
+  readonly tlsFingerprint?: string;
+  /**
+   * Whether any certificate is accepted, for development only: then anything on the way to the server can read
+   * and change all that is sent. An event and the doctor say so; only with TLS.
+   *
+   * Allowed: true or false. Default: false.
+   */
+  readonly tlsInsecure?: string;
   /**
    * A PEM file with the certificate, and its chain, that the server asks for; needs `tlsKey`; only with TLS.
    *
