@@ -16,6 +16,10 @@ pub struct Certificates {
     pub server: PathBuf,
     /// The key of the server's certificate.
     pub server_key: PathBuf,
+    /// The certificate that the server has after a renewal.
+    pub renewed: PathBuf,
+    /// The key of that certificate.
+    pub renewed_key: PathBuf,
     /// A client's certificate.
     pub client: PathBuf,
     /// The key of the client's certificate.
@@ -34,7 +38,8 @@ impl Certificates {
         let issuer = Issuer::new(params, key);
         let (server, server_key) = signed(dir, "server", &HOSTS, &issuer, None);
         let (client, client_key) = signed(dir, "client", &["client"], &issuer, None);
-        Self { ca, server, server_key, client, client_key }
+        let (renewed, renewed_key) = signed(dir, "renewed", &HOSTS, &issuer, None);
+        Self { ca, server, server_key, renewed, renewed_key, client, client_key }
     }
 
     /// Makes a server's certificate for 127.0.0.1 and localhost that is its own authority, as `openssl req -x509` does: its file and

@@ -1,5 +1,7 @@
 //! The topologies, and the faults that happen in each. A fault returns when the world is whole again.
 
+use std::fs;
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use fastrand::Rng;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use polylimit_redis_tests::with;
-use polylimit_test_servers::{Cluster, Dataset, Kind, Sentinels, Server, until};
+use polylimit_test_servers::{ClientCertificates, Cluster, Dataset, Kind, Sentinels, Server, until};
 
 use crate::worker::Worker;
 
@@ -24,16 +26,23 @@ pub(crate) trait Lane: Send {
     fn happen(&mut self, fault: &str, key: &str, workers: &[Worker], random: &mut Rng);
 }
 
-/// A fault, and how many times it may lose what a key has used: once where a replica is promoted that has not heard of all writes, or
-/// where the data goes.
+/// A fault.
 #[derive(Clone, Copy)]
 pub(crate) struct Fault {
     pub(crate) name: &'static str,
+    /// How many times it may lose what a key has used: once where a replica is promoted that has not heard of all writes, or where the
+    /// data goes.
     pub(crate) losses: u64,
+    /// Whether the store has to make every decision meanwhile.
+    pub(crate) unnoticed: bool,
 }
 
 const fn fault(name: &'static str, losses: u64) -> Fault {
-    Fault { name, losses }
+    Fault { name, losses, unnoticed: false }
+}
+
+const fn unnoticed(name: &'static str) -> Fault {
+    Fault { name, losses: 0, unnoticed: true }
 }
 
 fn signal(pid: u32, signal: Signal) {
@@ -54,17 +63,56 @@ fn freeze(workers: &[Worker], random: &mut Rng, cut: impl FnOnce()) {
     send(Signal::SIGCONT);
 }
 
-/// One server, behind TLS, with a user whose password changes.
-pub(crate) struct Single(Server);
+/// One server with TLS, and with a user whose password changes.
+pub(crate) struct Single {
+    server: Server,
+    /// The file with the password of the user.
+    password: PathBuf,
+    changes: u32,
+    renewals: u32,
+}
 
 impl Single {
     pub(crate) fn start() -> Self {
-        Self(
-            Server::options(Kind::Redis)
-                .lines(&["appendonly yes", "appendfsync always"])
-                .fake_clock()
-                .start(),
-        )
+        let options = Server::options(Kind::Redis).tls(ClientCertificates::Ignored).fake_clock();
+        let options =
+            options.lines(&["appendonly yes", "appendfsync always", "user app on >password-0 ~* &* +@all"]);
+        let server = options.start();
+        let password = server.dir().join("password");
+        fs::write(&password, "password-0\n").unwrap();
+        Self { server, password, changes: 0, renewals: 0 }
+    }
+
+    /// The new password is known everywhere before the old one is refused.
+    fn change_password(&mut self) {
+        let old = format!("<password-{}", self.changes);
+        self.changes += 1;
+        let new = format!("password-{}", self.changes);
+        self.server.command(&["ACL", "SETUSER", "app", &format!(">{new}")]);
+        // Nothing reads half a file.
+        let draft = self.password.with_extension("draft");
+        fs::write(&draft, new).unwrap();
+        fs::rename(&draft, &self.password).unwrap();
+        self.server.command(&["ACL", "SETUSER", "app", &old]);
+        // For restarts.
+        self.server.command(&["CONFIG", "REWRITE"]);
+        self.kill_connections();
+    }
+
+    fn renew_certificate(&mut self) {
+        let files = self.server.certificates().unwrap();
+        self.renewals += 1;
+        let (certificate, key) = match self.renewals % 2 {
+            0 => (&files.server, &files.server_key),
+            _ => (&files.renewed, &files.renewed_key),
+        };
+        let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
+        self.server.command(&["CONFIG", "SET", "tls-cert-file", certificate, "tls-key-file", key]);
+        self.kill_connections();
+    }
+
+    fn kill_connections(&self) {
+        self.server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     }
 }
 
@@ -74,27 +122,34 @@ impl Lane for Single {
     }
 
     fn url(&self) -> String {
-        self.0.url()
+        let (ca, password) = (self.server.certificates().unwrap().ca.display(), self.password.display());
+        with(&self.server.url(), &format!("username=app&password_file={password}&tls_ca={ca}"))
     }
 
     fn faults(&self) -> Vec<Fault> {
         vec![
             fault("connections killed", 0),
-            fault("worker frozen", 0),
-            fault("worker frozen, connections killed", 0),
+            fault("password changed", 0),
+            fault("certificate renewed", 0),
+            unnoticed("worker frozen"),
+            unnoticed("worker frozen, connections killed"),
             fault("server frozen", 0),
             fault("server killed and restarted", 0),
             fault("server restarted without data", 1),
-            fault("server's clock an hour ahead, then right", 0),
-            fault("server's clock an hour behind, then right", 0),
-            fault("caller's clock an hour ahead, then right", 0),
-            fault("caller's clock an hour behind, then right", 0),
+            unnoticed("server's clock an hour ahead, then right"),
+            unnoticed("server's clock an hour behind, then right"),
+            unnoticed("caller's clock an hour ahead, then right"),
+            unnoticed("caller's clock an hour behind, then right"),
         ]
     }
 
     fn happen(&mut self, fault: &str, _key: &str, workers: &[Worker], random: &mut Rng) {
-        let server = &self.0;
-        let kill_connections = || drop(server.command(&["CLIENT", "KILL", "TYPE", "normal"]));
+        match fault {
+            "password changed" => return self.change_password(),
+            "certificate renewed" => return self.renew_certificate(),
+            _ => {}
+        }
+        let server = &self.server;
         let step = |offset: i64| {
             if fault.starts_with("server") {
                 server.set_clock_offset_us(offset);
@@ -106,11 +161,11 @@ impl Lane for Single {
         };
         match fault {
             "connections killed" => (0..5).for_each(|_| {
-                kill_connections();
+                self.kill_connections();
                 sleep(Duration::from_millis(100));
             }),
             "worker frozen" => freeze(workers, random, || {}),
-            "worker frozen, connections killed" => freeze(workers, random, kill_connections),
+            "worker frozen, connections killed" => freeze(workers, random, || self.kill_connections()),
             "server frozen" => {
                 server.stop();
                 sleep(between(random, 100, 3_000));
@@ -169,9 +224,9 @@ impl Lane for Watched {
             fault("primary killed, replica promoted", 1),
             fault("primary frozen, replica promoted", 1),
             fault("planned failover", 1),
-            fault("all sentinels frozen", 0),
-            fault("all sentinels killed", 0),
-            fault("worker frozen", 0),
+            unnoticed("all sentinels frozen"),
+            unnoticed("all sentinels killed"),
+            unnoticed("worker frozen"),
         ]
     }
 
@@ -242,9 +297,9 @@ impl Lane for Clustered {
             fault("primary of the key killed, replica promoted", 1),
             fault("primary of the key frozen, replica promoted", 1),
             fault("planned failover of the key's primary", 1),
-            fault("slot of the key migrated", 0),
-            fault("another primary killed", 0),
-            fault("worker frozen", 0),
+            unnoticed("slot of the key migrated"),
+            unnoticed("another primary killed"),
+            unnoticed("worker frozen"),
         ]
     }
 

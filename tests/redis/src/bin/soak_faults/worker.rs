@@ -23,7 +23,8 @@ pub(crate) const LIMIT: u64 = 600;
 const THREADS: usize = 2;
 /// The pause of a thread between two decisions.
 const PAUSE: Duration = Duration::from_millis(12);
-const DEADLINE: Duration = Duration::from_millis(500);
+/// Long, so that no decision fails because the machine is busy.
+const DEADLINE: Duration = Duration::from_secs(2);
 
 /// What the threads of a worker count for one key.
 #[derive(Default)]
