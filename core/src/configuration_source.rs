@@ -13,6 +13,7 @@ mod copy;
 mod file;
 pub(crate) mod followed;
 mod follower;
+mod looking;
 pub(crate) mod place;
 mod problems;
 pub(crate) mod publication;

@@ -39,6 +39,8 @@ pub(crate) struct Document {
     /// For each pool one of the policies that use it.
     pools: HashMap<usize, usize>,
     canonical: Box<str>,
+    /// Whether the text has a table of policies, be it an empty one.
+    names_policies: bool,
     digest: Box<str>,
 }
 
@@ -134,12 +136,29 @@ impl Document {
             pools,
             digest: digest(&canonical).into(),
             canonical: canonical.into(),
+            names_policies: root.get("policies").is_some(),
         };
         for set in sets {
             let numbers = document.check_numbers(set.policy, &set.numbers);
             numbers.map_err(|error| Refusal::of(set.at, &error))?;
         }
         Ok(document)
+    }
+
+    /// Refuses to take the place of a document that has policies without having any, unless it says so with an empty table: a document
+    /// whose writing was interrupted may end after its first line.
+    ///
+    /// # Errors
+    /// Invalid argument, with what to write.
+    pub(crate) fn refuse_lost_policies(&self, before: &Self) -> Result<(), Error> {
+        if before.policies.is_empty() || !self.policies.is_empty() || self.names_policies {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!(
+            "the document has no policies and the one in force has {}: it may be incomplete; if no policies are wanted, write an \
+             empty table, [policies] in TOML or \"policies\": {{}} in JSON",
+            before.policies.len()
+        )))
     }
 
     /// The same document as canonical JSON.

@@ -10,8 +10,13 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 
+use crate::configuration_source::file::open_regular;
 use crate::configuration_source::snapshot::{DocumentText, Entries, Snapshot};
 use crate::error::Error;
+
+const WRITABLE: &str = "name a file that this process may write, in a folder that it may write";
+const DAMAGED: &str =
+    "is no copy of a configuration, and is not used: it is replaced once the store answers, or remove it";
 
 /// The longest copy, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
@@ -19,7 +24,7 @@ const MAX_BYTES: u64 = 256 << 20;
 /// Replaces the copy. Only the user of this process can read it.
 pub(crate) fn write(path: &Path, of: &str, snapshot: &Snapshot) -> Result<(), Error> {
     write_bytes(path, &bytes(of, snapshot))
-        .map_err(|error| refused(path, &format!("cannot be written ({error})")))
+        .map_err(|error| refused(path, &format!("cannot be written ({error}): {WRITABLE}")))
 }
 
 fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -52,18 +57,17 @@ fn bytes(of: &str, snapshot: &Snapshot) -> Vec<u8> {
 /// Reads the copy; `None` when there is none yet.
 pub(crate) fn read(path: &Path, of: &str) -> Result<Option<Snapshot>, Error> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
+    let read = open_regular(path).and_then(|(file, _)| file.take(MAX_BYTES).read_to_end(&mut bytes));
     match read {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(refused(path, &format!("cannot be read ({error})"))),
+        Err(error) => return Err(refused(path, &format!("cannot be read ({error}): {WRITABLE}"))),
     }
-    let copy: Value =
-        serde_json::from_slice(&bytes).map_err(|_| refused(path, "is no copy of a configuration"))?;
+    let copy: Value = serde_json::from_slice(&bytes).map_err(|_| refused(path, DAMAGED))?;
     if copy["of"] != of {
-        return Err(refused(path, &format!("is not the copy of {of}")));
+        return Err(refused(path, &format!("is not the copy of {of}: {WRITABLE}")));
     }
-    parse(&copy).map(Some).ok_or_else(|| refused(path, "is no copy of a configuration"))
+    parse(&copy).map(Some).ok_or_else(|| refused(path, DAMAGED))
 }
 
 fn parse(copy: &Value) -> Option<Snapshot> {
@@ -85,9 +89,7 @@ fn parse(copy: &Value) -> Option<Snapshot> {
 
 fn refused(path: &Path, what: &str) -> Error {
     let path = path.display().to_string();
-    Error::invalid_argument(format!(
-        "the configuration's copy {path:?} {what}: name a file that this process may write, in a folder that it may write"
-    ))
+    Error::invalid_argument(format!("the configuration's copy {path:?} {what}"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 //!
 //! A file that replaces another one, by a rename or by a symbolic link that leads elsewhere, has another inode and is read
 //! at once. A file that is written in place may be half written: it is read when two looks in a row find the same size
-//! and time of modification.
+//! and times of modification and of change. The time of change also tells a content apart that has the size and the time of
+//! modification of the one before, as copies that keep times leave it.
+//!
+//! Nothing but a regular file is opened for reading: opening a pipe would wait for a writer, and a device may have no end.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -20,6 +23,8 @@ pub(crate) struct WatchedFile {
     read: Option<Stamp>,
     /// What the look before found.
     seen: Option<Stamp>,
+    /// Why what was read last is no document, as long as it is there.
+    refused: Option<Error>,
 }
 
 /// What tells one content of the file from another.
@@ -28,6 +33,8 @@ struct Stamp {
     inode: (u64, u64),
     length: u64,
     modified: Option<SystemTime>,
+    /// When content, name or rights changed, in seconds and nanoseconds; no program can set it.
+    changed: (i64, i64),
 }
 
 /// What a look finds.
@@ -43,12 +50,13 @@ pub(crate) enum Look {
 
 impl WatchedFile {
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), read: None, seen: None }
+        Self { path: path.to_owned(), read: None, seen: None, refused: None }
     }
 
     /// Looks at the file, and reads it when it has changed and rests.
     pub(crate) fn look(&mut self) -> Look {
-        let stamp = match std::fs::metadata(&self.path) {
+        let found = std::fs::metadata(&self.path).and_then(|found| regular(&found).map(|()| found));
+        let stamp = match found {
             Ok(metadata) => Stamp::of(&metadata),
             Err(error) => {
                 self.seen = None;
@@ -57,7 +65,10 @@ impl WatchedFile {
         };
         let before = self.seen.replace(stamp);
         match self.read {
-            Some(read) if read == stamp => Look::Unchanged,
+            Some(read) if read == stamp => match &self.refused {
+                Some(error) => Look::Unreadable(error.clone()),
+                None => Look::Unchanged,
+            },
             Some(read) if read.inode == stamp.inode && before != Some(stamp) => Look::BeingWritten,
             _ => self.read_now(),
         }
@@ -65,30 +76,21 @@ impl WatchedFile {
 
     /// Reads the file, whether it rests or not.
     pub(crate) fn read_now(&mut self) -> Look {
-        match self.contents() {
-            Ok(bytes) if bytes.len() > Snapshot::MAX_DOCUMENT => {
-                Look::Unreadable(Error::invalid_argument(format!(
-                    "the configuration's file has more than {} bytes, which is what a document may have",
-                    Snapshot::MAX_DOCUMENT
-                )))
-            }
-            Ok(bytes) => match String::from_utf8(bytes) {
-                Ok(text) => Look::Changed(text.into()),
-                Err(error) => Look::Unreadable(Error::invalid_argument(format!(
-                    "the configuration's file is not UTF-8 at byte {}: allowed is TOML or JSON in UTF-8",
-                    error.utf8_error().valid_up_to()
-                ))),
-            },
-            Err(error) => Look::Unreadable(self.unreadable(&error)),
-        }
+        let bytes = match self.contents() {
+            Ok(bytes) => bytes,
+            Err(error) => return Look::Unreadable(self.unreadable(&error)),
+        };
+        let text = text_of(bytes);
+        self.refused = text.as_ref().err().cloned();
+        text.map_or_else(Look::Unreadable, |text| Look::Changed(text.into()))
     }
 
     fn contents(&mut self) -> io::Result<Vec<u8>> {
-        let file = File::open(&self.path)?;
-        // Taken before the content, so that what is written meanwhile is a change.
-        let stamp = Stamp::of(&file.metadata()?);
+        // The stamp is taken before the content, so that what is written meanwhile is a change.
+        let (file, found) = open_regular(&self.path)?;
         let mut bytes = Vec::new();
         file.take(Snapshot::MAX_DOCUMENT as u64 + 1).read_to_end(&mut bytes)?;
+        let stamp = Stamp::of(&found);
         (self.read, self.seen) = (Some(stamp), Some(stamp));
         Ok(bytes)
     }
@@ -101,21 +103,58 @@ impl WatchedFile {
     }
 }
 
+/// The text of a document, if it may be one.
+fn text_of(bytes: Vec<u8>) -> Result<String, Error> {
+    if bytes.len() > Snapshot::MAX_DOCUMENT {
+        return Err(Error::invalid_argument(format!(
+            "the configuration's file has more than {} bytes, which is what a document may have",
+            Snapshot::MAX_DOCUMENT
+        )));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        Error::invalid_argument(format!(
+            "the configuration's file is not UTF-8 at byte {}: allowed is TOML or JSON in UTF-8",
+            error.utf8_error().valid_up_to()
+        ))
+    })
+}
+
+fn regular(found: &Metadata) -> io::Result<()> {
+    if found.is_file() { Ok(()) } else { Err(io::Error::other("it is no regular file")) }
+}
+
+/// Opens a regular file. Anything else is refused without waiting for it.
+pub(crate) fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.custom_flags(libc::O_NONBLOCK);
+    }
+    let file = options.open(path)?;
+    let found = file.metadata()?;
+    regular(&found)?;
+    Ok((file, found))
+}
+
 impl Stamp {
     fn of(metadata: &Metadata) -> Self {
-        Self { inode: inode(metadata), length: metadata.len(), modified: metadata.modified().ok() }
+        let (inode, changed) = identity(metadata);
+        Self { inode, length: metadata.len(), modified: metadata.modified().ok(), changed }
     }
 }
 
+/// The number of a file, and when it was changed last.
 #[cfg(unix)]
-fn inode(metadata: &Metadata) -> (u64, u64) {
+fn identity(metadata: &Metadata) -> ((u64, u64), (i64, i64)) {
     use std::os::unix::fs::MetadataExt as _;
-    (metadata.dev(), metadata.ino())
+    ((metadata.dev(), metadata.ino()), (metadata.ctime(), metadata.ctime_nsec()))
 }
 
 #[cfg(not(unix))]
-fn inode(_metadata: &Metadata) -> (u64, u64) {
-    (0, 0)
+fn identity(_metadata: &Metadata) -> ((u64, u64), (i64, i64)) {
+    ((0, 0), (0, 0))
 }
 
 #[cfg(unix)]
@@ -206,10 +245,76 @@ mod tests {
         fs::rename(&path, &aside).unwrap();
         assert!(matches!(file.look(), Look::Unreadable(_)));
         fs::rename(&aside, &path).unwrap();
+        // Its time of change may be another one.
+        let _ = file.look();
+        assert!(matches!(file.look(), Look::Unchanged | Look::Changed(_)));
         assert_eq!(file.look(), Look::Unchanged);
         fs::rename(&path, &aside).unwrap();
         write(&path, "two", 1);
         assert_eq!(file.look(), changed("two"));
+    }
+
+    /// As `cp -p`, `rsync -t` and builds with fixed times write.
+    #[test]
+    fn content_of_the_same_size_and_time_of_modification_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("limits.toml");
+        write(&path, "110", 1);
+        let mut file = WatchedFile::new(&path);
+        assert_eq!(file.look(), changed("110"));
+        // The times of some file systems go by the kernel's ticks.
+        std::thread::sleep(Duration::from_millis(20));
+        write(&path, "111", 1);
+        assert_eq!(file.look(), Look::BeingWritten);
+        assert_eq!(file.look(), changed("111"));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_without_waiting_until_a_file_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("limits.toml");
+        write(&path, "one", 1);
+        let mut file = WatchedFile::new(&path);
+        assert_eq!(file.look(), changed("one"));
+        let pipe = || assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let device = || symlink("/dev/zero", &path).unwrap();
+        let directory = || fs::create_dir(&path).unwrap();
+        for (number, make) in [&pipe as &dyn Fn(), &device, &directory].into_iter().enumerate() {
+            let _ = fs::remove_file(&path);
+            make();
+            for look in [file.look(), file.look(), file.read_now(), WatchedFile::new(&path).read_now()] {
+                let Look::Unreadable(error) = look else { panic!("{number} was read") };
+                assert!(error.message().contains("it is no regular file"), "{error}");
+            }
+        }
+        fs::remove_dir(&path).unwrap();
+        write(&path, "two", 1);
+        // It may have the number of the file before.
+        assert!([file.look(), file.look()].contains(&changed("two")));
+    }
+
+    #[test]
+    fn followed_content_that_is_no_document_is_reported_as_long_as_it_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, next) = (folder.path().join("limits.toml"), folder.path().join("next"));
+        write(&path, "one", 1);
+        let mut file = WatchedFile::new(&path);
+        assert_eq!(file.look(), changed("one"));
+        for (bytes, about) in [
+            (vec![b' '; Snapshot::MAX_DOCUMENT + 1], "more than 1048576 bytes"),
+            (b"ab\xff".to_vec(), "not UTF-8 at byte 2"),
+        ] {
+            fs::write(&next, bytes).unwrap();
+            fs::rename(&next, &path).unwrap();
+            for _ in 0..3 {
+                let Look::Unreadable(error) = file.look() else { panic!("it was read or forgotten") };
+                assert!(error.message().contains(about), "{error}");
+            }
+        }
+        write(&next, "two", 1);
+        fs::rename(&next, &path).unwrap();
+        assert_eq!(file.look(), changed("two"));
+        assert_eq!(file.look(), Look::Unchanged);
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl FollowedConfiguration {
             digest: applied.as_ref().map(|applied| applied.digest.clone()),
             applied_at_us: applied.as_ref().map(|applied| applied.at_us),
             error: self.subscription.error(&problems),
-            unreachable_since_us: problems.unreachable_since_us(),
+            unreachable_since_us: self.follower.unreachable_since_us(),
             is_newest: self.subscription.refused().is_none() && problems.document().is_none(),
         }
     }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::configuration_source::copy;
 use crate::configuration_source::file::{Look, WatchedFile};
+use crate::configuration_source::looking::Looks;
 use crate::configuration_source::place::ConfigurationPlace;
 use crate::configuration_source::problems::Problems;
 use crate::configuration_source::snapshot::{Changed, DocumentText, EntryChange, Snapshot};
@@ -41,6 +42,9 @@ pub(crate) struct Follower {
     state: Mutex<State>,
     subscriptions: Mutex<Vec<Weak<Subscription>>>,
     problems: ArcSwap<Problems>,
+    /// The looks at the file and at the store.
+    file_looks: Arc<Looks>,
+    store_looks: Arc<Looks>,
     driver: OnceLock<Driver>,
 }
 
@@ -90,6 +94,8 @@ impl Follower {
             state: Mutex::default(),
             subscriptions: Mutex::default(),
             problems: ArcSwap::default(),
+            file_looks: Arc::default(),
+            store_looks: Arc::default(),
             driver: OnceLock::new(),
         })
     }
@@ -100,6 +106,18 @@ impl Follower {
 
     pub(crate) fn problems(&self) -> Arc<Problems> {
         self.problems.load_full()
+    }
+
+    /// Since when a source cannot be reached, or a look at it has not ended, in microseconds since the Unix epoch.
+    pub(crate) fn unreachable_since_us(&self) -> Option<u64> {
+        let now_us = Clock::system().now_us();
+        let unended = [&self.file_looks, &self.store_looks].map(|looks| looks.unended_since_us(now_us));
+        unended.into_iter().flatten().chain(self.problems.load().unreachable_since_us()).min()
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn store_looks(&self) -> &Arc<Looks> {
+        &self.store_looks
     }
 
     pub(crate) fn subscriptions(&self) -> Vec<Arc<Subscription>> {
@@ -249,6 +267,7 @@ impl Follower {
     /// Looks at the file, and applies it when it has changed.
     pub(crate) fn look_at_file(&self) {
         let Some(path) = self.key.place.file() else { return };
+        let _looking = self.file_looks.begin();
         let mut state = self.state.lock();
         match state.file.get_or_insert_with(|| WatchedFile::new(path)).look() {
             Look::BeingWritten => {}

@@ -114,9 +114,17 @@ impl Subscription {
 
     /// Why a newer configuration was not applied, or may not be known.
     pub(crate) fn error(&self, problems: &Problems) -> Option<Error> {
-        let others =
-            || [&problems.file, &problems.store, &problems.copy].into_iter().flatten().next().cloned();
-        self.refused().map(|error| Error::clone(&error)).or_else(others)
+        let source = self
+            .refused()
+            .map(|error| Error::clone(&error))
+            .or_else(|| [&problems.file, &problems.store].into_iter().flatten().next().cloned());
+        // A damaged copy is the reason why there are no limits while the store is away: neither hides the other.
+        match (source, &problems.copy) {
+            (Some(source), Some(copy)) => {
+                Some(Error::new(source.kind(), format!("{}; {}", source.message(), copy.message())))
+            }
+            (source, copy) => source.or_else(|| copy.clone()),
+        }
     }
 
     /// Reports to the limiter what keeps it from the newest configuration, once for each reason, and when nothing does any more. That a

@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 
 use crate::configuration_source::ConfigurationSink;
 use crate::configuration_source::followed::FollowedConfiguration;
+use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::parsed::OwnConfiguration;
 use crate::limiter::configured::pool_charges::PoolCharges;
@@ -50,6 +51,8 @@ pub(crate) struct Configured {
     /// Makes the sink of a process: a forked child has its own.
     pub(crate) make_sink: OnceLock<Arc<MakeSink>>,
     pub(crate) pool_charges: PoolCharges,
+    /// Why entries of the source cannot be read.
+    pub(crate) unreadable: ArcSwapOption<Error>,
 }
 
 impl Configured {

@@ -4,12 +4,13 @@
 //! before; when that is not the last one that is known, everything is loaded again. So no clock matters, and a trimmed log,
 //! a fail-over to an older copy of the data and a database that was emptied need no case of their own.
 
-use std::sync::Weak;
-use std::time::Duration;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
 use crate::configuration_source::follower::{EntriesChange, Follower, Known, StoreChange};
+use crate::configuration_source::looking::Looks;
 use crate::configuration_source::place::ConfigurationPlace;
 use crate::runtime::monotonic;
 use crate::store::redis::configuration::log::{LogRead, Record, RecordedChange};
@@ -28,7 +29,7 @@ const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(5);
 pub(super) async fn follow(follower: Weak<Follower>) {
     let (mut failed, mut moved_to, mut successor): (u32, _, _) = (0, None, None);
     while let Some(current) = follower.upgrade() {
-        let store = any_store(&current, failed);
+        let (store, looks) = (any_store(&current, failed), Arc::clone(current.store_looks()));
         drop(current);
         let Some((store, Ok(context))) = store.map(|store| (store.clone(), store.context())) else {
             // A limiter is being closed, and another one may have joined.
@@ -44,7 +45,7 @@ pub(super) async fn follow(follower: Weak<Follower>) {
         let ended = match connected {
             Ok(connection) => {
                 let moved = connection.moved(&mut events);
-                let mut following = Following { follower: &follower, connection, has_read: false };
+                let mut following = Following { follower: &follower, connection, looks, has_read: false };
                 let ended = tokio::select! {
                     ended = following.run(&store, &context) => ended.map(|open| successor = Some(open)),
                     named = moved => {
@@ -80,6 +81,7 @@ fn any_store(follower: &Follower, failed: u32) -> Option<ConfigurationStore> {
 struct Following<'a> {
     follower: &'a Weak<Follower>,
     connection: ConfigurationConnection,
+    looks: Arc<Looks>,
     /// Whether everything that the store has was known at some time.
     has_read: bool,
 }
@@ -93,6 +95,8 @@ impl Following<'_> {
     ) -> Result<ConfigurationConnection, ConfigurationFailure> {
         let mut load_from = monotonic::now();
         let mut replace_at = context.retires_at(load_from);
+        let looks = Arc::clone(&self.looks);
+        let mut looking = looks.begin();
         let mut is_known = self.is_newest().await?;
         loop {
             if replace_at.is_some_and(|at| at <= monotonic::now()) {
@@ -107,6 +111,8 @@ impl Following<'_> {
                 self.load().await?;
             }
             self.has_read = true;
+            drop(looking);
+            looking = looks.begin();
             is_known = self.read().await?;
         }
     }

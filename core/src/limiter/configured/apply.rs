@@ -34,7 +34,9 @@ impl ConfigurationSink for Sink {
     fn apply(&self, snapshot: &Snapshot, changed: Changed<'_>) -> Result<Box<str>, Error> {
         let shared = self.shared.upgrade().ok_or_else(closed)?;
         let mut parsed = self.parsed.lock();
-        *parsed = shared.here().apply_configuration(&parsed, snapshot, changed)?;
+        let shared = shared.here();
+        *parsed = shared.apply_configuration(&parsed, snapshot, changed)?;
+        shared.note_unreadable(parsed.obstacle());
         Ok(parsed.document().map(|document| document.digest().into()).unwrap_or_default())
     }
 
@@ -94,6 +96,14 @@ impl Shared {
         match &self.store {
             Store::Redis(store) => Some(store.configuration()),
             Store::Memory(_) | Store::Local(_) => None,
+        }
+    }
+
+    /// Takes note of entries that cannot be read, or that all can be again.
+    fn note_unreadable(&self, obstacle: Option<Error>) {
+        let before = self.configured.unreadable.swap(obstacle.clone().map(Arc::new));
+        if before.as_deref() != obstacle.as_ref() {
+            self.watch.report_configuration(obstacle.as_ref(), self.configured.in_force().is_some());
         }
     }
 

@@ -72,7 +72,10 @@ impl Limiter {
                 applied_at_us: status.applied_at_us.unwrap_or(0),
                 unreachable_for_us: since_us
                     .map_or(0, |since_us| Clock::system().now_us().saturating_sub(since_us)),
-                error: status.error.map(|error| error.message().into()),
+                error: status
+                    .error
+                    .or_else(|| configured.unreadable.load().as_deref().cloned())
+                    .map(|error| error.message().into()),
             });
         }
         configured.own.load_full().map(|own| own.status())

@@ -1,5 +1,6 @@
 //! What a limiter has read of its configuration, before it is compiled.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::configuration::document::Document;
@@ -13,18 +14,22 @@ use crate::limiter::configured::status::ConfigurationStatus;
 pub(crate) struct Parsed {
     document: Option<Arc<Document>>,
     entries: Entries,
+    /// Why entries cannot be read, by their texts.
+    unreadable: BTreeMap<Box<str>, Error>,
 }
 
 impl Parsed {
-    /// The same with what has changed. Entries that are malformed have no effect, like those that do not fit the document.
+    /// The same with what has changed. Entries that cannot be read, such as those of a later version, deny what they were to deny, and
+    /// have no other effect; those that do not fit the document have none.
     pub(crate) fn changed(&self, snapshot: &Snapshot, changed: Changed<'_>) -> Result<Self, Error> {
         let mut parsed = self.clone();
         match changed {
             Changed::Entries(entries) if parsed.document.is_some() => {
                 for change in entries {
                     parsed.entries.remove(&change.entry);
+                    parsed.unreadable.remove(&change.entry);
                     if let Some(value) = &change.value {
-                        let _ = parsed.entries.set(&change.entry, value);
+                        parsed.set(&change.entry, value);
                     }
                 }
             }
@@ -32,14 +37,38 @@ impl Parsed {
                 let text = snapshot.document.as_ref().ok_or_else(Error::no_configuration)?;
                 let document = Document::parse(text.text.as_bytes());
                 let document = document.map_err(|error| Error::invalid_argument(error.to_string()))?;
+                if let Some(before) = &self.document {
+                    document.refuse_lost_policies(before)?;
+                }
                 parsed.document = Some(Arc::new(document));
-                parsed.entries = Entries::default();
+                (parsed.entries, parsed.unreadable) = (Entries::default(), BTreeMap::new());
                 for (entry, value) in &snapshot.entries {
-                    let _ = parsed.entries.set(entry, value);
+                    parsed.set(entry, value);
                 }
             }
         }
         Ok(parsed)
+    }
+
+    fn set(&mut self, entry: &str, value: &str) {
+        let Err(error) = self.entries.set(entry, value) else { return };
+        if entry.starts_with("deny ") {
+            // An item that cannot be read either is reported alone.
+            let _ = self.entries.set(entry, "{}");
+        }
+        self.unreadable.insert(entry.into(), error);
+    }
+
+    /// What an operator should know of entries that cannot be read. It names no key.
+    pub(crate) fn obstacle(&self) -> Option<Error> {
+        let error = self.unreadable.values().next()?;
+        let number = self.unreadable.len();
+        let (are, them) = if number == 1 { ("entry", "it") } else { ("entries", "them") };
+        Some(Error::invalid_argument(format!(
+            "{number} {are} of the configuration cannot be read ({}): what such an entry denies is denied, and it has no other \
+             effect; set or delete {them}",
+            error.message()
+        )))
     }
 
     pub(crate) fn document(&self) -> Option<&Arc<Document>> {
@@ -69,6 +98,76 @@ impl OwnConfiguration {
             applied_at_us: self.applied_at_us,
             unreachable_for_us: 0,
             error: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration_source::snapshot::{DocumentText, EntryChange};
+
+    const POLICIES: &str = "polylimit = 1\npolicies.api.quotas = '5/day'\n";
+
+    fn snapshot(document: &str, entries: &[(&str, &str)]) -> Snapshot {
+        Snapshot {
+            document: Some(DocumentText { version: 1, text: document.into() }),
+            entries: entries.iter().map(|(entry, value)| ((*entry).into(), (*value).into())).collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    fn all(before: &Parsed, document: &str, entries: &[(&str, &str)]) -> Result<Parsed, Error> {
+        before.changed(&snapshot(document, entries), Changed::All)
+    }
+
+    /// Such as an entry of a later version, while a fleet is upgraded.
+    #[test]
+    fn entry_that_cannot_be_read_denies_what_it_denies_and_is_reported() {
+        let entries = [
+            ("deny key api eve", "{nonsense"),
+            ("allow key api bob", r#"{"new_field": 1}"#),
+            ("block everything", "{}"),
+        ];
+        let parsed = all(&Parsed::default(), POLICIES, &entries).unwrap();
+        let readable = [("deny key api eve", "{}")];
+        assert_eq!(parsed.entries(), all(&Parsed::default(), POLICIES, &readable).unwrap().entries());
+        let obstacle = parsed.obstacle().unwrap();
+        assert!(
+            obstacle.message().starts_with("3 entries of the configuration cannot be read ("),
+            "{obstacle}"
+        );
+        assert!(!obstacle.message().contains("eve") && !obstacle.message().contains("bob"), "{obstacle}");
+        // What is mended is not reported any more.
+        let change = |entry: &str, value: Option<&str>| EntryChange {
+            entry: entry.into(),
+            value: value.map(Box::from),
+        };
+        let mended = [
+            change("deny key api eve", Some("{}")),
+            change("allow key api bob", None),
+            change("block everything", None),
+        ];
+        let snapshot = snapshot(POLICIES, &readable);
+        let parsed = parsed.changed(&snapshot, Changed::Entries(&mended)).unwrap();
+        assert_eq!(parsed.obstacle(), None);
+        let changes = [change("deny key api eve", Some("[]"))];
+        let parsed = parsed.changed(&snapshot, Changed::Entries(&changes)).unwrap();
+        assert!(parsed.obstacle().unwrap().message().starts_with("1 entry of"));
+        assert_eq!(parsed.entries(), all(&Parsed::default(), POLICIES, &readable).unwrap().entries());
+    }
+
+    /// As a text that was being written and ends after its first line.
+    #[test]
+    fn document_without_policies_replaces_none_that_has_some_unless_it_says_so() {
+        let bare = all(&Parsed::default(), "polylimit = 1\n", &[]).unwrap();
+        let parsed = all(&bare, POLICIES, &[]).unwrap();
+        for text in ["polylimit = 1\n", r#"{"polylimit": 1}"#, "polylimit = 1\nenabled = false\n"] {
+            let error = all(&parsed, text, &[]).unwrap_err();
+            assert!(error.message().contains("it may be incomplete"), "{error}");
+        }
+        for text in ["polylimit = 1\n[policies]\n", r#"{"polylimit": 1, "policies": {}}"#] {
+            assert!(all(&parsed, text, &[]).is_ok(), "{text}");
         }
     }
 }
