@@ -53,8 +53,15 @@ mod wake_up;
 
 use pyo3::prelude::*;
 
+/// The modules of the standard library that calls use. A process without a free descriptor can import none of them, so they are imported
+/// with this module. For `datetime` that would be a panic: pyo3 takes its import for granted.
+const NEEDED: [&str; 7] = ["asyncio", "contextvars", "datetime", "json", "logging", "threading", "types"];
+
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    for name in NEEDED {
+        module.py().import(name)?;
+    }
     error::add_to(module)?;
     module.add_class::<request::PyRequest>()?;
     module.add_class::<client::PyAttempts>()?;

@@ -398,6 +398,43 @@ def test_close_ends_waiting_acquires(store):
     assert python(WAITING, store) == "['closed', 'closed']\n"
 
 
+def test_calls_without_descriptors_raise_no_panic(own_redis):
+    output = python(
+        """
+        import os, resource, sys
+        from polylimit import Limiter
+
+        memory = Limiter("memory:", {"p": "5/day"})
+        redis = Limiter(f"{sys.argv[1]}?outage=allow&doctor_after=0", {"p": "5/day"})
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+        opened = []
+        try:
+            while True:
+                opened.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError:
+            pass
+        calls = [
+            lambda: memory.acquire("k", timeout=1),
+            lambda: memory.reserve("k", ttl=5).commit(),
+            lambda: memory.ready(timeout=1),
+            lambda: memory.block("blocked", 5),
+            lambda: memory.explain("k"),
+            lambda: memory.doctor(),
+            lambda: redis.check("k"),
+            lambda: redis.acquire("k", timeout=1),
+        ]
+        results = [call() for call in calls]
+        for descriptor in opened:
+            os.close(descriptor)
+        for decision in results[-2:]:
+            print(decision.allowed, decision.source, decision.degraded)
+        """,
+        own_redis.url,
+    )
+    assert output.splitlines() == ["True allow no_resources"] * 2
+
+
 def test_second_interpreter_of_a_process_is_refused_with_a_sentence():
     code = """
 try:
