@@ -141,7 +141,10 @@ impl GuardCheck {
     }
 
     fn give_back_units(&mut self) {
-        let Some(configured) = &self.configured else { return };
+        let Some(configured) = &mut self.configured else { return };
+        if std::mem::replace(&mut configured.is_given_back, true) {
+            return;
+        }
         let spent =
             configured.decided.iter().flat_map(|decided| &decided.decisions).filter(|made| is_spent(made));
         for made in spent {

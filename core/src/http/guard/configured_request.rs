@@ -14,6 +14,8 @@ pub(super) struct ConfiguredRequest {
     pub(super) terms: ReservationTerms,
     pub(super) plan: Option<Arc<str>>,
     pub(super) decided: Option<RequestDecision>,
+    /// Whether what was spent is given back: a check may be finished again after that, and gives it back once.
+    pub(super) is_given_back: bool,
     /// What was reserved, until the response is done.
     pub(super) reservations: Vec<Reservation>,
 }
@@ -25,7 +27,7 @@ impl ConfiguredRequest {
         let attributes = OwnedAttributes::of(&attributes.clone().router_paths(router));
         let plan =
             attributes.attribute("plan").and_then(|plan| std::str::from_utf8(plan).ok()).map(Arc::from);
-        Self { attributes, terms, plan, decided: None, reservations: Vec::new() }
+        Self { attributes, terms, plan, decided: None, is_given_back: false, reservations: Vec::new() }
     }
 
     /// The attributes of a request that has still to be decided.

@@ -406,6 +406,11 @@ fn response_that_does_not_count_gives_back_what_a_configured_request_spent() {
     check.finish(false);
     check.refund_blocking();
     assert_eq!(left(), 9);
+    // Bindings finish until nothing is left to do: units of other requests stay spent.
+    let (_other, _) = check_of(&guard, &attributes);
+    check.finish(false);
+    assert!(!check.refund_blocking());
+    assert_eq!(left(), 8);
 }
 
 #[test]
