@@ -99,11 +99,8 @@ impl AuditLog {
             file.write_all(&line)
         });
         written.map_err(|error| {
-            Failure::usage(format!(
-                "{}, and the file {} cannot record it: {error}",
-                record.message,
-                path.display()
-            ))
+            let file = path.display();
+            Failure::usage(format!("{}, and the file {file} cannot record it: {error}", record.message))
         })
     }
 }
