@@ -92,7 +92,7 @@ mod tests {
         let Ok(Some((Reply::Line(error), 16))) = read(b"-OOM no memory\r\n") else { panic!("no error") };
         let error = error.extract_error().unwrap_err();
         assert_eq!((error.code(), error.detail()), (Some("OOM"), Some("no memory")));
-        let Ok(Some((Reply::Line(error), 12))) = read(b"-ERR a\n\tb\r\n$") else { panic!("no error") };
+        let Ok(Some((Reply::Line(error), 11))) = read(b"-ERR a\n\tb\r\n$") else { panic!("no error") };
         assert_eq!(error.extract_error().unwrap_err().detail(), Some("a\n\tb"));
     }
 
