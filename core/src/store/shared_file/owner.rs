@@ -205,8 +205,8 @@ struct ProcessStatus {
     started: u64,
     /// The process has ended, but its parent has not waited for it.
     is_over: bool,
-    /// The thread runs, or waits for a processor.
-    is_runnable: bool,
+    /// The thread runs, waits for a processor, or ends.
+    moves: bool,
 }
 
 impl ProcessStatus {
@@ -222,16 +222,22 @@ impl ProcessStatus {
         let [state, threads, started] = [0, 17, 19].map(|at: usize| fields.get(at));
         // The first thread of a process may end before the others.
         let is_over = matches!(state, Some(&("Z" | "X"))) && matches!(threads, Some(&("0" | "1")));
-        Some(Self { started: started?.parse().ok()?, is_over, is_runnable: state == Some(&"R") })
+        Some(Self {
+            started: started?.parse().ok()?,
+            is_over,
+            moves: matches!(state, Some(&("R" | "Z" | "X"))),
+        })
     }
 }
 
-/// Whether a thread of a process runs or waits for a processor; `None` when the system does not tell. A thread that holds a lock does
+/// Whether a thread of a process runs, waits for a processor or ends; `None` when the system does not tell. A thread that holds a lock does
 /// nothing else, so that a process without one is suspended: by a signal, a debugger or its control group.
 fn any_thread_runs(process: u64) -> Option<bool> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
-    let mut states = threads.flatten().filter_map(|thread| ProcessStatus::read(&thread.path().join("stat")));
-    Some(states.any(|seen| seen.is_runnable))
+    let states = threads.flatten().filter_map(|thread| ProcessStatus::read(&thread.path().join("stat")));
+    let moves: Vec<bool> = states.map(|seen| seen.moves).collect();
+    // A process that ends has no threads any more, or some that have ended before others.
+    Some(moves.is_empty() || moves.contains(&true))
 }
 
 /// Whether `/proc` shows the processes of this process's namespace.
