@@ -275,6 +275,19 @@ fn read_number(name: &str, text: &str, allowed: &str) -> Result<usize, Error> {
         .ok_or_else(|| Error::invalid_argument(format!("{name} is {}: allowed is {allowed}", excerpt(text))))
 }
 
+fn check_numbers(max_keys: usize, observe_keys: usize) -> Result<(), Error> {
+    if max_keys == 0 {
+        return Err(Error::invalid_argument("max_keys is 0: allowed is 1 or more"));
+    }
+    if observe_keys > MAX_OBSERVED {
+        return Err(Error::invalid_argument(format!(
+            "observe_keys is {observe_keys}: allowed is {}",
+            OBSERVE_KEYS.allowed
+        )));
+    }
+    Ok(())
+}
+
 impl LimiterBuilder {
     /// The default of [`max_keys`](Self::max_keys): 1,000,000.
     pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
@@ -501,15 +514,7 @@ impl LimiterBuilder {
             (source.place, source.copy) = options.source()?;
         }
         place = place.with_credentials(self.credentials, &mut unused);
-        if max_keys == 0 {
-            return Err(Error::invalid_argument("max_keys is 0: allowed is 1 or more"));
-        }
-        if observe_keys > MAX_OBSERVED {
-            return Err(Error::invalid_argument(format!(
-                "observe_keys is {observe_keys}: allowed is {}",
-                OBSERVE_KEYS.allowed
-            )));
-        }
+        check_numbers(max_keys, observe_keys)?;
         let mut report = report.map(check_interval).transpose()?;
         for (name, outage) in &outages {
             policy_named(&policies, name, "outage", outage)?;

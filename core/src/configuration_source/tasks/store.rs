@@ -5,7 +5,7 @@
 //! a fail-over to an older copy of the data and a database that was emptied need no case of their own.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::time::sleep;
 

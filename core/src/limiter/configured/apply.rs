@@ -36,7 +36,7 @@ impl ConfigurationSink for Sink {
         let mut parsed = self.parsed.lock();
         let shared = shared.here();
         *parsed = shared.apply_configuration(&parsed, snapshot, changed)?;
-        shared.note_unreadable(parsed.obstacle());
+        shared.note_unreadable(parsed.obstacle().as_ref());
         Ok(parsed.document().map(|document| document.digest().into()).unwrap_or_default())
     }
 
@@ -100,10 +100,10 @@ impl Shared {
     }
 
     /// Takes note of entries that cannot be read, or that all can be again.
-    fn note_unreadable(&self, obstacle: Option<Error>) {
-        let before = self.configured.unreadable.swap(obstacle.clone().map(Arc::new));
-        if before.as_deref() != obstacle.as_ref() {
-            self.watch.report_configuration(obstacle.as_ref(), self.configured.in_force().is_some());
+    fn note_unreadable(&self, obstacle: Option<&Error>) {
+        let before = self.configured.unreadable.swap(obstacle.cloned().map(Arc::new));
+        if before.as_deref() != obstacle {
+            self.watch.report_configuration(obstacle, self.configured.in_force().is_some());
         }
     }
 
