@@ -35,6 +35,7 @@ impl PyAsyncLimiter {
         signature = (url = Url::default(), policies = None, *, document = None, clock = None, on_degraded = None, credentials = None, **options),
         text_signature = "(url='memory:', policies=None, *, document=None, clock=None, on_degraded=None, credentials=None, **options)"
     )]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of Python")]
     fn new(
         py: Python<'_>,
         url: Url,
