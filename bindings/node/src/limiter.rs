@@ -72,6 +72,10 @@ pub struct NativeLimiter {
 #[napi]
 impl NativeLimiter {
     #[napi(constructor)]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "they are the options of JavaScript; napi copies the attribute"
+    )]
     pub fn new(
         exchange: &NativeExchange,
         number: u32,
