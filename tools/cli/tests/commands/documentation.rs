@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use nix::unistd::{User, geteuid};
+use serde_json::Value;
 use trycmd::TestCases;
 
 use crate::support::{PROGRAM, Shell};
@@ -45,4 +47,37 @@ fn commands_of_the_page_do_what_it_says() {
     cases.env("POLYLIMIT_STORE", format!("{}?deadline=5s", shell.server().url()));
     cases.case(shell.folder().join("command-line.md"));
     cases.run();
+}
+
+#[test]
+fn record_of_the_page_is_what_the_audit_log_has() {
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/command-line.md")).unwrap();
+    let shell = Shell::with_redis();
+    fs::write(shell.folder().join("polylimit.toml"), block(&page, "toml")).unwrap();
+    let change = [
+        "block",
+        "add",
+        "login",
+        "user=mallory",
+        "--for",
+        "15m",
+        "--by",
+        "anna",
+        "--why",
+        "password guessing",
+    ];
+    let _ = shell
+        .run(&[&["--policies", "polylimit.toml", "--audit-log", "audit.jsonl"], &change[..]].concat())
+        .fine();
+    let written = fs::read_to_string(shell.folder().join("audit.jsonl")).unwrap();
+    let [mut written, mut shown]: [Value; 2] =
+        [&written, block(&page, "json")].map(|text| serde_json::from_str(text).unwrap());
+    let user = User::from_uid(geteuid()).unwrap().unwrap().name;
+    assert_eq!(written["by"], format!("{user} (anna)"));
+    for record in [&mut written, &mut shown] {
+        record["time"] = Value::Null;
+        record["by"] = Value::Null;
+    }
+    assert_eq!(written, shown);
 }
