@@ -154,8 +154,8 @@ export interface StoreOptions {
   readonly outage?: Outage;
   /**
    * Which part of each limit this process admits by itself while Redis is unavailable and the outage policy is
-   * fallback, rounded down: a part of less than one unit admits nothing. One divided by the number of processes
-   * keeps their sum within the limit. A number in code is rounded to 6 decimals.
+   * fallback, rounded down: a part of less than one unit admits nothing. One divided by the number of
+   * processes keeps their sum within the limit. A number in code is rounded to 6 decimals.
    *
    * Allowed: more than 0, up to 1, with at most 6 decimals. Default: 1.
    */

@@ -54,6 +54,7 @@ __all__ = [
     "Throttle",
     "TrioCall",
     "Usage",
+    "_CredentialsServer",
     "__version__",
     "advice",
     "header_fields",
