@@ -145,13 +145,12 @@ impl Store {
         }
     }
 
-    /// The answer of a store in this process or on this host; `None` for Redis, which has to be awaited, and for a file of which
-    /// another process keeps a part locked.
+    /// The answer of a store in this process or on this host; `None` for Redis, which has to be awaited.
     #[inline]
     pub(crate) fn answer_here(&self, request: StoreRequest<'_>) -> Option<Result<Answer, Error>> {
         match self {
             Self::Memory(store) => Some(store.answer(request)),
-            Self::Local(store) => store.try_answer(request),
+            Self::Local(store) => Some(store.answer(request)),
             Self::Redis(_) => None,
         }
     }

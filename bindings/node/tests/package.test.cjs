@@ -97,7 +97,7 @@ const MIGRATIONS = [
 test("the packed packages install into an empty folder, and every snippet of the documentation runs there", async () => {
   await installed(async (folder) => {
     const readme = await readFile(join(folder, "node_modules", "polylimit", "README.md"), "utf8");
-    assert.equal(await runSnippets(folder, readme), 14);
+    assert.equal(await runSnippets(folder, readme), 15);
     for (const page of MIGRATIONS) {
       const text = await readFile(join(root, "..", "..", "docs", "migrate", page), "utf8");
       assert.ok((await runSnippets(folder, text)) >= 2, page);

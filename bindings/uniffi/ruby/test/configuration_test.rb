@@ -123,7 +123,7 @@ class ConfigurationTest < Minitest::Test
     assert_operator status.version, :>, before.version
     assert_equal status.digest, limiter.wait_for_version(status.version, 3600).digest
     assert_raises(Polylimit::StoreUnavailable) { limiter.wait_for_version(status.version + 9, 0.001) }
-    assert_operator limiter.set_document('polylimit = 1').version, :>, status.version
+    assert_operator limiter.set_document("polylimit = 1\n[policies]\n").version, :>, status.version
     assert_empty limiter.matching(request('bob'))
   end
 
@@ -149,7 +149,7 @@ class ConfigurationTest < Minitest::Test
     assert_equal [1, 2], [there.document_version, published.document_version]
     assert_raises(Polylimit::InvalidArgument) { limiter.publish(DOCUMENT, expected_version: there.document_version) }
     assert_equal 'deny_list', other.decide(request('bob')).cause
-    last = Sync { limiter.publish('polylimit = 1') }
+    last = Sync { limiter.publish("polylimit = 1\n[policies]\n") }
     assert_operator last.version, :>, entry.version
   ensure
     [limiter, other].compact.each(&:close)

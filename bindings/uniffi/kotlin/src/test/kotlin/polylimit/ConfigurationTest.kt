@@ -119,7 +119,7 @@ class ConfigurationTest {
             assertThrows(PolylimitException.StoreUnavailable::class.java) {
                 runBlocking { limiter.asynchronous.waitForVersion(status.version + 9, Duration.ofMillis(1)) }
             }
-            assertTrue(limiter.setDocument("polylimit = 1\n").version > status.version)
+            assertTrue(limiter.setDocument("polylimit = 1\n[policies]\n").version > status.version)
             assertTrue(limiter.matching(bob).isEmpty())
         }
     }
@@ -152,7 +152,7 @@ class ConfigurationTest {
                     assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.publish(DOCUMENT, expecting) }
                     val bob = RequestAttributes(path = "/v1/", attributes = mapOf("user" to "bob"))
                     assertEquals("deny_list", other.decide(bob).cause)
-                    runBlocking { limiter.asynchronous.publish("polylimit = 1") }
+                    runBlocking { limiter.asynchronous.publish("polylimit = 1\n[policies]\n") }
                     val last = limiter.asynchronous.publishFuture(DOCUMENT).get()
                     assertTrue(last.version > entry.version)
                 }
