@@ -60,6 +60,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/recipes/webhooks.md", "js", "tests/recipes/recipes.test.cjs"),
     ("docs/recipes/background-jobs.md", "js", "tests/recipes/recipes.test.cjs"),
     ("docs/recipes/outgoing-calls.md", "js", "tests/recipes/recipes.test.cjs"),
+    ("docs/recipes/login.md", "go", "tests/recipes/run_go"),
     ("docs/recipes/api-plans.md", "go", "tests/recipes/run_go"),
     ("docs/recipes/language-models.md", "go", "tests/recipes/run_go"),
     ("docs/recipes/outgoing-calls.md", "go", "tests/recipes/run_go"),
