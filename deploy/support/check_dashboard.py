@@ -253,6 +253,9 @@ def dashboard_and_alerts() -> None:
         sources = {labels["source"] for labels, _ in prometheus.query("polylimit_decisions_total")}
         if "fallback" not in sources:
             raise AssertionError(f"no decision of the outage policy: {sources}")
+        beyond = prometheus.query('sum by (policy) (polylimit_units_total{result="denied"}) > 0')
+        if "login" not in {labels["policy"] for labels, _ in beyond}:
+            raise AssertionError(f"no units of the policy login are denied: {beyond}")
         dashboard = json.loads(DASHBOARD.read_text())
         for variable in dashboard["templating"]["list"]:
             query = re.fullmatch(r"label_values\((.+), (\w+)\)", variable.get("definition", ""))

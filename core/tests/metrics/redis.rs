@@ -35,6 +35,10 @@ fn answers_of_the_denial_cache_and_of_leases_have_their_source() {
     assert_eq!((source("api", "store"), source("api", "denial_cache")), (3, 11));
     assert_eq!(count(&limiter, "denial_cache_answers_total", &[]), 11);
     assert_eq!(count(&limiter, "denials_total", &["api"]), 12);
+    let denied_units = |source| count(&limiter, "units_total", &["api", "denied", source]);
+    assert_eq!((denied_units("store"), denied_units("denial_cache")), (1, 11));
+    assert!(!blocking.check(api.cost(5)).unwrap().allowed());
+    assert_eq!(denied_units("store") + denied_units("denial_cache"), 1 + 11 + 5);
     let mut checks = 0;
     while source("leased", "lease") < 50 {
         assert!(blocking.check(Request::new("a").policy("leased").cost(2)).unwrap().allowed());
