@@ -327,6 +327,11 @@ typedef struct polylimit_clock polylimit_clock;
 typedef struct polylimit_completions polylimit_completions;
 
 /**
+ * What a function gives as credentials; it exists during the call of the function.
+ */
+typedef struct polylimit_credentials polylimit_credentials;
+
+/**
  * The options of a limit on HTTP requests. Any thread may use it at any time. It stays usable when its limiter is freed, and
  * its checks then fail with POLYLIMIT_CLOSED.
  */
@@ -1005,6 +1010,17 @@ typedef struct polylimit_outcome {
 } polylimit_outcome;
 
 /**
+ * A function that gives the credentials of a new connection, by polylimit_credentials_set or polylimit_credentials_fail, and
+ * the context that was set with it.
+ */
+typedef void (*polylimit_give_credentials)(struct polylimit_credentials *credentials, void *context);
+
+/**
+ * A function that releases a context.
+ */
+typedef void (*polylimit_release_context)(void *context);
+
+/**
  * A policy that a configuration's rules apply to a request.
  */
 typedef struct polylimit_match {
@@ -1624,6 +1640,24 @@ polylimit_status polylimit_limiter_set_document(const struct polylimit_limiter *
                                                 size_t error_capacity);
 
 /**
+ * Gives a password (1 to 16384 bytes), and the user that it belongs to; NULL is the default user. Both are copied: the caller may
+ * overwrite them afterwards. The last call of this or of polylimit_credentials_fail counts, and one that fails is a failure of the
+ * function.
+ */
+polylimit_status polylimit_credentials_set(struct polylimit_credentials *credentials,
+                                           const char *username,
+                                           const char *password,
+                                           char *error_buffer,
+                                           size_t error_capacity);
+
+/**
+ * Reports why there are no credentials: `message` is a sentence for operators, without a secret, of which 200 characters are
+ * shown. It is the cause in the errors of polylimit_limiter_ready, in events and in the doctor.
+ */
+void polylimit_credentials_fail(struct polylimit_credentials *credentials,
+                                const char *message);
+
+/**
  * Examines the store for problems of its operation, and writes each finding as a line "severity: subject: message\n"; the
  * severity is fine, advice or problem. It makes a decision on a key of its own, which it then deletes. Stores without a server
  * have no findings. The length without the NUL is written to `length_out`, which may be NULL, even if the buffer is too
@@ -1977,6 +2011,30 @@ polylimit_status polylimit_limiter_open(const char *url,
                                         struct polylimit_limiter **limiter_out,
                                         char *error_buffer,
                                         size_t error_capacity);
+
+/**
+ * As polylimit_limiter_open, with a function that gives user and password for each new connection to Redis, in place of those in the
+ * URL and the options: for passwords that expire, such as the tokens of a cloud.
+ *
+ * `give_credentials` is called with `context` on a thread of its own, on one at a time, for each new connection, and again when the
+ * server refuses what it gave. After a refusal or a failure it is not called for 0.25 to 10 seconds, growing with each time in a
+ * row. It may block: decisions have their deadline meanwhile. It must not throw or jump out. It gives its result by
+ * polylimit_credentials_set or polylimit_credentials_fail before it returns. polylimit_limiter_set_credentials replaces it.
+ *
+ * `release_context` is NULL, or is called once with `context` when the library will not use it any more, on any thread; also when
+ * this function fails. That may be after polylimit_limiter_free has returned, because a call of `give_credentials` is not waited
+ * for. A forked child calls both in its own memory. Stores without a server do not call `give_credentials`.
+ */
+polylimit_status polylimit_limiter_open_with_credentials(const char *url,
+                                                         const struct polylimit_option *options,
+                                                         size_t option_count,
+                                                         const struct polylimit_clock *clock,
+                                                         polylimit_give_credentials give_credentials,
+                                                         void *context,
+                                                         polylimit_release_context release_context,
+                                                         struct polylimit_limiter **limiter_out,
+                                                         char *error_buffer,
+                                                         size_t error_capacity);
 
 /**
  * Returns leased units to the store and closes the connections. Pending and later operations end with POLYLIMIT_CLOSED. It may

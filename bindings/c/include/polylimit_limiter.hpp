@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,6 +28,15 @@ namespace polylimit {
 /** The result of one request among several: its decision, or why there is none. */
 using CheckResult = std::variant<Decision, Error>;
 
+/** A password, and the user that it belongs to; without one, the default user. */
+struct Credentials {
+    std::string password;
+    std::optional<std::string> username = {};
+};
+
+/** Gives the credentials of a new connection. */
+using GiveCredentials = std::function<Credentials()>;
+
 /** Decides whether requests may proceed. Any thread may use it at any time. */
 class Limiter {
 public:
@@ -39,6 +49,40 @@ public:
         polylimit_limiter *limiter = nullptr;
         message.check(polylimit_limiter_open(url.c_str(), plain.data(), plain.size(), clock ? clock->get() : nullptr,
                                              &limiter, message.start(), message.capacity()));
+        handle_.reset(limiter);
+    }
+
+    /**
+     * A limiter with a function that gives user and password for each new connection to Redis: for passwords that expire. It is called
+     * on a thread of its own, also again when the server refuses what it gave, and may block. The message of an exception that
+     * it throws is the cause in errors of ready, in events and in the doctor. It is destroyed when no call needs it any more, which may
+     * be after the limiter. See polylimit_limiter_open_with_credentials.
+     */
+    Limiter(const std::string &url, const Options &options, GiveCredentials credentials, const ManualClock *clock = nullptr) {
+        if (!credentials) {
+            throw Error(POLYLIMIT_INVALID_ARGUMENT, "credentials is an empty function");
+        }
+        auto give = [](polylimit_credentials *given, void *context) noexcept {
+            try {
+                const Credentials found = (*static_cast<GiveCredentials *>(context))();
+                const char *username = found.username ? detail::c_text(*found.username, "username") : nullptr;
+                const char *password = detail::c_text(found.password, "password");
+                polylimit_credentials_set(given, username, password, nullptr, 0);
+            } catch (const std::exception &error) {
+                polylimit_credentials_fail(given, error.what());
+            } catch (...) {
+                polylimit_credentials_fail(given, "it has thrown what is no std::exception");
+            }
+        };
+        auto release = [](void *context) noexcept { delete static_cast<GiveCredentials *>(context); };
+        const char *plain_url = detail::c_text(url, "url");
+        auto plain = detail::plain_options(options);
+        detail::Message message;
+        polylimit_limiter *limiter = nullptr;
+        auto context = std::make_unique<GiveCredentials>(std::move(credentials));
+        message.check(polylimit_limiter_open_with_credentials(plain_url, plain.data(), plain.size(),
+                                                              clock ? clock->get() : nullptr, give, context.release(), release,
+                                                              &limiter, message.start(), message.capacity()));
         handle_.reset(limiter);
     }
 

@@ -9,7 +9,7 @@
 //!
 //! - `version`, `error`: statuses, messages, panics
 //! - `arguments`, `names`: pointers and texts of callers, names of numbers
-//! - `decision`, `quota`, `clock`, `options`, `client_address`: values
+//! - `decision`, `quota`, `clock`, `options`, `credentials`, `client_address`: values
 //! - `request`, `reservation_options`, `attributes`, `request_facts`: one operation as a value
 //! - `limiter`: its life and its policies
 //! - `operations`, `reservation`, `completions`, `reservation_handle`, `configuration`, `change`, `matching`, `request_decision`,
@@ -41,6 +41,7 @@ pub mod client_address;
 pub mod clock;
 pub mod completions;
 pub mod configuration;
+pub mod credentials;
 pub mod decision;
 pub mod diagnostics;
 pub mod error;

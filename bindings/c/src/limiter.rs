@@ -1,13 +1,14 @@
 //! A limiter: opening, closing, and its policies.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use polylimit::{Limiter, Policy, blocking};
+use polylimit::{Limiter, LimiterBuilder, Policy, blocking};
 
 use crate::arguments::{TextBuffer, array, handle, optional_text, out_param, text};
 use crate::clock::polylimit_clock;
-use crate::error::{MessageBuffer, guard_or, guard_unit, polylimit_status};
+use crate::credentials::{CredentialsFunction, polylimit_give_credentials, polylimit_release_context};
+use crate::error::{Failure, MessageBuffer, guard_or, guard_unit, polylimit_status};
 use crate::options::{self, polylimit_option};
 
 /// Decides whether requests may proceed. Any thread may use it at any time until it is freed. So may a forked child, which
@@ -34,23 +35,70 @@ pub unsafe extern "C" fn polylimit_limiter_open(
     // SAFETY: the caller guarantees the buffer.
     guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
         // SAFETY: the caller guarantees texts, an array of texts, a clock or NULL, and an out-parameter.
-        let (limiter_out, url, options, clock) = unsafe {
-            (
-                out_param(limiter_out, "limiter_out")?,
-                text(url, "url")?,
-                array(options, option_count, "options")?,
-                clock.as_ref(),
-            )
-        };
-        // SAFETY: the caller guarantees texts.
-        let mut builder = unsafe { options::apply(Limiter::builder().store(url), options) }?;
-        if let Some(clock) = clock {
-            builder = builder.clock(clock.clock.clone());
-        }
-        let limiter = builder.build()?.blocking();
-        *limiter_out = Box::into_raw(Box::new(polylimit_limiter { limiter }));
-        Ok(())
+        unsafe { open(url, options, option_count, clock, limiter_out, Ok) }
     })
+}
+
+/// As polylimit_limiter_open, with a function that gives user and password for each new connection to Redis, in place of those in the
+/// URL and the options: for passwords that expire, such as the tokens of a cloud.
+///
+/// `give_credentials` is called with `context` on a thread of its own, on one at a time, for each new connection, and again when the
+/// server refuses what it gave. After a refusal or a failure it is not called for 0.25 to 10 seconds, growing with each time in a
+/// row. It may block: decisions have their deadline meanwhile. It must not throw or jump out. It gives its result by
+/// polylimit_credentials_set or polylimit_credentials_fail before it returns. polylimit_limiter_set_credentials replaces it.
+///
+/// `release_context` is NULL, or is called once with `context` when the library will not use it any more, on any thread; also when
+/// this function fails. That may be after polylimit_limiter_free has returned, because a call of `give_credentials` is not waited
+/// for. A forked child calls both in its own memory. Stores without a server do not call `give_credentials`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_limiter_open_with_credentials(
+    url: *const c_char,
+    options: *const polylimit_option,
+    option_count: usize,
+    clock: *const polylimit_clock,
+    give_credentials: polylimit_give_credentials,
+    context: *mut c_void,
+    release_context: polylimit_release_context,
+    limiter_out: *mut *mut polylimit_limiter,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees functions that may be called with the context.
+        let function = unsafe { CredentialsFunction::new(give_credentials, context, release_context) };
+        // SAFETY: the caller guarantees texts, an array of texts, a clock or NULL, and an out-parameter.
+        unsafe { open(url, options, option_count, clock, limiter_out, |builder| function.give_to(builder)) }
+    })
+}
+
+/// # Safety
+/// Texts, an array of texts, a clock or NULL, and an out-parameter.
+unsafe fn open(
+    url: *const c_char,
+    options: *const polylimit_option,
+    option_count: usize,
+    clock: *const polylimit_clock,
+    limiter_out: *mut *mut polylimit_limiter,
+    finish: impl FnOnce(LimiterBuilder) -> Result<LimiterBuilder, Failure>,
+) -> Result<(), Failure> {
+    // SAFETY: the caller guarantees it.
+    let (limiter_out, url, options, clock) = unsafe {
+        (
+            out_param(limiter_out, "limiter_out")?,
+            text(url, "url")?,
+            array(options, option_count, "options")?,
+            clock.as_ref(),
+        )
+    };
+    // SAFETY: the caller guarantees texts.
+    let mut builder = unsafe { options::apply(Limiter::builder().store(url), options) }?;
+    if let Some(clock) = clock {
+        builder = builder.clock(clock.clock.clone());
+    }
+    let limiter = finish(builder)?.build()?.blocking();
+    *limiter_out = Box::into_raw(Box::new(polylimit_limiter { limiter }));
+    Ok(())
 }
 
 /// Returns leased units to the store and closes the connections. Pending and later operations end with POLYLIMIT_CLOSED. It may

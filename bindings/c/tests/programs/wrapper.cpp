@@ -2,7 +2,10 @@
 #include <polylimit.hpp>
 
 #include "check.hpp"
+#include <memory>
+#include <mutex>
 #include <poll.h>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <unistd.h>
@@ -245,6 +248,75 @@ static void counts() {
     CHECK(before.size() > 5 && before.size() == after.size() && after != before);
 }
 
+/* The URL of the Redis server for tests, without options. */
+static std::string bare_url() {
+    const char *url = std::getenv("REDIS_URL");
+    CHECK(url != nullptr);
+    return std::string(url).substr(0, std::string(url).find('?'));
+}
+
+/* Runs a command of redis-cli on that server. */
+static void redis(const std::string &words) {
+    CHECK(std::system(("redis-cli -u " + bare_url() + " " + words + " >/dev/null 2>&1").c_str()) == 0);
+}
+
+static void takes_credentials_from_a_function() {
+    const polylimit::Options options = {{"policy.api", "1000000/hour"}, {"deadline", "5s"}, {"doctor_after", "0"}, {"outage", "deny"}};
+    const std::string url = bare_url();
+    redis("acl setuser wrapper reset on '>one' '~*' '&*' +@all");
+    std::mutex lock;
+    std::string password = "one";
+    {
+        polylimit::Limiter limiter(url, options, [&] {
+            std::lock_guard<std::mutex> locked(lock);
+            return polylimit::Credentials{password, "wrapper"};
+        });
+        auto is_by_store = [&] {
+            auto decision = limiter.check("k");
+            CHECK(decision.degraded() == nullptr || std::string(decision.degraded()) != "auth");
+            return std::string(decision.source()) == "store";
+        };
+        CHECK(is_by_store());
+        redis("acl setuser wrapper '>two'");
+        {
+            std::lock_guard<std::mutex> locked(lock);
+            password = "two";
+        }
+        redis("acl setuser wrapper '<one'");
+        redis("client kill user wrapper");
+        for (int tries = 0; !is_by_store(); ++tries) {
+            CHECK(tries < 2000 && usleep(10000) == 0);
+        }
+        for (int decisions = 0; decisions < 50; ++decisions) {
+            CHECK(is_by_store());
+        }
+        auto moved = std::move(limiter);
+        CHECK(moved.check("k"));
+    }
+    auto cause_of = [&](polylimit::GiveCredentials give) {
+        polylimit::Limiter limiter(url, options, std::move(give));
+        CHECK(std::string(limiter.check("k").degraded()) == "auth");
+        try {
+            limiter.ready(300ms);
+        } catch (const polylimit::Error &error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    CHECK(has(cause_of([]() -> polylimit::Credentials { throw std::runtime_error("the token service is away"); }),
+              "the function credentials gives no password: the token service is away"));
+    CHECK(has(cause_of([]() -> polylimit::Credentials { throw 5; }), "it has thrown what is no std::exception"));
+    CHECK(has(cause_of([] { return polylimit::Credentials{std::string("a\0b", 3)}; }), "password has a NUL in it"));
+
+    // The function is destroyed with the last use of it.
+    auto held = std::make_shared<int>(5);
+    auto holds = [held] { return polylimit::Credentials{std::to_string(*held)}; };
+    CHECK(polylimit::Limiter("memory:", {{"policy.api", "1/s"}}, holds).check("k"));
+    CHECK(status_of([&] { polylimit::Limiter("nonsense", {}, holds); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(held.use_count() == 2);
+    CHECK(status_of([] { polylimit::Limiter("memory:", {}, polylimit::GiveCredentials()); }) == POLYLIMIT_INVALID_ARGUMENT);
+}
+
 static void tells() {
     polylimit::Limiter limiter("memory:", {{"policy.api", "3/minute"}, {"max_keys", "1"}});
     std::string told;
@@ -369,6 +441,7 @@ int main() {
         {"publishes a configuration", publishes_a_configuration},
         {"checks several", checks_several},
         {"counts", counts},
+        {"takes credentials from a function", takes_credentials_from_a_function},
         {"tells", tells},
         {"tells about keys and metrics", tells_about_keys_and_metrics},
         {"refuses", refuses},
