@@ -14,7 +14,8 @@ import (
 )
 
 // Limiter decides whether requests may proceed. Any goroutine may use it at any time. Close releases its goroutine, descriptors and
-// connections; a limiter that is forgotten is closed by the garbage collector, unless its OnDegraded function refers to it.
+// connections; a limiter that is forgotten is closed by the garbage collector, unless the function of WithOnDegraded or of WithCredentials
+// refers to it.
 //
 // Every operation fails with ErrInvalidArgument when the key is longer than 1 MiB, the cost is not from 0 to 10^12 or
 // the policy is unknown; with ErrClosed after Close, except what only describes the limiter (Policy, Metrics, MetricsText, Stats,
@@ -36,6 +37,8 @@ type Limiter struct {
 	// Under this number the limiter raises events.
 	number       uint64
 	subscription *C.polylimit_go_subscription
+	// Under this number C has the function that gives credentials; 0 is none.
+	credentials uint64
 }
 
 // closed is the bit of uses that is set by Close.
@@ -58,6 +61,7 @@ func Open(url string, options ...Option) (*Limiter, error) {
 	defer C.free(unsafe.Pointer(array))
 	var clock *C.polylimit_clock
 	var hook func(DegradedEvent)
+	var credentials *credentialsFunction
 	for _, option := range options {
 		if option.onDegraded != nil {
 			hook = option.onDegraded
@@ -65,18 +69,26 @@ func Open(url string, options ...Option) (*Limiter, error) {
 		if option.clock != nil {
 			clock = option.clock.clock
 		}
+		if option.credentials != nil {
+			credentials = option.credentials
+		}
+	}
+	if credentials != nil && credentials.give == nil {
+		return nil, invalid("credentials is nil: allowed is a function")
 	}
 	// What stands before the colon of a URL is no secret.
 	store, _, _ := strings.Cut(url, ":")
-	limiter := &Limiter{freed: make(chan struct{}), store: store}
+	limiter := &Limiter{freed: make(chan struct{}), store: store, credentials: registerCredentials(credentials)}
 	var told message
-	err = told.err(C.polylimit_limiter_open(cURL, array, C.size_t(len(plain)), clock, &limiter.limiter,
+	err = told.err(C.polylimit_go_open(cURL, array, C.size_t(len(plain)), clock, C.uint64_t(limiter.credentials), &limiter.limiter,
 		&told[0], C.size_t(len(told))))
 	runtime.KeepAlive(options)
 	if err != nil {
+		unregisterCredentials(limiter.credentials)
 		return nil, err
 	}
 	if limiter.completions, err = openCompletions(); err != nil {
+		unregisterCredentials(limiter.credentials)
 		C.polylimit_limiter_free(limiter.limiter)
 		return nil, err
 	}
@@ -153,6 +165,7 @@ func (l *Limiter) leave() {
 		l.freeing.Do(func() {
 			l.completions.stop()
 			l.unsubscribe()
+			unregisterCredentials(l.credentials)
 			close(l.freed)
 		})
 	}

@@ -13,6 +13,7 @@ type Option struct {
 	name, value string
 	clock       *ManualClock
 	onDegraded  func(DegradedEvent)
+	credentials *credentialsFunction
 }
 
 // String is the name of the setting: its value may be a secret.
@@ -22,6 +23,8 @@ func (o Option) String() string {
 		return "clock"
 	case o.onDegraded != nil:
 		return "on degraded"
+	case o.credentials != nil:
+		return "credentials"
 	default:
 		return o.name
 	}
@@ -63,7 +66,7 @@ func WithClock(clock *ManualClock) Option { return Option{clock: clock} }
 func cOptions(options []Option) ([]C.polylimit_option, error) {
 	plain := make([]C.polylimit_option, 0, len(options))
 	for _, option := range options {
-		if option.clock != nil || option.onDegraded != nil {
+		if option.clock != nil || option.onDegraded != nil || option.credentials != nil {
 			continue
 		}
 		name, err := cText(option.name, "the name of an option")

@@ -502,6 +502,24 @@ static inline polylimit_status polylimit_go_guard_close(polylimit_guard_check *c
     return POLYLIMIT_OK;
 }
 
+// Has Go give the credentials of a connection.
+extern void polylimitGoGiveCredentials(polylimit_credentials *credentials, uint64_t number);
+
+static inline void polylimit_go_give_credentials(polylimit_credentials *credentials, void *number) {
+    polylimitGoGiveCredentials(credentials, (uint64_t)(uintptr_t)number);
+}
+
+// Opens a limiter whose credentials are those of the function of Go with this number, unless it is 0.
+static inline polylimit_status polylimit_go_open(const char *url, const polylimit_option *options, size_t option_count,
+                                                 const polylimit_clock *clock, uint64_t credentials, polylimit_limiter **limiter,
+                                                 char *message, size_t capacity) {
+    if (credentials == 0) {
+        return polylimit_limiter_open(url, options, option_count, clock, limiter, message, capacity);
+    }
+    return polylimit_limiter_open_with_credentials(url, options, option_count, clock, polylimit_go_give_credentials,
+                                                   (void *)(uintptr_t)credentials, NULL, limiter, message, capacity);
+}
+
 // The pipe for the events of a limiter, and the number of the limiter.
 typedef struct polylimit_go_subscription {
     int write;
