@@ -133,7 +133,7 @@ fn report_reading(name: &str, format: &str, text: &str, rounds: usize) {
 
 /// Applies a document, in turns with a small one, while a thread checks by a policy of the program.
 fn report_applying(name: &str, text: &str, rounds: usize) {
-    const SMALL: &str = "polylimit = 1\npolicies.p.quotas = \"100/minute\"\n";
+    const SMALL: &str = "polylimit = 1\npolicies = {}\n";
     let policy = Policy::parse("of_program", "1000000/s token_bucket burst=4000000000").expect("quotas");
     let builder = Limiter::builder().policy(policy);
     let limiter = builder.document(SMALL).build().expect("a limiter").blocking();
