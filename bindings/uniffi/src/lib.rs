@@ -15,6 +15,7 @@
 mod client;
 mod client_address;
 mod configured;
+mod credentials;
 mod decision;
 mod direct;
 mod error;
@@ -36,6 +37,7 @@ pub use client_address::ClientAddressRules;
 pub use configured::{
     CandidateCounts, ConfigurationStatus, PolicyDecision, PolicyMatch, PublishOptions, RequestDecision,
 };
+pub use credentials::CredentialsCalls;
 pub use decision::{CheckResult, Decision, Finding, QuotaUsage, Usage};
 pub use direct::{
     Java_polylimit_DirectCalls_call, cause_names, degradation_names, polylimit_direct_call, source_names,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use polylimit::{Call, blocking};
 
+use crate::credentials::CredentialsCalls;
 use crate::decision::{
     AnswerResult, CheckResult, Decision, Finding, Usage, core_decision, decision, decisions, findings, ready,
     usage,
@@ -52,6 +53,21 @@ impl Limiter {
     #[uniffi::constructor]
     pub fn new(settings: Settings) -> Result<Arc<Self>> {
         guarded(|| Ok(Arc::new(Self { limiter: settings.build()?.blocking() })))
+    }
+
+    /// As the other constructor, with credentials for each new connection to Redis in place of those in the URL and the options: for
+    /// passwords that expire, such as the tokens of a cloud. A thread of the program waits for the calls and answers them; it may take
+    /// its time, since decisions have their deadline meanwhile. They are called again when the server refuses what they gave; after a
+    /// refusal or a failure not for 0.25 to 10 seconds, growing with each time in a row. A failure is the cause in the errors of
+    /// `ready`, in events and in the doctor. `set_credentials` replaces them.
+    #[uniffi::constructor]
+    pub fn with_credentials(settings: Settings, credentials: Arc<CredentialsCalls>) -> Result<Arc<Self>> {
+        guarded(|| {
+            // Settings that are refused end the calls, too.
+            let function = credentials.function();
+            let limiter = settings.builder()?.credentials(function).build()?.blocking();
+            Ok(Arc::new(Self { limiter }))
+        })
     }
 
     /// Where the limiter is for direct calls, as long as this object exists.

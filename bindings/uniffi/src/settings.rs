@@ -89,6 +89,10 @@ const NO_STORE: &str = "the store's URL is missing: allowed is one such as redis
 
 impl Settings {
     pub(crate) fn build(self) -> Result<polylimit::Limiter> {
+        Ok(self.builder()?.build()?)
+    }
+
+    pub(crate) fn builder(self) -> Result<LimiterBuilder> {
         let store = self.store.ok_or_else(|| PolylimitError::InvalidArgument(NO_STORE.to_owned()))?;
         let mut builder = polylimit::Limiter::builder().store(&store);
         for policy in &self.policies {
@@ -110,7 +114,7 @@ impl Settings {
         if let Some(document) = &self.document {
             builder = builder.document(document);
         }
-        Ok(builder.build()?)
+        Ok(builder)
     }
 }
 

@@ -6,13 +6,25 @@ require 'socket'
 class OwnRedis
   PASSWORD = 'p4ssw0rd-shown-nowhere'
 
-  attr_reader :url, :pid
+  attr_reader :url, :bare_url, :pid
 
   def initialize
-    port = TCPServer.open('127.0.0.1', 0) { |server| server.addr[1] }
+    @port = port = TCPServer.open('127.0.0.1', 0) { |server| server.addr[1] }
+    @bare_url = "redis://127.0.0.1:#{port}"
     @url = "redis://:#{PASSWORD}@127.0.0.1:#{port}"
     @pid = spawn('redis-server', '--port', port.to_s, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no',
                  '--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru', '--requirepass', PASSWORD, out: File::NULL)
+  end
+
+  # Runs a command of redis-cli on the server, once it is there.
+  def command(*words)
+    line = ['redis-cli', '-e', '--no-auth-warning', '-a', PASSWORD, '-p', @port.to_s, *words]
+    1000.times do
+      return if system(*line, out: File::NULL, err: File::NULL)
+
+      sleep 0.01
+    end
+    raise "redis-cli has failed: #{words.join(' ')}"
   end
 
   def pause

@@ -49,16 +49,24 @@ module Polylimit
     # Connects to nothing: a store that cannot be reached is no error here.
     # `document` is a text in TOML or JSON with policies, rules and lists, which the program keeps itself; for one that is followed there
     # are the options `configuration` ("file:PATH", "store" or "store+file:PATH") and `copy` (a path).
-    def initialize(store = 'memory:', policies: {}, document: nil, clock: nil, on_degraded: nil, **options)
-      @native = PolylimitNative::Limiter.new(
-        PolylimitNative::Settings.new(
-          store: store && Argument.secret('store', store),
-          policies: Argument.policies(policies),
-          options: options.to_h { |name, value| [name.to_s, Argument.option(name, value)] },
-          clock: Argument.clock(clock),
-          document: document && Argument.secret('document', document)
-        )
+    # `credentials` is a proc without arguments that gives the password for each new connection to Redis, or a hash with :username and
+    # :password, in place of those in the URL: for tokens that expire. It is called on a thread of its own, and again when the server
+    # refuses what it gave, then not for 0.25 to 10 seconds, growing with each time in a row. It may block: decisions keep their
+    # deadline. What it raises is the cause in `ready`, the events and the doctor. `set_credentials` replaces it.
+    def initialize(store = 'memory:', policies: {}, document: nil, clock: nil, on_degraded: nil, credentials: nil, **options)
+      settings = PolylimitNative::Settings.new(
+        store: store && Argument.secret('store', store),
+        policies: Argument.policies(policies),
+        options: options.to_h { |name, value| [name.to_s, Argument.option(name, value)] },
+        clock: Argument.clock(clock),
+        document: document && Argument.secret('document', document)
       )
+      # The calls of the proc end with the native limiter, or when it cannot be made.
+      @native = if credentials.nil?
+                  PolylimitNative::Limiter.new(settings)
+                else
+                  PolylimitNative::Limiter.with_credentials(settings, @calls = CredentialsServer.answering(credentials))
+                end
       @address = @native.address
       @ends = { nil => NO_POLICY }
       @on_reservation = method(:on_reservation)
@@ -282,6 +290,7 @@ module Polylimit
     def close
       @is_closed = true
       @native.shut_down
+      @calls&.end
       @listener.close
     end
 

@@ -1918,6 +1918,13 @@ class RustBufferStream
     return ClientAddressRules.uniffi_lift(handle)
   end
 
+  # The Object type CredentialsCalls.
+
+  def read_TypeCredentialsCalls
+    handle = unpack_from 8, 'Q>'
+    return CredentialsCalls.uniffi_lift(handle)
+  end
+
   # The Object type Guard.
 
   def read_TypeGuard
@@ -3211,6 +3218,13 @@ class RustBufferBuilder
     pack_into(8, 'Q>', handle)
   end
 
+  # The Object type CredentialsCalls.
+
+  def write_TypeCredentialsCalls(obj)
+    handle = CredentialsCalls.uniffi_lower obj
+    pack_into(8, 'Q>', handle)
+  end
+
   # The Object type Guard.
 
   def write_TypeGuard(obj)
@@ -4445,6 +4459,38 @@ module UniFFILib
     [:uint64, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
     RustBuffer.by_value
 
+  attach_function :uniffi_polylimit_uniffi_fn_clone_credentialscalls,
+    [:uint64, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_free_credentialscalls,
+    [:uint64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_constructor_credentialscalls_new,
+    [RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_credentialscalls_end,
+    [:uint64, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_credentialscalls_fail,
+    [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_credentialscalls_give,
+    [:uint64, RustBuffer.by_value, RustBuffer.by_value, RustCallStatus.by_ref],
+    :void
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_credentialscalls_has_ended,
+    [:uint64, RustCallStatus.by_ref],
+    :int8
+
+  attach_function :uniffi_polylimit_uniffi_fn_method_credentialscalls_wake_by,
+    [:uint64, :int32, RustCallStatus.by_ref],
+    :void
+
   attach_function :uniffi_polylimit_uniffi_fn_clone_guard,
     [:uint64, RustCallStatus.by_ref],
     :uint64
@@ -4523,6 +4569,10 @@ module UniFFILib
 
   attach_function :uniffi_polylimit_uniffi_fn_constructor_limiter_new,
     [RustBuffer.by_value, RustCallStatus.by_ref],
+    :uint64
+
+  attach_function :uniffi_polylimit_uniffi_fn_constructor_limiter_with_credentials,
+    [RustBuffer.by_value, :uint64, RustCallStatus.by_ref],
     :uint64
 
   attach_function :uniffi_polylimit_uniffi_fn_method_limiter_candidate_counts,
@@ -5009,6 +5059,26 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_method_credentialscalls_end,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_credentialscalls_fail,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_credentialscalls_give,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_credentialscalls_has_ended,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_method_credentialscalls_wake_by,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_method_guard_address,
     [],
     :uint16
@@ -5201,7 +5271,15 @@ module UniFFILib
     [],
     :uint16
 
+  attach_function :uniffi_polylimit_uniffi_checksum_constructor_credentialscalls_new,
+    [],
+    :uint16
+
   attach_function :uniffi_polylimit_uniffi_checksum_constructor_limiter_new,
+    [],
+    :uint16
+
+  attach_function :uniffi_polylimit_uniffi_checksum_constructor_limiter_with_credentials,
     [],
     :uint16
 
@@ -6463,6 +6541,90 @@ end
 
 end
 
+  class CredentialsCalls
+
+  # A private helper for initializing instances of the class from a raw handle,
+  # bypassing any initialization logic and ensuring they are GC'd properly.
+  def self.uniffi_allocate(handle)
+    inst = allocate
+    inst.instance_variable_set :@handle, handle
+    ObjectSpace.define_finalizer(inst, uniffi_define_finalizer_by_handle(handle, inst.object_id))
+    return inst
+  end
+
+  # A private helper for registering an object finalizer.
+  # N.B. it's important that this does not capture a reference
+  # to the actual instance, only its underlying handle.
+  def self.uniffi_define_finalizer_by_handle(handle, object_id)
+    Proc.new do |_id|
+      ::PolylimitNative.rust_call(
+        :uniffi_polylimit_uniffi_fn_free_credentialscalls,
+        handle
+      )
+    end
+  end
+  # A private helper for lowering instances into a raw handle.
+  # This does an explicit typecheck, because accidentally lowering a different type of
+  # object in a place where this type is expected, could lead to memory unsafety.
+  def self.uniffi_check_lower(inst)
+    if !inst.is_a? self
+      raise TypeError.new "Expected a CredentialsCalls instance, got #{inst}"
+    end
+  end
+
+  def uniffi_clone_handle()
+    return ::PolylimitNative.rust_call(
+      :uniffi_polylimit_uniffi_fn_clone_credentialscalls,
+      @handle
+    )
+  end
+
+  def self.uniffi_lower(inst)
+    return inst.uniffi_clone_handle()
+  end
+
+  def self.uniffi_lift(handle)
+    uniffi_allocate handle
+  end
+  def initialize()
+    handle = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_constructor_credentialscalls_new,)
+    @handle = handle
+    ObjectSpace.define_finalizer(self, self.class.uniffi_define_finalizer_by_handle(handle, self.object_id))
+  end
+
+  
+
+  def end()
+      ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_credentialscalls_end,uniffi_clone_handle(),)
+  end
+
+  def fail(message)
+        message = ::PolylimitNative::uniffi_utf8(message)
+
+      ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_credentialscalls_fail,uniffi_clone_handle(),RustBuffer.alloc_from_string(message))
+  end
+
+  def give(password, username = nil)
+        password = ::PolylimitNative::uniffi_utf8(password)
+
+        username = (username ? ::PolylimitNative::uniffi_utf8(username) : nil)
+        RustBuffer.check_lower_Optionalstring(username)
+      ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_credentialscalls_give,uniffi_clone_handle(),RustBuffer.alloc_from_string(password),RustBuffer.alloc_from_Optionalstring(username))
+  end
+
+  def has_ended()
+    result = ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_credentialscalls_has_ended,uniffi_clone_handle(),)
+    return 1 == result
+  end
+  def wake_by(descriptor)
+        descriptor = ::PolylimitNative::uniffi_in_range(descriptor, "i32", -2**31, 2**31)
+
+      ::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_method_credentialscalls_wake_by,uniffi_clone_handle(),descriptor)
+  end
+
+  
+end
+
   class Guard
 
   # A private helper for initializing instances of the class from a raw handle,
@@ -6687,6 +6849,17 @@ end
   end
 
   
+  def self.with_credentials(settings, credentials)
+        settings = settings
+        RustBuffer.check_lower_TypeSettings(settings)
+        credentials = credentials
+        (CredentialsCalls.uniffi_check_lower credentials)
+    # Call the (fallible) function before creating any half-baked object instances.
+    # Lightly yucky way to bypass the usual "initialize" logic
+    # and just create a new instance with the required handle.
+    return uniffi_allocate(::PolylimitNative.rust_call_with_error(PolylimitError,:uniffi_polylimit_uniffi_fn_constructor_limiter_with_credentials,RustBuffer.alloc_from_TypeSettings(settings),(CredentialsCalls.uniffi_lower credentials)))
+  end
+
 
   def candidate_counts(policy)
         policy = ::PolylimitNative::uniffi_utf8(policy)

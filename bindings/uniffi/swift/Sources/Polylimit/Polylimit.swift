@@ -2088,6 +2088,233 @@ public func FfiConverterTypeClientAddressRules_lower(_ value: ClientAddressRules
 
 
 /**
+ * The calls of the function of one limiter.
+ */
+public protocol CredentialsCallsProtocol: AnyObject, Sendable {
+
+    /**
+     * Fails the calls without an answer, and all later ones: the limiter is closed.
+     */
+    func end()
+
+    /**
+     * Answers the oldest call: with a sentence that says why there are no credentials, and holds no secret.
+     */
+    func fail(message: String)
+
+    /**
+     * Answers the oldest call: with a password (1 to 16384 bytes) and the user that it belongs to, by default the default user.
+     */
+    func give(password: String, username: String?)
+
+    /**
+     * Whether the limiter is closed or gone.
+     */
+    func hasEnded()  -> Bool
+
+    /**
+     * Waits for the next call, which `give` or `fail` answers. Returns false when the limiter is closed or gone.
+     */
+    func waitForCall()  -> Bool
+
+    /**
+     * In place of waiting: writes a byte to this descriptor, which is duplicated, for each call and when the limiter is closed or gone.
+     * Calls without an answer are dropped: they are those of the parent of a forked process.
+     */
+    func wakeBy(descriptor: Int32) throws
+
+}
+/**
+ * The calls of the function of one limiter.
+ */
+open class CredentialsCalls: CredentialsCallsProtocol, @unchecked Sendable {
+    fileprivate let handle: UInt64
+
+    /// Used to instantiate a [FFIObject] without an actual handle, for fakes in tests, mostly.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public struct NoHandle {
+        public init() {}
+    }
+
+    // TODO: We'd like this to be `private` but for Swifty reasons,
+    // we can't implement `FfiConverter` without making this `required` and we can't
+    // make it `required` without making it `public`.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    required public init(unsafeFromHandle handle: UInt64) {
+        self.handle = handle
+    }
+
+    // This constructor can be used to instantiate a fake object.
+    // - Parameter noHandle: Placeholder value so we can have a constructor separate from the default empty one that may be implemented for classes extending [FFIObject].
+    //
+    // - Warning:
+    //     Any object instantiated with this constructor cannot be passed to an actual Rust-backed object. Since there isn't a backing handle the FFI lower functions will crash.
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public init(noHandle: NoHandle) {
+        self.handle = 0
+    }
+
+#if swift(>=5.8)
+    @_documentation(visibility: private)
+#endif
+    public func uniffiCloneHandle() -> UInt64 {
+        return try! rustCall { uniffi_polylimit_uniffi_fn_clone_credentialscalls(self.handle, $0) }
+    }
+    /**
+     * Calls for a limiter that is made with them.
+     */
+public convenience init() {
+    let handle =
+        try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_constructor_credentialscalls_new(uniffiCallStatus
+    )
+}
+    self.init(unsafeFromHandle: handle)
+}
+
+    deinit {
+        if handle == 0 {
+            // Mock objects have handle=0 don't try to free them
+            return
+        }
+
+        try! rustCall { uniffi_polylimit_uniffi_fn_free_credentialscalls(handle, $0) }
+    }
+
+    
+
+    
+    /**
+     * Fails the calls without an answer, and all later ones: the limiter is closed.
+     */
+open func end()  {try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_credentialscalls_end(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+}
+}
+
+    /**
+     * Answers the oldest call: with a sentence that says why there are no credentials, and holds no secret.
+     */
+open func fail(message: String)  {try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_credentialscalls_fail(
+            self.uniffiCloneHandle(),
+        FfiConverterString.lower(message),uniffiCallStatus
+    )
+}
+}
+
+    /**
+     * Answers the oldest call: with a password (1 to 16384 bytes) and the user that it belongs to, by default the default user.
+     */
+open func give(password: String, username: String? = nil)  {try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_credentialscalls_give(
+            self.uniffiCloneHandle(),
+        FfiConverterString.lower(password),
+        FfiConverterOptionString.lower(username),uniffiCallStatus
+    )
+}
+}
+
+    /**
+     * Whether the limiter is closed or gone.
+     */
+open func hasEnded() -> Bool  {
+    return try!  FfiConverterBool.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_credentialscalls_has_ended(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * Waits for the next call, which `give` or `fail` answers. Returns false when the limiter is closed or gone.
+     */
+open func waitForCall() -> Bool  {
+    return try!  FfiConverterBool.lift(try! rustCall() {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_credentialscalls_wait_for_call(
+            self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+
+    /**
+     * In place of waiting: writes a byte to this descriptor, which is duplicated, for each call and when the limiter is closed or gone.
+     * Calls without an answer are dropped: they are those of the parent of a forked process.
+     */
+open func wakeBy(descriptor: Int32)throws   {try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_method_credentialscalls_wake_by(
+            self.uniffiCloneHandle(),
+        FfiConverterInt32.lower(descriptor),uniffiCallStatus
+    )
+}
+}
+
+
+    
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypeCredentialsCalls: FfiConverter {
+    typealias FfiType = UInt64
+    typealias SwiftType = CredentialsCalls
+
+    public static func lift(_ handle: UInt64) throws -> CredentialsCalls {
+        return CredentialsCalls(unsafeFromHandle: handle)
+    }
+
+    public static func lower(_ value: CredentialsCalls) -> UInt64 {
+        return value.uniffiCloneHandle()
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> CredentialsCalls {
+        let handle: UInt64 = try readInt(&buf)
+        return try lift(handle)
+    }
+
+    public static func write(_ value: CredentialsCalls, into buf: inout [UInt8]) {
+        writeInt(&buf, lower(value))
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeCredentialsCalls_lift(_ handle: UInt64) throws -> CredentialsCalls {
+    return try FfiConverterTypeCredentialsCalls.lift(handle)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypeCredentialsCalls_lower(_ value: CredentialsCalls) -> UInt64 {
+    return FfiConverterTypeCredentialsCalls.lower(value)
+}
+
+
+
+
+
+
+/**
  * A limit on the requests of a web framework. It waits for the store on the caller's thread.
  */
 public protocol GuardProtocol: AnyObject, Sendable {
@@ -2862,6 +3089,23 @@ public convenience init(settings: Settings)throws  {
     }
 
     
+    /**
+     * As the other constructor, with credentials for each new connection to Redis in place of those in the URL and the options: for
+     * passwords that expire, such as the tokens of a cloud. A thread of the program waits for the calls and answers them; it may take
+     * its time, since decisions have their deadline meanwhile. They are called again when the server refuses what they gave; after a
+     * refusal or a failure not for 0.25 to 10 seconds, growing with each time in a row. A failure is the cause in the errors of
+     * `ready`, in events and in the doctor. `set_credentials` replaces them.
+     */
+public static func withCredentials(settings: Settings, credentials: CredentialsCalls)throws  -> Limiter  {
+    return try  FfiConverterTypeLimiter_lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {
+        uniffiCallStatus in
+    uniffi_polylimit_uniffi_fn_constructor_limiter_with_credentials(
+        FfiConverterTypeSettings_lower(settings),
+        FfiConverterTypeCredentialsCalls_lower(credentials),uniffiCallStatus
+    )
+})
+}
+
 
     
     /**
@@ -11119,6 +11363,24 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() != 31611) {
         return InitializationResult.apiChecksumMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_method_credentialscalls_end() != 61319) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_credentialscalls_fail() != 42361) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_credentialscalls_give() != 2225) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_credentialscalls_has_ended() != 65364) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_credentialscalls_wait_for_call() != 18001) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_method_credentialscalls_wake_by() != 33992) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_method_guard_address() != 28559) {
         return InitializationResult.apiChecksumMismatch
     }
@@ -11428,7 +11690,13 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new() != 44915) {
         return InitializationResult.apiChecksumMismatch
     }
+    if (uniffi_polylimit_uniffi_checksum_constructor_credentialscalls_new() != 56148) {
+        return InitializationResult.apiChecksumMismatch
+    }
     if (uniffi_polylimit_uniffi_checksum_constructor_limiter_new() != 53489) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_polylimit_uniffi_checksum_constructor_limiter_with_credentials() != 37228) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_constructor_manualclock_new() != 42383) {

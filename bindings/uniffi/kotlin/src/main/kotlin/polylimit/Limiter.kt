@@ -2,6 +2,7 @@ package polylimit
 
 import java.time.Duration
 import java.util.function.Consumer
+import java.util.function.Supplier
 
 /**
  * Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an exception.
@@ -14,14 +15,31 @@ import java.util.function.Consumer
  * and what its doctor finds; `onDegraded` is called with the same, on a thread for that alone. What it throws is logged.
  */
 public class Limiter
-    @JvmOverloads
-    @Throws(PolylimitException::class)
-    constructor(
+    private constructor(
         settings: Settings,
-        onDegraded: Consumer<DegradedEvent>? = null,
+        onDegraded: Consumer<DegradedEvent>?,
+        opened: Pair<NativeLimiter, CredentialsCalls?>,
     ) : LimiterReports(),
         AutoCloseable {
-        override val native: NativeLimiter = NativeLimiter(settings)
+        /** A limiter with these settings. */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public constructor(settings: Settings, onDegraded: Consumer<DegradedEvent>? = null) :
+            this(settings, onDegraded, openNative(settings, null))
+
+        /**
+         * A limiter with a function that gives user and password for each new connection to Redis, in place of those in the URL and the
+         * options: for passwords that expire, such as the tokens of a cloud. It is called on a thread of its own, one call at a time, and
+         * again when the server refuses what it gave; after a refusal or an exception not for 0.25 to 10 seconds, growing with each time in
+         * a row. It may block: decisions have their deadline meanwhile. The message of an exception is the cause in [ready], the events
+         * and the [doctor]. [setCredentials] replaces it; [close] does not wait for it.
+         */
+        @Throws(PolylimitException::class)
+        public constructor(settings: Settings, onDegraded: Consumer<DegradedEvent>?, credentials: Supplier<Credentials>) :
+            this(settings, onDegraded, openNative(settings, credentials))
+
+        override val native: NativeLimiter = opened.first
+        private val credentialsCalls = opened.second
         private val listener = Listener(native.keepEvents(), onDegraded)
 
         /** What stands before the colon of a URL is no secret. */
@@ -398,6 +416,7 @@ public class Limiter
         override fun close() {
             isClosed = true
             native.shutDown()
+            credentialsCalls?.end()
             listener.close()
         }
 

@@ -1,6 +1,7 @@
 package polylimit
 
 import java.util.function.Consumer
+import java.util.function.Supplier
 
 /** The settings of a limiter, for Java: in Kotlin, [Settings] has them as named arguments. Made by [Limiter.builder]. */
 public class LimiterBuilder internal constructor() {
@@ -10,6 +11,7 @@ public class LimiterBuilder internal constructor() {
     private var clock: ManualClock? = null
     private var document: String? = null
     private var onDegraded: Consumer<DegradedEvent>? = null
+    private var credentials: Supplier<Credentials>? = null
 
     /**
      * The URL of the store: `memory:`, `local:<name>` or one such as `redis://localhost`. Without it the limits are those of this process
@@ -41,7 +43,13 @@ public class LimiterBuilder internal constructor() {
     /** Is called with each event of the limiter, on a thread for that alone. */
     public fun onDegraded(hook: Consumer<DegradedEvent>): LimiterBuilder = apply { onDegraded = hook }
 
+    /** Gives user and password for each new connection to Redis, on a thread of its own; see the constructor of [Limiter]. */
+    public fun credentials(give: Supplier<Credentials>): LimiterBuilder = apply { credentials = give }
+
     /** Makes the limiter. It connects to nothing: a store that cannot be reached is no error here. */
     @Throws(PolylimitException::class)
-    public fun build(): Limiter = Limiter(Settings(store, policies.toList(), options.toMap(), clock, document), onDegraded)
+    public fun build(): Limiter {
+        val settings = Settings(store, policies.toList(), options.toMap(), clock, document)
+        return credentials?.let { Limiter(settings, onDegraded, it) } ?: Limiter(settings, onDegraded)
+    }
 }

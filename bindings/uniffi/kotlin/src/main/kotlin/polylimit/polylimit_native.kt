@@ -701,6 +701,14 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve(
     ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_credentialscalls_end(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_credentialscalls_fail(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_credentialscalls_give(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_method_credentialscalls_wait_for_call(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_address(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_guard_cors_fields(
@@ -753,7 +761,11 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new(
     ): Int
+    external fun uniffi_polylimit_uniffi_checksum_constructor_credentialscalls_new(
+    ): Int
     external fun uniffi_polylimit_uniffi_checksum_constructor_limiter_new(
+    ): Int
+    external fun uniffi_polylimit_uniffi_checksum_constructor_limiter_with_credentials(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_constructor_manualclock_new(
     ): Int
@@ -813,6 +825,20 @@ internal object UniffiLib {
     ): RustBuffer.ByValue
     external fun uniffi_polylimit_uniffi_fn_method_clientaddressrules_resolve(`ptr`: Long,`peer`: RustBuffer.ByValue,`lines`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
+    external fun uniffi_polylimit_uniffi_fn_clone_credentialscalls(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_free_credentialscalls(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_constructor_credentialscalls_new(uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_method_credentialscalls_end(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_method_credentialscalls_fail(`ptr`: Long,`message`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_method_credentialscalls_give(`ptr`: Long,`password`: RustBuffer.ByValue,`username`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): Unit
+    external fun uniffi_polylimit_uniffi_fn_method_credentialscalls_wait_for_call(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
+    ): Byte
     external fun uniffi_polylimit_uniffi_fn_clone_guard(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_free_guard(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
@@ -832,6 +858,8 @@ internal object UniffiLib {
     external fun uniffi_polylimit_uniffi_fn_free_limiter(`handle`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_constructor_limiter_new(`settings`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
+    ): Long
+    external fun uniffi_polylimit_uniffi_fn_constructor_limiter_with_credentials(`settings`: RustBuffer.ByValue,`credentials`: Long,uniffi_out_err: UniffiRustCallStatus,
     ): Long
     external fun uniffi_polylimit_uniffi_fn_method_limiter_candidate_counts(`ptr`: Long,`policy`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): RustBuffer.ByValue
@@ -1073,6 +1101,18 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() and 0xFFFF) != 31611) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_credentialscalls_end() and 0xFFFF) != 61319) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_credentialscalls_fail() and 0xFFFF) != 42361) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_credentialscalls_give() and 0xFFFF) != 2225) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_method_credentialscalls_wait_for_call() and 0xFFFF) != 18001) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_guard_address() and 0xFFFF) != 28559) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
@@ -1151,7 +1191,13 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
     if ((lib.uniffi_polylimit_uniffi_checksum_constructor_clientaddressrules_new() and 0xFFFF) != 44915) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
+    if ((lib.uniffi_polylimit_uniffi_checksum_constructor_credentialscalls_new() and 0xFFFF) != 56148) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
     if ((lib.uniffi_polylimit_uniffi_checksum_constructor_limiter_new() and 0xFFFF) != 53489) {
+        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    }
+    if ((lib.uniffi_polylimit_uniffi_checksum_constructor_limiter_with_credentials() and 0xFFFF) != 37228) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_constructor_manualclock_new() and 0xFFFF) != 42383) {
@@ -2522,6 +2568,347 @@ internal object FfiConverterTypeClientAddressRules: FfiConverter<ClientAddressRu
 
 
 /**
+ * The calls of the function of one limiter.
+ */
+internal interface CredentialsCallsInterface {
+
+    /**
+     * Fails the calls without an answer, and all later ones: the limiter is closed.
+     */
+    fun `end`()
+
+    /**
+     * Answers the oldest call: with a sentence that says why there are no credentials, and holds no secret.
+     */
+    fun `fail`(`message`: kotlin.String)
+
+    /**
+     * Answers the oldest call: with a password (1 to 16384 bytes) and the user that it belongs to, by default the default user.
+     */
+    fun `give`(`password`: kotlin.String, `username`: kotlin.String? = null)
+
+    /**
+     * Waits for the next call, which `give` or `fail` answers. Returns false when the limiter is closed or gone.
+     */
+    fun `waitForCall`(): kotlin.Boolean
+
+    companion object
+}
+
+/**
+ * The calls of the function of one limiter.
+ */
+internal open class CredentialsCalls: Disposable, AutoCloseable, CredentialsCallsInterface
+{
+
+    @Suppress("UNUSED_PARAMETER")
+    /**
+     * @suppress
+     */
+    internal constructor(withHandle: UniffiWithHandle, handle: Long) {
+        this.handle = handle
+        this.cleanable = UniffiLib.CLEANER.register(this, UniffiCleanAction(handle))
+    }
+
+    /**
+     * @suppress
+     *
+     * This constructor can be used to instantiate a fake object. Only used for tests. Any
+     * attempt to actually use an object constructed this way will fail as there is no
+     * connected Rust object.
+     */
+    @Suppress("UNUSED_PARAMETER")
+    internal constructor(noHandle: NoHandle) {
+        this.handle = 0
+        this.cleanable = null
+    }
+    /**
+     * Calls for a limiter that is made with them.
+     */
+    constructor() :
+        this(UniffiWithHandle,
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_constructor_credentialscalls_new(
+
+        _status)
+}
+    )
+
+    protected val handle: Long
+    private val cleanable: UniffiCleaner.Cleanable?
+
+    private val wasDestroyed = AtomicBoolean(false)
+    private val callCounter = AtomicLong(1)
+
+    /**
+     * Whether the current object has been destroyed and its reference is gone in the Rust side.
+     */
+    val uniffiIsDestroyed: Boolean get() = wasDestroyed.get()
+
+    override fun destroy() {
+        // Only allow a single call to this method.
+        // TODO: maybe we should log a warning if called more than once?
+        if (this.wasDestroyed.compareAndSet(false, true)) {
+            // This decrement always matches the initial count of 1 given at creation time.
+            if (this.callCounter.decrementAndGet() == 0L) {
+                cleanable?.clean()
+            }
+        }
+    }
+
+    @Synchronized
+    override fun close() {
+        this.destroy()
+    }
+
+    internal inline fun <R> callWithHandle(block: (handle: Long) -> R): R {
+        // Check and increment the call counter, to keep the object alive.
+        // This needs a compare-and-set retry loop in case of concurrent updates.
+        do {
+            val c = this.callCounter.get()
+            if (c == 0L) {
+                throw IllegalStateException("${this.javaClass.simpleName} object has already been destroyed")
+            }
+            if (c == Long.MAX_VALUE) {
+                throw IllegalStateException("${this.javaClass.simpleName} call counter would overflow")
+            }
+        } while (! this.callCounter.compareAndSet(c, c + 1L))
+        // Now we can safely do the method call without the handle being freed concurrently.
+        try {
+            return block(this.uniffiCloneHandle())
+        } finally {
+            // This decrement always matches the increment we performed above.
+            if (this.callCounter.decrementAndGet() == 0L) {
+                cleanable?.clean()
+            }
+        }
+    }
+
+    // Use a static inner class instead of a closure so as not to accidentally
+    // capture `this` as part of the cleanable's action.
+    private class UniffiCleanAction(private val handle: Long) : Runnable {
+        override fun run() {
+            if (handle == 0.toLong()) {
+                // Fake object created with `NoHandle`, don't try to free.
+                return;
+            }
+            uniffiRustCall { status ->
+                UniffiLib.uniffi_polylimit_uniffi_fn_free_credentialscalls(handle, status)
+            }
+        }
+    }
+
+    /**
+     * @suppress
+     */
+    fun uniffiCloneHandle(): Long {
+        if (handle == 0.toLong()) {
+            throw InternalException("uniffiCloneHandle() called on NoHandle object");
+        }
+        return uniffiRustCall() { status ->
+            UniffiLib.uniffi_polylimit_uniffi_fn_clone_credentialscalls(handle, status)
+        }
+    }
+
+    
+    /**
+     * Fails the calls without an answer, and all later ones: the limiter is closed.
+     */override fun `end`()
+        =
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_credentialscalls_end(
+        it,
+        _status)
+}
+    }
+
+    
+
+    
+    /**
+     * Answers the oldest call: with a sentence that says why there are no credentials, and holds no secret.
+     */override fun `fail`(`message`: kotlin.String)
+        =
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_credentialscalls_fail(
+        it,
+
+        FfiConverterString.lower(`message`),_status)
+}
+    }
+
+    
+
+    
+    /**
+     * Answers the oldest call: with a password (1 to 16384 bytes) and the user that it belongs to, by default the default user.
+     */override fun `give`(`password`: kotlin.String, `username`: kotlin.String?)
+        =
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_credentialscalls_give(
+        it,
+
+        FfiConverterString.lower(`password`),
+        FfiConverterOptionalString.lower(`username`),_status)
+}
+    }
+
+    
+
+    
+    /**
+     * Waits for the next call, which `give` or `fail` answers. Returns false when the limiter is closed or gone.
+     */override fun `waitForCall`(): kotlin.Boolean {
+            return FfiConverterBoolean.lift(
+    callWithHandle {
+    uniffiRustCall() { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_method_credentialscalls_wait_for_call(
+        it,
+        _status)
+}
+    }
+    )
+    }
+
+
+    
+
+    
+
+
+    
+
+    /**
+     * @suppress
+     */
+    companion object
+
+}
+
+
+/**
+ * @suppress
+ */
+internal object FfiConverterTypeCredentialsCalls: FfiConverter<CredentialsCalls, Long> {
+    override fun lower(value: CredentialsCalls): Long {
+        return value.uniffiCloneHandle()
+    }
+
+    override fun lift(value: Long): CredentialsCalls {
+        return CredentialsCalls(UniffiWithHandle, value)
+    }
+
+    override fun read(buf: ByteBuffer): CredentialsCalls {
+        return lift(buf.getLong())
+    }
+
+    override fun allocationSize(value: CredentialsCalls) = 8UL
+
+    override fun write(value: CredentialsCalls, buf: ByteBuffer) {
+        buf.putLong(lower(value))
+    }
+}
+
+
+// This template implements a class for working with a Rust struct via a handle
+// to the live Rust struct on the other side of the FFI.
+//
+// There's some subtlety here, because we have to be careful not to operate on a Rust
+// struct after it has been dropped, and because we must expose a public API for freeing
+// theq Kotlin wrapper object in lieu of reliable finalizers. The core requirements are:
+//
+//   * Each instance holds an opaque handle to the underlying Rust struct.
+//     Method calls need to read this handle from the object's state and pass it in to
+//     the Rust FFI.
+//
+//   * When an instance is no longer needed, its handle should be passed to a
+//     special destructor function provided by the Rust FFI, which will drop the
+//     underlying Rust struct.
+//
+//   * Given an instance, calling code is expected to call the special
+//     `destroy` method in order to free it after use, either by calling it explicitly
+//     or by using a higher-level helper like the `use` method. Failing to do so risks
+//     leaking the underlying Rust struct.
+//
+//   * We can't assume that calling code will do the right thing, and must be prepared
+//     to handle Kotlin method calls executing concurrently with or even after a call to
+//     `destroy`, and to handle multiple (possibly concurrent!) calls to `destroy`.
+//
+//   * We must never allow Rust code to operate on the underlying Rust struct after
+//     the destructor has been called, and must never call the destructor more than once.
+//     Doing so may trigger memory unsafety.
+//
+//   * To mitigate many of the risks of leaking memory and use-after-free unsafety, a `Cleaner`
+//     is implemented to call the destructor when the Kotlin object becomes unreachable.
+//     This is done in a background thread. This is not a panacea, and client code should be aware that
+//      1. the thread may starve if some there are objects that have poorly performing
+//     `drop` methods or do significant work in their `drop` methods.
+//      2. the thread is shared across the whole library. This can be tuned by using `android_cleaner = true`,
+//         or `android = true` in the [`kotlin` section of the `uniffi.toml` file](https://mozilla.github.io/uniffi-rs/kotlin/configuration.html).
+//
+// If we try to implement this with mutual exclusion on access to the handle, there is the
+// possibility of a race between a method call and a concurrent call to `destroy`:
+//
+//    * Thread A starts a method call, reads the value of the handle, but is interrupted
+//      before it can pass the handle over the FFI to Rust.
+//    * Thread B calls `destroy` and frees the underlying Rust struct.
+//    * Thread A resumes, passing the already-read handle value to Rust and triggering
+//      a use-after-free.
+//
+// One possible solution would be to use a `ReadWriteLock`, with each method call taking
+// a read lock (and thus allowed to run concurrently) and the special `destroy` method
+// taking a write lock (and thus blocking on live method calls). However, we aim not to
+// generate methods with any hidden blocking semantics, and a `destroy` method that might
+// block if called incorrectly seems to meet that bar.
+//
+// So, we achieve our goals by giving each instance an associated `AtomicLong` counter to track
+// the number of in-flight method calls, and an `AtomicBoolean` flag to indicate whether `destroy`
+// has been called. These are updated according to the following rules:
+//
+//    * The initial value of the counter is 1, indicating a live object with no in-flight calls.
+//      The initial value for the flag is false.
+//
+//    * At the start of each method call, we atomically check the counter.
+//      If it is 0 then the underlying Rust struct has already been destroyed and the call is aborted.
+//      If it is nonzero them we atomically increment it by 1 and proceed with the method call.
+//
+//    * At the end of each method call, we atomically decrement and check the counter.
+//      If it has reached zero then we destroy the underlying Rust struct.
+//
+//    * When `destroy` is called, we atomically flip the flag from false to true.
+//      If the flag was already true we silently fail.
+//      Otherwise we atomically decrement and check the counter.
+//      If it has reached zero then we destroy the underlying Rust struct.
+//
+// Astute readers may observe that this all sounds very similar to the way that Rust's `Arc<T>` works,
+// and indeed it is, with the addition of a flag to guard against multiple calls to `destroy`.
+//
+// The overall effect is that the underlying Rust struct is destroyed only when `destroy` has been
+// called *and* all in-flight method calls have completed, avoiding violating any of the expectations
+// of the underlying Rust code.
+//
+// This makes a cleaner a better alternative to _not_ calling `destroy()` as
+// and when the object is finished with, but the abstraction is not perfect: if the Rust object's `drop`
+// method is slow, and/or there are many objects to cleanup, and it's on a low end Android device, then the cleaner
+// thread may be starved, and the app will leak memory.
+//
+// In this case, `destroy`ing manually may be a better solution.
+//
+// The cleaner can live side by side with the manual calling of `destroy`. In the order of responsiveness, uniffi objects
+// with Rust peers are reclaimed:
+//
+// 1. By calling the `destroy` method of the object, which calls `rustObject.free()`. If that doesn't happen:
+// 2. When the object becomes unreachable, AND the Cleaner thread gets to call `rustObject.free()`. If the thread is starved then:
+// 3. The memory is reclaimed when the process terminates.
+//
+// [1] https://stackoverflow.com/questions/24376768/can-java-finalize-an-object-when-it-is-still-in-scope/24380219
+//
+
+
+/**
  * A clock for tests: it stands still until it is set or advanced, and may go back.
  */
 public interface ManualClockInterface {
@@ -3664,11 +4051,30 @@ internal open class NativeLimiter: Disposable, AutoCloseable, NativeLimiterInter
 
 
     
+    companion object {
 
     /**
-     * @suppress
+     * As the other constructor, with credentials for each new connection to Redis in place of those in the URL and the options: for
+     * passwords that expire, such as the tokens of a cloud. A thread of the program waits for the calls and answers them; it may take
+     * its time, since decisions have their deadline meanwhile. They are called again when the server refuses what they gave; after a
+     * refusal or a failure not for 0.25 to 10 seconds, growing with each time in a row. A failure is the cause in the errors of
+     * `ready`, in events and in the doctor. `set_credentials` replaces them.
      */
-    companion object
+    @Throws(PolylimitException::class) fun `withCredentials`(`settings`: Settings, `credentials`: CredentialsCalls): NativeLimiter {
+            return FfiConverterTypeNativeLimiter.lift(
+    uniffiRustCallWithError(PolylimitException) { _status ->
+    UniffiLib.uniffi_polylimit_uniffi_fn_constructor_limiter_with_credentials(
+
+        
+        FfiConverterTypeSettings.lower(`settings`),
+        FfiConverterTypeCredentialsCalls.lower(`credentials`),_status)
+}
+    )
+    }
+
+
+        
+    }
 
 }
 

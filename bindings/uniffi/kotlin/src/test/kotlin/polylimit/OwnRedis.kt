@@ -13,6 +13,19 @@ internal class OwnRedis : AutoCloseable {
 
     val url = "redis://:$PASSWORD@127.0.0.1:$port"
 
+    /** The URL without a password. */
+    val bareUrl = "redis://127.0.0.1:$port"
+
+    /** Runs a command of redis-cli on the server, once it is there. */
+    fun command(vararg words: String) {
+        val line = listOf("redis-cli", "-e", "--no-auth-warning", "-a", PASSWORD, "-p", "$port") + words
+        repeat(TRIES) {
+            if (ProcessBuilder(line).redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start().waitFor() == 0) return
+            Thread.sleep(10)
+        }
+        error("redis-cli has failed: ${words.joinToString(" ")}")
+    }
+
     fun pause() = send("STOP")
 
     fun resume() = send("CONT")
@@ -26,6 +39,7 @@ internal class OwnRedis : AutoCloseable {
     }
 
     private companion object {
+        const val TRIES = 1000
         const val PASSWORD = "p4ssw0rd-nobody-sees"
     }
 }
