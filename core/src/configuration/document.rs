@@ -145,13 +145,14 @@ impl Document {
         Ok(document)
     }
 
-    /// Refuses to take the place of a document that has policies without having any, unless it says so with an empty table: a document
-    /// whose writing was interrupted may end after its first line.
+    /// Refuses to take the place of a document that has policies without having any, unless it says so with an empty table or by `enabled = false`: a
+    /// document whose writing was interrupted may end after its first line.
     ///
     /// # Errors
     /// Invalid argument, with what to write.
     pub(crate) fn refuse_lost_policies(&self, before: &Self) -> Result<(), Error> {
-        if before.policies.is_empty() || !self.policies.is_empty() || self.names_policies {
+        let says_so = self.names_policies || !self.enabled;
+        if before.policies.is_empty() || !self.policies.is_empty() || says_so {
             return Ok(());
         }
         Err(Error::invalid_argument(format!(

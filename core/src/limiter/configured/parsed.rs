@@ -162,11 +162,16 @@ mod tests {
     fn document_without_policies_replaces_none_that_has_some_unless_it_says_so() {
         let bare = all(&Parsed::default(), "polylimit = 1\n", &[]).unwrap();
         let parsed = all(&bare, POLICIES, &[]).unwrap();
-        for text in ["polylimit = 1\n", r#"{"polylimit": 1}"#, "polylimit = 1\nenabled = false\n"] {
+        for text in ["polylimit = 1\n", r#"{"polylimit": 1}"#, "polylimit = 1\nenabled = true\n"] {
             let error = all(&parsed, text, &[]).unwrap_err();
             assert!(error.message().contains("it may be incomplete"), "{error}");
         }
-        for text in ["polylimit = 1\n[policies]\n", r#"{"polylimit": 1, "policies": {}}"#] {
+        let said = [
+            "polylimit = 1\n[policies]\n",
+            r#"{"polylimit": 1, "policies": {}}"#,
+            "polylimit = 1\nenabled = false\n",
+        ];
+        for text in said {
             assert!(all(&parsed, text, &[]).is_ok(), "{text}");
         }
     }
