@@ -54,9 +54,9 @@ mod wake_up;
 use pyo3::prelude::*;
 
 /// The modules of the standard library that calls use. A process without a free descriptor can import none of them, so they are imported
-/// with this module. For `datetime` that would be a panic: pyo3 takes its import for granted. `asyncio` and `logging` take longer than all of
-/// them: a program with an event loop has the first, and without the second nothing is logged.
-const NEEDED: [&str; 5] = ["contextvars", "datetime", "json", "threading", "types"];
+/// with this module. For `datetime` that would be a panic: pyo3 takes its import for granted. A program with an
+/// event loop has `asyncio`, which takes longer than all of them.
+const NEEDED: [&str; 6] = ["contextvars", "datetime", "json", "logging", "threading", "types"];
 
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -135,7 +135,7 @@ def test_ignored_interrupt_stays_ignored(own_redis):
 
 
 def test_import_loads_nothing_that_takes_long():
-    needed = "import sys, datetime, json, threading, types; before = set(sys.modules)"
+    needed = "import sys, datetime, json, logging, threading, types; before = set(sys.modules)"
     program = f"{needed}; import polylimit; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     # What calls need is imported with the module.
