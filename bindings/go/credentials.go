@@ -102,9 +102,9 @@ func setCredentials(credentials *C.polylimit_credentials, username, password str
 		return err
 	}
 	defer free(cPassword)
-	var told message
-	if status := C.polylimit_credentials_set(credentials, cUsername, cPassword, &told[0], C.size_t(len(told))); status != C.POLYLIMIT_OK {
-		return errors.New(C.GoString(&told[0]))
+	var failure message
+	if status := C.polylimit_credentials_set(credentials, cUsername, cPassword, &failure[0], C.size_t(len(failure))); status != C.POLYLIMIT_OK {
+		return errors.New(C.GoString(&failure[0]))
 	}
 	return nil
 }

@@ -79,7 +79,6 @@ def test_a_function_that_blocks_delays_no_decision(server):
         until(lambda: used.check("k").source == "store", "the function has returned")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_forked_child_asks_for_its_own(server):
     with limiter(server, lambda: ("limits", "old")) as used:
         assert sources(used) == {"store"}

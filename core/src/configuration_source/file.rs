@@ -2,7 +2,7 @@
 //!
 //! A file that replaces another one, by a rename or by a symbolic link that leads elsewhere, has another inode and is read
 //! at once. A file that is written in place may be half written: it is read when two looks in a row find the same size
-//! and times of modification and of change. The time of change also tells a content apart that has the size and the time of
+//! and times of modification and of change. The time of change also distinguishes a content that has the size and the time of
 //! modification of the one before, as copies that keep times leave it.
 //!
 //! Nothing but a regular file is opened for reading: opening a pipe would wait for a writer, and a device may have no end.

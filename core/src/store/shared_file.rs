@@ -280,7 +280,7 @@ impl SharedFileStore {
         // A concurrent `close` found no file here, or the previous one.
         self.check_open().inspect_err(|_| drop(self.replace(None)))?;
         if before.is_some_and(|before| before.is_removed()) {
-            // Its states are gone: somebody should know why every limit begins again.
+            // Its states are gone: an operator has to learn why every limit begins again.
             let message = format!(
                 "the file {} was removed or replaced while it was in use: what was used is forgotten, and every limit begins \
                  again; systemd-logind removes the files of users that log out (RemoveIPC)",

@@ -1,4 +1,4 @@
-//! The audit log: who has reset, blocked and unblocked which key, and why. Its records have the fields of those that the server writes.
+//! The audit log: which key was reset, blocked or unblocked, by which user and why. Its records have the fields of those that the server writes.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};

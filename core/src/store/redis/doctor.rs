@@ -419,7 +419,7 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisRe
         None => findings.add(
             Advice,
             "version",
-            format!("the server tells no version of Redis or Valkey: {NEEDED}"),
+            format!("the server reports no version of Redis or Valkey: {NEEDED}"),
         ),
     }
     match (field("maxmemory").as_deref(), field("maxmemory_policy").as_deref()) {
@@ -429,7 +429,7 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisRe
             findings.add(Advice, "memory", message);
         }
         (_, None) => {
-            let message = "the server does not tell its maxmemory-policy: it has to be noeviction";
+            let message = "the server does not report its maxmemory-policy: it has to be noeviction";
             findings.add(Advice, "memory", message);
         }
         (_, Some("noeviction")) => {

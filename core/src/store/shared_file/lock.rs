@@ -2,7 +2,7 @@
 //!
 //! A lock is held for less than a microsecond. A waiting thread spins, then yields, then sleeps, and from time to time
 //! looks at the owner. If the owner is gone, the waiting thread takes the lock over and repairs the shard. If the owner is
-//! suspended, the wait ends with an error, and this process remembers it: as long as the same hold lasts, nobody waits
+//! suspended, the wait ends with an error, and this process remembers it: as long as the same hold lasts, no caller waits
 //! for it again.
 
 use std::hint::spin_loop;
@@ -83,7 +83,7 @@ impl HolderWatch {
             && now_us.saturating_sub(self.looked_us.load(Ordering::Relaxed)) < micros(SUSPECT)
     }
 
-    /// Judges a hold: [`OwnerState::Suspended`] where nobody should wait for its end.
+    /// Judges a hold: [`OwnerState::Suspended`] where no caller should wait for its end.
     fn judge(&self, hold: u64, now_us: u64, state: impl Fn() -> OwnerState) -> OwnerState {
         if self.hold.load(Ordering::Relaxed) != hold {
             self.since_us.store(now_us, Ordering::Relaxed);

@@ -193,7 +193,7 @@ impl Process {
                 Some(false) => OwnerState::Suspended,
                 None => OwnerState::Unseen,
             },
-            // `/proc` may hide processes, but a signal test tells whether they exist.
+            // `/proc` may hide processes, but a signal shows whether they exist.
             None if exists(self.id) => OwnerState::Unseen,
             None => OwnerState::Gone,
         }
@@ -230,7 +230,7 @@ impl ProcessStatus {
     }
 }
 
-/// Whether a thread of a process runs, waits for a processor or ends; `None` when the system does not tell. A thread that holds a lock does
+/// Whether a thread of a process runs, waits for a processor or ends; `None` when the system does not show it. A thread that holds a lock does
 /// nothing else, so that a process without one is suspended: by a signal, a debugger or its control group.
 fn any_thread_runs(process: u64) -> Option<bool> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;

@@ -330,7 +330,7 @@ impl Connection {
         self.flights.push_back(InFlight { skip: replies_before, ..in_flight });
     }
 
-    /// The server's time after which a script refuses the command; none where the server does not tell scripts the time.
+    /// The server's time after which a script refuses the command; none where scripts may not ask the server for the time.
     fn deadline_of(&self, command: &Command) -> Option<u64> {
         let deadline = command.deadline().filter(|_| !self.differences.time)?;
         self.server.time.at(deadline)

@@ -65,8 +65,8 @@ impl LastRefusal {
             (_, Some(identity)) if identity.is_original() && !identity.is_too_old() => String::new(),
             _ => format!("; {NEEDED}"),
         };
-        let identity = identity
-            .map_or_else(|| "which does not tell its version".to_owned(), |identity| identity.to_string());
+        let identity =
+            identity.map_or_else(|| "which reports no version".to_owned(), |identity| identity.to_string());
         let words = words(error);
         self.set(reason, format!("{server} ({identity}) refuses a command: {words}{advice}"));
     }

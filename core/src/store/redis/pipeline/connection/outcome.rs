@@ -95,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// The server does not tell the script its time, and the script has done nothing: from now on calls have an estimate of it.
+    /// The script may not ask the server for its time, and has done nothing: from now on calls have an estimate of it.
     fn time_refused(&mut self, in_flight: InFlight, error: &[u8]) -> Result<(), Degradation> {
         let asks_for_time = in_flight.header.clock == ScriptClock::Server || in_flight.header.deadline_us > 0;
         let line = [b"-", error, b"\r\n"].concat();
