@@ -23,6 +23,8 @@ passed=0
 failed=0
 # The lines `NAME: REASON` of what was skipped.
 skipped=()
+# The lines `STEP: CASE` of what failed.
+failures=()
 step_log=$(mktemp)
 step_times=$(mktemp)
 trap 'rm -f "$step_log" "$step_times"' EXIT
@@ -41,6 +43,15 @@ list_skips() {
   sed -nE -e 's/^skipped: (.+: .+)$/\1/p' -e 's/^.*test (.+) \.\.\. skipped, (.+)$/\1: \2/p' \
     -e '/ \.\.\. ignored, not a test/d' -e 's/^test (.+) \.\.\. ignored, (.+)$/\1: \2/p' \
     -e 's/^test (.+) \.\.\. ignored$/\1: it is marked as ignored/p' "$step_log"
+}
+
+# Prints the names of cases that the step's output says failed, as cargo, pytest, Go, Node, minitest, Maven and the project's scripts say
+# it, at any depth of indentation.
+list_failures() {
+  sed -nE -e 's/^ *test (.+) \.\.\. FAILED$/\1/p' -e 's/^ *(FAILED|ERROR) (.+\.py::.+)$/\2/p' -e 's/^ *--- FAIL: ([^ ]+).*$/\1/p' \
+    -e 's/^ *(not ok [0-9]+ - .+)$/\1/p' -e 's/^ *✖ (.+) \([0-9.]+ms\)$/\1/p' -e 's/^ *([A-Z][A-Za-z:]*#test_[^ ]+( \[.+\])?):$/\1/p' \
+    -e 's/^ *\[ERROR\] +([A-Za-z.]+\.[A-Za-z_`]+.*:[0-9]+.*)$/\1/p' -e 's/^ *(FAILED: .+)$/\1/p' "$step_log" |
+    awk '!seen[$0]++' | head -n 20
 }
 
 # Prints the descendants of a process, without the process OTHER and those of it, in lines `PID PPID STATE SECONDS COMMAND`:
@@ -73,7 +84,7 @@ end_after() {
 }
 
 step() {
-  local name=$1 status ok bad skips=() limit=${STEP_LIMIT:-1200} shell=$BASHPID watchdog TIMEFORMAT='%0R s, %0U s and %0S s of processor time'
+  local name=$1 status ok bad skips=() named limit=${STEP_LIMIT:-1200} shell=$BASHPID watchdog TIMEFORMAT='%0R s, %0U s and %0S s of processor time'
   shift
   printf '== %s\n' "$name"
   # The output of steps that run side by side comes at their end; what starts is printed at once.
@@ -97,6 +108,9 @@ step() {
   failed=$((failed + bad))
   skipped+=("${skips[@]}")
   if [ "$bad" -ne 0 ]; then
+    mapfile -t named < <(list_failures)
+    [ ${#named[@]} -gt 0 ] || named=("$*")
+    failures+=("${named[@]/#/"$name: "}")
     # Indented, so that a script that runs this one does not count the step's lines in addition to its sum.
     sed 's/^/  /' "$step_log"
     printf '  FAILED: %s\n' "$*"
@@ -107,16 +121,17 @@ step() {
 # Runs functions that call `step` side by side, one process for each, and adds up what they report: side_by_side FUNCTION...
 # Put the longest first: then both cores are busy until nearly the end.
 side_by_side() {
-  local folder lane started=0 sums progress
+  local folder lane started=0 sums named progress
   folder=$(mktemp -d)
   exec {progress}>&1
   for lane in "$@"; do
     [ $started -lt "${AT_A_TIME:-2}" ] || wait -n
     started=$((started + 1))
     (
-      passed=0 failed=0 skipped=() step_log=$folder/$lane.log step_times=$folder/$lane.times
+      passed=0 failed=0 skipped=() failures=() step_log=$folder/$lane.log step_times=$folder/$lane.times
       "$lane"
       printf '%s\n' "$passed" "$failed" "${skipped[@]}" >"$folder/$lane.sums"
+      [ ${#failures[@]} -eq 0 ] || printf '%s\n' "${failures[@]}" >"$folder/$lane.failures"
     ) >"$folder/$lane.output" 2>&1 &
   done
   wait
@@ -128,6 +143,7 @@ side_by_side() {
     passed=$((passed + ${sums[0]:-0}))
     failed=$((failed + ${sums[1]:-1}))
     skipped+=("${sums[@]:2}")
+    [ ! -e "$folder/$lane.failures" ] || { mapfile -t named <"$folder/$lane.failures" && failures+=("${named[@]}"); }
   done
   rm -rf "$folder"
 }
