@@ -200,7 +200,7 @@ impl Connection {
                 self.fill(now);
                 self.write(cx)?;
             }
-            match self.read(cx)? {
+            match self.read(cx, now)? {
                 Read::Nothing => {}
                 Read::All => continue,
                 // The server gets queued operations to work on before the remaining replies are answered: those that
@@ -403,8 +403,9 @@ impl Connection {
         written.is_ok() && self.is_all_out() && self.next_moment().is_none_or(wakes_by)
     }
 
-    /// Reads the available replies and answers their operations.
-    fn read(&mut self, cx: &mut Context<'_>) -> Result<Read, Degradation> {
+    /// Reads the available replies and answers their operations. `now` is a time before: what has arrived shows that the connection was
+    /// open then, but not that it still is, because the process may have been suspended since.
+    fn read(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<Read, Degradation> {
         if !std::mem::take(&mut self.has_more) {
             self.read.reserve(READ_BYTES);
             let read = pin!(self.stream.read_buf(&mut self.read)).poll(cx);
@@ -414,7 +415,7 @@ impl Connection {
                 Poll::Ready(Ok(0) | Err(_)) => return Err(Degradation::ConnectionLost),
             }
             self.last_used = monotonic::now();
-            self.last_open = self.last_used;
+            self.last_open = now;
         }
         let mut bytes = std::mem::take(&mut self.read);
         let mut answers = 0;
