@@ -33,16 +33,35 @@ pub(crate) struct Fault {
     /// How many times it may lose what a key has used: once where a replica is promoted that has not heard of all writes, or where the
     /// data goes.
     pub(crate) losses: u64,
-    /// Whether the store has to make every decision meanwhile.
-    pub(crate) unnoticed: bool,
+    /// How often the store may fail to make a decision meanwhile.
+    pub(crate) outages: Outages,
+}
+
+/// In how many phases of a fault decisions may be made without the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outages {
+    Always,
+    /// In a tenth of them: a call may be under way when its process is frozen, and be lost with its connection or its deadline.
+    Rarely,
+    Never,
+}
+
+impl Outages {
+    pub(crate) const fn most(self, phases: usize) -> usize {
+        match self {
+            Self::Always => phases,
+            Self::Rarely => phases.div_ceil(10),
+            Self::Never => 0,
+        }
+    }
 }
 
 const fn fault(name: &'static str, losses: u64) -> Fault {
-    Fault { name, losses, unnoticed: false }
+    Fault { name, losses, outages: Outages::Always }
 }
 
 const fn unnoticed(name: &'static str) -> Fault {
-    Fault { name, losses: 0, unnoticed: true }
+    Fault { name, losses: 0, outages: Outages::Never }
 }
 
 fn signal(pid: u32, signal: Signal) {
@@ -132,7 +151,7 @@ impl Lane for Single {
             fault("password changed", 0),
             fault("certificate renewed", 0),
             unnoticed("worker frozen"),
-            unnoticed("worker frozen, connections killed"),
+            Fault { outages: Outages::Rarely, ..unnoticed("worker frozen, connections killed") },
             fault("server frozen", 0),
             fault("server killed and restarted", 0),
             fault("server restarted without data", 1),
