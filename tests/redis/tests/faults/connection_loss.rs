@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Barrier;
 use std::task::Poll;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
@@ -114,6 +115,19 @@ fn connection_lost_while_the_process_was_suspended_degrades_no_decision() {
             assert_from_store(&runtime.block_on(limiter.check("k")).unwrap());
             lose();
         }
+        // Threads that block send commands themselves, and nothing reads between their calls. Two come at the same time.
+        for _ in 0..50 {
+            let both = Barrier::new(2);
+            scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        both.wait();
+                        assert_from_store(&limiter.blocking().check("k").unwrap());
+                    });
+                }
+            });
+            lose();
+        }
         // A command in flight was answered before.
         for _ in 0..10 {
             runtime.block_on(async {
@@ -129,7 +143,7 @@ fn connection_lost_while_the_process_was_suspended_degrades_no_decision() {
                 assert_from_store(&first.await.unwrap());
             });
         }
-        assert_eq!(stored_units(&url, COUNTER_QUOTA, "k"), 30);
+        assert_eq!(stored_units(&url, COUNTER_QUOTA, "k"), 130);
     }
 }
 

@@ -200,7 +200,7 @@ impl Connection {
                 self.fill(now);
                 self.write(cx)?;
             }
-            match self.read(cx, now)? {
+            match self.read(cx)? {
                 Read::Nothing => {}
                 Read::All => continue,
                 // The server gets queued operations to work on before the remaining replies are answered: those that
@@ -238,8 +238,11 @@ impl Connection {
 
     /// Whether the server has closed the connection; valid only while no reply is expected.
     fn is_finished(&mut self, now: Instant) -> bool {
-        self.last_open = now;
-        self.stream.is_finished()
+        let is_finished = self.stream.is_finished();
+        if !is_finished {
+            self.last_open = now;
+        }
+        is_finished
     }
 
     /// Decides whether the connection has to end or to be replaced.
@@ -403,9 +406,8 @@ impl Connection {
         written.is_ok() && self.is_all_out() && self.next_moment().is_none_or(wakes_by)
     }
 
-    /// Reads the available replies and answers their operations. `now` is a time before: what has arrived shows that the connection was
-    /// open then, but not that it still is, because the process may have been suspended since.
-    fn read(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<Read, Degradation> {
+    /// Reads the available replies and answers their operations.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<Read, Degradation> {
         if !std::mem::take(&mut self.has_more) {
             self.read.reserve(READ_BYTES);
             let read = pin!(self.stream.read_buf(&mut self.read)).poll(cx);
@@ -415,7 +417,6 @@ impl Connection {
                 Poll::Ready(Ok(0) | Err(_)) => return Err(Degradation::ConnectionLost),
             }
             self.last_used = monotonic::now();
-            self.last_open = now;
         }
         let mut bytes = std::mem::take(&mut self.read);
         let mut answers = 0;

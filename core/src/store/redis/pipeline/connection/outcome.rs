@@ -36,6 +36,8 @@ impl Connection {
             return Ok(());
         }
         self.timeouts = 0;
+        // The server has answered after that, and may have closed the connection since: the process may have been suspended.
+        self.last_open = self.last_open.max(in_flight.sent);
         // An overdue reply was counted when it was given up.
         if !in_flight.overdue {
             in_flight.command.took(self.last_used.saturating_duration_since(in_flight.sent));
