@@ -41,7 +41,7 @@ pub(crate) struct Fault {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outages {
     Always,
-    /// In a tenth of them: a call may be under way when its process is frozen, and be lost with its connection or its deadline.
+    /// In a tenth of them: a process may be frozen while it is sending a call, which is then lost with the connection.
     Rarely,
     Never,
 }
@@ -72,13 +72,18 @@ fn between(random: &mut Rng, low_ms: u64, high_ms: u64) -> Duration {
     Duration::from_millis(random.u64(low_ms..=high_ms))
 }
 
-/// Stops one worker, and all of them in one of four cases. The system drops no connection of it meanwhile; `cut` may.
-fn freeze(workers: &[Worker], random: &mut Rng, cut: impl FnOnce()) {
+/// Stops one worker, and all of them in one of four cases. The system drops no connection of it meanwhile.
+fn freeze(workers: &[Worker], random: &mut Rng) {
     let stopped = if random.u8(..4) == 0 { workers } else { &workers[..1] };
-    let send = |to_send| stopped.iter().map(Worker::pid).for_each(|pid| signal(pid, to_send));
+    freeze_all(stopped, random, || {});
+}
+
+/// Stops these workers, and does something meanwhile.
+fn freeze_all(workers: &[Worker], random: &mut Rng, meanwhile: impl FnOnce()) {
+    let send = |to_send| workers.iter().map(Worker::pid).for_each(|pid| signal(pid, to_send));
     send(Signal::SIGSTOP);
     sleep(between(random, 200, 2_500));
-    cut();
+    meanwhile();
     send(Signal::SIGCONT);
 }
 
@@ -151,7 +156,7 @@ impl Lane for Single {
             fault("password changed", 0),
             fault("certificate renewed", 0),
             unnoticed("worker frozen"),
-            Fault { outages: Outages::Rarely, ..unnoticed("worker frozen, connections killed") },
+            Fault { outages: Outages::Rarely, ..unnoticed("workers frozen, connections killed") },
             fault("server frozen", 0),
             fault("server killed and restarted", 0),
             fault("server restarted without data", 1),
@@ -183,8 +188,11 @@ impl Lane for Single {
                 self.kill_connections();
                 sleep(Duration::from_millis(100));
             }),
-            "worker frozen" => freeze(workers, random, || {}),
-            "worker frozen, connections killed" => freeze(workers, random, || self.kill_connections()),
+            "worker frozen" => freeze(workers, random),
+            // Calls of a worker that runs could be lost with their connection.
+            "workers frozen, connections killed" => {
+                freeze_all(workers, random, || self.kill_connections());
+            }
             "server frozen" => {
                 server.stop();
                 sleep(between(random, 100, 3_000));
@@ -279,7 +287,7 @@ impl Lane for Watched {
                 sleep(between(random, 4_000, 6_000));
                 self.0.restart_sentinels();
             }
-            _ => freeze(workers, random, || {}),
+            _ => freeze(workers, random),
         }
     }
 }
@@ -359,7 +367,7 @@ impl Lane for Clustered {
                 cluster.migrate_slot(slot, owner, other, |_| sleep(Duration::from_millis(200)));
                 cluster.wait_until_ok();
             }
-            _ => freeze(workers, random, || {}),
+            _ => freeze(workers, random),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Faults of days in an hour, on one server, under sentinels and in a cluster at the same time: `make soak-faults`.
 //!
-//! Usage: `polylimit-soak-faults [--seconds SECONDS] [--seed SEED]`. Each topology has three processes that decide all the time. A
+//! Usage: `polylimit-soak-faults [--seconds SECONDS] [--seed SEED] [--only FAULT]`. Each topology has three processes that decide all the time. A
 //! phase is one fault and one key of [`LIMIT`](worker::LIMIT) units, which is used up during or after the fault. The run fails when a key is
 //! admitted more often than its fault allows, when a process is not served by the store again, or when one holds more descriptors,
 //! threads or memory than after the first fifth of the phases. Every fault happens at least once, however few the seconds are.
@@ -40,12 +40,14 @@ fn main() -> ExitCode {
         worker::main(url);
         return ExitCode::SUCCESS;
     }
-    let option = |name: &str| {
+    let text = |name: &str| {
         let at = arguments.iter().position(|argument| argument == name)?;
-        Some(arguments.get(at + 1)?.parse::<u64>().unwrap())
+        arguments.get(at + 1)
     };
+    let option = |name: &str| Some(text(name)?.parse::<u64>().unwrap());
     let (seconds, seed) =
         (option("--seconds").unwrap_or(3_600), option("--seed").unwrap_or_else(|| Rng::new().u64(..1 << 32)));
+    let only = text("--only").map_or("", String::as_str);
     println!("seed {seed}; {seconds} s");
     let end = Instant::now() + Duration::from_secs(seconds);
     let starts: [fn() -> Box<dyn Lane>; 3] =
@@ -54,7 +56,8 @@ fn main() -> ExitCode {
         .into_iter()
         .zip(0..)
         .map(|(start, number)| {
-            thread::spawn(move || run(&mut *start(), end, &mut Rng::with_seed(seed + number)))
+            let only = only.to_owned();
+            thread::spawn(move || run(&mut *start(), &only, end, &mut Rng::with_seed(seed + number)))
         })
         .collect();
     let ended: Vec<_> = running.into_iter().map(thread::JoinHandle::join).collect();
@@ -76,23 +79,25 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Lets all faults of a topology happen in random order, again and again until the time is over.
-fn run(lane: &mut dyn Lane, end: Instant, random: &mut Rng) -> Report {
+/// Lets all faults of a topology whose names have `only` happen in random order, again and again until the time is over.
+fn run(lane: &mut dyn Lane, only: &str, end: Instant, random: &mut Rng) -> Report {
+    let faults: Vec<Fault> = lane.faults().into_iter().filter(|fault| fault.name.contains(only)).collect();
     let mut workers: Vec<Worker> = (0..WORKERS).map(|_| Worker::start(&lane.url())).collect();
-    let mut report = Report::new(lane.name(), &lane.faults());
+    let mut report = Report::new(lane.name(), &faults);
     let mut number = 0;
-    loop {
-        let mut round = lane.faults();
+    while !faults.is_empty() {
+        let mut round = faults.clone();
         random.shuffle(&mut round);
         for fault in round {
             number += 1;
             let phase = one(lane, &mut workers, fault, number, random);
             report.add(fault, phase, workers.iter().map(Worker::held).collect());
-            if Instant::now() >= end && number >= lane.faults().len() {
+            if Instant::now() >= end && number >= faults.len() {
                 return report;
             }
         }
     }
+    report
 }
 
 fn one(lane: &mut dyn Lane, workers: &mut [Worker], fault: Fault, number: usize, random: &mut Rng) -> Phase {
@@ -118,6 +123,7 @@ fn one(lane: &mut dyn Lane, workers: &mut [Worker], fault: Fault, number: usize,
         }
     };
     let mut counted = Counted::default();
+    let reasons = workers.iter().flat_map(|worker| worker.reasons(start)).collect();
     for worker in workers {
         let of_worker = worker.ask_for(policy, "between");
         counted.admitted += of_worker.admitted;
@@ -132,5 +138,6 @@ fn one(lane: &mut dyn Lane, workers: &mut [Worker], fault: Fault, number: usize,
         recovered: recovered.map(|at| at - start),
         lasted: whole - start,
         outage,
+        reasons,
     }
 }

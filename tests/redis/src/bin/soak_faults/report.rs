@@ -1,5 +1,6 @@
 //! What a run found: a table of faults, a table of what the processes hold, and what failed.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::lanes::Fault;
@@ -22,6 +23,8 @@ pub(crate) struct Phase {
     pub(crate) lasted: Duration,
     /// Why a process is still not served.
     pub(crate) outage: Option<String>,
+    /// Why the store did not decide.
+    pub(crate) reasons: BTreeSet<String>,
 }
 
 /// What happened in one topology.
@@ -41,10 +44,11 @@ impl Report {
     pub(crate) fn add(&mut self, fault: Fault, phase: Phase, held: Vec<Held>) {
         let Counted { admitted, denied, degraded, slowest_us } = phase.counted;
         println!(
-            "{}: {}: {admitted} of at most {} admitted, {denied} denied, {degraded} without the store, slowest {} ms, whole after {:.1?}, served after {:.1?}",
+            "{}: {}: {admitted} of at most {} admitted, {denied} denied, {degraded} without the store ({}), slowest {} ms, whole after {:.1?}, served after {:.1?}",
             self.lane,
             fault.name,
             phase.bound,
+            phase.reasons.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
             slowest_us / 1000,
             phase.lasted,
             phase.recovered.unwrap_or_default(),
@@ -62,7 +66,9 @@ impl Report {
             if without_store.len() > fault.outages.most(phases.len()) {
                 let of_each: Vec<_> = without_store
                     .iter()
-                    .map(|phase| format!("{} with {}", phase.counted.degraded, phase.key))
+                    .map(|phase| {
+                        format!("{} with {} ({:?})", phase.counted.degraded, phase.key, phase.reasons)
+                    })
                     .collect();
                 failures.push(format!("{place}: decisions without the store: {}", of_each.join(", ")));
             }

@@ -170,6 +170,13 @@ impl Worker {
         }
     }
 
+    /// Why the store did not decide after `since`.
+    pub(crate) fn reasons(&self, since: Instant) -> Vec<String> {
+        let changes = self.changes.lock().unwrap();
+        let after = changes.iter().filter(|(at, by_store, _)| *at >= since && !by_store);
+        after.map(|(.., line)| line.trim_start_matches("outage ").to_owned()).collect()
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
