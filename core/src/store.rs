@@ -40,7 +40,7 @@ use crate::runtime::clock::Clock;
 use crate::runtime::driver::no_resources;
 use crate::runtime::park;
 use crate::store::finding::Finding;
-use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
+use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, RequestCharge, StoreRequest};
 use crate::store::shared_file::SharedFileStore;
 
 #[derive(Debug)]
@@ -142,6 +142,31 @@ impl Store {
         match self {
             Self::Redis(store) => store.ask_many_blocking(requests),
             _ => requests.iter().map(|request| self.ask_blocking(*request)).collect(),
+        }
+    }
+
+    /// The answers to the charges of a request, each of another key or policy: all of them are applied when every one that decides is
+    /// admitted; otherwise only what denials count, and those that would have been admitted answer as a peek.
+    pub(crate) async fn ask_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
+        match self {
+            Self::Memory(store) => store.answer_together(charges),
+            // As for one operation.
+            Self::Local(store) => loop {
+                match store.try_answer_together(charges) {
+                    Some(answers) => return answers,
+                    None => tokio::task::yield_now().await,
+                }
+            },
+            Self::Redis(store) => store.ask_together(charges).await,
+        }
+    }
+
+    /// [`ask_together`](Self::ask_together) for a blocking caller.
+    pub(crate) fn ask_together_blocking(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
+        match self {
+            Self::Memory(store) => store.answer_together(charges),
+            Self::Local(store) => store.answer_together(charges),
+            Self::Redis(store) => store.ask_together_blocking(charges),
         }
     }
 

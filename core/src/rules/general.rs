@@ -12,9 +12,10 @@ pub(crate) mod inspect;
 use smallvec::SmallVec;
 
 use crate::rules::algorithm::State;
+use crate::rules::decision::{Decision, Degradation};
 use crate::rules::penalty::BlockRecord;
 use crate::rules::reservation::list::{Hold, Reservations};
-use crate::rules::transition::Operation;
+use crate::rules::transition::{Operation, PolicyRules};
 
 /// An operation on a key, with its arguments and its time.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,13 @@ pub(crate) struct KeyOperation<'a> {
     pub(crate) headroom: u8,
     /// The reservation, for operations on one, or the time of a block.
     pub(crate) hold: Option<&'a Hold>,
+}
+
+impl KeyOperation<'_> {
+    /// A peek at what this operation asks for.
+    fn as_peek(self) -> Self {
+        Self { operation: Operation::Peek, hold: None, ..self }
+    }
 }
 
 /// The states of one key, as a store holds them: one for each quota of its policy, in the same order, and after them its
@@ -141,6 +149,36 @@ impl Added {
         if self.record != BlockRecord::default() {
             states.push(State::Block(Box::new(self.record)));
         }
+    }
+}
+
+/// A check or a reserve that is one of several operations of a request, which are admitted together or not at all.
+impl PolicyRules {
+    /// Whether the operation would be admitted. Changes nothing.
+    pub(crate) fn would_admit(
+        &self,
+        states: &mut (impl KeyStates + Clone),
+        operation: KeyOperation<'_>,
+    ) -> bool {
+        match operation.operation {
+            Operation::Check => self.decide(states, operation.as_peek(), None).0.allowed,
+            _ => self.decide(&mut states.clone(), operation, None).0.allowed,
+        }
+    }
+
+    /// The decision on an operation that would be admitted, in a request that is denied: that of a peek. A reserve that repeats an id
+    /// needs no slot, so its own decision is returned. Changes nothing.
+    pub(crate) fn view_admitted(
+        &self,
+        states: &mut (impl KeyStates + Clone),
+        operation: KeyOperation<'_>,
+        degraded: Option<Degradation>,
+    ) -> Decision {
+        let (peeked, _) = self.decide(states, operation.as_peek(), degraded);
+        if peeked.allowed || operation.hold.is_none() {
+            return peeked;
+        }
+        self.decide(&mut states.clone(), operation, degraded).0
     }
 }
 

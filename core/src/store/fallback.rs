@@ -16,7 +16,7 @@ use crate::runtime::clock::Clock;
 use crate::store::made_reservations::MadeReservations;
 use crate::store::memory::MemoryStore;
 use crate::store::outage::Outage;
-use crate::store::request::{Action, Answer, Numbers, PolicyId, StoreRequest};
+use crate::store::request::{Action, Answer, Numbers, PolicyId, RequestCharge, StoreRequest, is_admitted};
 use crate::store::share::{Ppm, WHOLE};
 
 /// The retry time of a denial by the outage policy `deny`, in microseconds. The end of the outage is unknown; this is
@@ -107,6 +107,62 @@ impl Fallback {
         Some((Decision { source: Source::Fallback, degraded: Some(reason), ..decision }, spent))
     }
 
+    /// Why a reservation that a request repeats was made here; `None` where the store decides.
+    pub(crate) fn made_for(&self, charges: &[RequestCharge<'_>]) -> Option<Degradation> {
+        charges.iter().find_map(|charge| self.made.find(charge.request))
+    }
+
+    /// Answers the charges of a request without the store: all are applied or none. Each comes with the outage policy and the quotas of
+    /// its policy.
+    pub(crate) fn answer_together(
+        &self,
+        charges: &[(Outage, &[Quota], RequestCharge<'_>)],
+        reason: Degradation,
+    ) -> Result<Vec<Answer>, Error> {
+        let is_denied = |(outage, _, charge): &(Outage, &[Quota], RequestCharge<'_>)| {
+            *outage == Outage::Deny && charge.decides && !admits_when_denying(charge.request)
+        };
+        let by_states = charges.iter().filter(|(outage, ..)| *outage == Outage::Fallback);
+        let asked: Vec<_> = by_states
+            .map(|(.., charge)| {
+                let numbers = charge.request.numbers.and_then(self.numbers_of);
+                RequestCharge { request: StoreRequest { numbers, ..charge.request }, ..*charge }
+            })
+            .collect();
+        let answers = if charges.iter().any(is_denied) {
+            let peek = |charge: &RequestCharge<'_>| {
+                let action = Action::Apply(Operation::Peek);
+                self.store.answer(StoreRequest { action, hold: None, ..charge.request })
+            };
+            asked.iter().map(peek).collect::<Result<_, _>>()?
+        } else {
+            self.store.answer_together(&asked)?
+        };
+        let mut answers = answers.into_iter();
+        let mut answered = Vec::with_capacity(charges.len());
+        for (outage, quotas, RequestCharge { request, .. }) in charges {
+            answered.push(if *outage == Outage::Fallback {
+                let (decision, spent) = answers.next().ok_or_else(Error::no_answer)?;
+                (explained(decision, quotas, *request, reason), spent)
+            } else {
+                without_states(*outage, quotas, *request, reason)
+            });
+        }
+        let of_request: Vec<_> = charges.iter().map(|(.., charge)| *charge).collect();
+        let is_admitted = is_admitted(&of_request, &answered);
+        for ((decision, spent), (outage, _, RequestCharge { request, .. })) in
+            answered.iter_mut().zip(charges)
+        {
+            let is_reserved = request.action == Action::Apply(Operation::Reserve) && decision.allowed;
+            if !is_admitted {
+                *spent = 0;
+            } else if *outage == Outage::Fallback && is_reserved {
+                self.made.add(*request, reason, self.store.clock().now_us());
+            }
+        }
+        Ok(answered)
+    }
+
     /// Answers without the store. Units are spent in the fallback store.
     pub(crate) fn answer(
         &self,
@@ -115,48 +171,70 @@ impl Fallback {
         request: StoreRequest<'_>,
         reason: Degradation,
     ) -> Result<Answer, Error> {
-        let (allowed, source) = match outage {
-            Outage::Fallback => {
-                let (mut decision, spent) = self.ask(request)?;
-                // What only this share can never admit, the store may admit after the outage.
-                let is_within = || quotas.iter().all(|quota| request.cost <= quota.capacity());
-                if !decision.allowed && decision.wait_us == Decision::NEVER && is_within() {
-                    decision.wait_us = COME_BACK_US;
-                }
-                if request.action == Action::Apply(Operation::Reserve) && decision.allowed {
-                    self.made.add(request, reason, self.store.clock().now_us());
-                }
-                return Ok((
-                    Decision { source: Source::Fallback, degraded: Some(reason), ..decision },
-                    spent,
-                ));
-            }
-            // Without states there is no reservation to find.
-            Outage::Allow => (!is_about_reservation(request.action), Source::Allow),
-            Outage::Deny => (request.cost == 0 && request.hold.is_none(), Source::Deny),
-        };
-        let views = quotas.iter().map(|quota| QuotaUsage {
-            limit: quota.limit(),
-            remaining: if source == Source::Allow { quota.capacity() } else { 0 },
-            reset_after_us: 0,
-            over: 0,
-        });
-        let (total, several) = Several::of(views);
-        let decision = Decision {
-            total,
-            several,
-            wait_us: if allowed { 0 } else { COME_BACK_US },
-            allowed,
-            source,
-            degraded: Some(reason),
-            cause: None,
-            crossed: false,
-            elastic: false,
-            shadowed: false,
-            repeated: false,
-        };
-        Ok((decision, if allowed { request.cost } else { 0 }))
+        if outage != Outage::Fallback {
+            return Ok(without_states(outage, quotas, request, reason));
+        }
+        let (decision, spent) = self.ask(request)?;
+        if request.action == Action::Apply(Operation::Reserve) && decision.allowed {
+            self.made.add(request, reason, self.store.clock().now_us());
+        }
+        Ok((explained(decision, quotas, request, reason), spent))
     }
+}
+
+/// The decision of the fallback store as the caller gets it.
+fn explained(
+    mut decision: Decision,
+    quotas: &[Quota],
+    request: StoreRequest<'_>,
+    reason: Degradation,
+) -> Decision {
+    // What only this share can never admit, the store may admit after the outage.
+    let is_within = || quotas.iter().all(|quota| request.cost <= quota.capacity());
+    if !decision.allowed && decision.wait_us == Decision::NEVER && is_within() {
+        decision.wait_us = COME_BACK_US;
+    }
+    Decision { source: Source::Fallback, degraded: Some(reason), ..decision }
+}
+
+/// Whether the outage policy `deny` admits a request: it asks for nothing.
+fn admits_when_denying(request: StoreRequest<'_>) -> bool {
+    request.cost == 0 && request.hold.is_none()
+}
+
+/// The answer of an outage policy that keeps no states.
+fn without_states(
+    outage: Outage,
+    quotas: &[Quota],
+    request: StoreRequest<'_>,
+    reason: Degradation,
+) -> Answer {
+    let (allowed, source) = match outage {
+        // Without states there is no reservation to find.
+        Outage::Allow => (!is_about_reservation(request.action), Source::Allow),
+        Outage::Deny | Outage::Fallback => (admits_when_denying(request), Source::Deny),
+    };
+    let views = quotas.iter().map(|quota| QuotaUsage {
+        limit: quota.limit(),
+        remaining: if source == Source::Allow { quota.capacity() } else { 0 },
+        reset_after_us: 0,
+        over: 0,
+    });
+    let (total, several) = Several::of(views);
+    let decision = Decision {
+        total,
+        several,
+        wait_us: if allowed { 0 } else { COME_BACK_US },
+        allowed,
+        source,
+        degraded: Some(reason),
+        cause: None,
+        crossed: false,
+        elastic: false,
+        shadowed: false,
+        repeated: false,
+    };
+    (decision, if allowed { request.cost } else { 0 })
 }
 
 /// Whether the operation needs a reservation that is there.

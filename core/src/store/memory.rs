@@ -17,12 +17,12 @@ mod sweep;
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use self::entry::{RegisteredPolicy, States};
 use self::key::{KeyHash, LongKeys};
 use self::recent_denials::RecentDenials;
-use self::shard::{KeyRequest, KnownEntry, NoSlot, Overflow, Shard};
+use self::shard::{KeyRequest, KnownEntry, NoSlot, Overflow, Shard, Slot};
 use crate::error::Error;
 use crate::rules::decision::{Decision, Degradation};
 use crate::rules::general::{KeyOperation, KeyStates};
@@ -31,7 +31,7 @@ use crate::rules::policy::Policy;
 use crate::rules::transition::{Operation, PolicyRules};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
-use crate::store::request::{Action, Answer, Numbers, PolicyId, StoreRequest};
+use crate::store::request::{Action, Answer, Numbers, PolicyId, RequestCharge, StoreRequest};
 
 /// A shard for fewer keys than this is not worthwhile.
 const MIN_KEYS_PER_SHARD: usize = 1 << 10;
@@ -202,31 +202,104 @@ impl MemoryStore {
     /// Applies an operation to the states of a key; returns the decision and the number of units spent.
     #[inline(never)]
     fn apply(&self, request: StoreRequest<'_>, operation: Operation) -> Result<Answer, Error> {
-        let StoreRequest { id, key, .. } = request;
-        let numbers = numbers_of(request.numbers);
-        let digest = self.long_keys.digest(key);
-        let key = digest.as_ref().map_or(key, |digest| digest);
-        let hash = self.key_hash.of(id, key);
-        let PaddedShard { shard, recent_denials } = self.shard(hash);
-        let mut shard = shard.lock();
+        let digest = self.long_keys.digest(request.key);
+        let key = digest.as_ref().map_or(request.key, |digest| digest);
+        let hash = self.key_hash.of(request.id, key);
+        let mut shard = self.shard(hash).shard.lock();
         let now_us = shard.time(self.clock.now_us(), &self.clock);
-        let mut overflow;
-        let (mut slot, degraded) =
-            match shard.slot(recent_denials, &self.key_hash, KeyRequest { id, hash, key, now_us, numbers }) {
-                Ok(slot) => (slot, None),
-                Err(NoSlot::Full(current)) => {
-                    overflow = self.overflow.lock();
-                    (overflow.slot(current, now_us), Some(Degradation::StoreFull))
-                }
-                Err(NoSlot::Unknown) => return Err(Error::unknown_to_store()),
-            };
+        let charge = Charge { request, key, hash, now_us };
+        self.apply_locked(&mut shard, &mut None, charge, request.operation(operation, now_us))
+    }
+
+    /// The same in a shard whose lock is held.
+    fn apply_locked<'a>(
+        &'a self,
+        shard: &mut Shard,
+        overflow: &mut Option<MutexGuard<'a, Overflow>>,
+        charge: Charge<'_>,
+        operation: KeyOperation<'_>,
+    ) -> Result<Answer, Error> {
+        let (mut slot, degraded) = self.slot(shard, overflow, charge)?;
         let (rules, states) = slot.parts();
-        let (decision, applied) = rules.decide(states, request.operation(operation, now_us), degraded);
+        let (decision, applied) = rules.decide(states, operation, degraded);
         if applied.written {
-            recent_denials.invalidate(hash);
-            slot.keep(now_us, now_us + decision.reset_after_us());
+            self.shard(charge.hash).recent_denials.invalidate(charge.hash);
+            slot.keep(charge.now_us, charge.now_us + decision.reset_after_us());
         }
         Ok((decision, applied.spent))
+    }
+
+    /// The states of a key; those that keys share where there is no room for it.
+    fn slot<'s, 'a: 's>(
+        &'a self,
+        shard: &'s mut Shard,
+        overflow: &'s mut Option<MutexGuard<'a, Overflow>>,
+        Charge { request, key, hash, now_us }: Charge<'s>,
+    ) -> Result<(Slot<'s>, Option<Degradation>), Error> {
+        let recent_denials = &self.shard(hash).recent_denials;
+        let numbers = numbers_of(request.numbers);
+        let wanted = KeyRequest { id: request.id, hash, key, now_us, numbers };
+        match shard.slot(recent_denials, &self.key_hash, wanted) {
+            Ok(slot) => Ok((slot, None)),
+            Err(NoSlot::Full(current)) => {
+                let overflow = overflow.get_or_insert_with(|| self.overflow.lock());
+                Ok((overflow.slot(current, now_us), Some(Degradation::StoreFull)))
+            }
+            Err(NoSlot::Unknown) => Err(Error::unknown_to_store()),
+        }
+    }
+
+    /// Applies the charges of a request, each of another key or policy: all of them when every one that decides is admitted, otherwise
+    /// only those that are denied. The answers to the others are those of a peek.
+    pub(crate) fn answer_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
+        let digest = |charge: &RequestCharge<'_>| self.long_keys.digest(charge.request.key);
+        let digests: Vec<_> = charges.iter().map(digest).collect();
+        let mut placed = Vec::with_capacity(charges.len());
+        for (RequestCharge { request, decides }, digest) in charges.iter().zip(&digests) {
+            let Action::Apply(operation) = request.action else { return Err(Error::no_answer()) };
+            let key = digest.as_ref().map_or(request.key, |digest| digest);
+            let hash = self.key_hash.of(request.id, key);
+            placed.push((Charge { request: *request, key, hash, now_us: 0 }, operation, *decides));
+        }
+        // In one order, so that no two threads wait for each other.
+        let mut numbers: Vec<_> = placed.iter().map(|(charge, ..)| self.shard_number(charge.hash)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut shards: Vec<_> = numbers.iter().map(|number| self.shards[*number].shard.lock()).collect();
+        let at = |hash| numbers.partition_point(|number| *number < self.shard_number(hash));
+        let read_us = self.clock.now_us();
+        let now_us = shards.iter_mut().map(|shard| shard.time(read_us, &self.clock)).max().unwrap_or(read_us);
+        let mut overflow = None;
+        let mut of_overflow = Vec::new();
+        let (mut admits, mut admitted) = (Vec::with_capacity(placed.len()), true);
+        for (charge, operation, decides) in &mut placed {
+            charge.now_us = now_us;
+            let (mut slot, degraded) = self.slot(&mut shards[at(charge.hash)], &mut overflow, *charge)?;
+            let (rules, states) = slot.parts();
+            let operation = charge.request.operation(*operation, now_us);
+            let is_admitted = if degraded.is_none() {
+                rules.would_admit(states, operation)
+            } else {
+                // Several keys of the request may share these states.
+                let states = known_or(&mut of_overflow, charge.request.id, || states.clone());
+                rules.decide(states, operation, degraded).0.allowed
+            };
+            admits.push(is_admitted);
+            admitted &= is_admitted || !*decides;
+        }
+        let mut answers = Vec::with_capacity(placed.len());
+        for ((charge, operation, _), is_admitted) in placed.into_iter().zip(admits) {
+            let shard = &mut shards[at(charge.hash)];
+            let operation = charge.request.operation(operation, now_us);
+            answers.push(if admitted || !is_admitted {
+                self.apply_locked(shard, &mut overflow, charge, operation)?
+            } else {
+                let (mut slot, degraded) = self.slot(shard, &mut overflow, charge)?;
+                let (rules, states) = slot.parts();
+                (rules.view_admitted(states, operation, degraded), 0)
+            });
+        }
+        Ok(answers)
     }
 
     fn reset(&self, request: StoreRequest<'_>) -> Result<Decision, Error> {
@@ -263,11 +336,39 @@ impl MemoryStore {
 
     #[inline]
     fn shard(&self, hash: u64) -> &PaddedShard {
+        &self.shards[self.shard_number(hash)]
+    }
+
+    #[inline]
+    fn shard_number(&self, hash: u64) -> usize {
         // The table uses the lowest bits and the seven highest; these 32 are others. Multiplying and shifting maps them
         // to any number of shards (Lemire, "Fast random integer generation in an interval", 2019).
         let bits = (hash >> 16) & 0xFFFF_FFFF;
-        &self.shards[((bits * self.shards.len() as u64) >> 32) as usize]
+        ((bits * self.shards.len() as u64) >> 32) as usize
     }
+}
+
+/// An operation on its key in the store.
+#[derive(Clone, Copy)]
+struct Charge<'a> {
+    request: StoreRequest<'a>,
+    /// The key, or the digest that is stored in its place.
+    key: &'a [u8],
+    hash: u64,
+    now_us: u64,
+}
+
+/// The states of a policy's keys that have no room, as they are while a request is tried.
+pub(crate) fn known_or<T>(
+    shared: &mut Vec<(PolicyId, T)>,
+    id: PolicyId,
+    states: impl FnOnce() -> T,
+) -> &mut T {
+    let at = shared.iter().position(|(of, _)| *of == id).unwrap_or_else(|| {
+        shared.push((id, states()));
+        shared.len() - 1
+    });
+    &mut shared[at].1
 }
 
 /// The numbers that decide about a request in place of its policy's own.

@@ -73,6 +73,19 @@ pub(crate) struct StoreRequest<'a> {
     pub(crate) numbers: Option<&'a Numbers>,
 }
 
+/// One of the operations of a request over several policies, which are applied together or not at all: a check or a reserve.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestCharge<'a> {
+    pub(crate) request: StoreRequest<'a>,
+    /// Whether its denial denies all: not where its policy is in shadow.
+    pub(crate) decides: bool,
+}
+
+/// Whether a request is admitted by the answers to its charges.
+pub(crate) fn is_admitted(charges: &[RequestCharge<'_>], answers: &[Answer]) -> bool {
+    charges.iter().zip(answers).all(|(charge, (decision, _))| decision.allowed || !charge.decides)
+}
+
 /// A [`StoreRequest`] that can outlive its caller.
 pub(crate) struct OwnedStoreRequest {
     pub(crate) action: Action,

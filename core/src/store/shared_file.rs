@@ -44,6 +44,7 @@ use self::lock::Patience;
 use self::mapped_store::{MappedStore, policy_of};
 use self::policies::{Policies, SharedFileNumbers, SharedFilePolicy, fallback_numbers};
 use crate::error::{Error, ErrorKind};
+use crate::rules::decision::Degradation;
 use crate::rules::history::Change;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
@@ -53,7 +54,7 @@ use crate::runtime::monotonic;
 use crate::store::fallback::Fallback;
 use crate::store::finding::{Finding, Severity};
 use crate::store::outage::Outage;
-use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
+use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, RequestCharge, StoreRequest};
 use crate::store::scan::{Look, LookRequest, ScanFilter, ScanStep};
 use crate::store::stats::{Counters, Stats};
 
@@ -208,6 +209,52 @@ impl SharedFileStore {
         }
     }
 
+    /// The answers to the charges of a request, each of another key or policy: all are applied or none.
+    pub(crate) fn answer_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
+        self.answer_together_with(charges, Patience::Wait).unwrap_or_else(|| Err(Error::no_answer()))
+    }
+
+    /// The same for a caller that must not be held up; `None` when another thread or process keeps a part of the file locked for
+    /// the moment.
+    pub(crate) fn try_answer_together(
+        &self,
+        charges: &[RequestCharge<'_>],
+    ) -> Option<Result<Vec<Answer>, Error>> {
+        self.answer_together_with(charges, Patience::Spin)
+    }
+
+    fn answer_together_with(
+        &self,
+        charges: &[RequestCharge<'_>],
+        patience: Patience,
+    ) -> Option<Result<Vec<Answer>, Error>> {
+        let registered: Vec<_> = charges.iter().map(|charge| self.policies.load(charge.request.id)).collect();
+        let mut of_policies = Vec::with_capacity(charges.len());
+        for (charge, registered) in charges.iter().zip(&registered) {
+            match policy_of(registered.as_deref(), charge.request.numbers) {
+                Ok(policy) => of_policies.push((policy, *charge)),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        let reason = if let Some(reason) = self.outage.made_for(charges) {
+            Ok(reason)
+        } else {
+            let answer = |mapped: &MappedStore| {
+                mapped.answer_together(&self.clock, &self.policies, &of_policies, patience)
+            };
+            match self.use_opened(answer) {
+                Ok(answers) => return Some(Ok(answers)),
+                Err(failure) if failure.is_busy => return None,
+                Err(failure) => self.outage_of(of_policies.iter().map(|(policy, _)| *policy), failure),
+            }
+        };
+        let charges: Vec<_> = of_policies
+            .iter()
+            .map(|(policy, charge)| (policy.outage, policy.policy.quotas(), *charge))
+            .collect();
+        Some(reason.and_then(|reason| self.outage.answer_together(&charges, reason)))
+    }
+
     #[cold]
     fn answer_without(
         &self,
@@ -215,20 +262,33 @@ impl SharedFileStore {
         request: StoreRequest<'_>,
         failure: Failure,
     ) -> Result<Answer, Error> {
+        let reason = self.outage_of([policy].into_iter(), failure)?;
+        self.outage.answer(policy.outage, policy.policy.quotas(), request, reason)
+    }
+
+    /// Why the outage policies of these policies answer, and counts their answers; the error where none answers.
+    #[cold]
+    fn outage_of<'a>(
+        &self,
+        policies: impl Iterator<Item = &'a SharedFilePolicy>,
+        failure: Failure,
+    ) -> Result<Degradation, Error> {
         let Some(reason) = failure.reason else {
             if failure.error.kind() == ErrorKind::StoreFailed {
                 self.counters.permanent.add(1);
             }
             return Err(failure.error);
         };
-        self.counters.not_applied.add(1);
         self.cause.store(Some(Arc::new(failure.error)));
-        match policy.outage {
-            Outage::Fallback => self.counters.answered_fallback.add(1),
-            Outage::Allow => self.counters.answered_allow.add(1),
-            Outage::Deny => self.counters.answered_deny.add(1),
+        for policy in policies {
+            self.counters.not_applied.add(1);
+            match policy.outage {
+                Outage::Fallback => self.counters.answered_fallback.add(1),
+                Outage::Allow => self.counters.answered_allow.add(1),
+                Outage::Deny => self.counters.answered_deny.add(1),
+            }
         }
-        self.outage.answer(policy.outage, policy.policy.quotas(), request, reason)
+        Ok(reason)
     }
 
     /// Tells the file apart from every other one, whose places mean nothing here.

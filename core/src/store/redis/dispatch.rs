@@ -1,10 +1,11 @@
 //! The way of a request through the store: it is prepared, submitted, and its reply becomes the caller's answer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::rules::decision::{Degradation, Source};
+use crate::rules::decision::{Decision, Degradation, Source};
 use crate::rules::history::History;
 use crate::rules::policy::Policy;
 use crate::rules::transition::Operation;
@@ -14,20 +15,31 @@ use crate::store::outage::Outage;
 use crate::store::redis::RedisStore;
 use crate::store::redis::denial_cache::ReadVersion;
 use crate::store::redis::keys::channel::Channel;
-use crate::store::redis::pipeline::pending::{Member, PendingReply, Reply};
+use crate::store::redis::pipeline::pending::{Charge, Member, PendingReply, Reply};
 use crate::store::redis::policies::{RedisNumbers, RedisPolicy};
 use crate::store::redis::routing::hub::Until;
 use crate::store::redis::routing::listener::LeasedKeys;
 use crate::store::redis::routing::runtimes::Topology;
 use crate::store::redis::script::reply::ScriptDecision;
+use crate::store::redis::transport::cluster_slots::slot;
 use crate::store::redis::transport::failure::Failure;
-use crate::store::request::{Action, Answer, Numbers, PolicyId, StoreRequest};
+use crate::store::request::{Action, Answer, Numbers, PolicyId, RequestCharge, StoreRequest, is_admitted};
 
 /// A request with everything that is needed to interpret its reply.
 pub(crate) struct PreparedRequest<'a> {
     pub(crate) request: StoreRequest<'a>,
     pub(crate) policy: Arc<RedisPolicy>,
     pub(crate) read_version: Option<ReadVersion>,
+}
+
+/// The charges of a request whose keys have one slot.
+#[derive(Default)]
+struct Part<'a> {
+    /// Their places in the request.
+    places: Vec<usize>,
+    /// Each with whether it decides.
+    prepared: Vec<(PreparedRequest<'a>, bool)>,
+    charges: Vec<Charge>,
 }
 
 /// One of several concurrent requests.
@@ -81,6 +93,208 @@ impl RedisStore {
         answers.unwrap_or_else(|error| {
             requests.iter().map(|request| self.answer_without(*request, &error)).collect()
         })
+    }
+
+    /// The answers to the charges of a request, each of another key or policy: all are applied or none. Between slots of a cluster, a
+    /// request that is denied gives back what it got in other slots.
+    pub(crate) async fn ask_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
+        match self.access.with_hub(|hub| hub.runtimes.here()) {
+            Ok(topology) => self.ask_together_at(&topology, charges).await,
+            Err(error) => self.answer_together_without(charges, &error),
+        }
+    }
+
+    /// [`ask_together`](Self::ask_together) for a blocking caller.
+    pub(crate) fn ask_together_blocking(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
+        let hub = self.access.hub()?;
+        let answers = hub
+            .runtimes
+            .block_on(async |topology: Arc<Topology>| self.ask_together_at(&topology, charges).await);
+        answers.unwrap_or_else(|error| self.answer_together_without(charges, &error))
+    }
+
+    #[cold]
+    fn answer_together_without(
+        &self,
+        charges: &[RequestCharge<'_>],
+        error: &Error,
+    ) -> Result<Vec<Answer>, Error> {
+        if error.kind() != ErrorKind::StoreUnavailable {
+            return Err(error.clone());
+        }
+        let failure = Failure::not_applied(Degradation::NoResources);
+        self.answered_together(&self.prepare_all(charges)?, Err(failure))
+    }
+
+    async fn ask_together_at(
+        &self,
+        topology: &Topology,
+        charges: &[RequestCharge<'_>],
+    ) -> Result<Vec<Answer>, Error> {
+        if let Some(reason) = self.outage.made_for(charges) {
+            return self.answered_by_outage(&self.prepare_all(charges)?, reason);
+        }
+        let known: Vec<_> = charges.iter().map(|charge| self.denial_cache.answer(charge.request)).collect();
+        if charges.iter().zip(&known).any(|(charge, denial)| charge.decides && denial.is_some()) {
+            return self.answer_with_known(topology, charges, known).await;
+        }
+        let until = monotonic::now() + self.access.deadline;
+        for charge in charges {
+            // Units that are only held here would show up as spent.
+            if self.leases.holds(charge.request) {
+                self.leases.give_back(charge.request, until).await;
+            }
+        }
+        let mut parts: BTreeMap<u16, Part<'_>> = BTreeMap::new();
+        for (place, prepared) in self.prepare_all(charges)?.into_iter().enumerate() {
+            let charge = self.charge(&prepared.0, prepared.1);
+            let slot = if topology.is_cluster() { slot(&charge.key) } else { 0 };
+            let part = parts.entry(slot).or_default();
+            part.places.push(place);
+            part.prepared.push(prepared);
+            part.charges.push(charge);
+        }
+        let mut submitted = Vec::with_capacity(parts.len());
+        for Part { places, prepared, charges } in parts.into_values() {
+            let hold = prepared.iter().find_map(|(prepared, _)| prepared.request.hold);
+            let mut charges = charges.into_iter();
+            let Some(first) = charges.next() else { continue };
+            let until = Until::DeadlineOrFirst(until);
+            let reply = self.access.submit_charges(topology, first, charges.collect(), hold, until);
+            submitted.push((places, prepared, reply));
+        }
+        let mut answers: Vec<Option<Answer>> = charges.iter().map(|_| None).collect();
+        let (mut admitted, mut is_denied) = (Vec::new(), false);
+        for (places, prepared, reply) in submitted {
+            let answered = self.answered_together(&prepared, reply.await)?;
+            let of_part: Vec<_> = places.iter().map(|place| charges[*place]).collect();
+            if is_admitted(&of_part, &answered) {
+                admitted.extend_from_slice(&places);
+            } else {
+                is_denied = true;
+            }
+            for (place, answer) in places.into_iter().zip(answered) {
+                answers[place] = Some(answer);
+            }
+        }
+        if is_denied {
+            for place in admitted {
+                if let Some(answer) = &mut answers[place] {
+                    self.give_back(topology, charges[place].request, answer).await?;
+                }
+            }
+        }
+        answers.into_iter().map(|answer| answer.ok_or_else(Error::no_answer)).collect()
+    }
+
+    /// The answers to the charges of a request of which some are known to be denied: the others are peeked at.
+    async fn answer_with_known(
+        &self,
+        topology: &Topology,
+        charges: &[RequestCharge<'_>],
+        known: Vec<Option<Decision>>,
+    ) -> Result<Vec<Answer>, Error> {
+        let action = Action::Apply(Operation::Peek);
+        let unknown = charges.iter().zip(&known).filter(|(_, denial)| denial.is_none());
+        let peeks: Vec<_> =
+            unknown.map(|(charge, _)| StoreRequest { action, hold: None, ..charge.request }).collect();
+        let mut peeked = self.ask_many_of(topology, &peeks).await?.into_iter();
+        let answer = |denial: Option<Decision>| match denial {
+            Some(denial) => Ok((denial, 0)),
+            None => peeked.next().ok_or_else(Error::no_answer),
+        };
+        known.into_iter().map(answer).collect()
+    }
+
+    /// Gives back what a part of a request got in another slot than the part that is denied; its decision becomes that of a peek.
+    async fn give_back(
+        &self,
+        topology: &Topology,
+        request: StoreRequest<'_>,
+        answer: &mut Answer,
+    ) -> Result<(), Error> {
+        if answer.0.source != Source::Store || !answer.0.allowed {
+            answer.1 = 0;
+            return Ok(());
+        }
+        let ending = if request.hold.is_some() { Operation::Cancel } else { Operation::Refund };
+        let action = Action::Apply(ending);
+        let _ = self.ask_at(topology, StoreRequest { action, headroom: 0, ..request }).await?;
+        let action = Action::Apply(Operation::Peek);
+        *answer = self.ask_at(topology, StoreRequest { action, hold: None, ..request }).await?;
+        Ok(())
+    }
+
+    fn prepare_all<'a>(
+        &self,
+        charges: &[RequestCharge<'a>],
+    ) -> Result<Vec<(PreparedRequest<'a>, bool)>, Error> {
+        charges.iter().map(|charge| Ok((self.prepare(charge.request)?, charge.decides))).collect()
+    }
+
+    /// Turns the server's reply to a request, or the reason for its absence, into the answers to its charges.
+    fn answered_together(
+        &self,
+        prepared: &[(PreparedRequest<'_>, bool)],
+        reply: Reply,
+    ) -> Result<Vec<Answer>, Error> {
+        let Member { counters, .. } = &*self.access.member;
+        let decided = match reply {
+            Ok(ScriptDecision { others, decision, spent, now_us, seen }) => {
+                let first = ScriptDecision { others: Box::default(), decision, spent, now_us, seen };
+                [first].into_iter().chain(others).collect::<Vec<_>>()
+            }
+            Err(failure) => {
+                for (prepared, _) in prepared {
+                    self.learn(prepared, &Err(failure));
+                }
+                counters.failed(failure.class);
+                return self.answered_by_outage(prepared, failure.reason);
+            }
+        };
+        let denies =
+            |((_, decides), decided): (&(_, bool), &ScriptDecision)| *decides && !decided.decision.allowed;
+        let is_admitted = !prepared.iter().zip(&decided).any(denies);
+        let mut answers = Vec::with_capacity(decided.len());
+        for ((prepared, _), decided) in prepared.iter().zip(decided) {
+            counters.applied.add(1);
+            let (decision, spent) = (decided.decision.clone(), decided.spent);
+            self.learn(prepared, &Ok(decided));
+            if is_admitted && prepared.policy.outage == Outage::Fallback {
+                self.outage.follow(prepared.request, &decision, spent);
+            }
+            answers.push((decision, spent));
+        }
+        Ok(answers)
+    }
+
+    /// The answers of the outage policies to the charges of a request.
+    fn answered_by_outage(
+        &self,
+        prepared: &[(PreparedRequest<'_>, bool)],
+        reason: Degradation,
+    ) -> Result<Vec<Answer>, Error> {
+        if self.access.member.is_closed() {
+            return Err(closed());
+        }
+        let charges: Vec<_> = prepared
+            .iter()
+            .map(|(PreparedRequest { policy, request, .. }, decides)| {
+                self.count_outage(policy.outage);
+                let charge = RequestCharge { request: *request, decides: *decides };
+                (policy.outage, policy.policy.quotas(), charge)
+            })
+            .collect();
+        self.outage.answer_together(&charges, reason)
+    }
+
+    fn count_outage(&self, outage: Outage) {
+        let counters = &self.access.member.counters;
+        match outage {
+            Outage::Fallback => counters.answered_fallback.add(1),
+            Outage::Allow => counters.answered_allow.add(1),
+            Outage::Deny => counters.answered_deny.add(1),
+        }
     }
 
     /// Answers a request that could not be submitted because the system has no resources for connections.
@@ -225,12 +439,16 @@ impl RedisStore {
         prepared: &PreparedRequest<'_>,
         deadline: Instant,
     ) -> PendingReply {
-        let PreparedRequest { request, policy, .. } = prepared;
+        let (first, hold) = (self.charge(prepared, true), prepared.request.hold);
+        let until = Until::DeadlineOrFirst(deadline);
+        self.access.submit_charges(topology, first, Box::default(), hold, until)
+    }
+
+    fn charge(&self, PreparedRequest { request, policy, .. }: &PreparedRequest<'_>, decides: bool) -> Charge {
+        let StoreRequest { action, cost, headroom, .. } = *request;
         let mut key = Vec::new();
         self.keys.write(&policy.key_prefix, request.key, &mut key);
-        let what = (request.action, request.cost, request.headroom, request.hold);
-        let until = Until::DeadlineOrFirst(deadline);
-        self.access.submit(topology, &policy.call, key, what, until)
+        Charge { call: Arc::clone(&policy.call), key, action, cost, headroom, decides }
     }
 
     /// Turns the server's reply, or the reason for its absence, into the caller's answer.
@@ -251,11 +469,7 @@ impl RedisStore {
                 if self.access.member.is_closed() {
                     return Err(closed());
                 }
-                match policy.outage {
-                    Outage::Fallback => counters.answered_fallback.add(1),
-                    Outage::Allow => counters.answered_allow.add(1),
-                    Outage::Deny => counters.answered_deny.add(1),
-                }
+                self.count_outage(policy.outage);
                 self.outage.answer(policy.outage, policy.policy.quotas(), *request, reason)
             }
         }

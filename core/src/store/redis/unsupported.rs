@@ -13,7 +13,7 @@ use crate::runtime::driver::Driver;
 use crate::store::credentials::CredentialsFunction;
 use crate::store::finding::Finding;
 use crate::store::option::StoreOption;
-use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
+use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, RequestCharge, StoreRequest};
 use crate::store::scan::{KnownHere, Look, LookRequest};
 use crate::store::stats::Stats;
 
@@ -225,6 +225,8 @@ impl RedisStore {
         [] ask_caches(request: StoreRequest<'_>) -> Option<Answer>;
         [] ask_blocking(request: StoreRequest<'_>) -> Result<Answer, Error>;
         [] ask_many_blocking(requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error>;
+        [] ask_together_blocking(charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error>;
+        [async] ask_together(charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error>;
         [async] ask(request: StoreRequest<'_>) -> Result<Answer, Error>;
         [async] ask_many(requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error>;
         [async] ready(timeout: Duration) -> Result<(), Error>;

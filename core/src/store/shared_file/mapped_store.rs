@@ -1,6 +1,7 @@
 //! The file in one process: decisions under the lock of a shard.
 
 mod listing;
+mod together;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use crate::store::shared_file::lock::{self, Acquisition, HolderWatch, Lock, NotA
 use crate::store::shared_file::owner;
 use crate::store::shared_file::policies::{Policies, SharedFileNumbers, SharedFilePolicy, expiry};
 use crate::store::shared_file::recovery::{record_order, recover};
-use crate::store::shared_file::shard::{Broken, Bytes, Shard, head};
+use crate::store::shared_file::shard::{Broken, Bytes, Found, Shard, head};
 use crate::store::shared_file::sweep;
 
 /// The allowed difference between the clocks of two processes: they are read with an error of some microseconds, and a
@@ -28,6 +29,8 @@ use crate::store::shared_file::sweep;
 const APART_US: u64 = 10_000;
 /// How often the store checks whether the file still exists.
 const CHECK_US: u64 = 1_000_000;
+
+const FULL: &str = "it is full of what counts, and so is what keys share then: make it with a larger size";
 
 #[derive(Debug)]
 pub(crate) struct MappedStore {
@@ -132,13 +135,8 @@ impl MappedStore {
     ) -> Result<Answer, Failure> {
         // No deadlock: a holder of this lock waits for no other lock. The time is read again, since operations of other
         // shards may have recorded a later one here.
-        self.work(clock, policy, (&[], true), patience, decide)?.ok_or_else(|| {
-            unavailable(
-                &self.file.path,
-                Degradation::StoreFull,
-                "it is full of what counts, and so is what keys share then: make it with a larger size",
-            )
-        })
+        self.work(clock, policy, (&[], true), patience, decide)?
+            .ok_or_else(|| unavailable(&self.file.path, Degradation::StoreFull, FULL))
     }
 
     fn reset(
@@ -192,7 +190,11 @@ impl MappedStore {
 
     /// The result of a work on a shard, which is repaired first where it turns out to be broken.
     #[inline]
-    fn repaired<T>(&self, shard: &Shard<'_>, work: impl Fn() -> Result<T, Broken>) -> Result<T, Failure> {
+    fn repaired<T>(
+        &self,
+        shard: &Shard<'_>,
+        mut work: impl FnMut() -> Result<T, Broken>,
+    ) -> Result<T, Failure> {
         let worked = work().or_else(|Broken| {
             self.recover(shard);
             work()
@@ -305,6 +307,42 @@ pub(crate) fn policy_of<'a>(
     numbers.or(registered).ok_or_else(Error::unknown_to_store)
 }
 
+/// The states of a key as they were found, and where.
+struct Loaded {
+    states: States,
+    found: Option<Found>,
+    /// Whether what was found was not valid: everything counts as used.
+    healed: bool,
+}
+
+impl Loaded {
+    /// `None`: the key has no entry, and there is no room for one.
+    fn of(
+        &Place { shard, hash, key, now_us }: &Place<'_>,
+        policies: &Policies,
+        policy: &SharedFilePolicy,
+        degraded: Option<Degradation>,
+    ) -> Result<Option<Self>, Broken> {
+        let mut bytes = Bytes::new();
+        let found = shard.find(hash, key, &mut bytes)?;
+        let mut healed = false;
+        let states = if let Some(found) = found {
+            let value = bytes.get(key.len()..).unwrap_or_default();
+            policy.read(value, found.lengths, now_us).unwrap_or_else(|| {
+                healed = true;
+                policy.used_up(now_us)
+            })
+        } else {
+            let of_known = |bytes: &[u8], lengths, at_us| expiry(policies, bytes, lengths, at_us);
+            if degraded.is_none() && !sweep::make_room(shard, 1, now_us, of_known)? {
+                return Ok(None);
+            }
+            policy.fresh()
+        };
+        Ok(Some(Self { states, found, healed }))
+    }
+}
+
 /// Applies an operation with its cost to the states of a key. `None`: the key has no entry, or its entry would grow, and
 /// there is no room.
 fn decide(
@@ -315,28 +353,15 @@ fn decide(
     degraded: Option<Degradation>,
 ) -> Result<Option<Answer>, Broken> {
     let Place { shard, hash, key, now_us } = *place;
-    let mut bytes = Bytes::new();
-    let found = shard.find(hash, key, &mut bytes)?;
-    let of_known = |bytes: &[u8], lengths, at_us| expiry(policies, bytes, lengths, at_us);
-    let mut healed = false;
-    let mut states: States = if let Some(found) = found {
-        let value = bytes.get(key.len()..).unwrap_or_default();
-        policy.read(value, found.lengths, now_us).unwrap_or_else(|| {
-            healed = true;
-            policy.used_up(now_us)
-        })
-    } else {
-        if degraded.is_none() && !sweep::make_room(shard, 1, now_us, of_known)? {
-            return Ok(None);
-        }
-        policy.fresh()
+    let Some(Loaded { mut states, found, healed }) = Loaded::of(place, policies, policy, degraded)? else {
+        return Ok(None);
     };
     let (decision, applied) =
         policy.rules.decide(&mut states, request.operation(operation, now_us), degraded);
     let reset_at_us = now_us.saturating_add(decision.reset_after_us());
     // Expired states are not stored, since they equal those of a key that was never seen.
     if (applied.written || healed) && (found.is_some() || reset_at_us > now_us) {
-        bytes = Bytes::from_slice(key);
+        let mut bytes = Bytes::from_slice(key);
         let lengths = policy.write(&states, &mut bytes);
         if let Some(found) = found
             && lengths.records == 0
@@ -344,6 +369,7 @@ fn decide(
         {
             shard.remove(found.from, found.block)?;
         } else if !shard.put(found, hash, lengths, &bytes, reset_at_us)? {
+            let of_known = |bytes: &[u8], lengths, at_us| expiry(policies, bytes, lengths, at_us);
             let has_room = sweep::make_room(shard, lengths.blocks(), now_us, of_known)?;
             // The entry may have moved or have been dropped as expired.
             let found = shard.find(hash, key, &mut Bytes::new())?;

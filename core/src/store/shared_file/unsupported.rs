@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::store::finding::Finding;
-use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, StoreRequest};
+use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, RequestCharge, StoreRequest};
 use crate::store::scan::{Look, LookRequest, ScanFilter, ScanStep};
 use crate::store::stats::Stats;
 
@@ -74,6 +74,8 @@ impl SharedFileStore {
         stats() -> Stats;
         answer(request: StoreRequest<'_>) -> Result<Answer, Error>;
         try_answer(request: StoreRequest<'_>) -> Option<Result<Answer, Error>>;
+        answer_together(charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error>;
+        try_answer_together(charges: &[RequestCharge<'_>]) -> Option<Result<Vec<Answer>, Error>>;
         identity() -> Result<u64, Error>;
         scan(filter: ScanFilter<'_>, at: u64, buckets: usize) -> Result<ScanStep, Error>;
         look(request: LookRequest<'_>) -> Result<Look, Error>;

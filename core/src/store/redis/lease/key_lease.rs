@@ -333,7 +333,8 @@ mod tests {
             shadowed: false,
             repeated: false,
         };
-        let replied = ScriptDecision { decision, spent: take.units, now_us: 0, seen: None };
+        let replied =
+            ScriptDecision { decision, spent: take.units, now_us: 0, seen: None, others: Box::default() };
         assert_eq!(holding.granted(take, &replied, &policy, now_us, now_us), 0);
     }
 

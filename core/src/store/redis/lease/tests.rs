@@ -74,7 +74,7 @@ impl World {
         let asked =
             StoreRequest { id: PolicyId(0), key: KEY, action, cost, headroom: 0, hold: None, numbers: None };
         let (decision, spent) = self.store.answer(asked).unwrap();
-        ScriptDecision { decision, spent, now_us: self.clock.now_us(), seen: None }
+        ScriptDecision { decision, spent, now_us: self.clock.now_us(), seen: None, others: Box::default() }
     }
 
     fn begin(&mut self, holder: usize, take: Option<Take>) {

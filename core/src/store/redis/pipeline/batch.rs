@@ -13,8 +13,8 @@ use hashbrown::HashTable;
 use crate::rules::transition::Operation;
 use crate::runtime::monotonic;
 use crate::store::redis::pipeline::call_span::{CallSpan, CallerSpan};
-use crate::store::redis::pipeline::pending::{PendingOperation, ScriptRequest};
-use crate::store::redis::script::call::{self, CallHeader, PolicyCall, ScriptReference};
+use crate::store::redis::pipeline::pending::{Charge, PendingOperation, ScriptRequest};
+use crate::store::redis::script::call::{self, CallHeader, PolicyCall, RequestEntry, ScriptReference};
 use crate::store::redis::transport::failure::Failure;
 use crate::store::request::Action;
 use crate::store::stats::Counters;
@@ -50,7 +50,29 @@ impl Entry {
         let ScriptRequest { key, action, cost, headroom, hold, .. } = &**self.first;
         let count = u16::try_from(self.count()).unwrap_or(u16::MAX);
         let (action, cost, headroom) = (*action, *cost, *headroom);
-        call::Entry { key, action, cost, headroom, count, hold: hold.as_deref() }
+        // The reservation of a request is for those of its charges that reserve.
+        let hold = hold.as_deref().filter(|_| action != Action::Apply(Operation::Check));
+        call::Entry { key, action, cost, headroom, count, hold }
+    }
+
+    /// The charges of a request, if it has several.
+    pub(crate) fn request(&self) -> Option<Vec<RequestEntry<'_>>> {
+        let ScriptRequest { call, others, hold, decides, .. } = &**self.first;
+        if others.is_empty() {
+            return None;
+        }
+        let others = others.iter().map(|Charge { call, key, action, cost, headroom, decides }| {
+            let hold = hold.as_deref().filter(|_| *action == Action::Apply(Operation::Reserve));
+            let (action, cost, headroom) = (*action, *cost, *headroom);
+            let entry = call::Entry { key, action, cost, headroom, count: 1, hold };
+            RequestEntry { call, entry, decides: *decides }
+        });
+        Some(
+            [RequestEntry { call, entry: self.wanted(), decides: *decides }]
+                .into_iter()
+                .chain(others)
+                .collect(),
+        )
     }
 
     /// Whether an operation can be decided together with these.
@@ -71,7 +93,10 @@ impl Command {
     }
 
     fn takes(&self, operation: &PendingOperation) -> bool {
+        let is_request = |operation: &PendingOperation| !operation.others.is_empty();
         Arc::ptr_eq(&self.call, &operation.call)
+            && !is_request(operation)
+            && self.entries.first().is_none_or(|entry| !is_request(&entry.first))
             && self.slot == operation.slot
             && self.asking == operation.is_asking()
     }

@@ -20,7 +20,9 @@ use crate::store::redis::pipeline::batch::{self, Command, InFlight};
 use crate::store::redis::pipeline::call_span::CallSpan;
 use crate::store::redis::pipeline::pending::{Member, PendingOperation};
 use crate::store::redis::pipeline::server::ServerState;
-use crate::store::redis::script::call::{CallHeader, CommandBuffer, ScriptClock, ScriptReference};
+use crate::store::redis::script::call::{
+    CallHeader, CommandBuffer, ScriptClock, ScriptReference, write_request,
+};
 use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::resp;
 use crate::store::redis::transport::stream::Stream;
@@ -324,8 +326,12 @@ impl Connection {
             redis::cmd("ASKING").write_packed_command(&mut self.write);
             replies_before += 1;
         }
-        let entries: Vec<_> = command.entries.iter().map(batch::Entry::wanted).collect();
-        command.call.write_call(&mut self.write, &mut self.command, script, &header, &entries);
+        if let Some(charges) = command.entries.first().and_then(batch::Entry::request) {
+            write_request(&mut self.write, &mut self.command, script, &header, &charges);
+        } else {
+            let entries: Vec<_> = command.entries.iter().map(batch::Entry::wanted).collect();
+            command.call.write_call(&mut self.write, &mut self.command, script, &header, &entries);
+        }
         command.count(|counters| counters.calls.add(1));
         let ends_at = self.written_before + self.write.len() as u64;
         let span = CallSpan::start(command.callers(), &command.call.policy, script, &self.server.address);

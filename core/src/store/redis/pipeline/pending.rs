@@ -36,12 +36,28 @@ pub(crate) struct ScriptRequest {
     pub(crate) headroom: u8,
     /// The reservation, for operations on one, or the time of a block.
     pub(crate) hold: Option<Box<Hold>>,
+    /// Whether its denial denies the request that it belongs to.
+    pub(crate) decides: bool,
+    /// The other charges of a request, which are decided in the same call.
+    pub(crate) others: Box<[Charge]>,
     /// The latest time for the answer.
     pub(crate) until: Instant,
     /// Whether that is later than its deadline, because the operation may wait for a first connection.
     pub(crate) is_first: bool,
     /// Whether it continues while its limiter is being closed, since no caller waits for it.
     pub(crate) in_background: bool,
+}
+
+/// An operation on a main key.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    pub(crate) call: Arc<PolicyCall>,
+    pub(crate) key: Vec<u8>,
+    pub(crate) action: Action,
+    pub(crate) cost: u64,
+    pub(crate) headroom: u8,
+    /// Whether its denial denies the request.
+    pub(crate) decides: bool,
 }
 
 /// The outcome is unknown; the caller gets the error that the limiter is closed.

@@ -210,6 +210,8 @@ mod tests {
             cost: 1,
             headroom: 0,
             hold: None,
+            decides: true,
+            others: Box::default(),
             until: deadline,
             is_first: false,
             in_background: false,

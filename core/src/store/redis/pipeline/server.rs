@@ -226,6 +226,8 @@ mod tests {
                 cost: 1,
                 headroom: 0,
                 hold: None,
+                decides: true,
+                others: Box::default(),
                 until,
                 is_first,
                 in_background: false,

@@ -24,7 +24,7 @@ use crate::runtime::close_signal::closed;
 use crate::runtime::fork::ProcessGeneration;
 use crate::store::redis::config::Settings;
 use crate::store::redis::config::target::Credentials;
-use crate::store::redis::pipeline::pending::{Member, PendingOperation, PendingReply, ScriptRequest};
+use crate::store::redis::pipeline::pending::{Charge, Member, PendingOperation, PendingReply, ScriptRequest};
 use crate::store::redis::pipeline::server::Context;
 use crate::store::redis::routing::invalidation::Subscriber;
 use crate::store::redis::routing::runtimes::{Runtimes, Topology};
@@ -252,11 +252,25 @@ impl Access {
         (action, cost, headroom, hold): (Action, u64, u8, Option<&Hold>),
         until: Until,
     ) -> PendingReply {
-        let Some(permit) = self.member.permit(key.len()) else {
+        let charge = Charge { call: Arc::clone(call), key, action, cost, headroom, decides: true };
+        self.submit_charges(topology, charge, Box::default(), hold, until)
+    }
+
+    /// Submits the charges of a request, whose keys have one slot, as one operation.
+    pub(crate) fn submit_charges(
+        &self,
+        topology: &Topology,
+        first: Charge,
+        others: Box<[Charge]>,
+        hold: Option<&Hold>,
+        until: Until,
+    ) -> PendingReply {
+        let keys = first.key.len() + others.iter().map(|other| other.key.len()).sum::<usize>();
+        let Some(permit) = self.member.permit(keys) else {
             self.member.counters.shed.add(1);
             return PendingReply(Err(Failure::not_applied(Degradation::Shed)));
         };
-        let slot = if topology.is_cluster() { slot(&key) } else { 0 };
+        let slot = if topology.is_cluster() { slot(&first.key) } else { 0 };
         let (until, is_first, in_background) = match until {
             Until::Deadline(until) => (until, false, true),
             Until::DeadlineOrFirst(deadline) => match topology.first_connect_until(slot) {
@@ -264,10 +278,22 @@ impl Access {
                 None => (deadline, false, false),
             },
         };
-        let call = Arc::clone(call);
+        let Charge { call, key, action, cost, headroom, decides } = first;
         let hold = hold.map(|hold| Box::new(*hold));
-        let wanted =
-            ScriptRequest { call, key, slot, action, cost, headroom, hold, until, is_first, in_background };
+        let wanted = ScriptRequest {
+            call,
+            key,
+            slot,
+            action,
+            cost,
+            headroom,
+            hold,
+            decides,
+            others,
+            until,
+            is_first,
+            in_background,
+        };
         let operation = PendingOperation::new(wanted, permit);
         topology.submit(Arc::clone(&operation));
         operation.end_if_closed();

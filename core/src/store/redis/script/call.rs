@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::BuildHasher;
+use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use bytes::BufMut;
@@ -14,7 +15,7 @@ use sha1::{Digest, Sha1};
 use smallvec::SmallVec;
 
 use super::arguments::{algorithm_number, policy_arguments};
-use super::fast_path::{self, FastPath, Template};
+use super::fast_path::{self, FastPath, RequestPath, Template};
 use crate::rules::codec::PolicyCodec;
 use crate::rules::general::KeyOperation;
 use crate::rules::history::Change;
@@ -56,6 +57,17 @@ pub(crate) enum ScriptClock {
     Manual(u64),
 }
 
+impl ScriptClock {
+    /// The time that is written, and whether it is an estimate.
+    fn parts(self) -> (u64, bool) {
+        match self {
+            Self::Server => (SERVER_CLOCK, false),
+            Self::Estimate(now_us) => (now_us, true),
+            Self::Manual(now_us) => (now_us, false),
+        }
+    }
+}
+
 /// One key of a call, and the operation on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
@@ -79,6 +91,15 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// A charge of a request over several policies.
+#[derive(Debug)]
+pub(crate) struct RequestEntry<'a> {
+    pub(crate) call: &'a PolicyCall,
+    pub(crate) entry: Entry<'a>,
+    /// Whether its denial denies the request.
+    pub(crate) decides: bool,
+}
+
 /// The most checks that an entry can stand for: with headroom, its count has 9 bits.
 pub(crate) fn most_checks(headroom: u8) -> usize {
     if headroom == 0 { u16::MAX.into() } else { (1 << HEADROOM_SHIFT) - 1 }
@@ -95,6 +116,7 @@ pub(crate) struct PolicyCall {
     pub(crate) codec: PolicyCodec,
     pub(crate) policy: Policy,
     script: Arc<Script>,
+    fast_path: FastPath,
     pub(super) fast_path_arguments: Box<[u8]>,
     policy_arguments: Box<[u8]>,
     /// The suffixes that make the keys of an entry of its main key; empty for the main key itself.
@@ -104,6 +126,9 @@ pub(crate) struct PolicyCall {
 }
 
 const SERVER_CLOCK: u64 = u64::MAX;
+/// The flags of a request: of a time that is an estimate, and of charges that are all single checks that decide.
+const IS_ESTIMATE: u8 = 4;
+const ARE_PLAIN: u8 = 8;
 
 impl PolicyCall {
     /// Prepares a policy of which this process knows these other numbers.
@@ -127,6 +152,7 @@ impl PolicyCall {
             policy: policy.clone(),
             script: Script::of(policy, &fast_path),
             fast_path_arguments: fast_path.arguments_of(policy),
+            fast_path,
             policy_arguments: policy_arguments(policy, change, dropped),
             suffixes: suffixes.into(),
             counts_denied: policy.penalty().is_some() || policy.quotas().iter().any(Quota::count_denied),
@@ -164,11 +190,7 @@ impl PolicyCall {
         };
         command.arg(entries.len() * self.suffixes.len());
         for entry in entries {
-            for suffix in &self.suffixes {
-                let mut key = command.bufmut_for_next_arg(entry.key.len() + suffix.len());
-                key.put_slice(entry.key);
-                key.put_slice(suffix);
-            }
+            put_keys(command, self, entry.key);
         }
         let mut arguments = command.bufmut_for_next_arg(0);
         arguments.put_slice(&self.fast_path_arguments);
@@ -179,6 +201,78 @@ impl PolicyCall {
             put_holds(&mut command.bufmut_for_next_arg(0), entries);
         }
         command.write_packed_command(out);
+    }
+}
+
+/// Appends the command that decides the charges of a request, which is assembled in `buffer`: a check or a reserve of each policy.
+pub(crate) fn write_request<'a>(
+    out: &mut Vec<u8>,
+    CommandBuffer(command): &mut CommandBuffer,
+    script: ScriptReference,
+    header: &CallHeader,
+    charges: &[RequestEntry<'a>],
+) {
+    command.clear();
+    let needed = charges.iter().fold(0, |all, RequestEntry { call, .. }| all | needed(&call.policy));
+    let path = RequestPath::of(charges.iter().map(|charge| &charge.call.fast_path));
+    let called = Script::of_request(needed, path.as_ref());
+    let called = if header.is_plain { called.plain() } else { &called };
+    match script {
+        ScriptReference::Hash => command.arg("EVALSHA").arg(&called.hash),
+        ScriptReference::Source => command.arg("EVAL").arg(&*called.source),
+    };
+    command.arg(charges.iter().map(|charge| charge.call.suffixes.len()).sum::<usize>());
+    for RequestEntry { call, entry, .. } in charges {
+        put_keys(command, call, entry.key);
+    }
+    let mut arguments = command.bufmut_for_next_arg(0);
+    if path.is_some() {
+        for charge in charges {
+            arguments.put_slice(&charge.call.fast_path_arguments);
+        }
+    }
+    arguments.put_slice(&header.nonce);
+    arguments.put_uint(header.deadline_us.min(crate::units::MAX_US), 7);
+    let (now_us, is_estimate) = header.clock.parts();
+    arguments.put_uint(now_us, 7);
+    let is_plain = |charge: &RequestEntry<'_>| {
+        let Entry { action, cost, headroom, .. } = charge.entry;
+        charge.decides && action == Action::Apply(Operation::Check) && cost > 0 && headroom == 0
+    };
+    let flags = [(is_estimate, IS_ESTIMATE), (charges.iter().all(is_plain), ARE_PLAIN)];
+    arguments.put_u8(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum());
+    let mut policies: Vec<&PolicyCall> = Vec::new();
+    let mut number_of = |call: &'a PolicyCall| {
+        policies.iter().position(|known| ptr::eq(*known, call)).unwrap_or_else(|| {
+            policies.push(call);
+            policies.len() - 1
+        })
+    };
+    let numbers: Vec<_> = charges.iter().map(|charge| number_of(charge.call)).collect();
+    for number in [policies.len(), charges.len()] {
+        arguments.put_u16(u16::try_from(number).unwrap_or(u16::MAX));
+    }
+    for (RequestEntry { call, entry, decides }, number) in charges.iter().zip(numbers) {
+        arguments.put_u16(u16::try_from(number + 1).unwrap_or(u16::MAX));
+        arguments.put_u8(u8::try_from(call.suffixes.len()).unwrap_or(u8::MAX));
+        arguments.put_u8(u8::from(*decides));
+        put_entry(&mut arguments, entry);
+    }
+    drop(arguments);
+    let hold = charges.iter().map(|charge| &charge.entry).find(|entry| entry.hold.is_some());
+    put_holds(&mut command.bufmut_for_next_arg(0), hold);
+    for policy in policies {
+        command.arg(&*policy.policy_arguments);
+    }
+    command.write_packed_command(out);
+}
+
+/// The keys of an entry.
+fn put_keys(command: &mut Cmd, call: &PolicyCall, main: &[u8]) {
+    for suffix in &call.suffixes {
+        let mut key = command.bufmut_for_next_arg(main.len() + suffix.len());
+        key.put_slice(main);
+        key.put_slice(suffix);
     }
 }
 
@@ -218,30 +312,30 @@ fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[Entry<'_>])
         return out.put_uint(entries[0].cost, 5);
     }
     out.put_u8(1);
-    let (now_us, is_estimate) = match header.clock {
-        ScriptClock::Server => (SERVER_CLOCK, false),
-        ScriptClock::Estimate(now_us) => (now_us, true),
-        ScriptClock::Manual(now_us) => (now_us, false),
-    };
+    let (now_us, is_estimate) = header.clock.parts();
     out.put_uint(now_us, 7);
     let flags = [all_differ(entries), all_ask_the_same(entries), is_estimate];
     out.put_u8(flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag)));
     out.put_u16(u16::try_from(entries.len()).unwrap_or(u16::MAX));
     for entry in entries {
-        let (with_headroom, headroom) = match entry.headroom {
-            0 => (0, 0),
-            percent => (WITH_HEADROOM, u16::from(percent) << HEADROOM_SHIFT),
-        };
-        out.put_u8(code(entry.action) + with_headroom);
-        out.put_uint(entry.cost, 5);
-        out.put_u16(entry.count | headroom);
+        put_entry(out, entry);
     }
+}
+
+fn put_entry(out: &mut impl BufMut, entry: &Entry<'_>) {
+    let (with_headroom, headroom) = match entry.headroom {
+        0 => (0, 0),
+        percent => (WITH_HEADROOM, u16::from(percent) << HEADROOM_SHIFT),
+    };
+    out.put_u8(code(entry.action) + with_headroom);
+    out.put_uint(entry.cost, 5);
+    out.put_u16(entry.count | headroom);
 }
 
 /// The reservations of the entries that concern one, and the times of blocks, in their order: ttl (6), how long
 /// the commit is remembered (5), length of the id (1), id.
-fn put_holds(out: &mut impl BufMut, entries: &[Entry<'_>]) {
-    for Hold { id, ttl_us, remember_us } in entries.iter().filter_map(|entry| entry.hold) {
+fn put_holds<'a>(out: &mut impl BufMut, entries: impl IntoIterator<Item = &'a Entry<'a>>) {
+    for Hold { id, ttl_us, remember_us } in entries.into_iter().filter_map(|entry| entry.hold) {
         out.put_uint(*ttl_us, 6);
         out.put_uint(*remember_us, 5);
         // At most 64 bytes.
@@ -283,8 +377,11 @@ fn code(action: Action) -> u8 {
     }
 }
 
-const MAIN: Template<4> =
-    Template::cut(include_str!("lua/main.lua"), ["arguments", "prefetch", "check", "general"]);
+const MAIN: Template<5> =
+    Template::cut(include_str!("lua/main.lua"), ["arguments", "time", "prefetch", "check", "general"]);
+const REQUEST: Template<4> =
+    Template::cut(include_str!("lua/request.lua"), ["arguments", "time", "check", "general"]);
+const TIME: &str = include_str!("lua/time.lua");
 
 /// The general transition: the policy, an algorithm for each kind of quota, and the operations.
 const POLICY: &str = include_str!("lua/transition/policy.lua");
@@ -302,6 +399,19 @@ const RESERVATIONS: &str = include_str!("lua/transition/reservations.lua");
 const PENALTY: &str = include_str!("lua/transition/penalty.lua");
 const DECIDE: &str = include_str!("lua/transition/decide.lua");
 
+/// The algorithms that a policy needs, a bit for each.
+fn needed(policy: &Policy) -> usize {
+    let rates = policy.quotas().iter().filter(|quota| quota.algorithm().is_rate());
+    rates.fold(0, |needed, quota| needed | 1 << (algorithm_number(quota) - 1))
+}
+
+/// The general transition with the algorithms whose bits are set.
+fn general(needed: usize) -> String {
+    let algorithms = ALGORITHMS.iter().enumerate().filter(|(at, _)| needed >> at & 1 == 1);
+    let algorithms: String = algorithms.map(|(_, lua)| *lua).collect();
+    [POLICY, &algorithms, RESERVATIONS, PENALTY, DECIDE].concat()
+}
+
 /// A script and the name by which a server knows it.
 #[derive(Debug)]
 pub(super) struct Script {
@@ -315,24 +425,37 @@ pub(super) struct Script {
 impl Script {
     fn of(policy: &Policy, fast_path: &FastPath) -> Arc<Self> {
         static SCRIPTS: Mutex<BTreeMap<(usize, FastPath), Arc<Script>>> = Mutex::new(BTreeMap::new());
-        let rates = policy.quotas().iter().filter(|quota| quota.algorithm().is_rate());
-        let needed = rates.fold(0, |needed, quota| needed | 1 << (algorithm_number(quota) - 1));
+        let needed = needed(policy);
         let assemble = || Arc::new(Self::assemble(needed, fast_path));
         Arc::clone(SCRIPTS.lock().entry((needed, fast_path.clone())).or_insert_with(assemble))
     }
 
+    /// The script for the charges of a request over several policies, which need the algorithms whose bits are set.
+    fn of_request(needed: usize, path: Option<&RequestPath>) -> Arc<Self> {
+        type Scripts = BTreeMap<(usize, Option<RequestPath>), Arc<Script>>;
+        static SCRIPTS: Mutex<Scripts> = Mutex::new(BTreeMap::new());
+        let assemble = || Arc::new(Self::assemble_request(needed, path));
+        Arc::clone(SCRIPTS.lock().entry((needed, path.cloned())).or_insert_with(assemble))
+    }
+
+    fn assemble_request(needed: usize, path: Option<&RequestPath>) -> Self {
+        let (format, names) = path.map(RequestPath::arguments).unwrap_or_default();
+        let arguments = format!(
+            "local {names}nonce, deadline, now, flags, policies, charges, charges_at = read('>{format}I6I7I7BHH', input)\n"
+        );
+        let check = path.map(RequestPath::check).unwrap_or_default();
+        Self::new(compact(&REQUEST.fill([&arguments, TIME, &check, &general(needed)])))
+    }
+
     /// The script with the algorithms whose bits are set.
     pub(super) fn assemble(needed: usize, fast_path: &FastPath) -> Self {
-        let algorithms = ALGORITHMS.iter().enumerate().filter(|(at, _)| needed >> at & 1 == 1);
-        let algorithms: String = algorithms.map(|(_, lua)| *lua).collect();
-        let (format, names) = fast_path.arguments();
+        let (format, names) = fast_path.arguments(1);
         let arguments = format!(
             "local {names}nonce, deadline, format, cost, policy_at = read('>{format}I6I7BI5', input)\n"
         );
         let (prefetch, check) =
             if fast_path.is_empty() { ("", String::new()) } else { (fast_path::PREFETCH, fast_path.check()) };
-        let general = [POLICY, &algorithms, RESERVATIONS, PENALTY, DECIDE].concat();
-        Self::new(compact(&MAIN.fill([&arguments, prefetch, &check, &general])))
+        Self::new(compact(&MAIN.fill([&arguments, TIME, prefetch, &check, &general(needed)])))
     }
 
     fn new(source: String) -> Self {

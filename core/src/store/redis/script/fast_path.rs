@@ -17,6 +17,14 @@ const CHECK: Template<8> = Template::cut(
 );
 /// Reads all states of a call at once, where possible.
 pub(super) const PREFETCH: &str = include_str!("lua/fast_path/prefetch.lua");
+const READ_CHARGE: Template<4> =
+    Template::cut(include_str!("lua/fast_path/read_charge.lua"), ["locals", "load", "fresh", "spend"]);
+const WRITE_CHARGE: Template<3> =
+    Template::cut(include_str!("lua/fast_path/write_charge.lua"), ["value", "renew", "lives"]);
+const REQUEST: Template<7> = Template::cut(
+    include_str!("lua/fast_path/request.lua"),
+    ["read", "denied", "penalties", "denial", "write", "admission", "states"],
+);
 /// Decides a denial, if even a single check of the entry is denied. Under a penalty the general transition does, and counts it.
 const DENIED: &str = "if denies_one then\ncode = raw and 2 or 4\nend\n";
 /// Whether the key's time to live has to be extended for a quota.
@@ -27,6 +35,8 @@ const LIVES: &str = "until_us = math.max(until_us, until_after$ - until_after$ %
 
 /// More quotas would need more variables than Lua has.
 const MAX_QUOTAS: usize = 8;
+/// The same for a request, whose charges have variables of their own.
+const MAX_REQUEST_QUOTAS: usize = 6;
 
 /// Keys live until a multiple of their quota's period or of this, whichever is longer, so that their time to live is
 /// seldom renewed.
@@ -185,15 +195,15 @@ impl FastPath {
         self.forms.is_empty()
     }
 
-    /// Each part, with the number of its quota.
-    fn parts(&self) -> impl Iterator<Item = (String, &'static Part)> {
-        (1_usize..).zip(&self.forms).map(|(number, form)| (number.to_string(), Part::of(*form)))
+    /// Each part, with the number of its quota; quotas of other policies of a request have the numbers before `first`.
+    fn parts(&self, first: usize) -> impl Iterator<Item = (String, &'static Part)> {
+        (first..).zip(&self.forms).map(|(number, form)| (number.to_string(), Part::of(*form)))
     }
 
     /// The arguments of the quotas of a policy with this fast path: the first arguments of a call.
     pub(super) fn arguments_of(&self, policy: &Policy) -> Box<[u8]> {
         let mut out = Vec::new();
-        for ((form, (_, part)), quota) in self.forms.iter().zip(self.parts()).zip(policy.quotas()) {
+        for ((form, (_, part)), quota) in self.forms.iter().zip(self.parts(1)).zip(policy.quotas()) {
             out.push(*form as u8);
             out.extend_from_slice(&Tag::of(quota).0);
             for (_, bytes, value) in part.arguments {
@@ -204,9 +214,9 @@ impl FastPath {
     }
 
     /// The format and the variables of the arguments.
-    pub(super) fn arguments(&self) -> (String, String) {
+    pub(super) fn arguments(&self, first: usize) -> (String, String) {
         let (mut format, mut names) = (String::new(), String::new());
-        for (number, part) in self.parts() {
+        for (number, part) in self.parts(first) {
             let arguments = part.arguments.iter().map(|(name, bytes, _)| (*name, *bytes));
             for (name, bytes) in [("id$", 5)].into_iter().chain(arguments) {
                 format.extend(["I", &bytes.to_string()]);
@@ -218,18 +228,19 @@ impl FastPath {
 
     /// The Lua that tries to decide an entry.
     pub(super) fn check(&self) -> String {
-        let each = |lua: fn(&'static Part) -> &'static str| -> String {
-            self.parts().map(|(number, part)| lua(part).replace('$', &number)).collect()
-        };
-        let fresh = each(|part| part.lua.before[2]);
-        let spend = each(|part| part.lua.rest);
-        let (renew, lives) = (each(|_| RENEW), each(|_| LIVES));
         let denied = if self.has_penalty { "" } else { DENIED };
-        CHECK.fill([&self.locals(), &self.load(), &fresh, &spend, denied, &self.value(), &renew, &lives])
+        let (fresh, spend) = (self.each(1, |part| part.lua.before[2]), self.each(1, |part| part.lua.rest));
+        let (renew, lives) = (self.each(1, |_| RENEW), self.each(1, |_| LIVES));
+        CHECK.fill([&self.locals(1), &self.load(1), &fresh, &spend, denied, &self.value(1), &renew, &lives])
     }
 
-    fn locals(&self) -> String {
-        let each = self.parts().map(|(number, part)| {
+    /// Some Lua of each part.
+    fn each(&self, first: usize, lua: fn(&'static Part) -> &'static str) -> String {
+        self.parts(first).map(|(number, part)| lua(part).replace('$', &number)).collect()
+    }
+
+    fn locals(&self, first: usize) -> String {
+        let each = self.parts(first).map(|(number, part)| {
             let fields = part.fields.iter().map(|(_, name, _)| name);
             let names = ["found$", "until_before$", "until_after$"].iter().chain(fields);
             let names: Vec<&str> = names.chain(part.locals).chain(&part.tail).copied().collect();
@@ -239,11 +250,11 @@ impl FastPath {
     }
 
     /// Lua that reads the records with as few calls as their lengths allow: after a tail, a new call starts at its end.
-    fn load(&self) -> String {
+    fn load(&self, first: usize) -> String {
         let (mut lua, mut loads, mut length) = (String::new(), String::new(), 0);
         let (mut names, mut format) = (Vec::new(), String::new());
-        let has_tail = self.parts().any(|(_, part)| part.tail.is_some());
-        for (at, (number, part)) in self.parts().enumerate() {
+        let has_tail = self.parts(first).any(|(_, part)| part.tail.is_some());
+        for (at, (number, part)) in self.parts(first).enumerate() {
             let fields = part.fields.iter().map(|(bytes, name, _)| (*bytes, *name));
             for (bytes, name) in [(5, "found$")].into_iter().chain(fields) {
                 names.push(name.replace('$', &number));
@@ -270,9 +281,9 @@ impl FastPath {
     }
 
     /// Lua that makes the new value of the key.
-    fn value(&self) -> String {
+    fn value(&self, first: usize) -> String {
         let (mut format, mut names) = (String::new(), String::new());
-        for (number, part) in self.parts() {
+        for (number, part) in self.parts(first) {
             let fields = part.fields.iter().map(|(bytes, _, written)| (*bytes, *written));
             for (bytes, written) in [(5, "id$")].into_iter().chain(fields) {
                 format.extend(["I", &bytes.to_string()]);
@@ -284,6 +295,59 @@ impl FastPath {
             }
         }
         format!("local value = pack('>{format}'{names})\n")
+    }
+}
+
+/// The fast path of the charges of a request, each of a policy with a fast path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RequestPath(Box<[FastPath]>);
+
+impl RequestPath {
+    /// `None` where a policy has no fast path, and for many quotas.
+    pub(super) fn of<'a>(paths: impl Iterator<Item = &'a FastPath>) -> Option<Self> {
+        let paths: Box<[_]> = paths.cloned().collect();
+        let quotas: usize = paths.iter().map(|path| path.forms.len()).sum();
+        (quotas <= MAX_REQUEST_QUOTAS && paths.iter().all(|path| !path.is_empty())).then_some(Self(paths))
+    }
+
+    /// Each path with its number and that of its first quota.
+    fn numbered(&self) -> impl Iterator<Item = (String, usize, &FastPath)> {
+        let mut first = 1;
+        (1..).zip(&self.0).map(move |(number, path): (usize, _)| {
+            let numbered = (number.to_string(), first, path);
+            first += path.forms.len();
+            numbered
+        })
+    }
+
+    /// The format and the variables of the arguments.
+    pub(super) fn arguments(&self) -> (String, String) {
+        self.numbered().map(|(_, first, path)| path.arguments(first)).unzip()
+    }
+
+    /// The Lua that tries to decide a request.
+    pub(super) fn check(&self) -> String {
+        let (mut read, mut write, mut penalties) = (String::new(), String::new(), String::new());
+        for (number, first, path) in self.numbered() {
+            let (fresh, spend) =
+                (path.each(first, |part| part.lua.before[2]), path.each(first, |part| part.lua.rest));
+            let (renew, lives) = (path.each(first, |_| RENEW), path.each(first, |_| LIVES));
+            let charge = READ_CHARGE.fill([&path.locals(first), &path.load(first), &fresh, &spend]);
+            read += &charge.replace('@', &number);
+            write += &WRITE_CHARGE.fill([&path.value(first), &renew, &lives]).replace('@', &number);
+            if path.has_penalty {
+                penalties += &"if denied_@ then\nbreak\nend\n".replace('@', &number);
+            }
+        }
+        let of_each = |lua: &str, between: &str| -> String {
+            let of_each: Vec<_> = self.numbered().map(|(number, ..)| lua.replace('@', &number)).collect();
+            of_each.join(between) + "\n"
+        };
+        let denied = of_each("denied_@", " or ");
+        let denial = of_each(r"(denied_@ and (raw_@ and '\2' or '\4') or (raw_@ and '\7' or '\8'))", " .. ");
+        let admission = of_each(r"(raw_@ and '\1' or '\3')", " .. ");
+        let states = of_each(".. (raw_@ or '')", " ");
+        REQUEST.fill([&read, &denied, &penalties, &denial, &write, &admission, &states])
     }
 }
 

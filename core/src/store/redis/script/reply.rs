@@ -28,6 +28,8 @@ pub(crate) struct ScriptDecision {
     pub(crate) now_us: u64,
     /// The states that denied a check, if another denial by them changes no state; those that a peek saw.
     pub(crate) seen: Option<Arc<SeenStates>>,
+    /// The decisions of the other charges of a request.
+    pub(crate) others: Box<[Self]>,
 }
 
 /// The states that denied a check or that a peek saw, and the time by the store's clock.
@@ -48,6 +50,8 @@ pub(crate) enum Reply<'a> {
     Late { server_now_us: u64 },
     /// The server refuses `TIME` in scripts, in these words, and the script applied nothing.
     TimeRefused { error: &'a [u8] },
+    /// A key of a request has another type than a string, and the script applied nothing.
+    Foreign,
     /// The script decided every entry, at this time.
     Decided { now_us: u64, entries: Answers<'a> },
 }
@@ -83,6 +87,8 @@ pub(crate) struct Answer {
     pub(crate) states: States,
     pub(crate) spent: u64,
     pub(crate) found: Found,
+    /// Whether the operation was applied; it was not where it would have been admitted and another one of its request was not.
+    pub(crate) is_applied: bool,
 }
 
 /// The content of an entry's keys.
@@ -103,7 +109,8 @@ pub(crate) fn read_reply(reply: &[u8], nonce: [u8; 6]) -> Result<Reply<'_>, Malf
         .filter(|header| header.nonce == nonce && header.now_us <= crate::units::MAX_US);
     match header {
         Some(ReplyHeader { status: 3, .. }) => Ok(Reply::TimeRefused { error: rest.0 }),
-        Some(ReplyHeader { now_us, status, .. }) if status != 1 => {
+        Some(ReplyHeader { status: 4, .. }) if rest.0.len() == 2 => Ok(Reply::Foreign),
+        Some(ReplyHeader { now_us, status, .. }) if !matches!(status, 1 | 4) => {
             let codes = match status {
                 0 => {
                     rest.length(2).and_then(|count| rest.bytes(count)).map(|codes| Codes::Each(Reader(codes)))
@@ -147,6 +154,7 @@ impl PolicyCall {
         };
         let answer = code.and_then(|code| match code {
             5 => self.read_general(answers),
+            6 => self.read_general(answers).map(|answer| Answer { is_applied: false, ..answer }),
             _ => self.read_fast_path(answers, code, entry),
         });
         answer.ok_or(Malformed)
@@ -156,12 +164,12 @@ impl PolicyCall {
     fn read_fast_path(&self, answers: &mut Answers<'_>, code: u8, entry: &Entry<'_>) -> Option<Answer> {
         let Answers { now_us, rest, .. } = answers;
         let states = match code {
-            1 | 2 => self.codec.read_in_order(rest, *now_us)?,
-            3 | 4 => self.codec.read(&[], *now_us)?,
+            1 | 2 | 7 => self.codec.read_in_order(rest, *now_us)?,
+            3 | 4 | 8 => self.codec.read(&[], *now_us)?,
             _ => return None,
         };
-        let spent = if code % 2 == 1 { entry.cost.checked_mul(entry.count.into())? } else { 0 };
-        Some(Answer { states, spent, found: Found::States })
+        let spent = if matches!(code, 1 | 3) { entry.cost.checked_mul(entry.count.into())? } else { 0 };
+        Some(Answer { states, spent, found: Found::States, is_applied: code <= 4 })
     }
 
     fn read_general(&self, Answers { now_us, rest: reply, .. }: &mut Answers<'_>) -> Option<Answer> {
@@ -179,7 +187,7 @@ impl PolicyCall {
                 *state = State::SlidingLog(Box::new(read_view(reply)?));
             }
         }
-        Some(Answer { states, spent, found })
+        Some(Answer { states, spent, found, is_applied: true })
     }
 
     /// Decides an entry as the script did, once for each of its checks, and hands each decision to `each`.
@@ -193,13 +201,19 @@ impl PolicyCall {
         entry: &Entry<'_>,
         mut each: impl FnMut(ScriptDecision),
     ) -> Result<(), Error> {
-        let Answer { mut states, spent: stored, .. } = answer;
+        let Answer { mut states, spent: stored, is_applied, .. } = answer;
         let Action::Apply(operation) = entry.action else {
             let fresh: States = self.policy.quotas().iter().map(State::fresh).collect();
             let decision = self.rules.view(&fresh, now_us);
-            each(ScriptDecision { decision, spent: 0, now_us, seen: None });
+            each(ScriptDecision { decision, spent: 0, now_us, seen: None, others: Box::default() });
             return Ok(());
         };
+        if !is_applied {
+            let operation = entry.operation(operation, now_us);
+            let decision = self.rules.view_admitted(&mut states, operation, None);
+            each(ScriptDecision { decision, spent: 0, now_us, seen: None, others: Box::default() });
+            return Ok(());
+        }
         let has_reservations = states.iter().any(|state| matches!(state, State::Reservations(_)));
         let count = if operation == Operation::Check { entry.count } else { 1 };
         let mut spent = 0;
@@ -222,7 +236,7 @@ impl PolicyCall {
             let known = (is_known || is_peek).then(|| Arc::new(SeenStates { states, now_us }));
             for (decision, spent) in decided {
                 let seen = known.clone().filter(|_| is_peek || !decision.allowed);
-                each(ScriptDecision { decision, spent, now_us, seen });
+                each(ScriptDecision { decision, spent, now_us, seen, others: Box::default() });
             }
             return Ok(());
         }

@@ -130,7 +130,7 @@ impl Script {
         let (now_us, mut answers) = match read_reply(reply, nonce) {
             Ok(Reply::Decided { now_us, entries }) => (now_us, entries),
             Ok(Reply::Late { server_now_us }) => return Read::Late(server_now_us),
-            Ok(Reply::TimeRefused { .. }) | Err(_) => return Read::Malformed,
+            Ok(Reply::TimeRefused { .. } | Reply::Foreign) | Err(_) => return Read::Malformed,
         };
         let (mut outcomes, mut healed) = (Vec::new(), 0);
         for (entry, (_, operation, ..)) in entries(items).iter().zip(items) {

@@ -12,8 +12,8 @@ use crate::runtime::monotonic;
 use crate::store::redis::pipeline::batch::{Command, InFlight};
 use crate::store::redis::pipeline::connection::{Connection, End};
 use crate::store::redis::pipeline::pending::PendingOperation;
-use crate::store::redis::script::call::{ScriptClock, ScriptReference};
-use crate::store::redis::script::reply::{self, Answers, Found, read_reply};
+use crate::store::redis::script::call::{RequestEntry, ScriptClock, ScriptReference};
+use crate::store::redis::script::reply::{self, Answers, Found, ScriptDecision, read_reply};
 use crate::store::redis::transport::connect::server_us;
 use crate::store::redis::transport::failure::{Class, Failure, Refusal};
 use crate::store::redis::transport::resp::Reply;
@@ -77,6 +77,10 @@ impl Connection {
                     self.requeue(in_flight.command, Failure::not_applied(Degradation::Late));
                     return Ok(());
                 }
+                Ok(reply::Reply::Foreign) => {
+                    in_flight.command.answer(Failure::permanent(Degradation::WrongType));
+                    return Ok(());
+                }
                 Ok(reply::Reply::TimeRefused { error }) => {
                     return self.time_refused(in_flight, error);
                 }
@@ -133,6 +137,11 @@ impl Connection {
     /// `None` when the reply is not valid.
     fn answer_each(command: &Command, now_us: u64, mut answers: Answers<'_>) -> Option<()> {
         for entry in &command.entries {
+            if let Some(charges) = entry.request() {
+                let decided = request_decisions(&entry.first, &charges, now_us, &mut answers)?;
+                entry.first.answer(Ok(decided));
+                continue;
+            }
             let wanted = entry.wanted();
             let answer = command.call.next_answer(&mut answers, &wanted).ok()?;
             match answer.found {
@@ -327,6 +336,26 @@ impl Connection {
         unsent.extend(self.later.drain(..).map(|(_, operation)| operation));
         self.server.queue.put_back(unsent.into_iter());
     }
+}
+
+/// The decisions of the charges of a request; `None` when the answers are not valid.
+fn request_decisions(
+    operation: &PendingOperation,
+    charges: &[RequestEntry<'_>],
+    now_us: u64,
+    answers: &mut Answers<'_>,
+) -> Option<ScriptDecision> {
+    let mut decisions = Vec::with_capacity(charges.len());
+    for RequestEntry { call, entry, .. } in charges {
+        let answer = call.next_answer(answers, entry).ok()?;
+        if answer.found == Found::Malformed {
+            operation.member().counters.healed.add(1);
+        }
+        call.decide(answer, now_us, entry, |decided| decisions.push(decided)).ok()?;
+    }
+    let mut decisions = decisions.into_iter();
+    let first = decisions.next()?;
+    Some(ScriptDecision { others: decisions.collect(), ..first })
 }
 
 /// Answers a command also when the runtime ends.

@@ -51,7 +51,7 @@ fn arguments_are_as_long_as_their_format_says() {
         let fast_path = FastPath::of(&policy);
         assert!(!fast_path.is_empty());
         let arguments = fast_path.arguments_of(&policy);
-        let (format, names) = fast_path.arguments();
+        let (format, names) = fast_path.arguments(1);
         let length: u32 = format.chars().filter_map(|letter| letter.to_digit(10)).sum();
         assert_eq!(arguments.len(), length as usize);
         assert_eq!(format.matches('I').count(), names.matches(", ").count());

@@ -38,17 +38,7 @@ if format > 0 then
   manual = now and flags < 4
   flags = flags % 4
 end
-if deadline > 0 or not now then
-  local time = try('TIME')
-  if time.err then
-    return pack('>I6I7B', nonce, 0, 3) .. time.err
-  end
-  local server = time[1] * 1000000 + time[2]
-  if deadline > 0 and server > deadline then
-    return pack('>I6I7B', nonce, server, 1)
-  end
-  now = now or server
-end
+--[time]
 local states, answers, codes, letters
 if entries > 1 then
   answers, letters = {}, { '\1', '\2', '\3', '\4', '\5' }

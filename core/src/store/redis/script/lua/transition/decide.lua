@@ -177,8 +177,9 @@ local function wanted_units(q, x, cost, charged, r)
 end
 
 -- Decides one entry. Returns the units spent (6), what was found (1; 0 states, 1 a malformed state, 2 another type), the
--- length (3) and the value of the main key before the call, and the views of the logs.
-local function decide(i, code, cost, asked, broken, ttl, remember, id)
+-- length (3) and the value of the main key before the call, and the views of the logs. With `dry`, for a check or a reserve: returns
+-- whether it would be admitted, and writes nothing.
+local function decide(i, code, cost, asked, broken, ttl, remember, id, dry)
   local k, op, count, headroom = (i - 1) * stride + 1, code, asked, 0
   if op >= 16 then
     op, count, headroom = op - 16, count % 512, floor_div(count, 512)
@@ -311,6 +312,12 @@ local function decide(i, code, cost, asked, broken, ttl, remember, id)
     end
   elseif op == TAKE then
     spent = left
+  end
+  if dry then
+    if op == RESERVE then
+      return brings or found ~= nil
+    end
+    return cost == 0 or spent > 0
   end
   -- Whether the record of blocks changes.
   local blocks = b and b.ahead and op ~= PEEK

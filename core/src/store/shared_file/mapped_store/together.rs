@@ -1,0 +1,155 @@
+//! The operations of a request over several policies, which are applied together or not at all: the locks of all their shards are
+//! held meanwhile.
+
+use super::{FULL, Loaded, LockedShard, MappedStore, Place, decide};
+use crate::error::Error;
+use crate::rules::codec::States;
+use crate::rules::decision::Degradation;
+use crate::rules::transition::Operation;
+use crate::runtime::clock::Clock;
+use crate::store::memory::known_or;
+use crate::store::request::{Action, Answer, PolicyId, RequestCharge, StoreRequest};
+use crate::store::shared_file::failure::{Failure, unavailable};
+use crate::store::shared_file::lock::Patience;
+use crate::store::shared_file::policies::{KeyBytes, Policies, SharedFilePolicy};
+use crate::store::shared_file::shard::{Broken, head};
+
+/// An operation, with the key as it is in the file.
+struct Charge<'a> {
+    policy: &'a SharedFilePolicy,
+    request: StoreRequest<'a>,
+    key: KeyBytes,
+    hash: u64,
+    decides: bool,
+    /// The number of its shard.
+    shard: usize,
+}
+
+/// The shards whose locks are held, in the order of their numbers.
+struct Locked<'a> {
+    store: &'a MappedStore,
+    shards: Vec<(usize, LockedShard<'a>)>,
+    patience: Patience,
+}
+
+impl<'a> Locked<'a> {
+    /// Acquires the locks in one order, so that no two callers wait for each other.
+    fn acquire(store: &'a MappedStore, charges: &[Charge<'_>], patience: Patience) -> Result<Self, Failure> {
+        let mut numbers: Vec<_> = charges.iter().map(|charge| charge.shard).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let shards = numbers.into_iter().map(|number| Ok((number, store.lock(number, patience)?)));
+        Ok(Self { store, shards: shards.collect::<Result<_, Failure>>()?, patience })
+    }
+
+    fn now_us(&self, clock: &Clock) -> u64 {
+        let of_each = self.shards.iter().map(|(_, LockedShard(shard))| self.store.now_us(clock, shard));
+        let now_us = of_each.max().unwrap_or_else(|| clock.now_us());
+        if clock.manual().is_none() {
+            for (_, LockedShard(shard)) in &self.shards {
+                shard.set(head::LAST_US, now_us);
+            }
+        }
+        now_us
+    }
+
+    /// Works on the entry of a key. Where there is no room for it, works on the state that such keys share.
+    fn work<T>(
+        &mut self,
+        charge: &Charge<'_>,
+        now_us: u64,
+        mut work: impl FnMut(&Place<'_>, Option<Degradation>) -> Result<Option<T>, Broken>,
+    ) -> Result<T, Failure> {
+        let own =
+            self.in_shard(charge.shard, (charge.hash, &charge.key), now_us, |place| work(place, None))?;
+        if let Some(done) = own {
+            return Ok(done);
+        }
+        // The overflow has the highest number, so it is the last lock in the order.
+        let overflow = self.store.file.layout.shards;
+        if self.shards.last().is_none_or(|(number, _)| *number != overflow) {
+            self.shards.push((overflow, self.store.lock(overflow, self.patience)?));
+        }
+        let key = self.store.file.secret.key(charge.policy.policy.name(), &[]);
+        let hash = self.store.file.secret.hash(&key);
+        self.in_shard(overflow, (hash, &key), now_us, |place| work(place, Some(Degradation::StoreFull)))?
+            .ok_or_else(|| unavailable(&self.store.file.path, Degradation::StoreFull, FULL))
+    }
+
+    fn in_shard<T>(
+        &self,
+        number: usize,
+        (hash, key): (u64, &[u8]),
+        now_us: u64,
+        mut work: impl FnMut(&Place<'_>) -> Result<T, Broken>,
+    ) -> Result<T, Failure> {
+        let at = self.shards.partition_point(|(other, _)| *other < number);
+        let LockedShard(shard) = &self.shards[at].1;
+        self.store.repaired(shard, || work(&Place { shard, hash, key, now_us }))
+    }
+}
+
+impl MappedStore {
+    /// Applies the charges of a request, each of another key or policy: all of them when every one that decides is admitted, otherwise
+    /// only those that are denied. The answers to the others are those of a peek.
+    pub(crate) fn answer_together(
+        &self,
+        clock: &Clock,
+        policies: &Policies,
+        charges: &[(&SharedFilePolicy, RequestCharge<'_>)],
+        patience: Patience,
+    ) -> Result<Vec<Answer>, Failure> {
+        let charges: Vec<_> = charges
+            .iter()
+            .map(|(policy, RequestCharge { request, decides })| {
+                let key = self.file.secret.key(policy.policy.name(), request.key);
+                let hash = self.file.secret.hash(&key);
+                let shard = self.shard_of(hash);
+                Charge { policy, request: *request, key, hash, decides: *decides, shard }
+            })
+            .collect();
+        let mut locked = Locked::acquire(self, &charges, patience)?;
+        let now_us = locked.now_us(clock);
+        // Several keys of the request may share the states of the overflow.
+        let mut shared: Vec<(PolicyId, States)> = Vec::new();
+        let (mut admits, mut admitted) = (Vec::with_capacity(charges.len()), true);
+        for charge in &charges {
+            let operation = operation_of(charge.request)?;
+            let operation = charge.request.operation(operation, now_us);
+            let is_admitted = locked.work(charge, now_us, |place, degraded| {
+                let Some(mut loaded) = Loaded::of(place, policies, charge.policy, degraded)? else {
+                    return Ok(None);
+                };
+                if degraded.is_none() {
+                    return Ok(Some(charge.policy.rules.would_admit(&mut loaded.states, operation)));
+                }
+                let states = known_or(&mut shared, charge.request.id, || loaded.states);
+                Ok(Some(charge.policy.rules.decide(states, operation, degraded).0.allowed))
+            })?;
+            admits.push(is_admitted);
+            admitted &= is_admitted || !charge.decides;
+        }
+        let mut answers = Vec::with_capacity(charges.len());
+        for (charge, is_admitted) in charges.iter().zip(admits) {
+            let operation = operation_of(charge.request)?;
+            answers.push(locked.work(charge, now_us, |place, degraded| {
+                if admitted || !is_admitted {
+                    return decide(place, (policies, charge.policy), operation, charge.request, degraded);
+                }
+                let loaded = Loaded::of(place, policies, charge.policy, degraded)?;
+                let operation = charge.request.operation(operation, now_us);
+                Ok(loaded.map(|mut loaded| {
+                    (charge.policy.rules.view_admitted(&mut loaded.states, operation, degraded), 0)
+                }))
+            })?);
+        }
+        Ok(answers)
+    }
+}
+
+fn operation_of(request: StoreRequest<'_>) -> Result<Operation, Failure> {
+    match request.action {
+        Action::Apply(operation) => Ok(operation),
+        Action::Reset => Err(Failure::from(Error::no_answer())),
+    }
+}
