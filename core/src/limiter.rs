@@ -30,6 +30,7 @@ mod spans;
 pub(crate) mod tally;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub(crate) mod together;
 pub(crate) mod top_keys;
 pub(crate) mod wait_queue;
 
@@ -43,7 +44,7 @@ use crate::error::Error;
 use crate::limiter::configured::wait::Wait;
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::event::{DegradedEvent, Hook};
-pub(crate) use crate::limiter::operations::{CHECK, KeyCall, RESERVE, Shared, usage};
+pub(crate) use crate::limiter::operations::{CHECK, KeyCall, PEEK, RESERVE, Shared, usage};
 use crate::limiter::registry::texts::HeldPolicy;
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::policy::Policy;

@@ -282,24 +282,6 @@ impl Limiter {
         })
     }
 
-    /// Checks several requests that belong together, such as one client under several policies. When one of them is
-    /// denied or fails, the units of the others are refunded, and their decisions show what is left afterwards.
-    ///
-    /// The store decides each request separately, so for a moment other callers may find units missing that are refunded
-    /// right after.
-    ///
-    /// # Errors
-    /// The first error of any of them.
-    pub async fn check_together(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
-        let mut answers = self.check_many(requests.iter().copied()).await;
-        let mut refunds = Ok(());
-        for (decision, request) in to_refund(&mut answers, requests) {
-            refunds = refunds.and(show_refund(decision, self.refund(request).await));
-        }
-        let decisions = answers.into_iter().collect::<Result<_, _>>()?;
-        refunds.map(|()| decisions)
-    }
-
     pub(crate) async fn act(&self, call: &KeyCall<'_>) -> Result<Answer, Error> {
         let answer = match self.decide_configured(call, Wait::Await) {
             Some(decided) => decided.await?,
@@ -399,40 +381,6 @@ impl blocking::Limiter {
             }
         }
     }
-
-    /// See [`Limiter::check_together`].
-    ///
-    /// # Errors
-    /// The first error of any of them.
-    pub fn check_together(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
-        let mut answers = self.check_many(requests.iter().copied());
-        let mut refunds = Ok(());
-        for (decision, request) in to_refund(&mut answers, requests) {
-            refunds = refunds.and(show_refund(decision, self.refund(request)));
-        }
-        let decisions = answers.into_iter().collect::<Result<_, _>>()?;
-        refunds.map(|()| decisions)
-    }
-}
-
-/// The admitted decisions whose units must be refunded because another request was not admitted. The caller tries every
-/// refund: a failed one does not keep the units of the others.
-fn to_refund<'answers, 'a>(
-    answers: &'answers mut [Result<Decision, Error>],
-    requests: &[Request<'a>],
-) -> Vec<(&'answers mut Decision, Request<'a>)> {
-    let is_admitted = |answer: &Result<Decision, Error>| answer.as_ref().is_ok_and(Decision::allowed);
-    if answers.iter().all(is_admitted) {
-        return Vec::new();
-    }
-    let admitted = answers.iter_mut().zip(requests).filter(|(answer, _)| is_admitted(answer));
-    admitted.filter_map(|(answer, request)| Some((answer.as_mut().ok()?, *request))).collect()
-}
-
-/// Makes a decision show what is left after its units were refunded.
-fn show_refund(decision: &mut Decision, left: Result<Usage, Error>) -> Result<(), Error> {
-    *decision = decision.clone().refunded(left?);
-    Ok(())
 }
 
 #[cfg(test)]

@@ -186,7 +186,7 @@ impl Limiter {
     }
 
     /// The steps before the store for a check whose policy may be configured or not.
-    fn open_any<'a>(
+    pub(crate) fn open_any<'a>(
         &self,
         in_force: &'a InForce,
         call: &'a KeyCall<'a>,
@@ -195,8 +195,7 @@ impl Limiter {
         if let Some(configured) = in_force.call(call) {
             return Ok((self.open(in_force, configured)?, Some(configured)));
         }
-        let request = self.shared().request(call.action, call.request)?;
-        Ok((Opening::Asked(StoreCall { request, set: 0, compared: None }), None))
+        Ok((Opening::of_program(self.shared().key_request(call)?), None))
     }
 
     /// The steps after the store, and what the pool is charged.
@@ -207,8 +206,8 @@ impl Limiter {
         answer: Answer,
         wait: Wait,
     ) -> Result<Answer, Error> {
-        let (answer, pool) = self.close_call(in_force, call, answer, wait).await?;
-        self.owe_to_pool(in_force, call, pool.owed, wait).await?;
+        let (answer, owed) = self.close_call(in_force, call, answer, wait).await?;
+        self.owe_to_pool(in_force, call, owed, wait).await?;
         Ok(answer)
     }
 

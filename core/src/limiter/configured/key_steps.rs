@@ -10,14 +10,12 @@ use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::wait::Wait;
 use crate::limiter::operations::headroom_of;
 use crate::limiter::registry::{refuse_reserved, refuse_unreserved};
-use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
+use crate::limiter::{CHECK, KeyCall, Limiter, PEEK, RESERVE};
 use crate::rules::decision::{Cause, Decision, Source};
 use crate::rules::policy::Policy;
 use crate::rules::reservation::list::Hold;
 use crate::rules::transition::Operation;
 use crate::store::request::{Action, Answer, StoreRequest};
-
-const PEEK: Action = Action::Apply(Operation::Peek);
 
 /// An operation on a key of a configured policy.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +40,21 @@ pub(crate) enum Opening<'a> {
     Asked(StoreCall<'a>),
 }
 
+impl<'a> Opening<'a> {
+    /// That of a policy of the program.
+    pub(crate) fn of_program(request: StoreRequest<'a>) -> Self {
+        Self::Asked(StoreCall { request, set: 0, compared: None })
+    }
+
+    /// The set of numbers that decides.
+    pub(crate) fn set(&self) -> u32 {
+        match self {
+            Self::Answered(_) => 0,
+            Self::Asked(asked) => asked.set,
+        }
+    }
+}
+
 /// A request to the store, and whether the candidate's numbers are asked as well.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreCall<'a> {
@@ -54,19 +67,10 @@ pub(crate) struct StoreCall<'a> {
 
 impl<'a> StoreCall<'a> {
     /// The same check by the candidate's numbers.
-    fn comparison(&self, in_force: &InForce) -> Option<StoreRequest<'a>> {
+    pub(crate) fn comparison(&self, in_force: &InForce) -> Option<StoreRequest<'a>> {
         let id = in_force.policy(self.compared?).comparison?;
         Some(StoreRequest { id, numbers: None, ..self.request })
     }
-}
-
-/// What a decision has taken from the pool of its policy.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PoolUse {
-    /// Units that the pool has admitted in place of the policy.
-    pub(crate) admitted: u64,
-    /// Units that the policy has spent and the pool has to be charged for.
-    pub(crate) owed: u64,
 }
 
 impl InForce {
@@ -87,6 +91,13 @@ impl InForce {
             plan: request.plan.map(str::as_bytes),
             hold: call.hold.as_ref(),
         })
+    }
+
+    /// Counts how the candidate of a policy compares, where the store made both decisions.
+    pub(crate) fn count_comparison(&self, policy: usize, live: &Decision, candidate: &Decision) {
+        if live.source == Source::Store && candidate.source == Source::Store {
+            self.policy(policy).counters.count(live.allowed, candidate.allowed);
+        }
     }
 
     fn mode(&self, policy: usize) -> Mode {
@@ -189,14 +200,16 @@ impl Limiter {
             let Some((candidate, _)) = call.comparison(in_force).and_then(|_| answers.next()) else {
                 continue;
             };
-            if answer.0.source == Source::Store && candidate.source == Source::Store {
-                in_force.policy(policy).counters.count(answer.0.allowed, candidate.allowed);
-            }
+            in_force.count_comparison(policy, &answer.0, &candidate);
         }
         Ok(live)
     }
 
-    async fn ask_store_each(&self, requests: &[StoreRequest<'_>], wait: Wait) -> Result<Vec<Answer>, Error> {
+    pub(crate) async fn ask_store_each(
+        &self,
+        requests: &[StoreRequest<'_>],
+        wait: Wait,
+    ) -> Result<Vec<Answer>, Error> {
         let store = self.shared().store();
         match (requests, wait) {
             ([], _) => Ok(Vec::new()),
@@ -207,26 +220,22 @@ impl Limiter {
         }
     }
 
-    /// The steps after the store.
+    /// The steps after the store. Also returns the units that the pool has to be charged for.
     pub(crate) async fn close_call(
         &self,
         in_force: &InForce,
         call: ConfiguredCall<'_>,
         (mut decision, spent): Answer,
         wait: Wait,
-    ) -> Result<(Answer, PoolUse), Error> {
-        let mut pool = PoolUse::default();
+    ) -> Result<(Answer, u64), Error> {
+        let mut owed = 0;
         if let Some(elastic) = &in_force.document(call.policy).elastic
             && matches!(call.action, CHECK | PEEK)
         {
             if decision.allowed && call.action == CHECK && elastic.counts_all {
-                pool.owed = spent;
+                owed = spent;
             }
-            // What never fits into the policy does not fit into the pool's share of it either.
-            if !decision.allowed
-                && decision.cause == Some(Cause::Quota)
-                && decision.wait_us != Decision::NEVER
-            {
+            if may_use_pool(&decision) {
                 let from_pool = ConfiguredCall {
                     policy: elastic.pool,
                     key: &elastic.key,
@@ -235,20 +244,30 @@ impl Limiter {
                     ..call
                 };
                 let (admission, _) = self.ask_pool(in_force, from_pool, wait).await?;
-                let waits_us = decision.waits_us();
-                if admission.allowed {
-                    (decision.allowed, decision.elastic) = (true, true);
-                    (decision.wait_us, decision.cause) = (0, None);
-                    pool.admitted = if call.action == CHECK { call.cost } else { 0 };
-                } else {
-                    decision.wait_us = decision.wait_us.min(admission.wait_us);
-                }
-                // The verdicts of the policy's own quotas stay.
-                decision = decision.with_waits(&waits_us);
+                decision = with_pool(decision, &admission);
             }
         }
-        Ok((in_force.shadow(call, (decision, spent)), pool))
+        Ok((in_force.shadow(call, (decision, spent)), owed))
     }
+}
+
+/// Whether the pool of an elastic policy may admit what the policy denies: what never fits into the policy does not fit into its share
+/// of the pool either.
+pub(crate) fn may_use_pool(decision: &Decision) -> bool {
+    !decision.allowed && decision.cause == Some(Cause::Quota) && decision.wait_us != Decision::NEVER
+}
+
+/// The denial of an elastic policy with the decision of its pool.
+pub(crate) fn with_pool(mut denial: Decision, admission: &Decision) -> Decision {
+    let waits_us = denial.waits_us();
+    if admission.allowed {
+        (denial.allowed, denial.elastic) = (true, true);
+        (denial.wait_us, denial.cause) = (0, None);
+    } else {
+        denial.wait_us = denial.wait_us.min(admission.wait_us);
+    }
+    // The verdicts of the policy's own quotas stay.
+    denial.with_waits(&waits_us)
 }
 
 /// An answer without the store that admits everything.

@@ -11,17 +11,16 @@ use crate::configuration::model::Mode;
 use crate::configuration::request::AttributeSource;
 use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
-use crate::limiter::configured::key_steps::{ConfiguredCall, Opening, PoolUse, StoreCall};
+use crate::limiter::configured::key_steps::{ConfiguredCall, Opening};
 use crate::limiter::configured::wait::Wait;
 use crate::limiter::operations::check_times;
+use crate::limiter::together::{Charged, Planned};
 use crate::limiter::{CHECK, Limiter, RESERVE, blocking};
 use crate::report::ReportField;
 use crate::rules::decision::{Cause, Decision};
 use crate::rules::policy::Policy;
 use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::{Hold, ReservationTerms};
-use crate::rules::transition::Operation;
-use crate::store::request::{Action, Answer};
 use crate::store::scan::KeyName;
 
 /// The decision on a request by the configuration's lists, rules and policies.
@@ -129,15 +128,6 @@ impl Serialize for PolicyDecision {
 /// The policies that rules apply to a request, and its plan.
 pub(crate) type Applied = (AppliedPolicies, Option<Vec<u8>>);
 
-/// One policy of a request on its way.
-struct Course<'a> {
-    call: ConfiguredCall<'a>,
-    answer: Answer,
-    pool: PoolUse,
-    /// Whether the store has spent or set aside units for it.
-    spent: bool,
-}
-
 impl Limiter {
     /// The policies that the configuration's rules apply to a request.
     ///
@@ -151,7 +141,7 @@ impl Limiter {
     /// Decides about a request by the configuration: its lists, rules and policies. Policies with a quota of concurrency are
     /// reserved under `terms`, all others spend.
     ///
-    /// When one policy denies, what the others spent or reserved is given back, and their decisions say what a peek tells then.
+    /// When one policy denies, nothing is spent or reserved, and the decisions of the policies that admit are those of a peek.
     ///
     /// # Errors
     /// As for [`matching`](Self::matching) and [`check`](Self::check).
@@ -197,133 +187,65 @@ impl Limiter {
             Ok(applied) => applied,
             Err(decided) => return Ok(decided),
         };
-        let calls: Vec<_> = applied
-            .iter()
-            .map(|applied| {
-                (in_force.request_call(applied, plan.as_deref(), &hold, now_us), applied.is_missing)
-            })
-            .collect();
-        let courses = match self.open_all(&in_force, &calls, wait).await? {
-            Ok(courses) => courses,
-            Err(denial) => return Ok(denial),
-        };
-        self.conclude(&in_force, courses, wait).await
-    }
-
-    /// The steps before the store, and the store's answers; a denial before the store ends the request.
-    async fn open_all<'a>(
-        &self,
-        in_force: &'a InForce,
-        calls: &[(ConfiguredCall<'a>, bool)],
-        wait: Wait,
-    ) -> Result<Result<Vec<Course<'a>>, RequestDecision>, Error> {
-        let mut openings = Vec::with_capacity(calls.len());
-        for (call, is_missing) in calls {
-            openings.push(if *is_missing {
-                Opening::Answered(self.refuse_missing_key(in_force, *call))
+        let mut planned = Vec::with_capacity(applied.len());
+        for applied in &applied {
+            let call = in_force.request_call(applied, plan.as_deref(), &hold, now_us);
+            let opening = if applied.is_missing {
+                Opening::Answered(self.refuse_missing_key(&in_force, call))
             } else {
-                self.open(in_force, *call)?
-            });
+                self.open(&in_force, call)?
+            };
+            planned.push((call, Planned { configured: Some(call), opening }));
         }
-        let denials = openings.iter().filter_map(|opening| match opening {
-            Opening::Answered((decision, _)) if !decision.allowed => Some(decision),
-            _ => None,
-        });
-        if let Some(denial) = merge_denials(denials) {
-            for ((call, _), opening) in calls.iter().zip(&openings) {
+        if let Some(denial) = denied_without_store(&planned) {
+            for (call, Planned { opening, .. }) in &planned {
                 if let Opening::Answered(answer) = opening {
-                    self.count_configured(in_force, *call, 0, answer);
+                    self.count_configured(&in_force, *call, 0, answer);
                 }
             }
-            return Ok(Err(denial));
+            return Ok(denial);
         }
-        for (call, _) in calls {
-            self.charge_own_pool(in_force, *call, wait).await?;
+        let (calls, planned): (Vec<_>, Vec<_>) = planned.into_iter().unzip();
+        let charged = self.start_charges(Some(&in_force), &planned, wait).await?;
+        for ((call, planned), charged) in calls.iter().zip(&planned).zip(&charged) {
+            self.count_configured(&in_force, *call, planned.opening.set(), &charged.answer);
+            self.owe_to_pool(&in_force, *call, charged.owed, wait).await?;
         }
-        let asked: Vec<StoreCall<'_>> = openings
-            .iter()
-            .filter_map(|opening| match opening {
-                Opening::Asked(asked) => Some(*asked),
-                Opening::Answered(_) => None,
-            })
-            .collect();
-        let mut answers = self.ask_each(in_force, &asked, wait).await?.into_iter();
-        let mut courses = Vec::with_capacity(calls.len());
-        for ((call, _), opening) in calls.iter().zip(openings) {
-            courses.push(match opening {
-                Opening::Answered(answer) => {
-                    self.count_configured(in_force, *call, 0, &answer);
-                    Course { call: *call, answer, pool: PoolUse::default(), spent: false }
-                }
-                Opening::Asked(asked) => {
-                    let answer = answers.next().ok_or_else(Error::no_answer)?;
-                    let spent = answer.0.allowed && !answer.0.source.is_outage();
-                    let (answer, pool) = self.close_call(in_force, *call, answer, wait).await?;
-                    self.count_configured(in_force, *call, asked.set, &answer);
-                    Course { call: *call, answer, pool, spent }
-                }
-            });
-        }
-        Ok(Ok(courses))
+        Ok(conclude(&in_force, &calls, charged, now_us))
     }
+}
 
-    /// The decision that follows from those of all policies. When one denies, the others give back what they have.
-    async fn conclude(
-        &self,
-        in_force: &InForce,
-        mut courses: Vec<Course<'_>>,
-        wait: Wait,
-    ) -> Result<RequestDecision, Error> {
-        let denial =
-            merge_denials(courses.iter().map(|course| &course.answer.0).filter(|made| !made.allowed));
-        for course in &mut courses {
-            if denial.is_none() {
-                self.owe_to_pool(in_force, course.call, course.pool.owed, wait).await?;
-            } else {
-                self.give_back(in_force, course, wait).await?;
-            }
-        }
-        let is_denied = denial.is_some();
-        let now_us = self.shared().store.clock().now_us();
-        let merged = denial.unwrap_or_else(|| RequestDecision::without_policies(true, None, Some(0)));
-        let decisions = courses.into_iter().map(|Course { call, answer: (decision, _), spent, .. }| {
-            let reservation = call.hold.filter(|_| spent && !is_denied).map(|hold| hold.id);
-            PolicyDecision {
-                policy: in_force.quotas(call.policy, 0).name().into(),
-                key: call.key.into(),
-                cost: call.cost,
-                headroom: call.headroom,
-                numbers: in_force.deciding_numbers(call.policy, call.key, call.plan, now_us),
-                is_told: decision.source.asks_store() && in_force.document(call.policy).mode == Mode::On,
-                decision,
-                reservation,
-            }
-        });
-        Ok(RequestDecision { decisions: decisions.collect(), ..merged })
-    }
+/// The denial of a request that the document decides without a store.
+fn denied_without_store(planned: &[(ConfiguredCall<'_>, Planned<'_>)]) -> Option<RequestDecision> {
+    merge_denials(planned.iter().filter_map(|(_, planned)| match &planned.opening {
+        Opening::Answered((decision, _)) if !decision.allowed => Some(decision),
+        _ => None,
+    }))
+}
 
-    /// Gives back what a policy or its pool has spent or set aside for a request that another policy denies; its decision
-    /// becomes that of a peek.
-    async fn give_back(&self, in_force: &InForce, course: &mut Course<'_>, wait: Wait) -> Result<(), Error> {
-        let call = course.call;
-        if course.spent {
-            let ending = if call.hold.is_some() { Operation::Cancel } else { Operation::Refund };
-            let ended = ConfiguredCall { action: Action::Apply(ending), headroom: 0, ..call };
-            let _ = self.decide_on_key(in_force, ended, wait).await?;
+/// The decision that follows from those of all policies.
+fn conclude(
+    in_force: &InForce,
+    calls: &[ConfiguredCall<'_>],
+    charged: Vec<Charged>,
+    now_us: u64,
+) -> RequestDecision {
+    let denials = charged.iter().map(|charged| &charged.answer.0).filter(|decision| !decision.allowed);
+    let merged =
+        merge_denials(denials).unwrap_or_else(|| RequestDecision::without_policies(true, None, Some(0)));
+    let decisions = calls.iter().zip(charged).map(|(call, Charged { answer: (decision, _), spent, .. })| {
+        PolicyDecision {
+            policy: in_force.quotas(call.policy, 0).name().into(),
+            key: call.key.into(),
+            cost: call.cost,
+            headroom: call.headroom,
+            numbers: in_force.deciding_numbers(call.policy, call.key, call.plan, now_us),
+            is_told: decision.source.asks_store() && in_force.document(call.policy).mode == Mode::On,
+            decision,
+            reservation: call.hold.filter(|_| spent).map(|hold| hold.id),
         }
-        let elastic = in_force.document(call.policy).elastic.as_ref();
-        if let Some(elastic) = elastic.filter(|_| course.pool.admitted > 0) {
-            let (action, cost) = (Action::Apply(Operation::Refund), course.pool.admitted);
-            let (policy, key) = (elastic.pool, &*elastic.key);
-            let refund = ConfiguredCall { policy, key, action, cost, headroom: 0, plan: None, hold: None };
-            let _ = self.decide_on_key(in_force, refund, wait).await?;
-        }
-        if course.spent || course.pool.admitted > 0 {
-            let peek = ConfiguredCall { action: Action::Apply(Operation::Peek), hold: None, ..call };
-            course.answer = self.decide_on_key(in_force, peek, wait).await?;
-        }
-        Ok(())
-    }
+    });
+    RequestDecision { decisions: decisions.collect(), ..merged }
 }
 
 impl InForce {

@@ -1,0 +1,412 @@
+//! Requests over several policies: their charges are started in the store together, and admitted together or not at all.
+
+use futures_util::future::FutureExt;
+
+use crate::configuration::model::{Elastic, Mode};
+use crate::error::Error;
+use crate::limiter::configured::in_force::InForce;
+use crate::limiter::configured::key_steps::{ConfiguredCall, Opening, StoreCall, may_use_pool, with_pool};
+use crate::limiter::configured::wait::Wait;
+use crate::limiter::operations::check_times;
+use crate::limiter::{CHECK, KeyCall, Limiter, PEEK, RESERVE, blocking};
+use crate::rules::decision::Decision;
+use crate::rules::policy::Policy;
+use crate::rules::request::Request;
+use crate::rules::reservation::list::{Hold, ReservationTerms};
+use crate::store::request::{Answer, RequestCharge, StoreRequest, is_admitted};
+
+/// A charge before the store decides.
+pub(crate) struct Planned<'a> {
+    /// The call on a policy of the document; `None` for a policy of the program.
+    pub(crate) configured: Option<ConfiguredCall<'a>>,
+    pub(crate) opening: Opening<'a>,
+}
+
+/// What became of a charge.
+pub(crate) struct Charged {
+    pub(crate) answer: Answer,
+    /// The units that its pool has to be charged for.
+    pub(crate) owed: u64,
+    /// Whether the store has spent or set aside units for it.
+    pub(crate) spent: bool,
+}
+
+/// The charges of a request as the store gets them: those of the same policy and key are one.
+struct Merged<'a> {
+    charges: Vec<RequestCharge<'a>>,
+    /// For each, the first of the planned charges that it is made of.
+    firsts: Vec<usize>,
+    /// For each planned charge, its place; `None` where the document answers.
+    places: Vec<Option<usize>>,
+}
+
+impl<'a> Merged<'a> {
+    fn of(in_force: Option<&InForce>, planned: &[Planned<'a>]) -> Result<Self, Error> {
+        let mut merged = Self { charges: Vec::new(), firsts: Vec::new(), places: Vec::new() };
+        for (first, Planned { configured, opening }) in planned.iter().enumerate() {
+            let Opening::Asked(StoreCall { request, .. }) = opening else {
+                merged.places.push(None);
+                continue;
+            };
+            let same = |charge: &RequestCharge<'_>| {
+                (charge.request.id, charge.request.action, charge.request.key)
+                    == (request.id, request.action, request.key)
+            };
+            let place = merged.charges.iter().position(same);
+            if let Some(place) = place {
+                let sum = &mut merged.charges[place].request;
+                sum.cost += request.cost;
+                sum.headroom = sum.headroom.max(request.headroom);
+                Request { cost: sum.cost, ..Request::new(sum.key) }.checked()?;
+            } else {
+                let is_shadowed = |call: &ConfiguredCall<'_>| {
+                    in_force.is_some_and(|in_force| in_force.document(call.policy).mode == Mode::Shadow)
+                };
+                let decides = !configured.as_ref().is_some_and(is_shadowed);
+                merged.charges.push(RequestCharge { request: *request, decides });
+                merged.firsts.push(first);
+            }
+            merged.places.push(Some(place.unwrap_or(merged.charges.len() - 1)));
+        }
+        Ok(merged)
+    }
+}
+
+impl Limiter {
+    /// Starts the charges of a request together, after the document's own answers. Decisions are not counted.
+    pub(crate) async fn start_charges(
+        &self,
+        in_force: Option<&InForce>,
+        planned: &[Planned<'_>],
+        wait: Wait,
+    ) -> Result<Vec<Charged>, Error> {
+        let merged = Merged::of(in_force, planned)?;
+        let is_denied = |planned: &Planned<'_>| matches!(&planned.opening, Opening::Answered((decision, _)) if !decision.allowed);
+        let is_peek = |charge: &RequestCharge<'_>| charge.request.action == PEEK;
+        let only_peeks = planned.iter().any(is_denied) || merged.charges.first().is_some_and(is_peek);
+        if let Some(in_force) = in_force {
+            for call in planned.iter().filter_map(|planned| planned.configured) {
+                self.charge_own_pool(in_force, call, wait).await?;
+            }
+        }
+        let mut answers = if only_peeks {
+            self.peek_each(&merged.charges, wait).await?
+        } else {
+            self.ask_charges(&merged.charges, wait).await?
+        };
+        let mut admitted = !only_peeks && is_admitted(&merged.charges, &answers);
+        if let Some(in_force) = in_force {
+            if !only_peeks {
+                self.compare(in_force, planned, &merged, &answers, wait).await?;
+            }
+            admitted = self
+                .ask_pools(in_force, planned, &merged, &mut answers, (!only_peeks, admitted), wait)
+                .await?;
+        }
+        let charged = planned.iter().zip(&merged.places).map(|(planned, place)| {
+            let answer = match (&planned.opening, place) {
+                (Opening::Answered(answer), _) => {
+                    return Ok(Charged { answer: answer.clone(), owed: 0, spent: false });
+                }
+                (Opening::Asked(_), place) => &answers[place.ok_or_else(Error::no_answer)?],
+            };
+            let spent = admitted && answer.0.allowed && !answer.0.source.is_outage() && !answer.0.elastic;
+            let Some((call, in_force)) = planned.configured.zip(in_force) else {
+                return Ok(Charged { answer: answer.clone(), owed: 0, spent });
+            };
+            let counts_all = |elastic: &Elastic| elastic.counts_all;
+            let is_counted = in_force.document(call.policy).elastic.as_ref().is_some_and(counts_all);
+            let owed = if spent && is_counted && call.action == CHECK { call.cost } else { 0 };
+            Ok(Charged { answer: in_force.shadow(call, answer.clone()), owed, spent })
+        });
+        charged.collect()
+    }
+
+    /// The store's answers to charges that are started together. One charge alone may be answered by a cache.
+    async fn ask_charges(&self, charges: &[RequestCharge<'_>], wait: Wait) -> Result<Vec<Answer>, Error> {
+        let shared = self.shared();
+        let answers = match (charges, wait) {
+            ([], _) => Vec::new(),
+            ([charge], _) => {
+                let cached = match charge.request.action {
+                    CHECK => shared.store.ask_caches(charge.request),
+                    _ => None,
+                };
+                vec![match (cached, wait) {
+                    (Some(cached), _) => cached,
+                    (None, Wait::Await) => shared.store.ask(charge.request).await?,
+                    (None, Wait::Block) => shared.store.ask_blocking(charge.request)?,
+                }]
+            }
+            (_, Wait::Await) => shared.store.ask_together(charges).await?,
+            (_, Wait::Block) => shared.store.ask_together_blocking(charges)?,
+        };
+        for (charge, answer) in charges.iter().zip(&answers) {
+            shared.answered(charge.request, answer);
+        }
+        Ok(answers)
+    }
+
+    /// What the charges of a request would get that the document denies.
+    async fn peek_each(&self, charges: &[RequestCharge<'_>], wait: Wait) -> Result<Vec<Answer>, Error> {
+        let requests = charges.iter().map(|charge| charge.request);
+        let peeks: Vec<_> =
+            requests.map(|request| StoreRequest { action: PEEK, hold: None, ..request }).collect();
+        let answers = self.ask_store_each(&peeks, wait).await?;
+        for (peek, answer) in peeks.iter().zip(&answers) {
+            self.shared().answered(*peek, answer);
+        }
+        Ok(answers)
+    }
+
+    /// Asks the pools of elastic policies whose own quotas deny. Where nothing else denies and the request may start charges, the pools
+    /// and the other charges are started together. Returns whether the request is admitted.
+    async fn ask_pools(
+        &self,
+        in_force: &InForce,
+        planned: &[Planned<'_>],
+        merged: &Merged<'_>,
+        answers: &mut [Answer],
+        (may_start, mut admitted): (bool, bool),
+        wait: Wait,
+    ) -> Result<bool, Error> {
+        let pool_of = |place: usize, action| {
+            let call = planned[merged.firsts[place]].configured?;
+            let elastic = in_force.document(call.policy).elastic.as_ref()?;
+            let cost = merged.charges[place].request.cost;
+            let (policy, key, headroom) = (elastic.pool, &*elastic.key, elastic.headroom);
+            Some(ConfiguredCall { policy, key, headroom, plan: None, action, cost, hold: None })
+        };
+        let eligible = |place: &usize, answers: &[Answer]| {
+            matches!(merged.charges[*place].request.action, CHECK | PEEK)
+                && may_use_pool(&answers[*place].0)
+                && pool_of(*place, CHECK).is_some()
+        };
+        let mut asking: Vec<usize> = (0..answers.len()).filter(|place| eligible(place, answers)).collect();
+        if asking.is_empty() {
+            return Ok(admitted);
+        }
+        let denies = |place: &usize| merged.charges[*place].decides && !answers[*place].0.allowed;
+        let may_admit =
+            may_start && !admitted && (0..answers.len()).filter(denies).all(|place| asking.contains(&place));
+        if may_admit {
+            let others: Vec<usize> = (0..answers.len()).filter(|place| !denies(place)).collect();
+            let mut calls = Vec::new();
+            for place in (0..answers.len()).filter(denies) {
+                calls.extend(pool_of(place, CHECK).map(|call| (place, call)));
+            }
+            let mut pools = Vec::with_capacity(calls.len());
+            for (place, call) in &calls {
+                self.charge_own_pool(in_force, *call, wait).await?;
+                pools.push((*place, *call, self.open(in_force, *call)?));
+            }
+            let is_refused = |(.., opening): &(_, _, Opening<'_>)| matches!(opening, Opening::Answered((decision, _)) if !decision.allowed);
+            let is_refused = pools.iter().any(is_refused);
+            let mut charges: Vec<_> = others.iter().map(|place| merged.charges[*place]).collect();
+            for (_, call, opening) in &pools {
+                if let Opening::Asked(asked) = opening {
+                    let decides = in_force.document(call.policy).mode != Mode::Shadow;
+                    charges.push(RequestCharge { request: asked.request, decides });
+                }
+            }
+            let started = if is_refused {
+                self.peek_each(&charges, wait).await?
+            } else {
+                self.ask_charges(&charges, wait).await?
+            };
+            admitted = !is_refused && is_admitted(&charges, &started);
+            let mut started = started.into_iter();
+            for place in others {
+                answers[place] = started.next().ok_or_else(Error::no_answer)?;
+            }
+            for (place, call, opening) in pools {
+                let set = opening.set();
+                let admission = match opening {
+                    Opening::Answered(answer) => answer,
+                    Opening::Asked(_) => in_force.shadow(call, started.next().ok_or_else(Error::no_answer)?),
+                };
+                self.count_configured(in_force, call, set, &admission);
+                answers[place].0 = with_pool(answers[place].0.clone(), &admission.0);
+                asking.retain(|asked| *asked != place);
+            }
+        }
+        for place in asking {
+            let action = if admitted { CHECK } else { PEEK };
+            if let Some(call) = pool_of(place, action) {
+                let (admission, _) = self.ask_pool(in_force, call, wait).await?;
+                answers[place].0 = with_pool(answers[place].0.clone(), &admission);
+            }
+        }
+        Ok(admitted)
+    }
+
+    /// Counts how the candidates of the policies compare.
+    async fn compare(
+        &self,
+        in_force: &InForce,
+        planned: &[Planned<'_>],
+        merged: &Merged<'_>,
+        answers: &[Answer],
+        wait: Wait,
+    ) -> Result<(), Error> {
+        let mut compared = Vec::new();
+        for (planned, place) in planned.iter().zip(&merged.places) {
+            if let (Opening::Asked(asked), Some(place)) = (&planned.opening, place)
+                && let Some(request) = asked.comparison(in_force)
+            {
+                compared.push((asked.compared, request, *place));
+            }
+        }
+        let requests: Vec<_> = compared.iter().map(|(_, request, _)| *request).collect();
+        let candidates = self.ask_store_each(&requests, wait).await?;
+        for ((policy, _, place), (candidate, _)) in compared.into_iter().zip(candidates) {
+            if let Some(policy) = policy {
+                in_force.count_comparison(policy, &answers[place].0, &candidate);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks several requests that belong together, such as one client under several policies, all or nothing: the costs are spent when
+    /// every policy admits its own, and otherwise nothing is. In a denied request, the decisions that admit are those of a peek.
+    ///
+    /// The store decides all of them in one step. In a cluster that holds for keys of one slot; a request that is denied gives back what
+    /// it got in other slots within the call, and until then other callers may find these units missing. Requests for the same key
+    /// under the same policy are one charge of their sum.
+    ///
+    /// # Errors
+    /// The first error of any of them; then nothing is spent.
+    pub async fn check_together(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
+        self.decide_together(requests, Together::Check, Wait::Await).await
+    }
+
+    /// The decisions that [`check_together`](Self::check_together) would give now, without any effect.
+    ///
+    /// # Errors
+    /// The first error of any of them.
+    pub async fn peek_together(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
+        self.decide_together(requests, Together::Peek, Wait::Await).await
+    }
+
+    /// As [`check_together`](Self::check_together), but policies with a quota of concurrency are reserved, all under the id of these
+    /// terms; the others are charged. The caller ends each of the reservations with [`commit`](Self::commit) or [`cancel`](Self::cancel).
+    ///
+    /// # Errors
+    /// The first error of any of them; then nothing is spent. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also for times
+    /// that are out of bounds.
+    pub async fn reserve_together(
+        &self,
+        requests: &[Request<'_>],
+        terms: &ReservationTerms,
+    ) -> Result<Vec<Decision>, Error> {
+        self.decide_together(requests, Together::Reserve(terms.hold()), Wait::Await).await
+    }
+
+    async fn decide_together(
+        &self,
+        requests: &[Request<'_>],
+        together: Together,
+        wait: Wait,
+    ) -> Result<Vec<Decision>, Error> {
+        let shared = self.shared();
+        let in_force = if shared.registry.is_configured() {
+            Some(self.wait_for_configuration(wait).await?)
+        } else {
+            None
+        };
+        let in_force = in_force.as_deref();
+        let calls = requests.iter().map(|request| self.call_of(in_force, *request, together));
+        let calls = calls.collect::<Result<Vec<_>, Error>>()?;
+        let plan = |call| {
+            let (opening, configured) = match in_force {
+                Some(in_force) => self.open_any(in_force, call)?,
+                None => (Opening::of_program(shared.key_request(call)?), None),
+            };
+            Ok(Planned { configured, opening })
+        };
+        let planned = calls.iter().map(plan).collect::<Result<Vec<_>, Error>>()?;
+        let charged = self.start_charges(in_force, &planned, wait).await?;
+        let mut decisions = Vec::with_capacity(charged.len());
+        for (planned, Charged { answer, owed, .. }) in planned.iter().zip(charged) {
+            match (planned.configured.zip(in_force), &planned.opening) {
+                (Some((call, in_force)), opening) => {
+                    self.count_configured(in_force, call, opening.set(), &answer);
+                    self.owe_to_pool(in_force, call, owed, wait).await?;
+                }
+                (None, Opening::Asked(asked)) => shared.count_decision(&asked.request, &answer),
+                (None, Opening::Answered(_)) => {}
+            }
+            decisions.push(answer.0);
+        }
+        Ok(decisions)
+    }
+
+    /// The operation of a policy in a request: a reserve only where it counts concurrency.
+    fn call_of<'a>(
+        &self,
+        in_force: Option<&InForce>,
+        request: Request<'a>,
+        together: Together,
+    ) -> Result<KeyCall<'a>, Error> {
+        let check = KeyCall { action: CHECK, request, hold: None };
+        let hold = match together {
+            Together::Check => return Ok(check),
+            Together::Peek => return Ok(KeyCall { action: PEEK, ..check }),
+            Together::Reserve(hold) => hold,
+        };
+        check_times(&hold)?;
+        let shared = self.shared();
+        let configured = in_force.and_then(|in_force| Some((in_force, in_force.call(&check)?)));
+        let is_only_reserved = if let Some((in_force, call)) = configured {
+            let now_us = shared.store.clock().now_us();
+            in_force.deciding_numbers(call.policy, call.key, call.plan, now_us).is_only_reserved()
+        } else {
+            let id = shared.registry.id(request.checked()?.policy, &shared.store)?;
+            shared.registry.with_policy(id, Policy::is_only_reserved)
+        };
+        Ok(if is_only_reserved { KeyCall { action: RESERVE, hold: Some(hold), ..check } } else { check })
+    }
+}
+
+/// What is asked of the policies of a request.
+#[derive(Clone, Copy)]
+enum Together {
+    Check,
+    Peek,
+    Reserve(Hold),
+}
+
+impl blocking::Limiter {
+    /// See [`Limiter::check_together`].
+    ///
+    /// # Errors
+    /// The first error of any of them; then nothing is spent.
+    pub fn check_together(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
+        self.decide_together(requests, Together::Check)
+    }
+
+    /// See [`Limiter::peek_together`].
+    ///
+    /// # Errors
+    /// The first error of any of them.
+    pub fn peek_together(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
+        self.decide_together(requests, Together::Peek)
+    }
+
+    /// See [`Limiter::reserve_together`].
+    ///
+    /// # Errors
+    /// See [`Limiter::reserve_together`].
+    pub fn reserve_together(
+        &self,
+        requests: &[Request<'_>],
+        terms: &ReservationTerms,
+    ) -> Result<Vec<Decision>, Error> {
+        self.decide_together(requests, Together::Reserve(terms.hold()))
+    }
+
+    fn decide_together(&self, requests: &[Request<'_>], together: Together) -> Result<Vec<Decision>, Error> {
+        let decided = self.asynchronous().decide_together(requests, together, Wait::Block);
+        decided.now_or_never().unwrap_or_else(|| Err(Error::no_answer()))
+    }
+}
