@@ -99,14 +99,18 @@ impl From<Option<u64>> for Wait {
 }
 
 /// A field that is there, where null is never, as opposed to one that is not.
-fn wait<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Wait>, D::Error> {
+pub(crate) fn wait<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Wait>, D::Error> {
     Option::<u64>::deserialize(deserializer).map(|wait_us| Some(wait_us.into()))
 }
 
 /// The policy of a case.
 pub(crate) fn policy(quotas: &[QuotaNumbers]) -> Result<Policy, Error> {
+    policy_of("case", quotas)
+}
+
+pub(crate) fn policy_of(name: &str, quotas: &[QuotaNumbers]) -> Result<Policy, Error> {
     let quotas = quotas.iter().map(QuotaNumbers::quota).collect::<Result<Vec<_>, _>>()?;
-    Policy::new("case", quotas)
+    Policy::new(name, quotas)
 }
 
 impl QuotaNumbers {

@@ -5,6 +5,7 @@
 mod cases;
 mod face;
 mod policies;
+mod requests;
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -35,11 +36,16 @@ fn run(path: &str, store: &str) -> Result<bool, Box<dyn std::error::Error>> {
     if let Some(all_agree) = run_policies(path, &text, store)? {
         return Ok(all_agree);
     }
+    if let Some(all_agree) = run_requests(path, &text, store)? {
+        return Ok(all_agree);
+    }
     let file: File = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
     if !(1..=2).contains(&file.format) {
-        return Err(
-            format!("{path}: format {} is not known: this runner reads formats 1 to 3", file.format).into()
-        );
+        return Err(format!(
+            "{path}: format {} is not known: this runner reads formats 1 to 3 and 5",
+            file.format
+        )
+        .into());
     }
     if file.cases.is_empty() || file.cases.iter().any(|case| case.ops.is_empty()) {
         return Err(format!("{path}: it has no case, or a case without operations").into());
@@ -83,6 +89,38 @@ fn run_policies(path: &str, text: &str, store: &str) -> Result<Option<bool>, Box
             match policies::run_case(case, store, runtime) {
                 Ok(()) => agreed += 1,
                 Err(message) => println!("{} {store}: case {}, {message}", face.name(), case["name"]),
+            }
+        }
+        println!("{} {store}: {agreed} of {} cases agree", face.name(), cases.len());
+        all_agree &= agreed == cases.len();
+    }
+    Ok(Some(all_agree))
+}
+
+/// Runs a file of format 5; `None` for another format.
+fn run_requests(path: &str, text: &str, store: &str) -> Result<Option<bool>, Box<dyn std::error::Error>> {
+    #[derive(serde::Deserialize)]
+    struct Requests {
+        cases: Vec<requests::Case>,
+    }
+    let format: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("{path}: {error}"))?;
+    if format["format"] != 5 {
+        return Ok(None);
+    }
+    let Requests { cases } = serde_json::from_str(text).map_err(|error| format!("{path}: {error}"))?;
+    let started_us = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_micros();
+    let mut all_agree = !cases.is_empty();
+    for face in [Face::Blocking, Face::asynchronous()?] {
+        let runtime = match &face {
+            Face::Blocking => None,
+            Face::Asynchronous(runtime) => Some(runtime),
+        };
+        let mut agreed = 0;
+        for (number, case) in cases.iter().enumerate() {
+            let prefix = format!("{} {started_us} {number}", face.name());
+            match requests::run_case(case, &prefix, store, runtime) {
+                Ok(()) => agreed += 1,
+                Err(message) => println!("{} {store}: case {:?}, {message}", face.name(), case.name),
             }
         }
         println!("{} {store}: {agreed} of {} cases agree", face.name(), cases.len());

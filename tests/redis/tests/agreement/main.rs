@@ -16,5 +16,6 @@ mod generators;
 mod leases;
 mod numbers;
 mod policies;
+mod requests;
 mod scripts;
 mod servers;
