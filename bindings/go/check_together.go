@@ -13,10 +13,10 @@ import (
 )
 
 // CheckTogether checks requests that belong together, such as one client under several policies: all are admitted, or
-// nothing is spent. If one is denied or fails, the units of the others are refunded, and their decisions show the state after
-// that. The decisions are in the order of the requests; the error is the first one.
+// nothing is spent. If one is denied, the decisions that admit are those of a peek. Requests for the same key under the same
+// policy are one of their sum. The decisions are in the order of the requests; the error is the first one.
 //
-// The checks are not atomic: until the refund, concurrent requests may find these units missing.
+// The store decides all of them in one step. Between slots of a cluster, units are given back within the call.
 func (l *Limiter) CheckTogether(ctx context.Context, requests []Request) ([]Decision, error) {
 	if len(requests) == 0 {
 		return nil, nil

@@ -249,7 +249,8 @@ pub unsafe extern "C" fn polylimit_limiter_check_many(
 }
 
 /// Checks `count` requests that belong together, such as one client under several policies: all are admitted, or nothing is
-/// spent. If one is denied or fails, the units of the others are refunded, and their decisions show the state after that. The
+/// spent. If one is denied, the decisions that admit are those of a peek. Requests for the same key under the same policy are one
+/// of their sum. The store decides all of them in one step; between slots of a cluster, units are given back within the call. The
 /// first error is that of the call. The operation of each is POLYLIMIT_CHECK. `request_size` and `decision_size` are the
 /// sizes of one element: sizeof(polylimit_request) and sizeof(polylimit_decision).
 #[unsafe(no_mangle)]

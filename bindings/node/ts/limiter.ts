@@ -283,8 +283,8 @@ export class Limiter extends LimiterManagement {
 
   /**
    * Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
-   * spent. If one is denied or fails, the units of the others are refunded, and their decisions show the state after that.
-   * The checks are not atomic: until the refund, concurrent requests may find these units missing.
+   * spent. If one is denied, the decisions that admit are those of a peek. Checks of the same key under the same policy are one of
+   * their sum. The store decides all of them in one step; between slots of a cluster, units are given back within the call.
    */
   checkTogether(checks: readonly (Check | string | number | bigint)[]): Promise<Decision[]> {
     return operateAll(

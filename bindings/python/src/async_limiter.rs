@@ -277,9 +277,11 @@ impl PyAsyncLimiter {
     }
 
     /// Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
-    /// spent. When one is denied or fails, the units of the others are refunded, and their decisions show what is left.
+    /// spent. When one is denied, the decisions that admit are those of a peek. Requests for the same key under the same policy are
+    /// one of their sum.
     ///
-    /// Each is decided on its own, so another caller may be denied because of units that are refunded a moment later.
+    /// The store decides all of them in one step. Between slots of a cluster, units are given back within the call, so another caller
+    /// may be denied meanwhile.
     ///
     /// Parameters
     /// ----------

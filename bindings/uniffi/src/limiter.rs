@@ -173,8 +173,8 @@ impl Limiter {
         })
     }
 
-    /// Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-    /// others have spent is refunded. Requests of several keys are refused.
+    /// Checks several requests of one key that belong together, one for each policy: all are admitted, or nothing is
+    /// spent. Requests of several keys are refused.
     pub fn check_together(&self, requests: Vec<Request>) -> Result<Vec<Decision>> {
         guarded(|| {
             refuse_several_keys(requests.iter().map(|request| &*request.key))?;

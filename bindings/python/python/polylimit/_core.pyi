@@ -551,9 +551,11 @@ class Limiter:
     ) -> builtins.list[Decision | PolylimitError]: ...
     def check_together(self, requests: Iterable[str | bytes | int | Request]) -> builtins.list[Decision]:
         """Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
-        spent. When one is denied or fails, the units of the others are refunded, and their decisions show what is left.
+        spent. When one is denied, the decisions that admit are those of a peek. Requests for the same key under the same policy are
+        one of their sum.
 
-        Each is decided on its own, so another caller may be denied because of units that are refunded a moment later.
+        The store decides all of them in one step. Between slots of a cluster, units are given back within the call, so another caller
+        may be denied meanwhile.
 
         Parameters
         ----------
@@ -1312,9 +1314,11 @@ class AsyncLimiter:
     ) -> builtins.list[Decision | PolylimitError]: ...
     async def check_together(self, requests: Iterable[str | bytes | int | Request]) -> builtins.list[Decision]:
         """Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
-        spent. When one is denied or fails, the units of the others are refunded, and their decisions show what is left.
+        spent. When one is denied, the decisions that admit are those of a peek. Requests for the same key under the same policy are
+        one of their sum.
 
-        Each is decided on its own, so another caller may be denied because of units that are refunded a moment later.
+        The store decides all of them in one step. Between slots of a cluster, units are given back within the call, so another caller
+        may be denied meanwhile.
 
         Parameters
         ----------

@@ -219,8 +219,8 @@ module Polylimit
       converted.map { |one| result(one.is_a?(String) ? answers.shift : one) }
     end
 
-    # Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
-    # have spent is given back. Requests of several keys are refused.
+    # Checks several requests of one key that belong together, one for each policy: all are admitted, or nothing is
+    # spent. Requests of several keys are refused.
     # @return [Array<Decision>]
     # @raise [Error] the first error of any of them
     def check_together(requests)

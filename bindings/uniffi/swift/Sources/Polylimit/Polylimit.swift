@@ -2869,8 +2869,8 @@ public protocol LimiterProtocol: AnyObject, Sendable {
     func checkMany(requests: [Request]) throws  -> [CheckResult]
 
     /**
-     * Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-     * others have spent is refunded. Requests of several keys are refused.
+     * Checks several requests of one key that belong together, one for each policy: all are admitted, or nothing is
+     * spent. Requests of several keys are refused.
      */
     func checkTogether(requests: [Request]) throws  -> [Decision]
 
@@ -3340,8 +3340,8 @@ open func checkMany(requests: [Request])throws  -> [CheckResult]  {
 }
 
     /**
-     * Checks several requests of one key that belong together, one for each policy: when one is denied, what the
-     * others have spent is refunded. Requests of several keys are refused.
+     * Checks several requests of one key that belong together, one for each policy: all are admitted, or nothing is
+     * spent. Requests of several keys are refused.
      */
 open func checkTogether(requests: [Request])throws  -> [Decision]  {
     return try  FfiConverterSequenceTypeDecision.lift(try rustCallWithError(FfiConverterTypePolylimitError_lift) {

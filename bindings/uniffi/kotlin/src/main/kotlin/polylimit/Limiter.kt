@@ -353,8 +353,8 @@ public class Limiter
         public fun checkMany(requests: List<Request>): List<CheckResult> = target.answer(Call.checkMany(requests))
 
         /**
-         * Checks several requests of one key that belong together, one for each policy: when one is denied, what the others
-         * have spent is refunded. Requests of several keys are refused.
+         * Checks several requests of one key that belong together, one for each policy: all are admitted, or nothing is
+         * spent. Requests of several keys are refused.
          */
         @Throws(PolylimitException::class)
         public fun checkTogether(requests: List<Request>): List<Decision> = target.answer(Call.checkTogether(requests)).map { it.get() }
