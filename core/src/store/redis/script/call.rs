@@ -438,7 +438,7 @@ impl Script {
         Arc::clone(SCRIPTS.lock().entry((needed, path.cloned())).or_insert_with(assemble))
     }
 
-    fn assemble_request(needed: usize, path: Option<&RequestPath>) -> Self {
+    pub(super) fn assemble_request(needed: usize, path: Option<&RequestPath>) -> Self {
         let (format, names) = path.map(RequestPath::arguments).unwrap_or_default();
         let arguments = format!(
             "local {names}nonce, deadline, now, flags, policies, charges, charges_at = read('>{format}I6I7I7BHH', input)\n"

@@ -66,3 +66,18 @@ fn script_of_any_sequence_has_no_open_place() {
         assert!(!source.contains('$') && !source.contains("--") && source.starts_with("#!lua\n"), "{source}");
     }
 }
+
+#[test]
+fn script_of_any_request_has_no_open_place() {
+    for (forms, has_penalty) in FORMS.iter().flat_map(|form| [(*form, false), (*form, true)]) {
+        let of = |forms: &[Form], has_penalty| FastPath { forms: forms.into(), has_penalty };
+        let paths = [of(&[forms], has_penalty), of(&FORMS, false)];
+        let path = RequestPath::of(paths.iter()).unwrap();
+        let source = Script::assemble_request(31, Some(&path)).source;
+        assert!(!source.contains(['$', '@']) && !source.contains("--"), "{source}");
+        assert!(source.starts_with("#!lua\n") && source.contains("if flags < 8 then"), "{source}");
+        assert_eq!(source.contains("if denied_1 then"), has_penalty, "{source}");
+        assert!(RequestPath::of(paths.iter().chain(&[of(&[], false)])).is_none());
+        assert!(RequestPath::of(paths.iter().chain(&[of(&[forms], false)])).is_none());
+    }
+}
