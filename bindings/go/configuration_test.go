@@ -171,6 +171,10 @@ func TestRedisHasDocumentsAndEntries(t *testing.T) {
 	if _, err := limiter.Publish(ctx, document, polylimit.PublishOptions{ExpectedVersion: &unexpected}); !errors.Is(err, polylimit.ErrInvalidArgument) {
 		t.Error(err)
 	}
+	if _, err := limiter.Publish(ctx, "polylimit = 1", polylimit.PublishOptions{}); !errors.Is(err, polylimit.ErrInvalidArgument) ||
+		!strings.Contains(err.Error(), "it may be incomplete") {
+		t.Error(err)
+	}
 	denied := must(limiter.SetEntry(ctx, "deny user alice", nil))(t)
 	must(other.WaitForVersion(ctx, denied.Version, 30*time.Second))(t)
 	alice := request(map[string]string{"user": "alice"})

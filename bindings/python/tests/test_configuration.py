@@ -231,6 +231,8 @@ def test_store_is_followed(own_redis, run, key):
             first.publish(DOCUMENT, expected_version=99)
         with pytest.raises(InvalidArgumentError, match=r"^line 1, column "):
             first.publish("polylimit = 2")
+        with pytest.raises(InvalidArgumentError, match="it may be incomplete"):
+            first.publish("polylimit = 1")
         changed = first.set_entry(f"override api {key}", {"numbers": "9/day fixed_window"})
         there = second.wait_for_version(changed.version, timeout=10)
         assert second.check(key, "api").remaining == 6

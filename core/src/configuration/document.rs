@@ -145,8 +145,8 @@ impl Document {
         Ok(document)
     }
 
-    /// Refuses to take the place of a document that has policies without having any, unless it says so with an empty table or by `enabled = false`: a
-    /// document whose writing was interrupted may end after its first line.
+    /// Refuses to take the place of a document that has policies without having any, unless it says so with an empty table or by
+    /// `enabled = false`: a document whose writing was interrupted may end after its first line.
     ///
     /// # Errors
     /// Invalid argument, with what to write.

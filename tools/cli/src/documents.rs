@@ -209,13 +209,18 @@ fn validate(
     Ok(exit)
 }
 
-/// What a document can say, and hardly means: rules that are never reached, a time zone that nothing goes by, ends that are over,
-/// policies that nothing uses.
+/// What a document can say, and hardly means: no policies, rules that are never reached, a time zone that nothing goes by, ends that
+/// are over, policies that nothing uses.
 fn warnings(document: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let is_empty = |value: &Value| fields(value).is_empty();
+    if document["policies"].is_null() && document["enabled"] != Value::Bool(false) {
+        let warning = "there are no policies: the document is refused in place of one that has some; write an empty table if none are \
+                       wanted";
+        warnings.push(warning.to_owned());
+    }
     let rules = list(&document["rules"]);
     let matches_all = |rule: &Value| {
         is_empty(&rule["match"]) && is_empty(&rule["unless"]) && rule["continue"] != Value::Bool(true)

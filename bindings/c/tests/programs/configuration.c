@@ -232,6 +232,8 @@ static void redis_has_documents_and_entries(void) {
     polylimit_configuration_free(status);
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_publish(limiter, DOCUMENT, &unexpected, NULL, NULL, NULL, MESSAGE));
     CHECK(strstr(message, "99") != NULL);
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_publish(limiter, "polylimit = 1", NULL, NULL, NULL, NULL, MESSAGE));
+    CHECK(strstr(message, "it may be incomplete") != NULL);
     polylimit_result result;
     polylimit_change change = {.size = sizeof change, .operation = POLYLIMIT_SET_ENTRY, .entry = "deny user alice"};
     OK(drained(completions,

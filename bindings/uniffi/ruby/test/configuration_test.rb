@@ -143,6 +143,8 @@ class ConfigurationTest < Minitest::Test
     assert_equal 'store', status.source
     assert_equal status.digest, other.wait_for_version(status.version, 60).digest
     assert_raises(Polylimit::InvalidArgument) { limiter.publish(DOCUMENT, expected_version: 7) }
+    bare = assert_raises(Polylimit::InvalidArgument) { limiter.publish('polylimit = 1') }
+    assert_includes bare.message, 'it may be incomplete'
     entry = limiter.set_entry('deny user bob')
     there = other.wait_for_version(entry.version, 60)
     published = other.publish(DOCUMENT, expected_version: there.document_version)

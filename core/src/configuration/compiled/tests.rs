@@ -45,8 +45,8 @@ impl World {
                     Some(text) => text.as_str().unwrap().to_owned(),
                     None => operation["document"].to_string(),
                 };
-                if let Ok(document) = Document::parse(text.as_bytes()) {
-                    self.document = Arc::new(document);
+                if operation["expect"]["ok"] == true {
+                    self.document = Arc::new(Document::parse(text.as_bytes()).unwrap());
                 }
             }
             Some("entry") => {

@@ -43,7 +43,10 @@ fn every_document_of_the_cases_is_read_or_refused_as_they_say() {
             let (text, expect) = (text_of(operation), &operation["expect"]);
             let about = expect["about"].as_str().unwrap_or_default();
             match Document::parse(text.as_bytes()) {
-                Ok(_) => assert_eq!(expect["ok"], true, "{name}: {text}"),
+                Ok(_) => {
+                    // Some are refused because of the document in force alone.
+                    assert!(expect["ok"] == true || operation["valid"] == true, "{name}: {text}");
+                }
                 Err(error) => {
                     assert_eq!(expect["ok"], false, "{name}: {text}: {error}");
                     assert!(

@@ -162,9 +162,10 @@ impl Limiter {
     /// is in force here. Every process that follows the store takes it within a second.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document cannot be used; when another version than the expected
-    /// one is there; when the document does not come from Redis. [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis
-    /// does not answer: the document may have been published.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document cannot be used; when it has no policies, without an empty
+    /// table of them or `enabled = false`, and the published one has some; when another version than the expected one is there; when
+    /// the document does not come from Redis. [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis does not answer: the
+    /// document may have been published.
     pub async fn publish(
         &self,
         document: &str,

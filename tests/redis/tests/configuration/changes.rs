@@ -25,6 +25,29 @@ fn document_is_published_only_over_the_expected_one() {
     }
 }
 
+/// Followers would refuse it, and nothing would change any more.
+#[test]
+fn document_that_has_lost_the_policies_is_not_published() {
+    let server = Server::start(Kind::Redis, &[]);
+    let manager = follow(&server.url());
+    let [bare, policies] =
+        ["{\"polylimit\":1}", "{\"policies\":{\"p\":{\"quotas\":\"2/hour\"}},\"polylimit\":1}"];
+    assert_eq!(manager.publish(bare, 0).unwrap(), Ok(1));
+    assert_eq!(manager.publish(policies, 1).unwrap(), Ok(2));
+    for error in [manager.publish(bare, 2).unwrap_err(), manager.rollback(1).unwrap_err()] {
+        assert!(error.message().contains("the one in force has 1: it may be incomplete"), "{error}");
+    }
+    assert_eq!(manager.publish(bare, 1).unwrap(), Err(2), "it has another version than the expected one");
+    assert_eq!(manager.load().unwrap().0.as_deref(), Some(policies));
+    assert_eq!(manager.publish("{\"policies\":{},\"polylimit\":1}", 2).unwrap(), Ok(3));
+    assert_eq!(manager.publish(bare, 3).unwrap(), Ok(4));
+    assert_eq!(manager.rollback(2).unwrap(), Ok(5));
+    assert_eq!(manager.publish("{\"enabled\":false,\"polylimit\":1}", 5).unwrap(), Ok(6));
+    // A document of a later version cannot be compared.
+    assert_eq!(manager.publish("{\"polylimit\":2}", 6).unwrap(), Ok(7));
+    assert_eq!(manager.publish(bare, 7).unwrap(), Ok(8));
+}
+
 #[test]
 fn of_concurrent_publishers_one_wins() {
     let server = Server::start(Kind::Redis, &[]);

@@ -94,6 +94,47 @@ fn blocking_limiters_publish_change_and_roll_back() {
     assert_eq!(&*history[2].entries[0].0, "override p key");
 }
 
+#[test]
+fn limiters_refuse_to_publish_a_document_that_has_lost_the_policies() {
+    let server = Server::start(Kind::Redis, &[]);
+    let [writer, reader] = two_limiters(&server).map(|limiter| limiter.blocking());
+    let bare = "polylimit = 1\n";
+    writer.publish(bare, PublishOptions::default()).unwrap();
+    writer.publish(DOCUMENT, PublishOptions::default()).unwrap();
+    for error in [
+        writer.publish(bare, PublishOptions::default()).unwrap_err(),
+        writer.publish(bare, PublishOptions::default().expected_version(2)).unwrap_err(),
+        writer.rollback(1, PublishOptions::default()).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().contains("it may be incomplete"), "{error}");
+    }
+    let there = reader.wait_for_version(2, SOON).unwrap();
+    assert_eq!((there.version, there.document_version), (2, 2));
+    let off = writer.publish("polylimit = 1\nenabled = false\n", PublishOptions::default()).unwrap();
+    assert_eq!((off.version, reader.wait_for_version(3, SOON).unwrap().digest), (3, off.digest));
+}
+
+/// As a file whose writing was interrupted after its first line.
+#[test]
+fn file_that_has_lost_the_policies_keeps_the_document_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, next) = (folder.path().join("limits.toml"), folder.path().join("next"));
+    let replace = |text: &str| {
+        std::fs::write(&next, text).unwrap();
+        std::fs::rename(&next, &path).unwrap();
+    };
+    replace(DOCUMENT);
+    let limiter = Limiter::builder().configuration(&format!("file:{}", path.display())).build().unwrap();
+    replace("polylimit = 1\n");
+    let error = until("the error is told", SOON, || limiter.configuration().unwrap().error);
+    assert!(error.contains("it may be incomplete"), "{error}");
+    assert!(limiter.policy("p").is_some());
+    replace("polylimit = 1\n[policies]\n");
+    until("no policies are in force", SOON, || limiter.policy("p").is_none().then_some(()));
+    until("no error is told", SOON, || limiter.configuration().unwrap().error.is_none().then_some(()));
+}
+
 #[tokio::test]
 async fn asynchronous_limiters_publish_and_change() {
     let server = Server::start(Kind::Redis, &[]);

@@ -83,6 +83,23 @@ fn bad_document_is_not_published() {
 }
 
 #[test]
+fn document_that_has_lost_the_policies_is_not_published() {
+    let shell = shell();
+    shell.file("bare.toml", "polylimit = 1\n");
+    shell.file("none.toml", "polylimit = 1\n[policies]\n");
+    let validated = shell.run(&["policies", "validate", "bare.toml", "none.toml"]).fine();
+    let warning = "bare.toml: fine\nbare.toml: warning: there are no policies: ";
+    assert!(validated.starts_with(warning) && validated.ends_with("\nnone.toml: fine\n"), "{validated}");
+    let _ = shell.run(&put("bare.toml", "0")).fine();
+    let _ = shell.run(&put("first.toml", "1")).fine();
+    let refusal = "the document has no policies and the one in force has 1: it may be incomplete";
+    shell.run(&put("bare.toml", "2")).fails(64, refusal);
+    shell.run(&["policies", "rollback", "1", "--why", "back"]).fails(64, refusal);
+    assert_eq!(shell.run(&["policies", "get"]).fine(), FIRST);
+    let _ = shell.run(&put("none.toml", "2")).fine();
+}
+
+#[test]
 fn limits_of_envoy_are_imported() {
     let shell = shell();
     shell.file(

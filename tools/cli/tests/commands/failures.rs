@@ -75,7 +75,7 @@ fn wrong_usage_is_told() {
 fn bad_documents_are_told_with_their_place() {
     let shell = Shell::with_store("memory:");
     shell.file("bad.toml", "polylimit = 1\n[policies.api]\nquotas = '2/minuet'\n");
-    shell.file("good.toml", "polylimit = 1\n");
+    shell.file("good.toml", "polylimit = 1\n[policies]\n");
     shell.run(&["check", "api", "k", "--policies", "bad.toml"]).fails(64, "line 3, column 10");
     shell.run(&["policies", "diff", "bad.toml", "good.toml"]).fails(64, "bad.toml: line 3");
     let validated = shell.run(&["policies", "validate", "good.toml", "bad.toml"]);

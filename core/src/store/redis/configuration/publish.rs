@@ -6,6 +6,7 @@
 use redis::{Cmd, Value};
 use sha2::{Digest as _, Sha256};
 
+use crate::configuration::document::Document;
 use crate::configuration_source::publication::{Author, PastChange, PastDocument, PastKind, Published};
 use crate::configuration_source::snapshot::{Entries, EntryChange, Snapshot};
 use crate::error::Error;
@@ -31,8 +32,8 @@ impl ConfigurationStore {
     /// expected version; 0 when there is none.
     ///
     /// # Errors
-    /// A document or an author that is too long; Redis does not answer, and then the document may have been published; Redis
-    /// refuses.
+    /// A document or an author that is too long; a document that has lost the policies of the one that is there; Redis does not
+    /// answer, and then the document may have been published; Redis refuses.
     pub(crate) async fn publish(
         &self,
         document: &str,
@@ -49,6 +50,15 @@ impl ConfigurationStore {
             )));
         }
         let mut connection = self.connect(None).await?;
+        // The document of a version never changes, and the script publishes over this version alone: what is compared here is what is
+        // replaced.
+        match connection.document().await? {
+            Some(there) if there.version != expected_version => {
+                return Ok(Published::Conflict { document_version: there.version });
+            }
+            Some(there) => refuse_lost_policies(document, &there.text)?,
+            None => {}
+        }
         let keys = &connection.keys;
         let mut command = script(PUBLISH, &[&keys.head, &keys.documents, &keys.log]);
         command
@@ -201,6 +211,14 @@ impl ConfigurationConnection {
             text: text.unwrap_or_else(|| document.clone()),
             document,
         }))
+    }
+}
+
+/// Refuses what followers would refuse. A document of a later version cannot be read, and then nothing is compared.
+fn refuse_lost_policies(document: &str, there: &str) -> Result<(), Error> {
+    match [document, there].map(|text| Document::parse(text.as_bytes())) {
+        [Ok(document), Ok(there)] => document.refuse_lost_policies(&there),
+        _ => Ok(()),
     }
 }
 

@@ -145,6 +145,8 @@ class ConfigurationTest {
                     assertEquals(status.digest, other.waitForVersion(status.version, Duration.ofSeconds(60)).digest)
                     assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.publish(DOCUMENT, PublishOptions(expectedVersion = 7)) }
                     assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.setDocument(DOCUMENT) }
+                    val bare = assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.publish("polylimit = 1") }
+                    assertTrue("it may be incomplete" in bare.message.orEmpty(), bare.message)
                     val entry = limiter.setEntry("deny user bob", emptyMap())
                     val there = other.waitForVersion(entry.version, Duration.ofSeconds(60))
                     val expecting = PublishOptions(expectedVersion = there.documentVersion)
