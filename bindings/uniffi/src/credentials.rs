@@ -143,14 +143,14 @@ impl CredentialsCalls {
     pub fn fail(&self, message: String) {
         self.calls.answer(Err(message));
     }
-
-    /// Fails the calls without an answer, and all later ones: the limiter is closed.
-    pub fn end(&self) {
-        self.calls.end();
-    }
 }
 
 impl CredentialsCalls {
+    /// Fails the calls without an answer, and all later ones: the limiter is closed.
+    pub(crate) fn end(&self) {
+        self.calls.end();
+    }
+
     /// The function for the core. The calls end when it is dropped.
     pub(crate) fn function(
         &self,
@@ -162,9 +162,12 @@ impl CredentialsCalls {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
     use std::thread;
 
     use super::*;
+    use crate::limiter::Limiter;
+    use crate::settings::Settings;
 
     #[test]
     fn calls_are_answered_in_order_until_the_end() {
@@ -190,6 +193,18 @@ mod tests {
         let calls = CredentialsCalls::new();
         drop(polylimit::Limiter::builder().credentials(calls.function()));
         assert!(!calls.wait_for_call());
+        let calls = CredentialsCalls::new();
+        let settings = Settings {
+            store: Some("redis://127.0.0.1:1".to_owned()),
+            policies: Vec::new(),
+            options: HashMap::new(),
+            clock: None,
+            document: None,
+        };
+        let limiter = Limiter::with_credentials(settings, Arc::clone(&calls)).unwrap();
+        assert!(!calls.has_ended());
+        limiter.shut_down().unwrap();
+        assert!(!calls.wait_for_call(), "also of a limiter that is closed and still referred to");
         assert!(matches!(calls.wake_by(-1), Err(PolylimitError::InvalidArgument(_))));
     }
 }

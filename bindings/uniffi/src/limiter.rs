@@ -26,6 +26,8 @@ use crate::settings::Settings;
 #[derive(Debug, uniffi::Object)]
 pub struct Limiter {
     limiter: blocking::Limiter,
+    /// The calls that end when the limiter is closed.
+    credentials: Option<Arc<CredentialsCalls>>,
 }
 
 impl Limiter {
@@ -52,7 +54,7 @@ impl Limiter {
     /// Makes a limiter. Connects to nothing: a store that cannot be reached is no error here.
     #[uniffi::constructor]
     pub fn new(settings: Settings) -> Result<Arc<Self>> {
-        guarded(|| Ok(Arc::new(Self { limiter: settings.build()?.blocking() })))
+        guarded(|| Ok(Arc::new(Self { limiter: settings.build()?.blocking(), credentials: None })))
     }
 
     /// As the other constructor, with credentials for each new connection to Redis in place of those in the URL and the options: for
@@ -66,7 +68,7 @@ impl Limiter {
             // Settings that are refused end the calls, too.
             let function = credentials.function();
             let limiter = settings.builder()?.credentials(function).build()?.blocking();
-            Ok(Arc::new(Self { limiter }))
+            Ok(Arc::new(Self { limiter, credentials: Some(credentials) }))
         })
     }
 
@@ -262,6 +264,9 @@ impl Limiter {
     pub fn shut_down(&self) -> Result<()> {
         guarded(|| {
             self.limiter.asynchronous().close();
+            if let Some(credentials) = &self.credentials {
+                credentials.end();
+            }
             Ok(())
         })
     }

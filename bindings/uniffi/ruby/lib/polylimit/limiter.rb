@@ -61,11 +61,11 @@ module Polylimit
         clock: Argument.clock(clock),
         document: document && Argument.secret('document', document)
       )
-      # The calls of the proc end with the native limiter, or when it cannot be made.
+      # The calls of the proc end when the native limiter is closed or collected, or cannot be made.
       @native = if credentials.nil?
                   PolylimitNative::Limiter.new(settings)
                 else
-                  PolylimitNative::Limiter.with_credentials(settings, @calls = CredentialsServer.answering(credentials))
+                  PolylimitNative::Limiter.with_credentials(settings, CredentialsServer.answering(credentials))
                 end
       @address = @native.address
       @ends = { nil => NO_POLICY }
@@ -290,7 +290,6 @@ module Polylimit
     def close
       @is_closed = true
       @native.shut_down
-      @calls&.end
       @listener.close
     end
 

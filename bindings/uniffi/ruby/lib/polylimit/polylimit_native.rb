@@ -4471,10 +4471,6 @@ module UniFFILib
     [RustCallStatus.by_ref],
     :uint64
 
-  attach_function :uniffi_polylimit_uniffi_fn_method_credentialscalls_end,
-    [:uint64, RustCallStatus.by_ref],
-    :void
-
   attach_function :uniffi_polylimit_uniffi_fn_method_credentialscalls_fail,
     [:uint64, RustBuffer.by_value, RustCallStatus.by_ref],
     :void
@@ -5056,10 +5052,6 @@ module UniFFILib
     :uint16
 
   attach_function :uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve,
-    [],
-    :uint16
-
-  attach_function :uniffi_polylimit_uniffi_checksum_method_credentialscalls_end,
     [],
     :uint16
 
@@ -6593,10 +6585,6 @@ end
   end
 
   
-
-  def end()
-      ::PolylimitNative.rust_call(:uniffi_polylimit_uniffi_fn_method_credentialscalls_end,uniffi_clone_handle(),)
-  end
 
   def fail(message)
         message = ::PolylimitNative::uniffi_utf8(message)

@@ -2093,11 +2093,6 @@ public func FfiConverterTypeClientAddressRules_lower(_ value: ClientAddressRules
 public protocol CredentialsCallsProtocol: AnyObject, Sendable {
 
     /**
-     * Fails the calls without an answer, and all later ones: the limiter is closed.
-     */
-    func end()
-
-    /**
      * Answers the oldest call: with a sentence that says why there are no credentials, and holds no secret.
      */
     func fail(message: String)
@@ -2191,17 +2186,6 @@ public convenience init() {
     
 
     
-    /**
-     * Fails the calls without an answer, and all later ones: the limiter is closed.
-     */
-open func end()  {try! rustCall() {
-        uniffiCallStatus in
-    uniffi_polylimit_uniffi_fn_method_credentialscalls_end(
-            self.uniffiCloneHandle(),uniffiCallStatus
-    )
-}
-}
-
     /**
      * Answers the oldest call: with a sentence that says why there are no credentials, and holds no secret.
      */
@@ -11361,9 +11345,6 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() != 31611) {
-        return InitializationResult.apiChecksumMismatch
-    }
-    if (uniffi_polylimit_uniffi_checksum_method_credentialscalls_end() != 61319) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_credentialscalls_fail() != 42361) {

@@ -128,6 +128,31 @@ final class PolylimitTests: XCTestCase {
         XCTAssertTrue(try limiter.metricsText(format: "openmetrics").hasSuffix("# EOF\n"))
     }
 
+    func testThreadForCredentialsEndsWithTheLimiter() throws {
+        final class Source: Sendable {
+            func token() -> String { "word" }
+        }
+        // No server is there. In memory, the function is let go at once.
+        let settings = Settings(store: "redis://127.0.0.1:1", policies: [Policy(name: "api", quotas: "2/minute")])
+        var source: Source? = Source()
+        weak var released = source
+        let limiter = try Limiter.withCredentials(settings: settings) { [source = source!] in
+            Credentials(password: source.token(), username: "limits")
+        }
+        source = nil
+        XCTAssertTrue(try limiter.check(request: request("user")).allowed)
+        XCTAssertNotNil(released)
+        try limiter.shutDown()
+        let end = Date() + 20
+        while released != nil, Date() < end { Thread.sleep(forTimeInterval: 0.01) }
+        XCTAssertNil(released)
+        XCTAssertThrowsError(try Limiter.withCredentials(settings: Settings(store: "nowhere")) { Credentials(password: "word") })
+    }
+
+    func testTextOfCredentialsShowsNoSecret() {
+        XCTAssertEqual("\(Credentials(password: "word", username: "limits"))", "Credentials(***)")
+    }
+
     func testClosedLimiterIsAnError() throws {
         let limiter = try limiter("2/minute")
         try limiter.shutDown()

@@ -40,14 +40,13 @@ internal class CredentialsServer(
     }
 }
 
-/** A native limiter with these settings, and the end of the calls for its credentials. */
+/** A native limiter with these settings and this function. */
 internal fun openNative(
     settings: Settings,
-    give: Supplier<Credentials>?,
-): Pair<NativeLimiter, CredentialsCalls?> {
-    if (give == null) return NativeLimiter(settings) to null
+    give: Supplier<Credentials>,
+): NativeLimiter {
     val calls = CredentialsCalls()
     val native = NativeLimiter.withCredentials(settings, calls)
     CredentialsServer(calls, give).start()
-    return native to calls
+    return native
 }

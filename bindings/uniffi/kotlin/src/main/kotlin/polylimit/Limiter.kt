@@ -18,14 +18,14 @@ public class Limiter
     private constructor(
         settings: Settings,
         onDegraded: Consumer<DegradedEvent>?,
-        opened: Pair<NativeLimiter, CredentialsCalls?>,
+        override val native: NativeLimiter,
     ) : LimiterReports(),
         AutoCloseable {
         /** A limiter with these settings. */
         @JvmOverloads
         @Throws(PolylimitException::class)
         public constructor(settings: Settings, onDegraded: Consumer<DegradedEvent>? = null) :
-            this(settings, onDegraded, openNative(settings, null))
+            this(settings, onDegraded, NativeLimiter(settings))
 
         /**
          * A limiter with a function that gives user and password for each new connection to Redis, in place of those in the URL and the
@@ -38,8 +38,6 @@ public class Limiter
         public constructor(settings: Settings, onDegraded: Consumer<DegradedEvent>?, credentials: Supplier<Credentials>) :
             this(settings, onDegraded, openNative(settings, credentials))
 
-        override val native: NativeLimiter = opened.first
-        private val credentialsCalls = opened.second
         private val listener = Listener(native.keepEvents(), onDegraded)
 
         /** What stands before the colon of a URL is no secret. */
@@ -416,7 +414,6 @@ public class Limiter
         override fun close() {
             isClosed = true
             native.shutDown()
-            credentialsCalls?.end()
             listener.close()
         }
 

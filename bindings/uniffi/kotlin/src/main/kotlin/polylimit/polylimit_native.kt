@@ -701,8 +701,6 @@ internal object IntegrityCheckingUniffiLib {
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve(
     ): Int
-    external fun uniffi_polylimit_uniffi_checksum_method_credentialscalls_end(
-    ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_credentialscalls_fail(
     ): Int
     external fun uniffi_polylimit_uniffi_checksum_method_credentialscalls_give(
@@ -831,8 +829,6 @@ internal object UniffiLib {
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_constructor_credentialscalls_new(uniffi_out_err: UniffiRustCallStatus,
     ): Long
-    external fun uniffi_polylimit_uniffi_fn_method_credentialscalls_end(`ptr`: Long,uniffi_out_err: UniffiRustCallStatus,
-    ): Unit
     external fun uniffi_polylimit_uniffi_fn_method_credentialscalls_fail(`ptr`: Long,`message`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
     ): Unit
     external fun uniffi_polylimit_uniffi_fn_method_credentialscalls_give(`ptr`: Long,`password`: RustBuffer.ByValue,`username`: RustBuffer.ByValue,uniffi_out_err: UniffiRustCallStatus,
@@ -1099,9 +1095,6 @@ private fun uniffiCheckApiChecksums(lib: IntegrityCheckingUniffiLib) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_clientaddressrules_resolve() and 0xFFFF) != 31611) {
-        throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    }
-    if ((lib.uniffi_polylimit_uniffi_checksum_method_credentialscalls_end() and 0xFFFF) != 61319) {
         throw RuntimeException("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     }
     if ((lib.uniffi_polylimit_uniffi_checksum_method_credentialscalls_fail() and 0xFFFF) != 42361) {
@@ -2573,11 +2566,6 @@ internal object FfiConverterTypeClientAddressRules: FfiConverter<ClientAddressRu
 internal interface CredentialsCallsInterface {
 
     /**
-     * Fails the calls without an answer, and all later ones: the limiter is closed.
-     */
-    fun `end`()
-
-    /**
      * Answers the oldest call: with a sentence that says why there are no credentials, and holds no secret.
      */
     fun `fail`(`message`: kotlin.String)
@@ -2709,21 +2697,6 @@ internal open class CredentialsCalls: Disposable, AutoCloseable, CredentialsCall
             UniffiLib.uniffi_polylimit_uniffi_fn_clone_credentialscalls(handle, status)
         }
     }
-
-    
-    /**
-     * Fails the calls without an answer, and all later ones: the limiter is closed.
-     */override fun `end`()
-        =
-    callWithHandle {
-    uniffiRustCall() { _status ->
-    UniffiLib.uniffi_polylimit_uniffi_fn_method_credentialscalls_end(
-        it,
-        _status)
-}
-    }
-
-    
 
     
     /**
