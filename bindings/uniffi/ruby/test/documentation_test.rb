@@ -11,6 +11,7 @@ require 'rack/builder'
 require 'rack/mock'
 require 'sinatra/base'
 require 'socket'
+require_relative 'own_redis'
 
 # The examples of the pages run one after the other, as they would in a config.ru.
 class DocumentationTest < Minitest::Test
@@ -47,6 +48,18 @@ class DocumentationTest < Minitest::Test
     login = -> { ::Rack::MockRequest.new(App).post('/login', 'REMOTE_ADDR' => client, 'HTTP_HOST' => 'localhost').status }
     assert_equal [200] * 5 + [429], (Array.new(6) { login.call })
     assert_includes SessionsController.ancestors, Polylimit::Rails
+  end
+
+  # On a server that admits no connection without them.
+  def test_the_example_of_credentials
+    own = OwnRedis.new
+    own.command('acl', 'setuser', 'limits', 'on', '>token-of-limits', '~*', '&*', '+@all')
+    example = File.read(README).scan(/^```ruby\n(.*?)^```$/m).flatten.find { |ruby| ruby.include?('credentials:') }
+    limiter = Object.new.instance_eval("#{example.sub('redis://localhost', own.bare_url)}renewed", README)
+    limiter.ready(60)
+  ensure
+    limiter&.close
+    own&.close
   end
 
   def test_the_examples_of_the_migration_from_rack_attack

@@ -2,6 +2,7 @@ package readme;
 
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import polylimit.Credentials;
 import polylimit.Decision;
 import polylimit.GuardOptions;
 import polylimit.Limiter;
@@ -22,6 +23,19 @@ final class JavaReadme {
     try (Limiter models = Limiter.of(Map.of("tokens", "10000/minute", "requests", "60/minute"), redis)) {
       together(models);
     }
+  }
+
+  static Limiter renewed(String redis) {
+    Limiter renewed = Limiter.builder()
+        .store(redis)
+        .policy("api", "100/minute")
+        .credentials(() -> new Credentials(token("limits"), "limits"))
+        .build();
+    return renewed;
+  }
+
+  private static String token(String user) {
+    return "token-of-" + user;
   }
 
   private static void together(Limiter models) {

@@ -7,9 +7,11 @@ import org.junit.jupiter.api.Assertions.assertTrue
 import org.junit.jupiter.api.Test
 import org.springframework.web.servlet.config.annotation.InterceptorRegistry
 import org.springframework.web.servlet.config.annotation.WebMvcConfigurer
+import polylimit.Credentials
 import polylimit.Decision
 import polylimit.Limiter
 import polylimit.Outcome
+import polylimit.OwnRedis
 import polylimit.RequestAttributes
 import polylimit.RequestDecision
 import polylimit.Settings
@@ -20,6 +22,7 @@ import polylimit.problemOf
 import polylimit.servlet.RateLimitFilter
 import polylimit.servlet.RateLimitOptions
 import polylimit.spring.RateLimitInterceptor
+import java.time.Duration
 
 /** The examples of the README, word for word: what runs here, and in [JavaReadme], is compared with it. */
 class ReadmeTest {
@@ -84,6 +87,17 @@ class ReadmeTest {
         return told
     }
 
+    private fun renewed(redis: String): Limiter {
+        val renewed = Limiter.builder()
+            .store(redis)
+            .policy("api", "100/minute")
+            .credentials { Credentials(token("limits"), "limits") } // token asks the cloud for one of this user
+            .build()
+        return renewed
+    }
+
+    private fun token(user: String) = "token-of-$user"
+
     private suspend fun suspended(limiter: Limiter): Decision {
         val decision = limiter.asynchronous.check("user:42", policy = "api", cost = 5)
         return decision
@@ -113,6 +127,14 @@ class ReadmeTest {
 
     @Test
     fun `the example in Java`() = JavaReadme.run(redis)
+
+    /** On a server that admits no connection without them. */
+    @Test
+    fun `the examples of credentials`() =
+        OwnRedis().use { own ->
+            own.command("acl", "setuser", "limits", "on", ">token-of-limits", "~*", "&*", "+@all")
+            for (limiter in listOf(renewed(own.bareUrl), JavaReadme.renewed(own.bareUrl))) limiter.use { it.ready(Duration.ofMinutes(1)) }
+        }
 
     @Test
     fun `the README has no other examples`() =
