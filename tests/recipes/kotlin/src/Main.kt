@@ -1,4 +1,4 @@
-// Tests of the recipes' programs: tests/recipes/run_kotlin writes each into a package of its own.
+// Tests of the recipes' programs in Kotlin and Java: tests/recipes/run_kotlin writes each into a package of its own.
 
 import com.sun.net.httpserver.HttpExchange
 import com.sun.net.httpserver.HttpServer
@@ -12,6 +12,13 @@ import org.eclipse.jetty.ee10.servlet.ServletContextHandler
 import org.eclipse.jetty.ee10.servlet.ServletHolder
 import org.eclipse.jetty.server.Server
 import org.eclipse.jetty.server.ServerConnector
+import org.springframework.boot.Banner
+import org.springframework.boot.builder.SpringApplicationBuilder
+import org.springframework.boot.web.context.WebServerApplicationContext
+import org.springframework.boot.web.servlet.FilterRegistrationBean
+import org.springframework.context.ApplicationContextInitializer
+import org.springframework.context.support.GenericApplicationContext
+import polylimit.Limiter
 import java.net.InetSocketAddress
 import java.net.URI
 import java.net.URLEncoder
@@ -23,6 +30,7 @@ import java.net.http.HttpResponse.BodyHandlers
 import java.time.Duration
 import java.util.EnumSet
 import java.util.concurrent.atomic.AtomicInteger
+import java.util.function.Supplier
 import kotlin.system.exitProcess
 
 private val http = HttpClient.newHttpClient()
@@ -65,6 +73,31 @@ private fun withServlet(
     }
 }
 
+private fun withSpring(
+    application: Class<*>,
+    path: String,
+    requests: (String) -> Unit,
+) {
+    // A filter without an order comes after the application's own.
+    val first = FilterRegistrationBean(clients).apply { order = Int.MIN_VALUE }
+    val adding =
+        ApplicationContextInitializer<GenericApplicationContext> { context ->
+            context.registerBean("clients", FilterRegistrationBean::class.java, Supplier { first })
+        }
+    val builder = SpringApplicationBuilder(application).initializers(adding).bannerMode(Banner.Mode.OFF)
+    builder.properties("server.address=127.0.0.1", "server.port=0", "logging.level.root=off").run().use { context ->
+        requests("http://127.0.0.1:${(context as WebServerApplicationContext).webServer.port}$path")
+    }
+}
+
+/** What others have spent in the store of a page. */
+private fun charge(
+    page: String,
+    policy: Pair<String, String>,
+    key: String,
+    cost: Long,
+) = Limiter.of(mapOf(policy), "${System.getenv("REDIS_URL")}&prefix=$page").use { it.charge(key, cost = cost) }
+
 /** A server that responds to each request by its number, from 1 on. */
 private fun withOther(
     respond: (HttpExchange, Int) -> Unit,
@@ -93,8 +126,8 @@ private fun send(request: HttpRequest.Builder): HttpResponse<String> =
 
 private fun encoded(text: String) = URLEncoder.encode(text, Charsets.UTF_8)
 
-private fun login() =
-    withServlet(recipes.login.filter, recipes.login.Login(), "/login") { address ->
+private fun login(serve: ((String) -> Unit) -> Unit) =
+    serve { address ->
         fun expect(
             times: Int,
             name: String,
@@ -113,8 +146,8 @@ private fun login() =
         expect(1, "", "x", 400)
     }
 
-private fun plans() =
-    withServlet(recipes.apiplans.filter, recipes.apiplans.Items(), "/v1/items") { address ->
+private fun plans(serve: ((String) -> Unit) -> Unit) =
+    serve { address ->
         fun ask(key: String): Pair<Int, String?> {
             val response = send(HttpRequest.newBuilder(URI(address)).header("x-api-key", key))
             val policy = response.headers().firstValue("ratelimit-policy").orElse("")
@@ -126,8 +159,10 @@ private fun plans() =
         same(429 to "q=10", ask("another"))
     }
 
-private fun languageModels() =
-    withServlet(recipes.languagemodels.filter, recipes.languagemodels.Answer(), "/answer") { address ->
+private fun languageModels(
+    page: String,
+    serve: ((String) -> Unit) -> Unit,
+) = serve { address ->
         fun ask(
             tenant: String?,
             maxTokens: Int = 4000,
@@ -142,21 +177,23 @@ private fun languageModels() =
         }
         same(400, ask(null).statusCode())
         // What ten minutes pay back.
-        recipes.languagemodels.limiter.charge("acme", cost = 1_000_000)
+        charge(page, "model" to "4 concurrent; 100000/minute token_bucket", "acme", 1_000_000)
         same(429, ask("acme").statusCode())
     }
 
-private fun webhooks() =
-    withOther({ exchange, number -> exchange.sendResponseHeaders(if (number == 1) 503 else 204, -1) }) { address, counted ->
-        val target = URI(address)
-        val outcomes = List(3) { recipes.webhooks.deliver(target, "{}") }
-        same(listOf(Duration.ofMinutes(1), Duration.ZERO, Duration.ZERO), outcomes)
-        recipes.webhooks.limiter.charge(target.authority, cost = 80)
-        check(recipes.webhooks.deliver(target, "{}")!! > Duration.ofSeconds(10))
-        same(3, counted.get())
-    }
+private fun webhooks(
+    page: String,
+    deliver: (URI, String) -> Duration?,
+) = withOther({ exchange, number -> exchange.sendResponseHeaders(if (number == 1) 503 else 204, -1) }) { address, counted ->
+    val target = URI(address)
+    val outcomes = List(3) { deliver(target, "{}") }
+    same(listOf(Duration.ofMinutes(1), Duration.ZERO, Duration.ZERO), outcomes)
+    charge(page, "webhook" to "5/s token_bucket burst=10", target.authority, 80)
+    check(deliver(target, "{}")!! > Duration.ofSeconds(10))
+    same(3, counted.get())
+}
 
-private fun outgoingCalls() =
+private fun outgoingCalls(balance: (String) -> String) =
     withOther({ exchange, number ->
         if (number == 1) {
             exchange.responseHeaders.add("retry-after", "1")
@@ -167,18 +204,18 @@ private fun outgoingCalls() =
         }
     }) { address, counted ->
         System.setProperty("other", address)
-        same("12.50", recipes.outgoingcalls.balance("alice"))
+        same("12.50", balance("alice"))
         same(2, counted.get())
     }
 
-private fun backgroundJobs() {
+private fun backgroundJobs(run: (String, Duration, () -> Unit) -> Boolean) {
     val outcomes = mutableListOf<Boolean>()
 
     fun attempt(
         tenant: String,
         job: () -> Unit = {},
     ) {
-        outcomes += recipes.backgroundjobs.run(tenant, Duration.ZERO, job)
+        outcomes += run(tenant, Duration.ZERO, job)
     }
     attempt("acme") {
         attempt("acme") {
@@ -188,19 +225,47 @@ private fun backgroundJobs() {
     }
     same(listOf(false, true, true, true), outcomes)
     // The slots came back.
-    check(recipes.backgroundjobs.run("acme") {})
+    check(run("acme", Duration.ofMinutes(1)) {})
 }
 
+private val pagesInKotlin =
+    mapOf<String, () -> Unit>(
+        "login" to { login { withServlet(recipes.login.filter, recipes.login.Login(), "/login", it) } },
+        "api-plans" to { plans { withServlet(recipes.apiplans.filter, recipes.apiplans.Items(), "/v1/items", it) } },
+        "language-models" to {
+            languageModels("kotlin-language-models") {
+                withServlet(recipes.languagemodels.filter, recipes.languagemodels.Answer(), "/answer", it)
+            }
+        },
+        "webhooks" to { webhooks("kotlin-webhooks") { target, event -> recipes.webhooks.deliver(target, event) } },
+        "outgoing-calls" to { outgoingCalls { recipes.outgoingcalls.balance(it) } },
+        "background-jobs" to { backgroundJobs { tenant, timeout, job -> recipes.backgroundjobs.run(tenant, timeout, job) } },
+    )
+
+private val pagesInJava =
+    mapOf<String, () -> Unit>(
+        "login" to { login { withSpring(recipes.java.login.Login::class.java, "/login", it) } },
+        "api-plans" to { plans { withSpring(recipes.java.apiplans.Items::class.java, "/v1/items", it) } },
+        "language-models" to {
+            languageModels("java-language-models") { withSpring(recipes.java.languagemodels.Answers::class.java, "/answer", it) }
+        },
+        "webhooks" to {
+            val program = recipes.java.webhooks.Webhooks()
+            webhooks("java-webhooks") { target, event -> program.deliver(target, event) }
+        },
+        "outgoing-calls" to {
+            val program = recipes.java.outgoingcalls.Payments()
+            outgoingCalls { program.balance(it) }
+        },
+        "background-jobs" to {
+            val program = recipes.java.backgroundjobs.Exports()
+            backgroundJobs { tenant, timeout, job -> program.run(tenant, timeout, job) }
+        },
+    )
+
 fun main() {
-    val tests: Map<String, () -> Unit> =
-        mapOf(
-            "failures only count, and the account stays open elsewhere" to ::login,
-            "plans have limits of their own" to ::plans,
-            "answers commit what they took" to ::languageModels,
-            "a busy host goes back to the queue" to ::webhooks,
-            "a 429 is tried again after its wait" to ::outgoingCalls,
-            "jobs beyond the slots go back to the queue" to ::backgroundJobs,
-        )
+    val languages = mapOf("Kotlin" to pagesInKotlin, "Java" to pagesInJava)
+    val tests = languages.flatMap { (language, pages) -> pages.map { (page, test) -> "$page in $language" to test } }
     val failed =
         tests.count { (name, test) ->
             runCatching(test).onFailure { System.err.println("$name: ${it.stackTraceToString()}") }.isFailure
