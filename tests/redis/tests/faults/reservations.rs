@@ -181,6 +181,39 @@ fn reservation_of_an_outage_policy_ends_in_its_process() {
 }
 
 #[test]
+fn commit_during_an_outage_is_charged_by_redis_when_it_is_repeated() {
+    let server = Server::start(Kind::Redis, &[]);
+    let proxy = FaultProxy::start(server.address());
+    let policy = Policy::parse("model", "100/day fixed_window").unwrap();
+    let options = uncached(&server.url_at(proxy.port())).deadline(Duration::from_millis(200));
+    let builder = Limiter::builder().redis(options).policy(policy).outage("model", Outage::Fallback);
+    let blocking = builder.build().unwrap().blocking();
+    blocking.ready(LONG).unwrap();
+    let id = ReservationId::new("job-7").unwrap();
+    let options = ReserveOptions::default().id(id).ttl(10 * LONG);
+    let of_redis = blocking.reserve(Request::new(KEY).cost(10), options).unwrap();
+    assert!(of_redis.allowed() && of_redis.decision().source() == Source::Store);
+
+    proxy.set_refusing(true);
+    proxy.cut();
+    let left = of_redis.commit_blocking(7).unwrap();
+    assert!(left.found() && left.source() == Source::Fallback, "{left:?}");
+
+    proxy.set_refusing(false);
+    proxy.pass();
+    blocking.ready(LONG).unwrap();
+    let by_redis = |ask: &dyn Fn() -> polylimit::Decision| {
+        until("the server decides", LONG, || {
+            Some(ask()).filter(|decision| decision.source() == Source::Store)
+        })
+    };
+    assert_eq!(by_redis(&|| blocking.peek(KEY).unwrap()).remaining(), 90, "it is still set aside");
+    let again = blocking.commit(KEY, id, Some(7)).unwrap();
+    assert!(again.found() && again.source() == Source::Store, "{again:?}");
+    assert_eq!(again.remaining(), 93);
+}
+
+#[test]
 fn denial_in_which_reservations_count_is_not_cached() {
     let server = Server::start(Kind::Redis, &[]);
     let limiter = || {
