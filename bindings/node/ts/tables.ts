@@ -339,7 +339,7 @@ export interface StoreOptions {
    */
   readonly tlsServerName?: string;
   /**
-   * The user to authenticate as at the sentinels; needs `sentinelPassword`; only with Sentinel. It is never
+   * The user to authenticate as at the sentinels; needs a password for them; only with Sentinel. It is never
    * shown.
    *
    * Allowed: 1 to 16384 bytes. There is no default.
@@ -351,4 +351,18 @@ export interface StoreOptions {
    * Allowed: 1 to 16384 bytes. There is no default.
    */
   readonly sentinelPassword?: string;
+  /**
+   * A file that holds the password for the sentinels, in place of `sentinelPassword`: it is read as that of
+   * `passwordFile` is; only with Sentinel.
+   *
+   * Allowed: the path of a file. There is no default.
+   */
+  readonly sentinelPasswordFile?: string;
+  /**
+   * A program whose output is the password for the sentinels, in place of `sentinelPassword`: it is run as
+   * that of `passwordCommand` is, and for each sentinel; only with Sentinel.
+   *
+   * Allowed: a program and its arguments, with spaces between them; at most 4096 bytes. There is no default.
+   */
+  readonly sentinelPasswordCommand?: string;
 }

@@ -153,9 +153,13 @@ class _Options(TypedDict, total=False):
     tls_server_name: str | None
     """The name that the server's certificate has to hold, in place of the host that is connected to; only with TLS. Allowed: a host name or an IP address."""
     sentinel_username: str | None
-    """The user to authenticate as at the sentinels; needs `sentinel_password`; only with Sentinel. It is never shown. Allowed: 1 to 16384 bytes."""
+    """The user to authenticate as at the sentinels; needs a password for them; only with Sentinel. It is never shown. Allowed: 1 to 16384 bytes."""
     sentinel_password: str | None
     """The password to authenticate with at the sentinels; only with Sentinel. It is never shown. Allowed: 1 to 16384 bytes."""
+    sentinel_password_file: str | None
+    """A file that holds the password for the sentinels, in place of `sentinel_password`: it is read as that of `password_file` is; only with Sentinel. Allowed: the path of a file."""
+    sentinel_password_command: str | None
+    """A program whose output is the password for the sentinels, in place of `sentinel_password`: it is run as that of `password_command` is, and for each sentinel; only with Sentinel. Allowed: a program and its arguments, with spaces between them; at most 4096 bytes."""
     lease: Mapping[str, str] | None
     """The policies that lease units from Redis: ``auto``, or such as ``100/500ms``."""
 

@@ -226,18 +226,32 @@ impl Settings {
         let (username, password) = (options.username.take(), options.password.take());
         let (sentinel_username, sentinel_password) =
             (options.sentinel_username.take(), options.sentinel_password.take());
-        let changing = changing(username.as_ref(), password.as_ref(), &mut options, function)?;
-        let fixed = if changing.is_some() { (None, None) } else { (username, password) };
+        let sources = [
+            ("password_file", options.password_file.take().map(CredentialsSource::File)),
+            ("password_command", options.password_command.take().map(CredentialsSource::Program)),
+            ("credentials", function.map(CredentialsSource::Function)),
+        ];
+        let sentinel_sources = [
+            ("sentinel_password_file", options.sentinel_password_file.take().map(CredentialsSource::File)),
+            (
+                "sentinel_password_command",
+                options.sentinel_password_command.take().map(CredentialsSource::Program),
+            ),
+        ];
+        let (credentials, changing) = credentials(username, password, ["username", "password"], sources)?;
+        let (sentinel_credentials, sentinel_changing) = self::credentials(
+            sentinel_username,
+            sentinel_password,
+            ["sentinel_username", "sentinel_password"],
+            sentinel_sources,
+        )?;
         let target = Target {
             endpoints: location.endpoints.clone(),
             tls: tls(location, &mut options)?,
-            credentials: credentials(fixed.0, fixed.1, ["username", "password"])?,
+            credentials,
             changing,
-            sentinel_credentials: credentials(
-                sentinel_username,
-                sentinel_password,
-                ["sentinel_username", "sentinel_password"],
-            )?,
+            sentinel_credentials,
+            sentinel_changing,
             database: options.db,
         };
         Ok(Self { target, options })
@@ -264,7 +278,7 @@ const NEEDS: [(&[&str], Condition, &str); 4] = [
         "is only for TLS: use rediss://, rediss-sentinel:// or rediss-cluster://, or leave it out",
     ),
     (
-        &["sentinel_username", "sentinel_password"],
+        &["sentinel_username", "sentinel_password", "sentinel_password_file", "sentinel_password_command"],
         |location| matches!(location.endpoints, Endpoints::Sentinel { .. }),
         "is only for Sentinel: use redis-sentinel:// or rediss-sentinel://, or leave it out",
     ),
@@ -280,47 +294,38 @@ fn check_needs(location: &Location, values: &Values) -> Result<(), Error> {
     Ok(())
 }
 
-/// The source of credentials that change, if one is given: only one of all may give a password.
-fn changing(
-    username: Option<&Secret>,
-    password: Option<&Secret>,
-    options: &mut Options,
-    function: Option<CredentialsFunction>,
-) -> Result<Option<ChangingCredentials>, Error> {
-    let sources = [
-        ("password_file", options.password_file.take().map(CredentialsSource::File)),
-        ("password_command", options.password_command.take().map(CredentialsSource::Program)),
-        ("credentials", function.map(CredentialsSource::Function)),
-    ];
-    let mut given = sources.into_iter().filter_map(|(name, source)| Some((name, source?)));
-    let Some((name, source)) = given.next() else { return Ok(None) };
-    let is_function = matches!(source, CredentialsSource::Function(_));
-    let other = match given.next() {
-        Some((other, _)) => Some(other),
-        None if password.is_some() => Some("password"),
-        None if is_function && username.is_some() => Some("username"),
-        None => None,
-    };
-    if let Some(other) = other {
-        return Err(Error::invalid_argument(format!(
-            "{other} and {name} contradict each other: leave one out, also in the user info of the URL"
-        )));
-    }
-    Ok(Some(ChangingCredentials { source, username: username.cloned() }))
-}
-
-fn credentials(
+/// The credentials that were given, or the source of those that change: only one of all may give a password.
+fn credentials<const N: usize>(
     username: Option<Secret>,
     password: Option<Secret>,
     [username_name, password_name]: [&str; 2],
-) -> Result<Option<Credentials>, Error> {
-    match (username, password) {
-        (username, Some(password)) => Ok(Some(Credentials { username, password })),
-        (None, None) => Ok(None),
-        (Some(_), None) => Err(Error::invalid_argument(format!(
-            "{username_name} is given without {password_name}: give both, or only the password"
-        ))),
+    sources: [(&'static str, Option<CredentialsSource>); N],
+) -> Result<(Option<Credentials>, Option<ChangingCredentials>), Error> {
+    let mut given = sources.into_iter().filter_map(|(option, source)| Some((option, source?)));
+    let Some((option, source)) = given.next() else {
+        return match (username, password) {
+            (username, Some(password)) => Ok((Some(Credentials { username, password }), None)),
+            (None, None) => Ok((None, None)),
+            (Some(_), None) => Err(Error::invalid_argument(format!(
+                "{username_name} is given without {password_name}: give both, or only the password"
+            ))),
+        };
+    };
+    let is_function = matches!(source, CredentialsSource::Function(_));
+    let other = match given.next() {
+        Some((other, _)) => Some(other),
+        None if password.is_some() => Some(password_name),
+        None if is_function && username.is_some() => Some(username_name),
+        None => None,
+    };
+    if let Some(other) = other {
+        let place =
+            if ["username", "password"].contains(&other) { ", also in the user info of the URL" } else { "" };
+        return Err(Error::invalid_argument(format!(
+            "{other} and {option} contradict each other: leave one out{place}"
+        )));
     }
+    Ok((None, Some(ChangingCredentials { option, source, username })))
 }
 
 fn tls(location: &Location, options: &mut Options) -> Result<Option<Tls>, Error> {

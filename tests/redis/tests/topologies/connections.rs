@@ -329,6 +329,57 @@ fn changed_password_is_read_again_and_degrades_no_decision() {
     }
 }
 
+/// Sentinels get a new password one after the other, and the limiters find a new primary by it alone.
+#[test]
+fn changed_password_of_sentinels_is_read_again_for_each_of_them() {
+    let _shared = shared();
+    let sentinels = Sentinels::start_with_passwords(Kind::Redis, None, Some("old"));
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("password");
+    let url = sentinels.url().replace("?sentinel_password=old", "");
+    // Limiters with other names share no connection.
+    let by = |option: &str, name: &str| {
+        let option = format!("sentinel_password_{option}{}&client_name={name}", file.display());
+        limiter(&with(&with(&url, &option), "deadline=5s&denial_cache_max=0"), QUOTAS)
+    };
+    let (runtime, make_all) = (runtime(), |name| ["file=", "command=cat%20"].map(|option| by(option, name)));
+    let source = |limiter: &Limiter| runtime.block_on(limiter.check("user")).unwrap().source();
+    let set_password = |i: usize, rule: &str| {
+        sentinels.sentinel(i).command(&["ACL", "SETUSER", "default", rule]);
+    };
+    std::fs::write(&file, "old").unwrap();
+    let limiters = make_all("first");
+    for limiter in &limiters {
+        assert_eq!(source(limiter), Source::Store);
+    }
+    // The first sentinel refuses what the others accept.
+    set_password(0, "<old");
+    for limiter in make_all("second") {
+        assert_eq!(source(&limiter), Source::Store);
+    }
+    (0..3).for_each(|i| set_password(i, ">new"));
+    std::fs::write(&file, "new\n").unwrap();
+    (1..3).for_each(|i| set_password(i, "<old"));
+    let new = sentinels.planned_failover();
+    until("the old primary follows", Duration::from_secs(20), || {
+        (sentinels.server(1 - new).info("role") == "slave").then_some(())
+    });
+    for limiter in &limiters {
+        until("the new primary decides", Duration::from_secs(30), || {
+            (source(limiter) == Source::Store).then_some(())
+        });
+    }
+    std::fs::write(&file, "wr0ng-hidden").unwrap();
+    for (limiter, cause) in make_all("third")
+        .iter()
+        .zip(["sentinel_password_file /", "the program of sentinel_password_command gives"])
+    {
+        let ready = runtime.block_on(limiter.ready(Duration::from_secs(1))).unwrap_err().to_string();
+        assert!(ready.contains(&format!("refuses the user or the password that {cause}")), "{ready}");
+        assert!(!ready.contains("hidden"), "{ready}");
+    }
+}
+
 #[test]
 fn refused_password_of_a_source_is_named_and_seldom_sent_until_another_is_there() {
     let _shared = shared();

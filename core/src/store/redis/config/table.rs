@@ -296,7 +296,14 @@ options! {
     tls_server_name(impl Into<Box<str>>): HostName, "a host name or an IP address", default none,
         "The name that the server's certificate has to hold, in place of the host that is connected to; only with TLS.";
     sentinel_username(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
-        "The user to authenticate as at the sentinels; needs `sentinel_password`; only with Sentinel. It is never shown.";
+        "The user to authenticate as at the sentinels; needs a password for them; only with Sentinel. It is never shown.";
     sentinel_password(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
         "The password to authenticate with at the sentinels; only with Sentinel. It is never shown.";
+    sentinel_password_file(impl Into<PathBuf>): File, "the path of a file", default none,
+        "A file that holds the password for the sentinels, in place of `sentinel_password`: it is read as that of \
+         `password_file` is; only with Sentinel.";
+    sentinel_password_command(impl Into<Box<str>>): Program,
+        "a program and its arguments, with spaces between them; at most 4096 bytes", default none,
+        "A program whose output is the password for the sentinels, in place of `sentinel_password`: it is run as that of \
+         `password_command` is, and for each sentinel; only with Sentinel.";
 }

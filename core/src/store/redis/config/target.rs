@@ -39,6 +39,8 @@ pub(crate) struct Location {
 /// Credentials that change, and where they come from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChangingCredentials {
+    /// The option that names the source.
+    pub(crate) option: &'static str,
     pub(crate) source: CredentialsSource,
     /// The user, unless the source gives it.
     pub(crate) username: Option<Secret>,
@@ -95,6 +97,8 @@ pub(crate) struct Target {
     /// Those in place of `credentials`.
     pub(crate) changing: Option<ChangingCredentials>,
     pub(crate) sentinel_credentials: Option<Credentials>,
+    /// Those in place of `sentinel_credentials`.
+    pub(crate) sentinel_changing: Option<ChangingCredentials>,
     pub(crate) database: u32,
 }
 

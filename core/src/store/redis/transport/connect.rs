@@ -1,6 +1,7 @@
 //! Makes connections: finds the server, opens the socket, negotiates TLS, and sends the handshake: authentication,
 //! connection name, database and server time, in one round trip.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,7 +25,7 @@ use crate::runtime::monotonic;
 use crate::runtime::simulation;
 use crate::store::redis::config::Settings;
 use crate::store::redis::config::address_map::AddressMap;
-use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Secret, Tls};
+use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Secret, Target, Tls};
 use crate::store::redis::transport::CONNECT_TIMEOUT;
 use crate::store::redis::transport::cause::{
     ConnectError, NO_TLS, WITHOUT_TLS, of_connection, of_name, of_socket, of_tls,
@@ -87,6 +88,9 @@ pub(crate) struct Connector {
     /// Where the credentials come from, unless those above are given.
     login: Option<Login>,
     pub(crate) sentinel_credentials: Option<Credentials>,
+    /// Where the credentials for each sentinel come from, unless those above are given. During a rotation, a sentinel
+    /// refuses what another accepts, so each has its own.
+    pub(crate) sentinel_logins: HashMap<Endpoint, Login>,
     pub(crate) database: u32,
     pub(crate) client_name: Box<str>,
     keepalive: Duration,
@@ -113,6 +117,7 @@ impl Connector {
             credentials: ArcSwapOption::from_pointee(target.credentials.clone()),
             login: target.changing.clone().map(Login::new),
             sentinel_credentials: target.sentinel_credentials.clone(),
+            sentinel_logins: sentinel_logins(target),
             database: target.database,
             client_name: settings.client_name.clone(),
             keepalive: settings.keepalive,
@@ -124,11 +129,15 @@ impl Connector {
     }
 
     pub(crate) fn after_fork(&self) -> Self {
+        let logins = self.sentinel_logins.iter();
+        let sentinel_logins =
+            logins.map(|(sentinel, login)| (sentinel.clone(), login.after_fork())).collect();
         Self {
             tls: self.tls.clone(),
             credentials: ArcSwapOption::new(self.credentials.load_full()),
             login: self.login.as_ref().map(Login::after_fork),
             sentinel_credentials: self.sentinel_credentials.clone(),
+            sentinel_logins,
             client_name: self.client_name.clone(),
             last_primary: ArcSwapOption::new(self.last_primary.load_full()),
             address_map: self.address_map.clone(),
@@ -324,6 +333,15 @@ impl Connector {
         time.learn(server_us.ok_or(PROTOCOL)?, sent, monotonic::now());
         Ok(session.into_stream())
     }
+}
+
+fn sentinel_logins(target: &Target) -> HashMap<Endpoint, Login> {
+    let (Some(changing), Endpoints::Sentinel { sentinels, .. }) =
+        (&target.sentinel_changing, &target.endpoints)
+    else {
+        return HashMap::new();
+    };
+    sentinels.iter().map(|sentinel| (sentinel.clone(), Login::new(changing.clone()))).collect()
 }
 
 impl ConnectError {

@@ -138,10 +138,11 @@ impl Login {
 
     /// The source as operators know it.
     fn name(&self) -> String {
+        let option = self.changing.option;
         match &self.changing.source {
-            CredentialsSource::File(path) => format!("password_file {}", path.display()),
-            CredentialsSource::Program(_) => "the program of password_command".to_owned(),
-            CredentialsSource::Function(_) => "the function credentials".to_owned(),
+            CredentialsSource::File(path) => format!("{option} {}", path.display()),
+            CredentialsSource::Program(_) => format!("the program of {option}"),
+            CredentialsSource::Function(_) => format!("the function {option}"),
         }
     }
 
@@ -287,7 +288,8 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     fn changing(source: CredentialsSource) -> ChangingCredentials {
-        ChangingCredentials { source, username: Some(Secret::from(Box::from("limits"))) }
+        let username = Some(Secret::from(Box::from("limits")));
+        ChangingCredentials { option: "password_file", source, username }
     }
 
     fn runtime() -> tokio::runtime::Runtime {

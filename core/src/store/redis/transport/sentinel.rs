@@ -18,7 +18,7 @@ use crate::error::excerpt;
 use crate::rules::decision::Degradation;
 use crate::runtime::backoff;
 use crate::runtime::driver::Driver;
-use crate::store::redis::config::target::Endpoint;
+use crate::store::redis::config::target::{Credentials, Endpoint};
 use crate::store::redis::transport::cause::{ConnectError, advice};
 use crate::store::redis::transport::connect::{Address, Connector, auth, happy_eyeballs};
 use crate::store::redis::transport::failure::{Class, Failure, UNREACHABLE};
@@ -104,8 +104,26 @@ impl Connector {
     }
 
     async fn sentinel(&self, sentinel: &Endpoint) -> Result<Session, ConnectError> {
+        let Some(login) = self.sentinel_logins.get(sentinel) else {
+            return self.sentinel_as(sentinel, self.sentinel_credentials.as_ref()).await;
+        };
+        let part = SENTINEL_TIMEOUT / 4 * 3;
+        let credentials = login.credentials(part).await?;
+        let mut opened = self.sentinel_as(sentinel, Some(&credentials)).await;
+        if opened.as_ref().is_err_and(|error| error.failure.reason == Degradation::Auth) {
+            let others = login.others_than(&credentials, part).await?;
+            opened = self.sentinel_as(sentinel, Some(&others)).await;
+        }
+        opened.inspect(|_| login.accepted())
+    }
+
+    async fn sentinel_as(
+        &self,
+        sentinel: &Endpoint,
+        credentials: Option<&Credentials>,
+    ) -> Result<Session, ConnectError> {
         let mut session = Session::new(self.tcp(sentinel, SENTINEL_TIMEOUT).await?);
-        if let Some(credentials) = &self.sentinel_credentials {
+        if let Some(credentials) = credentials {
             session.ask::<Value>(&auth(credentials)).await.map_err(|error| refused(&error))?;
         }
         Ok(session)

@@ -1,7 +1,9 @@
 //! Tables of URLs: the parsed target, or the complete error message.
 
 use crate::store::redis::config::RedisOptions;
-use crate::store::redis::config::target::{Credentials, Endpoint, Endpoints, Secret, Target, Tls};
+use crate::store::redis::config::target::{
+    ChangingCredentials, Credentials, CredentialsSource, Endpoint, Endpoints, Secret, Target, Tls,
+};
 use crate::store::redis::config::url::*;
 
 fn target(url: &str) -> Target {
@@ -31,6 +33,7 @@ fn server(host: &str, port: u16) -> Target {
         credentials: None,
         changing: None,
         sentinel_credentials: None,
+        sentinel_changing: None,
         database: 0,
     }
 }
@@ -102,6 +105,13 @@ fn sentinels() {
     };
     let url = "rediss-sentinel://:p@a,[::1]:1,c/main?sentinel_username=s&sentinel_password=q";
     assert_eq!(target(url), full);
+    let changing = ChangingCredentials {
+        option: "sentinel_password_file",
+        source: CredentialsSource::File("/q".into()),
+        username: Some(secret("s")),
+    };
+    let full = Target { sentinel_credentials: None, sentinel_changing: Some(changing), ..full };
+    assert_eq!(target(&url.replace("password=q", "password_file=/q")), full);
 }
 
 #[test]
@@ -339,7 +349,19 @@ fn mistakes_about_tls_and_credentials() {
         ),
         (
             "redis://u@h?password_file=a&password_command=b",
-            "password_command and password_file contradict each other: leave one out, also in the user info of the URL",
+            "password_command and password_file contradict each other: leave one out",
+        ),
+        (
+            "redis-sentinel://h/s?sentinel_password=a&sentinel_password_file=b",
+            "sentinel_password and sentinel_password_file contradict each other: leave one out",
+        ),
+        (
+            "redis-sentinel://h/s?sentinel_password_command=a&sentinel_password_file=b",
+            "sentinel_password_command and sentinel_password_file contradict each other: leave one out",
+        ),
+        (
+            "redis://h?sentinel_password_file=a",
+            "sentinel_password_file is only for Sentinel: use redis-sentinel:// or rediss-sentinel://, or leave it out",
         ),
         ("redis://h?password_file=", "password_file is \"\": allowed is the path of a file"),
     ];
