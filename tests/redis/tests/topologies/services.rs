@@ -194,7 +194,13 @@ fn commands_that_are_optional_may_be_refused_or_renamed() {
             "-select",
         ]);
         let by_acl = other.url().replacen("//", "//limits:word@", 1);
-        for url in [&by_proxy, &by_acl] {
+        let renamed = ["INFO", "CLIENT", "CONFIG", "HELLO"].map(|name| format!("rename-command {name} \"\""));
+        let renamed = Server::start(kind, &renamed.each_ref().map(String::as_str));
+        for name in ["INFO", "CLIENT", "CONFIG"] {
+            let error = renamed.try_command(&[name]).unwrap_err().to_string();
+            assert!(error.contains("unknown command"), "{error}");
+        }
+        for url in [&by_proxy, &by_acl, &renamed.url()] {
             let limiter = limiter(&generous(url), "5/minute");
             runtime().block_on(limiter.ready(GENEROUS_DEADLINE)).unwrap();
             assert_eq!(admitted(&limiter, "k", 10), 5, "{kind:?} {url}");
