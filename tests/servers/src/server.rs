@@ -79,12 +79,16 @@ impl Server {
         let dir = self.dir.path().display();
         let (plain, tls) = if self.certificates.is_some() { (0, self.port()) } else { (self.port(), 0) };
         let mut text = format!(
-            "port {plain}\ntls-port {tls}\ncluster-port {bus}\nbind 127.0.0.1\ndir \"{dir}\"\n\
-             unixsocket \"{socket}\"\nsave \"\"\nenable-debug-command local\nrepl-diskless-sync-delay 0\n{user}\n",
-            bus = self.bus.number(),
+            "port {plain}\nbind 127.0.0.1\ndir \"{dir}\"\nunixsocket \"{socket}\"\nsave \"\"\nrepl-diskless-sync-delay 0\n\
+             {user}",
             socket = self.control.socket().display(),
             user = control::USER,
         );
+        if self.options.program.is_none() {
+            let bus = self.bus.number();
+            let _ = write!(text, " &*\ntls-port {tls}\ncluster-port {bus}\nenable-debug-command local");
+        }
+        text.push('\n');
         if let (Some(files), Some(clients)) = (&self.certificates, self.options.tls) {
             let clients = clients.setting();
             let Certificates { ca, server, server_key, .. } = files;
@@ -201,7 +205,7 @@ impl Server {
             arguments.push("--sentinel".into());
         }
         let environment = self.clock.as_ref().map(FakeClock::environment).unwrap_or_default();
-        *self.process() = Some(Process::start(self.kind().program(), &arguments, &environment, log));
+        *self.process() = Some(Process::start(&self.program(), &arguments, &environment, log));
     }
 
     /// Waits until the server answers and has loaded its data.
@@ -209,7 +213,7 @@ impl Server {
         until("the server answers PING", START, || {
             let ended = self.process().as_mut().and_then(Process::ended);
             if let Some(status) = ended {
-                let name = self.kind().program();
+                let name = self.program();
                 panic!(
                     "{name} ended with {status} (if it is not installed: tests/setup)\n{}",
                     self.log_tail()
@@ -265,6 +269,11 @@ impl Server {
         self.bus.number()
     }
 
+    fn program(&self) -> String {
+        let path = self.options.program.as_ref().map(|path| path.display().to_string());
+        path.unwrap_or_else(|| self.kind().program().to_owned())
+    }
+
     fn log(&self) -> std::path::PathBuf {
         self.dir.path().join("log")
     }
@@ -288,7 +297,7 @@ impl Drop for Server {
     /// Prints the log of the server when the test fails.
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!("{} on port {}:\n{}", self.kind().program(), self.port(), self.log_tail());
+            eprintln!("{} on port {}:\n{}", self.program(), self.port(), self.log_tail());
         }
     }
 }

@@ -33,6 +33,7 @@ use crate::store::redis::transport::CONNECT_TIMEOUT;
 use crate::store::redis::transport::cluster_slots::{self, slot};
 use crate::store::redis::transport::connect::{Address, happy_eyeballs};
 use crate::store::redis::transport::failure::{Class, Failure};
+use crate::store::redis::transport::refused::words;
 use crate::store::redis::transport::sentinel::PrimaryEvents;
 use crate::store::redis::transport::server_time::ServerTime;
 use crate::store::redis::transport::session::Session;
@@ -354,9 +355,10 @@ impl From<RedisError> for ConfigurationFailure {
             {
                 Self::no_permission()
             }
-            Some("ERR") => {
-                Self::refused("Redis refuses a command on its configuration (ERR): see its version")
-            }
+            Some("ERR") => Self::refused(format!(
+                "the server refuses a command on its configuration: {}; Redis 7.0 or newer or Valkey is needed for it",
+                words(&error)
+            )),
             // Another server has it now, or the server is starting: the next attempt finds out.
             Some(code) => Self::unreachable(code),
         }

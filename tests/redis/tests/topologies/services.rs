@@ -1,12 +1,17 @@
-//! Servers that differ from plain Redis and Valkey, imitated by a proxy, an ACL or a configuration.
+//! Servers that differ from plain Redis and Valkey, imitated by a proxy, an ACL or a configuration, and other versions of them.
 
+use std::io::Write;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use polylimit::{Degradation, DegradedEvent, Finding, Limiter, Outage, Policy, Request, Severity};
+use polylimit::{
+    Degradation, DegradedEvent, Finding, Limiter, Outage, Policy, PublishOptions, Request, Severity,
+};
 use polylimit_redis_tests::{GENEROUS_DEADLINE, assert_from_store, check, options, uncached, with};
 use polylimit_test_servers::redis::Value;
-use polylimit_test_servers::{Arguments, Cluster, FaultProxy, Kind, Sentinels, Server, Service};
+use polylimit_test_servers::{
+    Arguments, Cluster, FaultProxy, Kind, Sentinels, Server, Service, other_server,
+};
 
 use super::support::{keys, limiter, runtime, shared, slot};
 
@@ -477,4 +482,81 @@ fn server_that_is_too_old_or_an_imitation_is_named_with_its_version() {
         });
         assert_says(&refusal(&server.url_at(service.port())), words);
     }
+}
+
+const DOCUMENT: &str = "polylimit = 1\n[policies.p]\nquotas = '5/hour'\n";
+
+/// Starts a server in another version; without one, the test is reported as skipped.
+fn started(name: &str) -> Option<Server> {
+    match other_server(name) {
+        Ok(program) => Some(Server::options(Kind::Redis).program(program).start()),
+        Err(reason) => {
+            let thread = std::thread::current();
+            // The harness captures what `eprintln!` writes, but not this.
+            let test = thread.name().unwrap_or("?");
+            let _ = writeln!(std::io::stderr(), "test {test} ... skipped, a real {name}: {reason}");
+            None
+        }
+    }
+}
+
+/// Asserts that a server decides by every algorithm, and returns what it says when a document is published in it.
+fn decides(server: &Server) -> Result<(), String> {
+    for algorithm in ALGORITHMS {
+        let url = with(&generous(&server.url()), &format!("prefix={algorithm}"));
+        let limiter = limiter(&url, &format!("5/minute {algorithm}"));
+        runtime().block_on(limiter.ready(GENEROUS_DEADLINE)).unwrap();
+        assert_eq!(admitted(&limiter, "k", 10), 5, "{algorithm}");
+        assert_eq!(limiter.stats().permanent, 0);
+    }
+    let problems = doctor(&server.url()).into_iter().filter(|finding| finding.severity == Severity::Problem);
+    assert_eq!(problems.collect::<Vec<_>>(), []);
+    let manager = Limiter::builder().store(&server.url()).configuration("store").build().unwrap();
+    match manager.blocking().publish(DOCUMENT, PublishOptions::default()) {
+        Ok(_) => {
+            let published = manager.blocking().published_document(None).unwrap().unwrap();
+            assert_eq!(&*published.text, DOCUMENT);
+            Ok(())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[test]
+fn real_redis_6_0_is_named_as_too_old() {
+    let _shared = shared();
+    let Some(server) = started("redis-6.0") else { return };
+    let limiter = limiter(&generous(&server.url()), "5/minute");
+    assert_eq!(check(&limiter, "k").degraded(), Some(Degradation::Refused));
+    let needed = "Redis 6.2 or newer or Valkey is needed";
+    let [event] = &limiter.take_events()[..] else { panic!("one event") };
+    for words in ["(Redis 6.0.", "ERR syntax error", needed] {
+        assert!(event.to_string().contains(words), "{event}");
+    }
+    let problems = doctor(&server.url()).into_iter().filter(|finding| finding.severity == Severity::Problem);
+    let problems: Vec<String> = problems.map(|finding| finding.message).collect();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems.iter().all(|problem| problem.contains(needed)), "{problems:?}");
+}
+
+#[test]
+fn real_redis_6_2_decides_and_refuses_documents() {
+    let _shared = shared();
+    let Some(server) = started("redis-6.2") else { return };
+    let refused = decides(&server).unwrap_err();
+    assert!(refused.contains("near '#'") && refused.contains("Redis 7.0 or newer"), "{refused}");
+}
+
+#[test]
+fn real_redis_8_decides_and_keeps_documents() {
+    let _shared = shared();
+    let Some(server) = started("redis-8") else { return };
+    assert_eq!(decides(&server), Ok(()));
+}
+
+#[test]
+fn real_valkey_9_decides_and_keeps_documents() {
+    let _shared = shared();
+    let Some(server) = started("valkey-9") else { return };
+    assert_eq!(decides(&server), Ok(()));
 }

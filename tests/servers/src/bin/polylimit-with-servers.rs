@@ -1,15 +1,15 @@
 //! Runs a command while real servers are there for it, and ends them with it.
 //!
-//! Usage: `polylimit-with-servers redis|valkey|cluster|no-time|no-first-line -- COMMAND [ARGUMENT]...`, where `{}` in an argument becomes the
-//! servers' URL. `no-time` is Redis as a service that refuses `TIME` in scripts, and
-//! `no-first-line` one that does not know the first line of scripts. Its exit status is that of the command.
+//! Usage: `polylimit-with-servers redis|valkey|cluster|no-time|PROGRAM -- COMMAND [ARGUMENT]...`, where `{}` in an argument
+//! becomes the servers' URL. `no-time` is Redis as a service that refuses `TIME` in scripts, and `PROGRAM` the path of any
+//! server's program. Its exit status is that of the command.
 
 use std::process::{Command, ExitCode};
 
 use polylimit_test_servers::{Cluster, Kind, Server, Service};
 
 const USAGE: &str =
-    "usage: polylimit-with-servers redis|valkey|cluster|no-time|no-first-line -- COMMAND [ARGUMENT]...";
+    "usage: polylimit-with-servers redis|valkey|cluster|no-time|PROGRAM -- COMMAND [ARGUMENT]...";
 
 /// The command is not a test of how fast this machine is, so its decisions may take as long as they need.
 const OPTIONS: &str = "deadline=30s";
@@ -31,10 +31,8 @@ fn main() -> ExitCode {
             let service = Service::without_time_in_scripts(server.address());
             run(program, arguments, &server.url_at(service.port()))
         }
-        "no-first-line" => {
-            let server = Server::start(Kind::Redis, &[]);
-            let service = Service::without_first_line_of_scripts(server.address());
-            run(program, arguments, &server.url_at(service.port()))
+        path if path.contains('/') => {
+            run(program, arguments, &Server::options(Kind::Redis).program(path).start().url())
         }
         _ => refused(USAGE),
     }

@@ -1,5 +1,7 @@
 //! What a test may ask of a server before it starts.
 
+use std::path::PathBuf;
+
 use super::Server;
 
 /// Which server.
@@ -58,12 +60,28 @@ pub struct ServerOptions {
     pub(super) tls: Option<ClientCertificates>,
     pub(super) fake_clock: bool,
     pub(super) sentinel: bool,
+    pub(super) program: Option<PathBuf>,
     login: Option<(String, String)>,
 }
 
 impl ServerOptions {
     pub(super) const fn new(kind: Kind) -> Self {
-        Self { kind, lines: Vec::new(), tls: None, fake_clock: false, sentinel: false, login: None }
+        Self {
+            kind,
+            lines: Vec::new(),
+            tls: None,
+            fake_clock: false,
+            sentinel: false,
+            program: None,
+            login: None,
+        }
+    }
+
+    /// Runs the program at a path, which may be of another version or a fork: it gets no lines that Redis 6.0 does not know.
+    #[must_use]
+    pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
+        self.program = Some(path.into());
+        self
     }
 
     /// Adds lines to the configuration, such as `maxmemory 10mb`.
