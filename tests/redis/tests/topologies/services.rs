@@ -444,7 +444,7 @@ fn scripts_without_their_first_line_decide_and_find_out_what_it_would() {
     }
 }
 
-/// Answers of Redis 6.0, whose `SET` lacks `PXAT`, and of miniredis, whose Lua lacks `struct`.
+/// Answers of Redis 6.0, whose `SET` lacks `PXAT`, and of an imitation whose Lua lacks something.
 #[test]
 fn server_that_is_too_old_or_an_imitation_is_named_with_its_version() {
     let _shared = shared();
@@ -452,16 +452,16 @@ fn server_that_is_too_old_or_an_imitation_is_named_with_its_version() {
         "-ERR Error running script (call to f_0): @user_script:9: @user_script: 9: ERR syntax error\r\n";
     let info = "redis_version:6.0.16\r\n";
     let info = format!("${}\r\n{info}\r\n", info.len());
-    let no_struct = "-ERR Error compiling script (new function): :16: Script attempted to access nonexistent global \
-                     variable 'struct' stack traceback:  [G]: in function 'error'\r\n";
-    let hello = "*4\r\n$6\r\nserver\r\n$9\r\nminiredis\r\n$7\r\nversion\r\n$5\r\n8.4.0\r\n";
+    let lacking = "-ERR Error compiling script (new function): :16: Script attempted to access nonexistent global \
+                     variable 'redis' stack traceback:  [G]: in function 'error'\r\n";
+    let hello = "*4\r\n$6\r\nserver\r\n$9\r\nimitation\r\n$7\r\nversion\r\n$5\r\n8.4.0\r\n";
     let cases = [
         (old, info, "", &["(Redis 6.0.16)", "ERR syntax error", "Redis 6.2 or newer or Valkey is needed"]),
         (
-            no_struct,
+            lacking,
             String::new(),
             hello,
-            &["(miniredis 8.4.0)", "'struct'", "Redis 6.2 or newer or Valkey is needed"],
+            &["(imitation 8.4.0)", "'redis'", "Redis 6.2 or newer or Valkey is needed"],
         ),
     ];
     for (script, info, hello, words) in cases {

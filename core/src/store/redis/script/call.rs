@@ -553,7 +553,7 @@ mod tests {
         header.is_plain = true;
         call.write_call(&mut out, &mut buffer, ScriptReference::Source, &header, &[check, charge]);
         let plain = call.script.plain();
-        assert!(plain.source.starts_with("local refused = ") && !plain.source.contains("#!lua"));
+        assert!(plain.source.starts_with("local struct = ") && !plain.source.contains("#!lua"));
         assert!(
             plain.hash != call.script.hash && plain.source.ends_with(&call.script.source["#!lua\n".len()..])
         );

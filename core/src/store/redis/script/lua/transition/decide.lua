@@ -182,7 +182,9 @@ end
 local function decide(i, code, cost, asked, broken, ttl, remember, id, dry)
   local k, op, count, headroom = (i - 1) * stride + 1, code, asked, 0
   if op >= 16 then
-    op, count, headroom = op - 16, count % 512, floor_div(count, 512)
+    -- On its own: the Lua of miniredis assigns the other two before it calls the function.
+    headroom = floor_div(count, 512)
+    op, count = op - 16, count % 512
   end
   if op == RESET then
     for at = k, k + stride - 1 do
