@@ -406,6 +406,13 @@ async fn examine_info(session: &mut Session, findings: &mut Findings) -> RedisRe
                 words(&error)
             );
             findings.add(Advice, "version", message);
+            let answered = session.ask::<Value>(&redis::cmd("PING")).await;
+            if answered.is_err_and(|error| error.code().is_none()) {
+                let message = format!(
+                    "the server ends each connection on which it refuses a command, such as a script that it is to load: {NEEDED}"
+                );
+                findings.add(Problem, "version", message);
+            }
             return Ok(());
         }
         Err(error) => return Err(error),
