@@ -38,11 +38,13 @@ type policiesOperation struct {
 	ForUs    int64           `json:"for_us"`
 	Document json.RawMessage `json:"document"`
 	Text     string          `json:"text"`
-	Set      string          `json:"set"`
-	Value    json.RawMessage `json:"value"`
-	Delete   string          `json:"delete"`
-	Request  requestText     `json:"request"`
-	Expect   json.RawMessage `json:"expect"`
+	// Valid is whether a document that is refused could be read; the runner of the server checks it.
+	Valid   bool            `json:"valid"`
+	Set     string          `json:"set"`
+	Value   json.RawMessage `json:"value"`
+	Delete  string          `json:"delete"`
+	Request requestText     `json:"request"`
+	Expect  json.RawMessage `json:"expect"`
 }
 
 type requestText struct {
