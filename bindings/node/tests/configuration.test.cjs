@@ -295,7 +295,10 @@ test("a document in Redis is published, followed and copied", async () => {
       });
       await assert.rejects(writer.publish(document("6/day"), { expectedVersion: 99 }), { code: "invalid_argument" });
       await assert.rejects(writer.publish("polylimit = 2"), { code: "invalid_argument", message: /^line 1, column/ });
-      await assert.rejects(writer.publish("polylimit = 1"), { code: "invalid_argument", message: /it may be incomplete/ });
+      await assert.rejects(writer.publish("polylimit = 1"), {
+        code: "invalid_argument",
+        message: /it may be incomplete/,
+      });
       await assert.rejects(writer.publish(document("6/day"), { by: 5 }), invalid("by is 5: allowed is text"));
       for (const limiter of [writer, reader]) limiter.close();
     }),
