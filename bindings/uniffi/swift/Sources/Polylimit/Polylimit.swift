@@ -11530,7 +11530,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_polylimit_uniffi_checksum_method_limiter_check_many() != 17481) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_polylimit_uniffi_checksum_method_limiter_check_together() != 2411) {
+    if (uniffi_polylimit_uniffi_checksum_method_limiter_check_together() != 10815) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_polylimit_uniffi_checksum_method_limiter_commit() != 62430) {
