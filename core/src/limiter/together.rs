@@ -44,7 +44,7 @@ impl<'a> Merged<'a> {
     fn of(in_force: Option<&InForce>, planned: &[Planned<'a>]) -> Result<Self, Error> {
         let mut merged = Self { charges: Vec::new(), firsts: Vec::new(), places: Vec::new() };
         for (first, Planned { configured, opening }) in planned.iter().enumerate() {
-            let Opening::Asked(StoreCall { request, .. }) = opening else {
+            let Opening::Asked(StoreCall { request, compared, .. }) = opening else {
                 merged.places.push(None);
                 continue;
             };
@@ -54,6 +54,7 @@ impl<'a> Merged<'a> {
             };
             let place = merged.charges.iter().position(same);
             if let Some(place) = place {
+                merged.charges[place].uses_caches &= compared.is_none();
                 let sum = &mut merged.charges[place].request;
                 sum.cost += request.cost;
                 sum.headroom = sum.headroom.max(request.headroom);
@@ -63,7 +64,11 @@ impl<'a> Merged<'a> {
                     in_force.is_some_and(|in_force| in_force.document(call.policy).mode == Mode::Shadow)
                 };
                 let decides = !configured.as_ref().is_some_and(is_shadowed);
-                merged.charges.push(RequestCharge { request: *request, decides });
+                merged.charges.push(RequestCharge {
+                    request: *request,
+                    decides,
+                    uses_caches: compared.is_none(),
+                });
                 merged.firsts.push(first);
             }
             merged.places.push(Some(place.unwrap_or(merged.charges.len() - 1)));
@@ -129,7 +134,7 @@ impl Limiter {
             ([], _) => Vec::new(),
             ([charge], _) => {
                 let cached = match charge.request.action {
-                    CHECK => shared.store.ask_caches(charge.request),
+                    CHECK if charge.uses_caches => shared.store.ask_caches(charge.request),
                     _ => None,
                 };
                 vec![match (cached, wait) {
@@ -206,7 +211,7 @@ impl Limiter {
             for (_, call, opening) in &pools {
                 if let Opening::Asked(asked) = opening {
                     let decides = in_force.document(call.policy).mode != Mode::Shadow;
-                    charges.push(RequestCharge { request: asked.request, decides });
+                    charges.push(RequestCharge { request: asked.request, decides, uses_caches: true });
                 }
             }
             let started = if is_refused {

@@ -255,7 +255,7 @@ impl MemoryStore {
         let digest = |charge: &RequestCharge<'_>| self.long_keys.digest(charge.request.key);
         let digests: Vec<_> = charges.iter().map(digest).collect();
         let mut placed = Vec::with_capacity(charges.len());
-        for (RequestCharge { request, decides }, digest) in charges.iter().zip(&digests) {
+        for (RequestCharge { request, decides, .. }, digest) in charges.iter().zip(&digests) {
             let Action::Apply(operation) = request.action else { return Err(Error::no_answer()) };
             let key = digest.as_ref().map_or(request.key, |digest| digest);
             let hash = self.key_hash.of(request.id, key);

@@ -79,6 +79,8 @@ pub(crate) struct RequestCharge<'a> {
     pub(crate) request: StoreRequest<'a>,
     /// Whether its denial denies all: not where its policy is in shadow.
     pub(crate) decides: bool,
+    /// Whether a denial that is known in front of the store answers it: not where the decisions of a candidate are compared.
+    pub(crate) uses_caches: bool,
 }
 
 /// Whether a request is admitted by the answers to its charges.

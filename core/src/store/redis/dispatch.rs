@@ -134,7 +134,10 @@ impl RedisStore {
         if let Some(reason) = self.outage.made_for(charges) {
             return self.answered_by_outage(&self.prepare_all(charges)?, reason);
         }
-        let known: Vec<_> = charges.iter().map(|charge| self.denial_cache.answer(charge.request)).collect();
+        let denial = |charge: &RequestCharge<'_>| {
+            if charge.uses_caches { self.denial_cache.answer(charge.request) } else { None }
+        };
+        let known: Vec<_> = charges.iter().map(denial).collect();
         if charges.iter().zip(&known).any(|(charge, denial)| charge.decides && denial.is_some()) {
             return self.answer_with_known(topology, charges, known).await;
         }
@@ -281,7 +284,7 @@ impl RedisStore {
             .iter()
             .map(|(PreparedRequest { policy, request, .. }, decides)| {
                 self.count_outage(policy.outage);
-                let charge = RequestCharge { request: *request, decides: *decides };
+                let charge = RequestCharge { request: *request, decides: *decides, uses_caches: false };
                 (policy.outage, policy.policy.quotas(), charge)
             })
             .collect();

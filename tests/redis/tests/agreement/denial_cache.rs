@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use polylimit::testing::invalidation_channel;
 use polylimit::{
     Answer, Call, Completions, Decision, Limiter, LimiterBuilder, ManualClock, Outage, Policy, QuotaVerdict,
-    Request, Source,
+    Request, RequestAttributes, ReserveOptions, Source,
 };
 use polylimit_test_servers::{Kind, Row, Server};
 
@@ -322,4 +322,24 @@ fn checks_of_a_denied_key_send_no_commands() {
     assert_eq!(commands() - before, before - first);
     assert_eq!(limiter.asynchronous().stats().denial_cache - hits, 100_000);
     Row::new("S6", "a denied key").decisions(100_000).measured("no command reached Redis").record();
+}
+
+/// The decisions of a candidate are compared with those of the store, and not with what is known in front of it.
+#[test]
+fn candidate_is_compared_with_every_decision_on_a_request() {
+    let server = Server::start(Kind::Redis, &[]);
+    let document = r#"{"polylimit": 1,
+        "policies": {"p": {"quotas": "1/day", "candidate": {"quotas": "100/day", "compare": 1000}}, "q": {"quotas": "100/day"}},
+        "rules": [{"match": {"path": "/one"}, "apply": [{"policy": "p", "key": "{user}"}]},
+            {"match": {"path": "/two"}, "apply": [{"policy": "p", "key": "{user}"}, {"policy": "q", "key": "{user}"}]}]}"#;
+    let url = format!("{}?denial_cache_max=1h&deadline=30s", server.url());
+    let limiter = Limiter::builder().store(&url).document(document).build().unwrap().blocking();
+    let terms = ReserveOptions::default().terms().unwrap();
+    for (path, user) in [("/one", "alice"), ("/two", "bob")] {
+        let request = RequestAttributes::new().path(path).attribute("user", user);
+        let allowed = (0..10).filter(|_| limiter.decide(&request, &terms).unwrap().allowed).count();
+        assert_eq!(allowed, 1);
+    }
+    let counts = limiter.candidate_counts("p").unwrap();
+    assert_eq!((counts.both_allow, counts.only_live_denies), (2, 18));
 }

@@ -101,7 +101,7 @@ impl MappedStore {
     ) -> Result<Vec<Answer>, Failure> {
         let charges: Vec<_> = charges
             .iter()
-            .map(|(policy, RequestCharge { request, decides })| {
+            .map(|(policy, RequestCharge { request, decides, .. })| {
                 let key = self.file.secret.key(policy.policy.name(), request.key);
                 let hash = self.file.secret.hash(&key);
                 let shard = self.shard_of(hash);
