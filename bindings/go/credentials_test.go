@@ -96,8 +96,8 @@ func TestErrorAndPanicOfTheCredentialsFunctionAreTheCause(t *testing.T) {
 		if findings := must(limiter.Doctor(ctx))(t); len(findings) == 0 || !strings.Contains(fmt.Sprint(findings), cause) {
 			t.Errorf("%s: %v", cause, findings)
 		}
-		until(t, "the event", func() bool { events, _ := kept.told(); return len(events) > 0 })
-		if events, _ := kept.told(); events[0].Kind != "started" || !strings.Contains(events[0].Message, cause) {
+		until(t, "the event", func() bool { events, _ := kept.received(); return len(events) > 0 })
+		if events, _ := kept.received(); events[0].Kind != "started" || !strings.Contains(events[0].Message, cause) {
 			t.Errorf("%s: %v", cause, events)
 		}
 		limiter.Close()

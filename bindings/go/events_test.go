@@ -59,7 +59,7 @@ func (l *log) hook(event polylimit.DegradedEvent) {
 	l.events = append(l.events, event)
 }
 
-func (l *log) told() ([]polylimit.DegradedEvent, []string) {
+func (l *log) received() ([]polylimit.DegradedEvent, []string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return append([]polylimit.DegradedEvent{}, l.events...), strings.SplitAfter(l.text.String(), "\n")
@@ -98,11 +98,11 @@ func TestOutageRaisesAnEventWhenItBeginsAndWhenItEnds(t *testing.T) {
 	_ = process.Process.Signal(syscall.SIGCONT)
 	until(t, "the end is told", func() bool {
 		source()
-		events, _ := kept.told()
+		events, _ := kept.received()
 		return len(events) > 1
 	})
 	limiter.Close()
-	events, lines := kept.told()
+	events, lines := kept.received()
 	if len(events) != 2 || len(lines) != 3 {
 		t.Fatal(events, lines)
 	}
@@ -130,11 +130,11 @@ func TestFindingOfTheDoctorRaisesAnEvent(t *testing.T) {
 		polylimit.WithOption("doctor_after", "1ms"), polylimit.WithOnDegraded(kept.hook))
 	until(t, "the finding is told", func() bool {
 		must(limiter.Check(ctx, polylimit.Key("user:42")))(t)
-		events, _ := kept.told()
+		events, _ := kept.received()
 		return len(events) > 0
 	})
 	limiter.Close()
-	events, lines := kept.told()
+	events, lines := kept.received()
 	if len(events) != 1 || len(lines) != 2 || events[0].Kind != "finding" || events[0].Subject != "memory" || events[0].Reason != "" {
 		t.Fatal(events, lines)
 	}
@@ -153,7 +153,7 @@ func TestPanicOfAHookIsLogged(t *testing.T) {
 	// Events that were raised before Close are delivered after it.
 	limiter.Close()
 	until(t, "the panic is logged", func() bool {
-		_, lines := kept.told()
+		_, lines := kept.received()
 		return len(lines) == 3 && strings.Contains(lines[1], "OnDegraded panicked: told store_full")
 	})
 }

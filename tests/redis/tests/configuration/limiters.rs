@@ -35,7 +35,7 @@ fn limiter_decides_by_the_configuration_in_its_store_until_it_is_closed() {
     assert!(check().allowed());
     // A bad document, and a server that is away, keep the configuration.
     manager.publish("polylimit = 2", 2).unwrap().unwrap();
-    until("the error is told", SOON, || limiter.configuration().unwrap().error.map(drop));
+    until("the error is reported", SOON, || limiter.configuration().unwrap().error.map(drop));
     assert!(check().allowed());
     let readers = || {
         let list: String = server.query(&["CLIENT", "LIST"]);
@@ -127,12 +127,12 @@ fn file_that_has_lost_the_policies_keeps_the_document_before() {
     replace(DOCUMENT);
     let limiter = Limiter::builder().configuration(&format!("file:{}", path.display())).build().unwrap();
     replace("polylimit = 1\n");
-    let error = until("the error is told", SOON, || limiter.configuration().unwrap().error);
+    let error = until("the error is reported", SOON, || limiter.configuration().unwrap().error);
     assert!(error.contains("it may be incomplete"), "{error}");
     assert!(limiter.policy("p").is_some());
     replace("polylimit = 1\n[policies]\n");
     until("no policies are in force", SOON, || limiter.policy("p").is_none().then_some(()));
-    until("no error is told", SOON, || limiter.configuration().unwrap().error.is_none().then_some(()));
+    until("no error is reported", SOON, || limiter.configuration().unwrap().error.is_none().then_some(()));
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ pub(crate) fn until_error(followed: &Followed, about: &str) -> String {
 
 #[track_caller]
 pub(crate) fn until_no_error(followed: &Followed) {
-    until("no error is told", SOON, || followed.status().error.is_none().then_some(()));
+    until("no error is reported", SOON, || followed.status().error.is_none().then_some(()));
 }
 
 #[track_caller]

@@ -66,9 +66,9 @@ fn document_that_has_lost_the_policies_is_not_published() {
     let (_redis, server) = published();
     let admin = server.admin();
     let bare = admin.send("PUT", "/v1/policies?why=test", &[("if-match", "\"1\"")], b"polylimit = 1\n");
-    let told = bare.json();
-    assert_eq!((bare.status, &told["code"]), (400, &json!("invalid_argument")));
-    assert!(told["detail"].as_str().unwrap().contains("it may be incomplete"), "{told}");
+    let answer = bare.json();
+    assert_eq!((bare.status, &answer["code"]), (400, &json!("invalid_argument")));
+    assert!(answer["detail"].as_str().unwrap().contains("it may be incomplete"), "{answer}");
     assert_eq!(admin.get("/v1/policies").json()["document_version"], 1);
     assert_eq!(put(&server, "\"1\"", "polylimit = 1\nenabled = false\n"), 200);
 }
