@@ -25,14 +25,15 @@ DRY_RUN ?=
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: ## services in four languages share one budget and follow one document of limits on this host; REDIS_URL=redis://... or REDIS=1: in Redis
+demo: ## services in four languages share one budget and follow one policy document on this host; REDIS_URL=redis://... or REDIS=1: in Redis
 	@REDIS_URL="$(REDIS_URL)" REDIS="$(REDIS)" examples/demo/run
 
-site: ## the documentation as one site, with its links checked, in target/site
+site: ## the documentation as a site in target/site, with its links checked
 	@cargo run --quiet --locked -p polylimit-site
 
-setup: ## install the servers that the tests start (Debian, Ubuntu)
+setup: ## install the servers that the tests start (Debian, Ubuntu), and the hook that checks commit messages
 	@tests/setup
+	@tools/hooks/install
 
 test: ## set up and run every check and test; ends in "N passed, N failed", which counts test cases
 	@tests/run
@@ -40,7 +41,7 @@ test: ## set up and run every check and test; ends in "N passed, N failed", whic
 test-quick: ## the core, the memory store, one Redis and Python in a few minutes; ends in the same line
 	@tests/run quick
 
-spellings: ## every spelling of a request to every framework, oldest and newest; ONLY=express,koa SITE=global VARIANT=HEAD SEED=1
+spellings: ## requests in every spelling, to every framework in its oldest and newest version; ONLY=express,koa SITE=global VARIANT=HEAD SEED=1
 	@tests/setup
 	@tests/build polylimit-cli
 	@tests/spellings/run $(if $(ONLY),--only "$(ONLY)") $(if $(SITE),--site "$(SITE)") $(if $(VARIANT),--variant "$(VARIANT)") \
@@ -66,26 +67,26 @@ agreement: ## OPERATIONS random operations on the memory store, Redis, Valkey an
 	@POLYLIMIT_AGREEMENT_OPERATIONS=$(OPERATIONS) cargo test --release -p polylimit-redis-tests --test agreement \
 	  -- --nocapture differential
 
-bench: ## every language and its peers, in one run, into benches/results/<date>.md
+bench: ## every language and its peers, in one run, into benches/results
 	@tests/setup
 	@benches/run
 
-bench-memory: ## the memory store beside governor, in one run
+bench-memory: ## the memory store compared with governor, in one run
 	@cargo bench -p polylimit --bench memory
 
-bench-local: ## the local store beside the memory store and Redis, in one run
+bench-local: ## the local store compared with the memory store and Redis, in one run
 	@tests/setup
 	@cargo bench -p polylimit --bench local
 
-bench-redis: ## the Redis store beside its peers and the server's ceiling, in one run
+bench-redis: ## the Redis store compared with its peers and the server's ceiling, in one run
 	@tests/setup
 	@cargo bench -p polylimit --bench redis
 
-bench-http: ## services under their servers, in memory and on Redis, beside the same without limits; BEFORE=<revision>: and before
+bench-http: ## services, in memory and on Redis, compared with the same without limits; BEFORE=<revision>: and before
 	@tests/setup
 	@BEFORE="$(BEFORE)" benches/http/run
 
-bench-server: ## the server beside throttlecrab-server, envoyproxy/ratelimit and Redis, in one run
+bench-server: ## the server compared with throttlecrab-server, envoyproxy/ratelimit and Redis, in one run
 	@tests/setup
 	@benches/server/run
 
@@ -111,17 +112,17 @@ fuzz: ## fuzz every target for SECONDS_EACH seconds (needs nightly Rust and carg
 simulate-faults: ## the limiter on a simulated network and server, SEEDS times from seed FROM on, with other faults each time
 	@cargo run --profile simulation --locked -p polylimit-fault-simulation -- --from $(FROM) --seeds $(SEEDS)
 
-mutations: ## the simulation has to find each deliberate defect; the seeds go into docs/internals/fault-simulation.md
+mutations: ## the simulation must find each deliberate defect; the seeds go into docs/internals/fault-simulation.md
 	@tests/simulation/mutations/run
 
-faults: ## every row of docs/faults.md in its long form, with other limiters beside it, and the page; takes about an hour
+faults: ## every row of docs/faults.md in its long form, other limiters under the same faults, and the page; takes about an hour
 	@tests/setup
 	@tests/faults/run
 
 packages: ## every package that is published, into dist/; TARGETS=<Rust target>,... ONLY=cli,c,python,node,uniffi,go
 	@tools/packages/build $(if $(TARGETS),--targets "$(TARGETS)") $(if $(ONLY),--only "$(ONLY)")
 
-packages-test: ## install what is in dist/ into empty roots of several Debian releases, with quick starts and cases; needs root
+packages-test: ## install what is in dist/ into clean roots of several Debian releases, with quick starts and cases; needs root
 	@tools/packages/test
 
 release: ## VERSION=x.y.z: versions, changelog, tag, packages, and what is published how; DRY_RUN=1 changes nothing

@@ -53,9 +53,9 @@ func (r AddressRules) Keys() (*AddressKeys, error) {
 	array := optionArray(plain)
 	defer C.free(unsafe.Pointer(array))
 	keys := &AddressKeys{}
-	var told message
-	status := C.polylimit_address_rules_new(array, C.size_t(len(plain)), &keys.rules, &told[0], C.size_t(len(told)))
-	if err := told.err(status); err != nil {
+	var failure message
+	status := C.polylimit_address_rules_new(array, C.size_t(len(plain)), &keys.rules, &failure[0], C.size_t(len(failure)))
+	if err := failure.err(status); err != nil {
 		return nil, err
 	}
 	if header := C.polylimit_address_rules_header(keys.rules); header != nil {
@@ -82,7 +82,7 @@ func (k *AddressKeys) Key(peer string, lines []string) (string, error) {
 		defer scratches.Put(own)
 		status := C.polylimit_go_address_key(k.rules, textStart(peer), C.size_t(len(peer)), textStart(line),
 			C.size_t(len(line)), C.size_t(len(lines)), own.start(), C.size_t(len(own.buffer)), &own.length,
-			&own.told[0], C.size_t(len(own.told)))
+			&own.failure[0], C.size_t(len(own.failure)))
 		if text, isDone, err := own.text(status); isDone {
 			return text, err
 		}
@@ -95,8 +95,8 @@ func (k *AddressKeys) Key(peer string, lines []string) (string, error) {
 	for at, line := range lines {
 		plain[at] = cLine(&pinner, line)
 	}
-	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
 		return C.polylimit_address_rules_key(k.rules, cPeer, unsafe.SliceData(plain), C.size_t(len(plain)),
-			buffer, capacity, length, &told[0], C.size_t(len(told)))
+			buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 	})
 }

@@ -43,10 +43,10 @@ func (b Backoff) Wait(retry uint32, serverWait time.Duration) (time.Duration, bo
 		return 0, false, err
 	}
 	var us C.uint64_t
-	var told message
+	var failure message
 	status := C.polylimit_backoff_wait(&plain, C.uint32_t(retry), C.uint64_t(microseconds(serverWait)), &us,
-		&told[0], C.size_t(len(told)))
-	if err := told.err(status); err != nil || us == C.POLYLIMIT_NEVER {
+		&failure[0], C.size_t(len(failure)))
+	if err := failure.err(status); err != nil || us == C.POLYLIMIT_NEVER {
 		return 0, false, err
 	}
 	return duration(uint64(us)), true, nil
@@ -59,7 +59,7 @@ func (b Backoff) plain() (C.polylimit_backoff, error) {
 		max_wait_us: C.uint64_t(microseconds(b.MaxWait))}, err
 }
 
-// ServerWait is how long a response asks its client to wait, counted from now, and whether it says so. header are the header fields
+// ServerWait is how long a response asks its client to wait, counted from now, and whether it asks for a wait. header are the header fields
 // of the response, such as its http.Header, with names in any letter case. Those that are read, in their order: Retry-After-Ms,
 // Retry-After, whose date is compared with that of Date and without one with now, and the policies of RateLimit that have nothing
 // left, of which the longest time counts. A malformed field is ignored, and a wait above 285 years is cut to that.

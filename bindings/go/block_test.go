@@ -47,7 +47,7 @@ func TestBlockedKeyIsDeniedUntilThen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			limiter := open(t, url, polylimit.WithPolicy("api", "10/minute"))
 			key := polylimit.Key("blocked " + time.Now().String())
-			usage := must(limiter.Block(ctx, key, time.Hour))(t)
+			usage := must(limiter.Admin().Block(ctx, key, time.Hour))(t)
 			if usage.Remaining != 0 || usage.ResetAfter < 59*time.Minute {
 				t.Errorf("%+v", usage)
 			}
@@ -55,12 +55,12 @@ func TestBlockedKeyIsDeniedUntilThen(t *testing.T) {
 			if decision.Allowed || decision.Cause != "blocked" || decision.RetryAfter < 59*time.Minute {
 				t.Errorf("%+v", decision)
 			}
-			must(limiter.Unblock(ctx, key))(t)
+			must(limiter.Admin().Unblock(ctx, key))(t)
 			if decision := must(limiter.Check(ctx, key))(t); !decision.Allowed || decision.Remaining != 9 {
 				t.Errorf("%+v", decision)
 			}
 			for _, duration := range []time.Duration{-time.Second, time.Microsecond, 367 * 24 * time.Hour} {
-				if _, err := limiter.Block(ctx, key, duration); !errors.Is(err, polylimit.ErrInvalidArgument) {
+				if _, err := limiter.Admin().Block(ctx, key, duration); !errors.Is(err, polylimit.ErrInvalidArgument) {
 					t.Errorf("%v: %v", duration, err)
 				}
 			}

@@ -17,9 +17,9 @@ type ManualClock struct {
 // NewManualClock creates a clock that shows this time, to the microsecond: 1970 to 2255.
 func NewManualClock(now time.Time) (*ManualClock, error) {
 	var plain *C.polylimit_clock
-	var told message
-	status := C.polylimit_clock_new(C.uint64_t(now.UnixMicro()), &plain, &told[0], C.size_t(len(told)))
-	if err := told.err(status); err != nil {
+	var failure message
+	status := C.polylimit_clock_new(C.uint64_t(now.UnixMicro()), &plain, &failure[0], C.size_t(len(failure)))
+	if err := failure.err(status); err != nil {
 		return nil, err
 	}
 	clock := &ManualClock{plain}
@@ -36,8 +36,8 @@ func (c *ManualClock) Now() time.Time {
 // Set sets the time; it may go back.
 func (c *ManualClock) Set(now time.Time) error {
 	defer runtime.KeepAlive(c)
-	var told message
-	return told.err(C.polylimit_clock_set(c.clock, C.uint64_t(now.UnixMicro()), &told[0], C.size_t(len(told))))
+	var failure message
+	return failure.err(C.polylimit_clock_set(c.clock, C.uint64_t(now.UnixMicro()), &failure[0], C.size_t(len(failure))))
 }
 
 // Advance moves the time forward, by whole microseconds.
@@ -46,6 +46,6 @@ func (c *ManualClock) Advance(by time.Duration) error {
 	if by < 0 {
 		return invalid("a manual clock advances forward: set it to go back")
 	}
-	var told message
-	return told.err(C.polylimit_clock_advance(c.clock, C.uint64_t(by/time.Microsecond), &told[0], C.size_t(len(told))))
+	var failure message
+	return failure.err(C.polylimit_clock_advance(c.clock, C.uint64_t(by/time.Microsecond), &failure[0], C.size_t(len(failure))))
 }

@@ -93,10 +93,10 @@ func TestClosedLimiterDescribesItself(t *testing.T) {
 			if stats := must(limiter.Stats())(t); len(stats) == 0 {
 				t.Error("no counters")
 			}
-			if status, has := limiter.Configuration(); !has || status.Source != "document" {
+			if status, has := limiter.Admin().Configuration(); !has || status.Source != "document" {
 				t.Error(status, has)
 			}
-			if top := must(limiter.TopKeys(9))(t); top.Counters == 0 {
+			if top := must(limiter.Admin().TopKeys(9))(t); top.Counters == 0 {
 				t.Error(top)
 			}
 			if text := fmt.Sprint(limiter); !strings.HasPrefix(text, "closed limiter on ") || strings.Contains(text, "//") {
@@ -107,18 +107,18 @@ func TestClosedLimiterDescribesItself(t *testing.T) {
 				"check":   func() error { _, err := limiter.Check(ctx, key); return err },
 				"acquire": func() error { _, err := limiter.Acquire(ctx, key, time.Hour); return err },
 				"reserve": func() error { _, err := limiter.Reserve(ctx, key); return err },
-				"block":   func() error { _, err := limiter.Block(ctx, key, time.Second); return err },
-				"list":    func() error { _, err := limiter.List(ctx, polylimit.ListOptions{}); return err },
-				"explain": func() error { _, err := limiter.Explain(ctx, key); return err },
+				"block":   func() error { _, err := limiter.Admin().Block(ctx, key, time.Second); return err },
+				"list":    func() error { _, err := limiter.Admin().List(ctx, polylimit.ListOptions{}); return err },
+				"explain": func() error { _, err := limiter.Admin().Explain(ctx, key); return err },
 				"ready":   func() error { return limiter.Ready(ctx, time.Second) },
-				"doctor":  func() error { _, err := limiter.Doctor(ctx); return err },
+				"doctor":  func() error { _, err := limiter.Admin().Doctor(ctx); return err },
 				"policies": func() error {
 					_, err := limiter.PolicyFor("5/minute", "")
 					return err
 				},
 				"set policy": func() error { return limiter.SetPolicy("api", "5/hour") },
 				"set document": func() error {
-					_, err := limiter.SetDocument(document)
+					_, err := limiter.Admin().SetDocument(document)
 					return err
 				},
 			}

@@ -52,8 +52,8 @@ var waiterPool = sync.Pool{New: func() any { return &waiter{done: make(chan stru
 
 func openCompletions() (*completions, error) {
 	c := &completions{ended: make(chan struct{}), waiters: map[uint64]*waiter{}, early: map[uint64]*waiter{}}
-	var told message
-	if err := told.err(C.polylimit_completions_open(&c.c, &told[0], C.size_t(len(told)))); err != nil {
+	var failure message
+	if err := failure.err(C.polylimit_completions_open(&c.c, &failure[0], C.size_t(len(failure)))); err != nil {
 		return nil, err
 	}
 	descriptor, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(C.polylimit_completions_fd(c.c)),
@@ -91,9 +91,9 @@ func (c *completions) stop() {
 func (c *completions) drain(results []C.polylimit_result) {
 	for {
 		var count C.size_t
-		var told message
+		var failure message
 		status := C.polylimit_completions_drain(c.c, &results[0], C.size_t(unsafe.Sizeof(results[0])),
-			C.size_t(len(results)), &count, &told[0], C.size_t(len(told)))
+			C.size_t(len(results)), &count, &failure[0], C.size_t(len(failure)))
 		if status != C.POLYLIMIT_OK || count == 0 {
 			return
 		}
@@ -196,8 +196,8 @@ func (c *completions) wait(ctx context.Context, tag uint64, own *waiter) error {
 // cancel cancels a pending operation. False when its result has arrived, or is about to.
 func (c *completions) cancel(tag uint64) bool {
 	var cancelled C.uint32_t
-	var told message
-	status := C.polylimit_completions_cancel(c.c, C.uint64_t(tag), &cancelled, &told[0], C.size_t(len(told)))
+	var failure message
+	status := C.polylimit_completions_cancel(c.c, C.uint64_t(tag), &cancelled, &failure[0], C.size_t(len(failure)))
 	if status != C.POLYLIMIT_OK || cancelled == 0 {
 		return false
 	}

@@ -13,16 +13,16 @@ import (
 	"unsafe"
 )
 
-// ConfigurationStatus says which configuration is in force.
+// ConfigurationStatus says which configuration is active.
 type ConfigurationStatus struct {
 	// Source is where it comes from: "document" for one that the program gives, otherwise as WithConfiguration names it.
 	Source string
 	// Version is raised with each change; 0 before the first.
 	Version uint64
-	// DocumentVersion is which document of Redis is in force, counted from 1: what ExpectedVersion of Publish expects to replace. 0
+	// DocumentVersion is which document of Redis is active, counted from 1: what ExpectedVersion of Admin.Publish expects to replace. 0
 	// where the document does not come from Redis.
 	DocumentVersion uint64
-	// Digest is SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
+	// Digest is SHA-256 of the active document in canonical form, as hexadecimal digits; empty before the first.
 	Digest string
 	// AppliedAt is when this version was applied; the Unix epoch before the first.
 	AppliedAt time.Time
@@ -32,11 +32,12 @@ type ConfigurationStatus struct {
 	Error string
 }
 
-// Configuration returns the status of the configuration in force; false for a limiter that has none.
-func (l *Limiter) Configuration() (ConfigurationStatus, bool) {
+// Configuration returns the status of the active configuration; false for a limiter that has none.
+func (a Admin) Configuration() (ConfigurationStatus, bool) {
+	l := a.limiter
 	defer runtime.KeepAlive(l)
 	var plain *C.polylimit_configuration
-	if C.polylimit_limiter_configuration(l.limiter, &plain, nil, 0) != C.POLYLIMIT_OK || plain == nil {
+	if C.polylimit_admin_configuration(l.limiter, &plain, nil, 0) != C.POLYLIMIT_OK || plain == nil {
 		return ConfigurationStatus{}, false
 	}
 	return configurationOf(plain), true
@@ -67,8 +68,9 @@ func (m *longMessage) err(status C.polylimit_status) error {
 }
 
 // SetDocument replaces the document that WithDocument has given, in TOML or JSON; its entries stay. A document that cannot be used is
-// ErrInvalidArgument, with the line, the column, what was read and what is allowed; the one before stays in force.
-func (l *Limiter) SetDocument(document string) (ConfigurationStatus, error) {
+// ErrInvalidArgument, with the line, the column, what was read and what is allowed; the previous one stays active.
+func (a Admin) SetDocument(document string) (ConfigurationStatus, error) {
+	l := a.limiter
 	if err := l.enter(); err != nil {
 		return ConfigurationStatus{}, err
 	}
@@ -79,8 +81,8 @@ func (l *Limiter) SetDocument(document string) (ConfigurationStatus, error) {
 	}
 	defer free(text)
 	var plain *C.polylimit_configuration
-	var told longMessage
-	if err := told.err(C.polylimit_limiter_set_document(l.limiter, text, &plain, &told[0], C.size_t(len(told)))); err != nil {
+	var failure longMessage
+	if err := failure.err(C.polylimit_admin_set_document(l.limiter, text, &plain, &failure[0], C.size_t(len(failure)))); err != nil {
 		return ConfigurationStatus{}, err
 	}
 	return configurationOf(plain), nil
@@ -91,7 +93,7 @@ func (l *Limiter) SetDocument(document string) (ConfigurationStatus, error) {
 //
 // It fails with ErrInvalidArgument when the entry or its value cannot be read, or the limiter's source has no entries, and with
 // ErrStoreUnavailable when Redis does not answer: the entry may have been set.
-func (l *Limiter) SetEntry(ctx context.Context, entry string, value any) (ConfigurationStatus, error) {
+func (a Admin) SetEntry(ctx context.Context, entry string, value any) (ConfigurationStatus, error) {
 	text, isText := value.(string)
 	if value != nil && !isText {
 		encoded, err := json.Marshal(value)
@@ -100,12 +102,12 @@ func (l *Limiter) SetEntry(ctx context.Context, entry string, value any) (Config
 		}
 		text, isText = string(encoded), true
 	}
-	return l.change(ctx, change{operation: C.POLYLIMIT_SET_ENTRY, entry: entry, value: text, hasValue: isText})
+	return a.limiter.change(ctx, change{operation: C.POLYLIMIT_SET_ENTRY, entry: entry, value: text, hasValue: isText})
 }
 
 // DeleteEntry deletes an entry; one that is not there is no error. It fails as SetEntry does.
-func (l *Limiter) DeleteEntry(ctx context.Context, entry string) (ConfigurationStatus, error) {
-	return l.change(ctx, change{operation: C.POLYLIMIT_DELETE_ENTRY, entry: entry})
+func (a Admin) DeleteEntry(ctx context.Context, entry string) (ConfigurationStatus, error) {
+	return a.limiter.change(ctx, change{operation: C.POLYLIMIT_DELETE_ENTRY, entry: entry})
 }
 
 // PublishOptions says how a document is published.
@@ -117,25 +119,25 @@ type PublishOptions struct {
 }
 
 // Publish publishes a document, in TOML or JSON, to the Redis store that this limiter's configuration comes from, and waits until it is
-// in force here. Every process that follows the store takes it within a second.
+// active here. Every process that follows the store takes it within a second.
 //
 // It fails with ErrInvalidArgument when the document cannot be used, another version than the expected one is there, or the document does
 // not come from Redis, and with ErrStoreUnavailable when Redis does not answer: the document may have been published.
-func (l *Limiter) Publish(ctx context.Context, document string, options PublishOptions) (ConfigurationStatus, error) {
+func (a Admin) Publish(ctx context.Context, document string, options PublishOptions) (ConfigurationStatus, error) {
 	publish := change{operation: C.POLYLIMIT_PUBLISH, document: document, by: options.By, why: options.Why}
 	if options.ExpectedVersion != nil {
 		publish.hasVersion, publish.version = 1, *options.ExpectedVersion
 	}
-	return l.change(ctx, publish)
+	return a.limiter.change(ctx, publish)
 }
 
-// WaitForVersion waits until this version of the configuration, or a later one, is in force; it fails with ErrStoreUnavailable after the
+// WaitForVersion waits until this version of the configuration, or a later one, is active; it fails with ErrStoreUnavailable after the
 // timeout.
-func (l *Limiter) WaitForVersion(ctx context.Context, version uint64, timeout time.Duration) (ConfigurationStatus, error) {
+func (a Admin) WaitForVersion(ctx context.Context, version uint64, timeout time.Duration) (ConfigurationStatus, error) {
 	if err := checkDuration("timeout", timeout); err != nil {
 		return ConfigurationStatus{}, err
 	}
-	return l.change(ctx, change{operation: C.POLYLIMIT_WAIT_FOR_VERSION, version: version, timeout: timeout})
+	return a.limiter.change(ctx, change{operation: C.POLYLIMIT_WAIT_FOR_VERSION, version: version, timeout: timeout})
 }
 
 // change is a change of the configuration, or the wait for one.
@@ -187,25 +189,26 @@ func (l *Limiter) change(ctx context.Context, asked change) (ConfigurationStatus
 	var stopped atomic.Uint32
 	defer context.AfterFunc(ctx, func() { stopped.Store(1) })()
 	var configuration *C.polylimit_configuration
-	var told longMessage
-	status := C.polylimit_limiter_change(l.limiter, &plain, (*C.uint32_t)(unsafe.Pointer(&stopped)), &configuration, &told[0],
-		C.size_t(len(told)))
+	var failure longMessage
+	status := C.polylimit_admin_change(l.limiter, &plain, (*C.uint32_t)(unsafe.Pointer(&stopped)), &configuration, &failure[0],
+		C.size_t(len(failure)))
 	if status == C.POLYLIMIT_PENDING {
 		return ConfigurationStatus{}, ctx.Err()
 	}
-	if err := told.err(status); err != nil {
+	if err := failure.err(status); err != nil {
 		return ConfigurationStatus{}, err
 	}
 	return configurationOf(configuration), nil
 }
 
-// CandidateCounts is how the candidate of a policy compares with the numbers in force: checks since the quotas of either changed.
+// CandidateCounts is how the candidate of a policy compares with the effective quotas: checks since the quotas of either changed.
 type CandidateCounts struct {
 	BothAllow, OnlyLiveDenies, OnlyCandidateDenies, BothDeny uint64
 }
 
 // CandidateCounts returns how the candidate of a policy has compared with its quotas in this process; false for a policy without one.
-func (l *Limiter) CandidateCounts(policy string) (CandidateCounts, bool) {
+func (a Admin) CandidateCounts(policy string) (CandidateCounts, bool) {
+	l := a.limiter
 	defer runtime.KeepAlive(l)
 	name, err := cText(policy, "policy")
 	if err != nil {
@@ -214,7 +217,7 @@ func (l *Limiter) CandidateCounts(policy string) (CandidateCounts, bool) {
 	defer free(name)
 	var counts C.polylimit_candidate_counts
 	counts.size = C.uint32_t(unsafe.Sizeof(counts))
-	status := C.polylimit_limiter_candidate_counts(l.limiter, name, &counts, nil, 0)
+	status := C.polylimit_admin_candidate_counts(l.limiter, name, &counts, nil, 0)
 	return CandidateCounts{
 		BothAllow:           uint64(counts.both_allow),
 		OnlyLiveDenies:      uint64(counts.only_live_denies),

@@ -13,7 +13,7 @@ import (
 // the options: for passwords that expire, such as the tokens of a cloud. An empty username is the default user. The function is
 // called on a goroutine of its own, one call at a time, and again when the server refuses what it gave; after a refusal or an error
 // not for 0.25 to 10 seconds, growing with each time in a row. It may block: decisions have their deadline meanwhile. Its error, or
-// its panic, is the cause in the errors of Ready, in events and in the doctor. SetCredentials replaces it. Close does not wait for it.
+// its panic, is the cause in the errors of Ready, in events and in the doctor. Admin.SetCredentials replaces it. Close does not wait for it.
 func WithCredentials(give func() (username, password string, err error)) Option {
 	return Option{credentials: &credentialsFunction{give}}
 }

@@ -93,7 +93,7 @@ func TestErrorAndPanicOfTheCredentialsFunctionAreTheCause(t *testing.T) {
 		if !errors.Is(err, polylimit.ErrStoreUnavailable) || !strings.Contains(err.Error(), cause) {
 			t.Errorf("%s: %v", cause, err)
 		}
-		if findings := must(limiter.Doctor(ctx))(t); len(findings) == 0 || !strings.Contains(fmt.Sprint(findings), cause) {
+		if findings := must(limiter.Admin().Doctor(ctx))(t); len(findings) == 0 || !strings.Contains(fmt.Sprint(findings), cause) {
 			t.Errorf("%s: %v", cause, findings)
 		}
 		until(t, "the event", func() bool { events, _ := kept.received(); return len(events) > 0 })

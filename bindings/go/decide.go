@@ -118,16 +118,17 @@ func (r *RequestAttributes) plain() *plainAttributes {
 
 // Matching is the policies that the configuration's rules apply to a request. It asks no store and spends nothing. It fails with
 // ErrInvalidArgument for a limiter without a configuration, and when an attribute that gives a cost holds none.
-func (l *Limiter) Matching(request RequestAttributes) ([]PolicyMatch, error) {
+func (a Admin) Matching(request RequestAttributes) ([]PolicyMatch, error) {
+	l := a.limiter
 	if err := l.enter(); err != nil {
 		return nil, err
 	}
 	defer l.leave()
 	plain := request.plain()
 	var matches *C.polylimit_matches
-	var told message
-	if err := told.err(C.polylimit_go_matching(l.limiter, textStart(plain.texts.String()), &plain.lengths[0], plain.headers,
-		plain.attributes, &matches, &told[0], C.size_t(len(told)))); err != nil {
+	var failure message
+	if err := failure.err(C.polylimit_go_matching(l.limiter, textStart(plain.texts.String()), &plain.lengths[0], plain.headers,
+		plain.attributes, &matches, &failure[0], C.size_t(len(failure)))); err != nil {
 		return nil, err
 	}
 	defer C.polylimit_matches_free(matches)
@@ -135,7 +136,7 @@ func (l *Limiter) Matching(request RequestAttributes) ([]PolicyMatch, error) {
 	for at := range found {
 		var match C.polylimit_match
 		match.size = C.uint32_t(unsafe.Sizeof(match))
-		if err := told.err(C.polylimit_matches_at(matches, C.size_t(at), &match, &told[0], C.size_t(len(told)))); err != nil {
+		if err := failure.err(C.polylimit_matches_at(matches, C.size_t(at), &match, &failure[0], C.size_t(len(failure)))); err != nil {
 			return nil, err
 		}
 		found[at] = PolicyMatch{
@@ -148,9 +149,9 @@ func (l *Limiter) Matching(request RequestAttributes) ([]PolicyMatch, error) {
 	return found, nil
 }
 
-// Decide decides about a request by the configuration: its lists, its rules and their policies. All policies admit it, or what they
-// spent is given back. Policies with a quota of concurrent reservations reserve, under ReserveID and for ReserveTTL; the other options
-// have no effect. It fails with ErrInvalidArgument as Matching does.
+// Decide decides about a request by the configuration: its lists, its rules and their policies. All policies admit it, or nothing is
+// spent. Policies with a quota of concurrent reservations reserve by ReserveID, ReserveTTL and ReserveRemember. The request does not wait
+// in line: it fails with ErrInvalidArgument for a ReserveTimeout, and as Admin.Matching does.
 func (l *Limiter) Decide(ctx context.Context, request RequestAttributes, options ...ReserveOption) (RequestDecision, error) {
 	var settings reserveSettings
 	for _, option := range options {
@@ -191,9 +192,9 @@ func (l *Limiter) Decide(ctx context.Context, request RequestAttributes, options
 
 func requestDecisionOf(decision *C.polylimit_request_decision) (RequestDecision, error) {
 	var outcome C.polylimit_request_outcome
-	var told message
+	var failure message
 	outcome.size = C.uint32_t(unsafe.Sizeof(outcome))
-	if err := told.err(C.polylimit_request_decision_outcome(decision, &outcome, &told[0], C.size_t(len(told)))); err != nil {
+	if err := failure.err(C.polylimit_request_decision_outcome(decision, &outcome, &failure[0], C.size_t(len(failure)))); err != nil {
 		return RequestDecision{}, err
 	}
 	decided := RequestDecision{
@@ -206,7 +207,7 @@ func requestDecisionOf(decision *C.polylimit_request_decision) (RequestDecision,
 	for at := range decided.Decisions {
 		var made C.polylimit_policy_decision
 		made.size = C.uint32_t(unsafe.Sizeof(made))
-		if err := told.err(C.polylimit_request_decision_at(decision, C.size_t(at), &made, &told[0], C.size_t(len(told)))); err != nil {
+		if err := failure.err(C.polylimit_request_decision_at(decision, C.size_t(at), &made, &failure[0], C.size_t(len(failure)))); err != nil {
 			return RequestDecision{}, err
 		}
 		decided.Decisions[at] = PolicyDecision{

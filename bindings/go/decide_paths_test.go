@@ -27,7 +27,7 @@ apply = [{ policy = "login", key = "all" }]
 		{"/login;a=1", polylimit.PathsDropParameters, 1}, {"/Login.json", polylimit.PathsIgnoreCase | polylimit.PathsDropSuffix, 1},
 		{"/x/..%2flogin", 0, 1}, {"/x/..%2flogin", polylimit.PathsEveryReading, 1},
 	} {
-		found, err := limiter.Matching(polylimit.RequestAttributes{Method: "POST", Path: one.path, RouterPaths: one.router})
+		found, err := limiter.Admin().Matching(polylimit.RequestAttributes{Method: "POST", Path: one.path, RouterPaths: one.router})
 		if err != nil || len(found) != one.found {
 			t.Errorf("%+v: %v %v", one, found, err)
 		}

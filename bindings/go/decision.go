@@ -248,7 +248,7 @@ func (d *Decision) toC(plain *C.polylimit_decision) {
 }
 
 // After is the decision with what is left after a later operation on the same key under the same policy, such as a refund: for
-// header fields that tell it.
+// header fields that report it.
 func (d Decision) After(usage Usage) Decision {
 	d.Remaining, d.ResetAfter, d.Over = usage.Remaining, usage.ResetAfter, usage.Over
 	d.numbers.resetAfterUs = usage.numbers.resetAfterUs

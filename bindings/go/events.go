@@ -84,8 +84,8 @@ func (l *Limiter) subscribe(hook func(DegradedEvent)) error {
 	events.hooks[l.number] = hook
 	events.mutex.Unlock()
 	l.subscription = C.polylimit_go_subscription_new(events.write, C.uint64_t(l.number))
-	var told message
-	return told.err(C.polylimit_go_subscribe(l.limiter, l.subscription, &told[0], C.size_t(len(told))))
+	var failure message
+	return failure.err(C.polylimit_go_subscribe(l.limiter, l.subscription, &failure[0], C.size_t(len(failure))))
 }
 
 // unsubscribe writes a last line that removes the hook. The library must not raise any more events of this limiter.

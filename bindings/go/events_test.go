@@ -96,7 +96,7 @@ func TestOutageRaisesAnEventWhenItBeginsAndWhenItEnds(t *testing.T) {
 		}
 	}
 	_ = process.Process.Signal(syscall.SIGCONT)
-	until(t, "the end is told", func() bool {
+	until(t, "the end is reported", func() bool {
 		source()
 		events, _ := kept.received()
 		return len(events) > 1
@@ -128,7 +128,7 @@ func TestFindingOfTheDoctorRaisesAnEvent(t *testing.T) {
 	url, _ := server(t)
 	limiter := open(t, url, polylimit.WithPolicy("api", "1000000/hour"), polylimit.WithOption("deadline", "10s"),
 		polylimit.WithOption("doctor_after", "1ms"), polylimit.WithOnDegraded(kept.hook))
-	until(t, "the finding is told", func() bool {
+	until(t, "the finding is reported", func() bool {
 		must(limiter.Check(ctx, polylimit.Key("user:42")))(t)
 		events, _ := kept.received()
 		return len(events) > 0
@@ -146,7 +146,7 @@ func TestFindingOfTheDoctorRaisesAnEvent(t *testing.T) {
 func TestPanicOfAHookIsLogged(t *testing.T) {
 	kept := logging(t)
 	limiter := open(t, "memory:", polylimit.WithPolicy("api", "5/hour"), polylimit.WithOption("max_keys", "1"),
-		polylimit.WithOnDegraded(func(event polylimit.DegradedEvent) { panic("told " + event.Reason) }))
+		polylimit.WithOnDegraded(func(event polylimit.DegradedEvent) { panic("reported " + event.Reason) }))
 	for _, key := range []string{"one", "another", "a third"} {
 		must(limiter.Check(ctx, polylimit.Key(key)))(t)
 	}
@@ -154,6 +154,6 @@ func TestPanicOfAHookIsLogged(t *testing.T) {
 	limiter.Close()
 	until(t, "the panic is logged", func() bool {
 		_, lines := kept.received()
-		return len(lines) == 3 && strings.Contains(lines[1], "OnDegraded panicked: told store_full")
+		return len(lines) == 3 && strings.Contains(lines[1], "OnDegraded panicked: reported store_full")
 	})
 }

@@ -33,8 +33,8 @@ type KeyExplanation struct {
 	Mode string `json:"mode"`
 	// Rule is the number of the rule that applies the policy, among those of the document, from 1 up; 0 for a request by its key.
 	Rule int `json:"rule"`
-	// Numbers is what has decided which quotas the key has: "quotas", "override", "plan" or "candidate".
-	Numbers string `json:"numbers"`
+	// QuotasSource is where the effective quotas of the key come from: "quotas", "override", "plan" or "candidate".
+	QuotasSource string `json:"quotas_source"`
 	// Plan is the plan whose quotas these are; empty for none.
 	Plan string `json:"plan"`
 	// OverrideEntry is the override that gives the key these quotas, and ListEntry the item of a list that names it; nil for none.
@@ -60,12 +60,12 @@ type KeyExplanation struct {
 	// DenialCached is whether this process would deny the request without asking the store.
 	DenialCached bool `json:"denial_cached"`
 	// Denials is how often this process has denied the key lately, and DenialsError by how much that is too high at most; nil for a key
-	// without a counter. See Limiter.TopKeys.
+	// without a counter. See Admin.TopKeys.
 	Denials      *uint64 `json:"denials"`
 	DenialsError *uint64 `json:"denials_error"`
 	// Pool is what the pool of an elastic policy says about a request that the policy denies; nil for none.
 	Pool *KeyExplanation `json:"pool"`
-	// Configuration is the configuration in force; nil for a limiter without one.
+	// Configuration is the active configuration; nil for a limiter without one.
 	Configuration *ConfigurationExplanation `json:"configuration"`
 }
 
@@ -108,7 +108,7 @@ type PenaltyExplanation struct {
 
 // EntryExplanation is an item of a list or an override: an entry, or a line of the document.
 type EntryExplanation struct {
-	// Entry is as SetEntry takes it, such as "deny client 192.0.2.0/24".
+	// Entry is as Admin.SetEntry takes it, such as "deny client 192.0.2.0/24".
 	Entry string `json:"entry"`
 	// InDocument is whether it is a line of the document.
 	InDocument bool `json:"in_document"`
@@ -140,14 +140,15 @@ type RequestExplanation struct {
 	ListEntry *EntryExplanation `json:"list_entry"`
 	// Policies are those that the rules apply, in their order.
 	Policies []KeyExplanation `json:"policies"`
-	// Configuration is the configuration in force.
+	// Configuration is the active configuration.
 	Configuration *ConfigurationExplanation `json:"configuration"`
 }
 
-// Explain tells why a check of the request would be admitted or denied now: what each quota says, in the words of its algorithm; blocks and
+// Explain returns why a check of the request would be admitted or denied now: what each quota says, in the words of its algorithm; blocks and
 // reservations; and what the configuration says about the key. It charges nothing. While the store does not answer, it fails with
 // ErrStoreUnavailable: no outage policy answers in its place.
-func (l *Limiter) Explain(ctx context.Context, request Request) (KeyExplanation, error) {
+func (a Admin) Explain(ctx context.Context, request Request) (KeyExplanation, error) {
+	l := a.limiter
 	if err := request.check(); err != nil {
 		return KeyExplanation{}, err
 	}
@@ -156,9 +157,10 @@ func (l *Limiter) Explain(ctx context.Context, request Request) (KeyExplanation,
 	})
 }
 
-// ExplainRequest tells why a request, by its attributes, would be admitted or denied by the configuration: the lists, the rules that match,
+// ExplainRequest returns why a request, by its attributes, would be admitted or denied by the policy document: the lists, the rules that match,
 // and what each of their policies says. It charges nothing, and fails as Explain and Matching do.
-func (l *Limiter) ExplainRequest(ctx context.Context, request RequestAttributes) (RequestExplanation, error) {
+func (a Admin) ExplainRequest(ctx context.Context, request RequestAttributes) (RequestExplanation, error) {
+	l := a.limiter
 	plain := request.plain()
 	return asked[RequestExplanation](ctx, l, func(tag C.uint64_t, report **C.polylimit_report, result *C.polylimit_result) C.polylimit_status {
 		return C.polylimit_go_explain_request(l.completions.c, l.limiter, textStart(plain.texts.String()), &plain.lengths[0],

@@ -162,9 +162,9 @@ func (l *Limiter) NewGuard(options GuardOptions, rules AddressRules) (*Guard, er
 		limiter: l, addresses: addresses, keyParts: options.KeyParts, policies: slices.Clone(options.Policies), isLimited: len(options.Methods) == 0,
 		isConfigured: options.ByConfiguration, hasOrigins: len(options.CORSOrigins) > 0,
 	}
-	var told message
-	status := C.polylimit_guard_new(l.limiter, array, C.size_t(len(plain)), &guard.guard, &told[0], C.size_t(len(told)))
-	if err := told.err(status); err != nil {
+	var failure message
+	status := C.polylimit_guard_new(l.limiter, array, C.size_t(len(plain)), &guard.guard, &failure[0], C.size_t(len(failure)))
+	if err := failure.err(status); err != nil {
 		return nil, err
 	}
 	runtime.AddCleanup(guard, func(guard *C.polylimit_guard) { C.polylimit_guard_free(guard) }, guard.guard)
@@ -249,8 +249,8 @@ func (g *Guard) CORSFields(origin string) ([]HeaderField, error) {
 	defer runtime.KeepAlive(g)
 	from := foreignText(origin)
 	defer free(from)
-	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
-		return C.polylimit_guard_cors_fields(g.guard, from, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
+		return C.polylimit_guard_cors_fields(g.guard, from, buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 	})
 	return headerFields(text), err
 }
@@ -326,7 +326,7 @@ func (g *Guard) start(check *GuardCheck, own *guardCall, earlier *GuardCheck, fa
 		textStart(line), C.size_t(len(line)), C.size_t(lines), textStart(facts.Key), C.size_t(len(facts.Key)),
 		textStart(values), unsafe.SliceData(valueSizes), C.size_t(len(valueSizes)), hasCost, C.uint64_t(facts.Cost),
 		unsafe.SliceData(costs), C.size_t(len(costs)), textStart(facts.Route), C.size_t(len(facts.Route)), hasPolicies, textStart(policies),
-		unsafe.SliceData(policySizes), C.size_t(len(policySizes)), &own.told[0], C.size_t(len(own.told)))
+		unsafe.SliceData(policySizes), C.size_t(len(policySizes)), &own.failure[0], C.size_t(len(own.failure)))
 	check.check = own.plain.check
 	return status, nil
 }
@@ -341,7 +341,7 @@ func (g *Guard) startConfigured(check *GuardCheck, own *guardCall, earlier *Guar
 	}
 	plain := request.plain()
 	status := C.polylimit_go_guard_start_configured(&own.plain, g.guard, known, textStart(plain.texts.String()),
-		&plain.lengths[0], plain.headers, plain.attributes, &own.told[0], C.size_t(len(own.told)))
+		&plain.lengths[0], plain.headers, plain.attributes, &own.failure[0], C.size_t(len(own.failure)))
 	check.check = own.plain.check
 	return status
 }

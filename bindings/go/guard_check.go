@@ -43,8 +43,8 @@ type GuardCheck struct {
 
 // guardCall is memory for one call; it is reused.
 type guardCall struct {
-	plain C.polylimit_go_guard_call
-	told  message
+	plain   C.polylimit_go_guard_call
+	failure message
 }
 
 var guardCalls = sync.Pool{New: func() any { return new(guardCall) }}
@@ -97,9 +97,9 @@ func (g *Guard) decide(ctx context.Context, check *GuardCheck, own *guardCall, e
 		case C.POLYLIMIT_GO_REFUNDED:
 			_ = g.limiter.advance(context.WithoutCancel(ctx), check.check)
 		}
-		status = C.polylimit_go_guard_conclude(&own.plain, C.uint32_t(action), &own.told[0], C.size_t(len(own.told)))
+		status = C.polylimit_go_guard_conclude(&own.plain, C.uint32_t(action), &own.failure[0], C.size_t(len(own.failure)))
 	}
-	if err := own.told.err(status); err != nil {
+	if err := own.failure.err(status); err != nil {
 		return err
 	}
 	check.isConcluded = 1
@@ -113,15 +113,15 @@ func (g *Guard) decide(ctx context.Context, check *GuardCheck, own *guardCall, e
 
 // advance has the store do what a check needs next, and waits for it.
 func (l *Limiter) advance(ctx context.Context, check *C.polylimit_guard_check) error {
-	var told message
+	var failure message
 	if l.isAlone() {
 		return l.advanceBlocking(ctx, check)
 	}
 	for {
 		tag := l.completions.tags.Add(1)
-		status := C.polylimit_guard_check_submit(check, l.completions.c, C.uint64_t(tag), &told[0], C.size_t(len(told)))
+		status := C.polylimit_guard_check_submit(check, l.completions.c, C.uint64_t(tag), &failure[0], C.size_t(len(failure)))
 		if status != C.POLYLIMIT_PENDING {
-			return told.err(status)
+			return failure.err(status)
 		}
 		var result C.polylimit_result
 		if err := l.completions.await(ctx, tag, &result); err != nil {
@@ -132,24 +132,24 @@ func (l *Limiter) advance(ctx context.Context, check *C.polylimit_guard_check) e
 
 // advanceBlocking waits on the calling thread, as blockingCall does.
 func (l *Limiter) advanceBlocking(ctx context.Context, check *C.polylimit_guard_check) error {
-	var told message
+	var failure message
 	if ctx.Done() == nil {
-		return told.err(C.polylimit_guard_check_run(check, nil, &told[0], C.size_t(len(told))))
+		return failure.err(C.polylimit_guard_check_run(check, nil, &failure[0], C.size_t(len(failure))))
 	}
 	var stopped atomic.Uint32
 	ended := context.AfterFunc(ctx, func() { stopped.Store(1) })
 	defer ended()
-	status := C.polylimit_guard_check_run(check, (*C.uint32_t)(unsafe.Pointer(&stopped)), &told[0], C.size_t(len(told)))
+	status := C.polylimit_guard_check_run(check, (*C.uint32_t)(unsafe.Pointer(&stopped)), &failure[0], C.size_t(len(failure)))
 	if status == C.POLYLIMIT_PENDING {
 		return ctx.Err()
 	}
-	return told.err(status)
+	return failure.err(status)
 }
 
 // outage is what the program hears.
 func (c *GuardCheck) outage(own *guardCall) Outage {
 	if own.plain.cause != C.POLYLIMIT_OK {
-		return Outage{Err: own.told.err(own.plain.cause)}
+		return Outage{Err: own.failure.err(own.plain.cause)}
 	}
 	return Outage{Outcomes: c.Outcomes(false)}
 }
@@ -172,7 +172,7 @@ func (c *GuardCheck) Outcomes(ofRequest bool) []Outcome {
 		own := scratches.Get().(*scratch)
 		own.decision.size = C.uint32_t(unsafe.Sizeof(own.decision))
 		status := C.polylimit_guard_check_outcome(c.check, scope, C.size_t(at), &own.decision, own.start(),
-			C.size_t(len(own.buffer)), &own.length, &own.told[0], C.size_t(len(own.told)))
+			C.size_t(len(own.buffer)), &own.length, &own.failure[0], C.size_t(len(own.failure)))
 		if policy, isDone, err := own.text(status); isDone && err == nil {
 			outcomes = append(outcomes, Outcome{policy, decisionFrom(&own.decision)})
 		}
@@ -200,8 +200,8 @@ func (c *GuardCheck) fieldText(own *guardCall) (string, error) {
 		text := unsafe.Slice((*byte)(unsafe.Pointer(&own.plain.fields[0])), int(own.plain.length))
 		return string(text), nil
 	}
-	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
-		return C.polylimit_guard_check_fields(c.check, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
+		return C.polylimit_guard_check_fields(c.check, buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 	})
 }
 
@@ -215,8 +215,8 @@ func (c *GuardCheck) Problem(accept []string) (*Problem, error) {
 		defer free(cAccept)
 	}
 	var status C.uint32_t
-	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
-		return C.polylimit_guard_check_response(c.check, cAccept, &status, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
+		return C.polylimit_guard_check_response(c.check, cAccept, &status, buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 	})
 	if err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ func (c *GuardCheck) Problem(accept []string) (*Problem, error) {
 }
 
 // Finish is called when the status of the response is known. If the response does not count, the units that only this guard relies on
-// are refunded, also after the context was cancelled, and Fields tell what is left then. Until Close, a response that counts is one
+// are refunded, also after the context was cancelled, and Fields show what is left then. Until Close, a response that counts is one
 // that other guards of the request may rely on.
 func (c *GuardCheck) Finish(ctx context.Context, counts bool) {
 	c.mutex.Lock()
@@ -303,10 +303,10 @@ func (c *GuardCheck) end(ctx context.Context, spent []C.uint64_t, spentByAll C.u
 		c.isFinished = 1
 		C.polylimit_guard_check_finish(c.check, 1, nil, 0)
 	}
-	var told message
-	status := C.polylimit_go_guard_end(c.check, unsafe.SliceData(spent), C.size_t(len(spent)), spentByAll, &told[0], C.size_t(len(told)))
+	var failure message
+	status := C.polylimit_go_guard_end(c.check, unsafe.SliceData(spent), C.size_t(len(spent)), spentByAll, &failure[0], C.size_t(len(failure)))
 	if status != C.POLYLIMIT_PENDING {
-		return told.err(status)
+		return failure.err(status)
 	}
 	if err := c.guard.limiter.enter(); err != nil {
 		return err

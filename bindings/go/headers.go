@@ -72,7 +72,7 @@ func (l *Limiter) headerText(settings HeaderSettings, outcomes []Outcome) (strin
 		status := C.polylimit_go_headers(l.limiter, textStart(policy), C.size_t(len(policy)), &own.decision,
 			textStart(settings.Style), C.size_t(len(settings.Style)), textStart(settings.ResetForm),
 			C.size_t(len(settings.ResetForm)), nowUs, own.start(), C.size_t(len(own.buffer)), &own.length,
-			&own.told[0], C.size_t(len(own.told)))
+			&own.failure[0], C.size_t(len(own.failure)))
 		if text, isDone, err := own.text(status); isDone {
 			return text, err
 		}
@@ -88,9 +88,9 @@ func (l *Limiter) headerText(settings HeaderSettings, outcomes []Outcome) (strin
 	if err != nil {
 		return "", err
 	}
-	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
 		return C.polylimit_headers_render(l.limiter, plain.start(), C.size_t(len(plain.outcomes)), style, resetForm, nowUs,
-			buffer, capacity, length, &told[0], C.size_t(len(told)))
+			buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 	})
 }
 
@@ -133,9 +133,9 @@ func (l *Limiter) Problem(cost int64, json bool, outcomes ...Outcome) (*Problem,
 	if json {
 		asJSON = 1
 	}
-	body, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
+	body, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
 		return C.polylimit_problem_render(l.limiter, plain.start(), C.size_t(len(plain.outcomes)),
-			C.uint64_t(cost), asJSON, &status, buffer, capacity, length, &told[0], C.size_t(len(told)))
+			C.uint64_t(cost), asJSON, &status, buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 	})
 	if err != nil || status == 0 {
 		return nil, err

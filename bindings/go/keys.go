@@ -61,7 +61,7 @@ type ListedKey struct {
 	// Policy is the policy's name.
 	Policy string `json:"policy"`
 	KeyName
-	// Quotas are those of the numbers that decide about the key; none for a policy that the limiter does not know.
+	// Quotas are the effective quotas of the key; none for a policy that the limiter does not know.
 	Quotas []ListedQuota `json:"quotas"`
 	// UsedPercent is the part of the most that can be used at once that is used or set aside, the most over the quotas: above 100 for units
 	// beyond it, and at least 100 for a blocked key.
@@ -72,7 +72,7 @@ type ListedKey struct {
 	// BlockedForUS is how much longer the key is blocked, in microseconds; 0 when it is not.
 	BlockedForUS uint64 `json:"blocked_for_us"`
 	// ExpiresAfterUS is how long until the key is as if it had never been used, in microseconds; nil when it stays, and where the store does
-	// not tell it.
+	// not report it.
 	ExpiresAfterUS *uint64 `json:"expires_after_us"`
 }
 
@@ -131,31 +131,32 @@ type TopKey struct {
 //
 // It fails with ErrInvalidArgument for a number that is not allowed and the cursor of a list with another filter, with ErrStoreUnavailable
 // when the store does not answer, and with ErrStoreFailed when the user may not list keys.
-func (l *Limiter) List(ctx context.Context, options ListOptions) (KeyPage, error) {
-	return listed[KeyPage](ctx, l, C.POLYLIMIT_LIST, options, 0)
+func (a Admin) List(ctx context.Context, options ListOptions) (KeyPage, error) {
+	return listed[KeyPage](ctx, a.limiter, C.POLYLIMIT_LIST, options, 0)
 }
 
-// ScanTop gives so many keys at most, those of which the most is used, first the one of which most is. With a cursor in the answer, its
+// ScanTop returns the most used keys, at most this many, in descending order. With a cursor in the answer, its
 // budget has ended before all keys were examined. It fails as List does.
-func (l *Limiter) ScanTop(ctx context.Context, most int, options ListOptions) (KeyPage, error) {
-	return listed[KeyPage](ctx, l, C.POLYLIMIT_SCAN_TOP, options, most)
+func (a Admin) ScanTop(ctx context.Context, most int, options ListOptions) (KeyPage, error) {
+	return listed[KeyPage](ctx, a.limiter, C.POLYLIMIT_SCAN_TOP, options, most)
 }
 
 // ResetListed lists a page of keys as List does, and resets them: the store forgets them, and what they have used. Keys of policies that
 // the limiter does not know stay. It fails as List does; keys may have been reset before an error.
-func (l *Limiter) ResetListed(ctx context.Context, options ListOptions) (ResetPage, error) {
-	return listed[ResetPage](ctx, l, C.POLYLIMIT_RESET_LISTED, options, 0)
+func (a Admin) ResetListed(ctx context.Context, options ListOptions) (ResetPage, error) {
+	return listed[ResetPage](ctx, a.limiter, C.POLYLIMIT_RESET_LISTED, options, 0)
 }
 
-// TopKeys tells which keys this limiter has denied and admitted most often in this process lately, so many of each at most. It needs
+// TopKeys returns the keys that this limiter has denied and admitted most often in this process lately, this many of each at most. It needs
 // WithObserveKeys; without, there are none. No store is asked.
-func (l *Limiter) TopKeys(most int) (TopKeys, error) {
+func (a Admin) TopKeys(most int) (TopKeys, error) {
+	l := a.limiter
 	if most < 0 {
 		return TopKeys{}, notNegative("most", most)
 	}
 	defer runtime.KeepAlive(l)
-	return made[TopKeys](func(report **C.polylimit_report, told *message) C.polylimit_status {
-		return C.polylimit_limiter_top_keys(l.limiter, C.uint64_t(most), report, &told[0], C.size_t(len(told)))
+	return made[TopKeys](func(report **C.polylimit_report, failure *message) C.polylimit_status {
+		return C.polylimit_admin_top_keys(l.limiter, C.uint64_t(most), report, &failure[0], C.size_t(len(failure)))
 	})
 }
 
@@ -177,8 +178,8 @@ func listed[T any](ctx context.Context, l *Limiter, operation C.uint32_t, option
 
 	var plain C.polylimit_list_options
 	plain.size = C.uint32_t(unsafe.Sizeof(plain))
-	var told message
-	if err := told.err(C.polylimit_list_defaults(&plain, &told[0], C.size_t(len(told)))); err != nil {
+	var failure message
+	if err := failure.err(C.polylimit_list_defaults(&plain, &failure[0], C.size_t(len(failure)))); err != nil {
 		return nothing, err
 	}
 	plain.policy, plain.cursor = policy, cursor

@@ -26,7 +26,7 @@ func listedKeys(t *testing.T, limiter *polylimit.Limiter, options polylimit.List
 	t.Helper()
 	keys = map[string]int{}
 	for {
-		page := must(limiter.List(ctx, options))(t)
+		page := must(limiter.Admin().List(ctx, options))(t)
 		for _, listed := range page.Keys {
 			key, isKnown := listed.Raw()
 			if !isKnown {
@@ -62,9 +62,9 @@ func TestKeysAreListedInPagesAndByFilters(t *testing.T) {
 			if len(keys) != users || pages < 2 || keys["user:7"] == 0 {
 				t.Error(len(keys), pages)
 			}
-			cursor := must(limiter.List(ctx, filter))(t).Cursor
+			cursor := must(limiter.Admin().List(ctx, filter))(t).Cursor
 			for _, wrong := range []polylimit.ListOptions{{Cursor: cursor}, {Cursor: "nonsense"}, {Cursor: "a\x00b"}} {
-				if _, err := limiter.List(ctx, wrong); !errors.Is(err, polylimit.ErrInvalidArgument) || !strings.Contains(err.Error(), "cursor") {
+				if _, err := limiter.Admin().List(ctx, wrong); !errors.Is(err, polylimit.ErrInvalidArgument) || !strings.Contains(err.Error(), "cursor") {
 					t.Error(err)
 				}
 			}
@@ -80,8 +80,8 @@ func TestKeysAreListedInPagesAndByFilters(t *testing.T) {
 				t.Error(len(all), digests)
 			}
 
-			full := must(limiter.List(ctx, polylimit.ListOptions{AtLeastUsed: 100}))(t)
-			top := must(limiter.ScanTop(ctx, 1, polylimit.ListOptions{}))(t)
+			full := must(limiter.Admin().List(ctx, polylimit.ListOptions{AtLeastUsed: 100}))(t)
+			top := must(limiter.Admin().ScanTop(ctx, 1, polylimit.ListOptions{}))(t)
 			for _, page := range []polylimit.KeyPage{full, top} {
 				if len(page.Keys) != 1 || page.Examined == 0 || page.Cursor != "" {
 					t.Fatalf("%+v", page)
@@ -99,7 +99,7 @@ func TestKeysAreListedInPagesAndByFilters(t *testing.T) {
 
 			reset := uint64(0)
 			for filter.Cursor = ""; ; {
-				page := must(limiter.ResetListed(ctx, filter))(t)
+				page := must(limiter.Admin().ResetListed(ctx, filter))(t)
 				reset += page.Reset
 				if filter.Cursor = page.Cursor; page.Cursor == "" {
 					break
@@ -123,24 +123,24 @@ func TestListRefusesWhatIsNotAllowed(t *testing.T) {
 		{PacePercent: 101}, {PacePercent: 1 << 40}, {PacePercent: -1}, {Entries: -1}, {Examined: -1}, {AtLeastUsed: -1}, {AtLeastUsed: 256},
 		{AtLeastUsed: 1 << 40}, {Policy: "a\x00b"}, {Policy: "\xff"},
 	} {
-		_, err := limiter.List(ctx, options)
-		_, resetErr := limiter.ResetListed(ctx, options)
+		_, err := limiter.Admin().List(ctx, options)
+		_, resetErr := limiter.Admin().ResetListed(ctx, options)
 		if !errors.Is(err, polylimit.ErrInvalidArgument) || !errors.Is(resetErr, polylimit.ErrInvalidArgument) {
 			t.Errorf("%+v: %v, %v", options, err, resetErr)
 		}
 	}
-	_, err := limiter.ScanTop(ctx, -1, polylimit.ListOptions{})
-	if _, topErr := limiter.TopKeys(-1); !errors.Is(err, polylimit.ErrInvalidArgument) || !errors.Is(topErr, polylimit.ErrInvalidArgument) {
+	_, err := limiter.Admin().ScanTop(ctx, -1, polylimit.ListOptions{})
+	if _, topErr := limiter.Admin().TopKeys(-1); !errors.Is(err, polylimit.ErrInvalidArgument) || !errors.Is(topErr, polylimit.ErrInvalidArgument) {
 		t.Error(err, topErr)
 	}
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err = limiter.List(done, polylimit.ListOptions{})
-	if _, explainErr := limiter.Explain(done, polylimit.Key("k")); !errors.Is(err, context.Canceled) || !errors.Is(explainErr, context.Canceled) {
+	_, err = limiter.Admin().List(done, polylimit.ListOptions{})
+	if _, explainErr := limiter.Admin().Explain(done, polylimit.Key("k")); !errors.Is(err, context.Canceled) || !errors.Is(explainErr, context.Canceled) {
 		t.Error(err, explainErr)
 	}
 	limiter.Close()
-	if _, err = limiter.List(ctx, polylimit.ListOptions{}); !errors.Is(err, polylimit.ErrClosed) {
+	if _, err = limiter.Admin().List(ctx, polylimit.ListOptions{}); !errors.Is(err, polylimit.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -160,7 +160,7 @@ func TestContextEndsAList(t *testing.T) {
 	}
 	soon, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
-	if _, err := limiter.List(soon, polylimit.ListOptions{PacePercent: 1}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := limiter.Admin().List(soon, polylimit.ListOptions{PacePercent: 1}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }
@@ -172,11 +172,11 @@ func TestDeniedKeyIsExplained(t *testing.T) {
 			if !must(limiter.Check(ctx, polylimit.Key("user:42").Cost(20)))(t).Allowed {
 				t.Fatal("denied")
 			}
-			explained := must(limiter.Explain(ctx, polylimit.Key("user:42").Cost(3)))(t)
+			explained := must(limiter.Admin().Explain(ctx, polylimit.Key("user:42").Cost(3)))(t)
 			if explained.Allowed || explained.Cause != "quota" || explained.RetryAfterUS == nil || *explained.RetryAfterUS == 0 {
 				t.Errorf("%+v", explained)
 			}
-			if explained.Policy != "api" || explained.Key != "user:42" || explained.Cost != 3 || explained.Mode != "on" || explained.Numbers != "quotas" {
+			if explained.Policy != "api" || explained.Key != "user:42" || explained.Cost != 3 || explained.Mode != "on" || explained.QuotasSource != "quotas" {
 				t.Errorf("%+v", explained)
 			}
 			admits, denies := explained.Quotas[0], explained.Quotas[1]
@@ -189,16 +189,16 @@ func TestDeniedKeyIsExplained(t *testing.T) {
 			if explained.Pool != nil || explained.Penalty != nil || explained.Configuration != nil || explained.Rule != 0 || explained.Denials != nil {
 				t.Errorf("%+v", explained)
 			}
-			never := must(limiter.Explain(ctx, polylimit.Key("other").Cost(21)))(t)
-			headroom := must(limiter.Explain(ctx, polylimit.Key("\xff\x00").Cost(19).Headroom(10)))(t)
+			never := must(limiter.Admin().Explain(ctx, polylimit.Key("other").Cost(21)))(t)
+			headroom := must(limiter.Admin().Explain(ctx, polylimit.Key("\xff\x00").Cost(19).Headroom(10)))(t)
 			if never.RetryAfterUS != nil || headroom.Allowed || headroom.Headroom != 10 || string(headroom.KeyBase64) != "\xff\x00" {
 				t.Errorf("%+v %+v", never, headroom)
 			}
 			if !must(limiter.Check(ctx, polylimit.Key("other").Cost(20)))(t).Allowed {
 				t.Error("an explanation has charged")
 			}
-			_, err := limiter.Explain(ctx, polylimit.Key("k").Policy("nobody"))
-			if _, withNUL := limiter.Explain(ctx, polylimit.Key("k").Policy("a\x00b")); !errors.Is(err, polylimit.ErrInvalidArgument) || !errors.Is(withNUL, polylimit.ErrInvalidArgument) {
+			_, err := limiter.Admin().Explain(ctx, polylimit.Key("k").Policy("unknown"))
+			if _, withNUL := limiter.Admin().Explain(ctx, polylimit.Key("k").Policy("a\x00b")); !errors.Is(err, polylimit.ErrInvalidArgument) || !errors.Is(withNUL, polylimit.ErrInvalidArgument) {
 				t.Error(err, withNUL)
 			}
 		})
@@ -218,17 +218,17 @@ apply = [{ policy = 'api', key = '{user}' }]
 		t.Run(name, func(t *testing.T) {
 			limiter := open(t, url, withPrefix(t, url, polylimit.WithDocument(document))...)
 			request := polylimit.RequestAttributes{Method: "GET", Path: "/v1/a", Attributes: map[string]string{"user": "alice"}}
-			explained := must(limiter.ExplainRequest(ctx, request))(t)
+			explained := must(limiter.Admin().ExplainRequest(ctx, request))(t)
 			if !explained.Allowed || *explained.RetryAfterUS != 0 || len(explained.Policies) != 1 || explained.ListEntry != nil {
 				t.Errorf("%+v", explained)
 			}
 			if !must(limiter.Decide(ctx, request))(t).Allowed {
 				t.Error("denied")
 			}
-			if _, err := limiter.SetEntry(ctx, "override api bob", `{"numbers": "9/hour", "by": "ann", "why": "a test"}`); err != nil {
+			if _, err := limiter.Admin().SetEntry(ctx, "override api bob", `{"numbers": "9/hour", "by": "ann", "why": "a test"}`); err != nil {
 				t.Error(err)
 			}
-			explained = must(limiter.ExplainRequest(ctx, request))(t)
+			explained = must(limiter.Admin().ExplainRequest(ctx, request))(t)
 			if explained.Allowed || explained.Cause != "quota" || explained.Configuration.Source != "document" || len(explained.Configuration.Digest) != 64 {
 				t.Errorf("%+v", explained)
 			}
@@ -236,19 +236,19 @@ apply = [{ policy = 'api', key = '{user}' }]
 				t.Errorf("%+v", policy)
 			}
 			request.Attributes["user"] = "bob"
-			overridden := must(limiter.ExplainRequest(ctx, request))(t).Policies[0]
-			if overridden.Numbers != "override" || overridden.OverrideEntry.By != "ann" || overridden.OverrideEntry.Why != "a test" || overridden.OverrideEntry.InDocument {
+			overridden := must(limiter.Admin().ExplainRequest(ctx, request))(t).Policies[0]
+			if overridden.QuotasSource != "override" || overridden.OverrideEntry.By != "ann" || overridden.OverrideEntry.Why != "a test" || overridden.OverrideEntry.InDocument {
 				t.Errorf("%+v", overridden)
 			}
 			request.Attributes["user"] = "mallory"
-			denied := must(limiter.ExplainRequest(ctx, request))(t)
+			denied := must(limiter.Admin().ExplainRequest(ctx, request))(t)
 			if denied.Cause != "deny_list" || denied.RetryAfterUS != nil || denied.ListEntry.Entry != "deny user mallory" || !denied.ListEntry.InDocument {
 				t.Errorf("%+v", denied)
 			}
 		})
 	}
 	limiter := open(t, "memory:", polylimit.WithPolicy("api", "2/minute"))
-	if _, err := limiter.ExplainRequest(ctx, polylimit.RequestAttributes{}); !errors.Is(err, polylimit.ErrInvalidArgument) {
+	if _, err := limiter.Admin().ExplainRequest(ctx, polylimit.RequestAttributes{}); !errors.Is(err, polylimit.ErrInvalidArgument) {
 		t.Error(err)
 	}
 }
@@ -258,14 +258,14 @@ func TestKeysThatAreDeniedMostAreCounted(t *testing.T) {
 	for range 10_000 {
 		_ = must(limiter.Check(ctx, polylimit.Key("user:42")))(t)
 	}
-	top := must(limiter.TopKeys(10))(t)
+	top := must(limiter.Admin().TopKeys(10))(t)
 	if len(top.Denied) != 1 || top.Denied[0].Key != "user:42" || top.Denied[0].Policy != "api" || top.Counters != 256 || top.HalfLifeUS != 60_000_000 {
 		t.Errorf("%+v", top)
 	}
-	if explained := must(limiter.Explain(ctx, polylimit.Key("user:42")))(t); explained.Denials == nil || *explained.Denials < 5_000 {
+	if explained := must(limiter.Admin().Explain(ctx, polylimit.Key("user:42")))(t); explained.Denials == nil || *explained.Denials < 5_000 {
 		t.Errorf("%+v", explained)
 	}
-	if top := must(open(t, "memory:").TopKeys(10))(t); top.Counters != 0 || len(top.Denied) != 0 {
+	if top := must(open(t, "memory:").Admin().TopKeys(10))(t); top.Counters != 0 || len(top.Denied) != 0 {
 		t.Errorf("%+v", top)
 	}
 	if _, err := polylimit.Open("memory:", polylimit.WithObserveKeys(65_537)); !errors.Is(err, polylimit.ErrInvalidArgument) {

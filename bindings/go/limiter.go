@@ -18,10 +18,10 @@ import (
 // refers to it.
 //
 // Every operation fails with ErrInvalidArgument when the key is longer than 1 MiB, the cost is not from 0 to 10^12 or
-// the policy is unknown; with ErrClosed after Close, except what only describes the limiter (Policy, Metrics, MetricsText, Stats,
-// Configuration, CandidateCounts, TopKeys), which returns its last state; and with the context's error when that is done first. A context
-// that is done cancels the operation: an acquire leaves its wait queue, and units that the store has spent for it are refunded, in
-// Redis in the background; whether any other operation was applied is unknown.
+// the policy is unknown; with ErrClosed after Close, except what only describes the limiter (Policy, Metrics, MetricsText, Stats, and
+// Configuration, CandidateCounts and TopKeys of its Admin), which returns its last state; and with the context's error when that is done
+// first. A context that is done cancels the operation: an acquire leaves its wait queue, and units that the store has spent for it are
+// refunded, in Redis in the background; whether any other operation was applied is unknown.
 type Limiter struct {
 	limiter     *C.polylimit_limiter
 	completions *completions
@@ -79,9 +79,9 @@ func Open(url string, options ...Option) (*Limiter, error) {
 	// What stands before the colon of a URL is no secret.
 	store, _, _ := strings.Cut(url, ":")
 	limiter := &Limiter{freed: make(chan struct{}), store: store, credentials: registerCredentials(credentials)}
-	var told message
-	err = told.err(C.polylimit_go_open(cURL, array, C.size_t(len(plain)), clock, C.uint64_t(limiter.credentials), &limiter.limiter,
-		&told[0], C.size_t(len(told))))
+	var failure message
+	err = failure.err(C.polylimit_go_open(cURL, array, C.size_t(len(plain)), clock, C.uint64_t(limiter.credentials), &limiter.limiter,
+		&failure[0], C.size_t(len(failure))))
 	runtime.KeepAlive(options)
 	if err != nil {
 		unregisterCredentials(limiter.credentials)
@@ -145,7 +145,7 @@ func (l *Limiter) enter() error {
 // accompaniedFor is how many later operations are not alone after one has met another.
 const accompaniedFor = 128
 
-// isAlone tells whether an operation that has entered may block its thread. For operations that come one at a time this is
+// isAlone reports whether an operation that has entered may block its thread. For operations that come one at a time this is
 // faster than passing the answer from another thread to the goroutine. But Go runs no other goroutine on the processor of a
 // blocked thread until its monitor notices: a service with 16 connections, some of whose operations are alone for a moment,
 // then answers a third of the requests. So the operations before have to have been alone as well.
@@ -223,4 +223,14 @@ func (l *Limiter) Ready(ctx context.Context, timeout time.Duration) error {
 	}
 	var result C.polylimit_result
 	return l.run(ctx, C.POLYLIMIT_READY, Request{}, microseconds(timeout), &result)
+}
+
+// Admin has the operations of a limiter for operators; see Limiter.Admin. Any goroutine may use it at any time. It keeps the limiter alive.
+type Admin struct {
+	limiter *Limiter
+}
+
+// Admin returns the operations for operators: keys of the store, explanations, the policy document, lists.
+func (l *Limiter) Admin() Admin {
+	return Admin{limiter: l}
 }

@@ -97,16 +97,16 @@ func TestDecisionTellsWhichQuotaDenied(t *testing.T) {
 		{4, []verdict{{retryAfter: time.Hour}, never}},
 	} {
 		decision := must(limiter.Check(ctx, polylimit.Key("user:42").Cost(step.cost)))(t)
-		var told []verdict
+		var found []verdict
 		for _, quota := range decision.Quotas() {
-			told = append(told, verdict{quota.Allowed, quota.RetryAfter})
+			found = append(found, verdict{quota.Allowed, quota.RetryAfter})
 		}
-		if !slices.Equal(told, step.expected) {
-			t.Errorf("%d: %+v", step.cost, told)
+		if !slices.Equal(found, step.expected) {
+			t.Errorf("%d: %+v", step.cost, found)
 		}
 		usage := must(limiter.Refund(ctx, polylimit.Key("other")))(t)
 		after := decision.After(usage)
-		if left := after.Quotas()[1]; left.Allowed != told[1].allowed || left.Remaining != 2 {
+		if left := after.Quotas()[1]; left.Allowed != found[1].allowed || left.Remaining != 2 {
 			t.Errorf("%d: %+v", step.cost, left)
 		}
 		if quotas := usage.Quotas(); !quotas[1].Allowed || quotas[1].RetryAfter != 0 {
@@ -210,10 +210,10 @@ func TestSetPolicyChangesAPolicy(t *testing.T) {
 	if must(limiter.Policy("api"))(t) != "7/minute" || len(one.Quotas()) != 2 {
 		t.Errorf("%+v", one)
 	}
-	if err := limiter.SetCredentials("", "secret"); !errors.Is(err, polylimit.ErrInvalidArgument) {
+	if err := limiter.Admin().SetCredentials("", "secret"); !errors.Is(err, polylimit.ErrInvalidArgument) {
 		t.Error(err)
 	}
-	if findings := must(limiter.Doctor(ctx))(t); len(findings) != 0 {
+	if findings := must(limiter.Admin().Doctor(ctx))(t); len(findings) != 0 {
 		t.Error(findings)
 	}
 	if stats := must(limiter.Stats())(t); len(stats) == 0 {
@@ -331,8 +331,19 @@ func TestCheckTogetherSpendsAllOrNothing(t *testing.T) {
 			if decisions := must(limiter.CheckTogether(ctx, nil))(t); len(decisions) != 0 {
 				t.Errorf("%+v", decisions)
 			}
-			for _, wrong := range []polylimit.Request{both[0].Policy("nobody"), both[0].Policy("a\x00b"), both[0].Cost(-1)} {
-				if _, err := limiter.CheckTogether(ctx, []polylimit.Request{both[0], wrong}); !errors.Is(err, polylimit.ErrInvalidArgument) {
+			peeked := must(limiter.PeekTogether(ctx, both))(t)
+			if len(peeked) != 2 || !peeked[0].Allowed || peeked[0].Remaining != 800 || peeked[1].Allowed {
+				t.Errorf("%+v", peeked)
+			}
+			for _, wrong := range []polylimit.Request{both[0].Policy("unknown"), both[0].Policy("a\x00b"), both[0].Cost(-1)} {
+				requests := []polylimit.Request{both[0], wrong}
+				if _, err := limiter.CheckTogether(ctx, requests); !errors.Is(err, polylimit.ErrInvalidArgument) {
+					t.Error(err)
+				}
+				if _, err := limiter.PeekTogether(ctx, requests); !errors.Is(err, polylimit.ErrInvalidArgument) {
+					t.Error(err)
+				}
+				if _, err := limiter.ReserveTogether(ctx, requests); !errors.Is(err, polylimit.ErrInvalidArgument) {
 					t.Error(err)
 				}
 			}

@@ -14,7 +14,7 @@ import (
 
 // exampleOfTheListingPage is the example of docs/listing.md, word for word.
 func exampleOfTheListingPage(ctx context.Context, limiter *polylimit.Limiter) error {
-	explained, err := limiter.Explain(ctx, polylimit.Key("user:42"))
+	explained, err := limiter.Admin().Explain(ctx, polylimit.Key("user:42"))
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func exampleOfTheListingPage(ctx context.Context, limiter *polylimit.Limiter) er
 	}
 	options := polylimit.ListOptions{Policy: "api", KeyPrefix: "user:", AtLeastUsed: 80}
 	for {
-		page, err := limiter.List(ctx, options)
+		page, err := limiter.Admin().List(ctx, options)
 		if err != nil {
 			return err
 		}

@@ -72,8 +72,8 @@ func (b *MetricBucket) UnmarshalJSON(text []byte) error {
 // The packages polylimitprometheus and polylimitotel hand them to client_golang and to OpenTelemetry.
 func (l *Limiter) Metrics() ([]MetricFamily, error) {
 	defer runtime.KeepAlive(l)
-	return made[[]MetricFamily](func(report **C.polylimit_report, told *message) C.polylimit_status {
-		return C.polylimit_limiter_metrics(l.limiter, report, &told[0], C.size_t(len(told)))
+	return made[[]MetricFamily](func(report **C.polylimit_report, failure *message) C.polylimit_status {
+		return C.polylimit_limiter_metrics(l.limiter, report, &failure[0], C.size_t(len(failure)))
 	})
 }
 
@@ -87,7 +87,7 @@ func (l *Limiter) MetricsText(format string) (string, error) {
 		return "", err
 	}
 	defer free(name)
-	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
-		return C.polylimit_limiter_metrics_text(l.limiter, name, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
+		return C.polylimit_limiter_metrics_text(l.limiter, name, buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 	})
 }

@@ -41,18 +41,18 @@ func WithOutage(policy, outage string) Option { return Option{name: "outage." + 
 // lease is "auto", the largest number of units, or units and a time, such as "100/500ms".
 func WithLease(policy, lease string) Option { return Option{name: "lease." + policy, value: lease} }
 
-// WithDocument takes the limits from a document, in TOML or JSON, which Limiter.SetDocument replaces.
+// WithDocument takes the limits from a document, in TOML or JSON, which Admin.SetDocument replaces.
 func WithDocument(document string) Option { return Option{name: "document", value: document} }
 
 // WithConfiguration takes the limits from a configuration that is followed: "file:PATH" is a document in TOML or JSON, "store" a document
-// and entries in Redis, "store+file:PATH" a document in a file with entries in Redis. Each change is in force within a second.
+// and entries in Redis, "store+file:PATH" a document in a file with entries in Redis. Each change is active within a second.
 func WithConfiguration(source string) Option { return Option{name: "configuration", value: source} }
 
 // WithConfigurationCopy names a file to which the configuration is written after each change, and from which a limiter starts while
 // Redis is away. Only with WithConfiguration.
 func WithConfigurationCopy(path string) Option { return Option{name: "copy", value: path} }
 
-// WithObserveKeys counts how often keys are denied and admitted in this process, for Limiter.TopKeys: so many keys at most, up to 65,536.
+// WithObserveKeys counts how often keys are denied and admitted in this process, for Admin.TopKeys: this many keys at most, up to 65,536.
 // Default 0: none.
 func WithObserveKeys(keys int) Option { return Option{name: "observe_keys", value: strconv.Itoa(keys)} }
 

@@ -22,8 +22,8 @@ func (l *Limiter) SetPolicy(name, quotas string) error {
 		return err
 	}
 	defer free(cQuotas)
-	var told message
-	return told.err(C.polylimit_limiter_set_policy(l.limiter, cName, cQuotas, &told[0], C.size_t(len(told))))
+	var failure message
+	return failure.err(C.polylimit_limiter_set_policy(l.limiter, cName, cQuotas, &failure[0], C.size_t(len(failure))))
 }
 
 // Policy is the quotas of a policy as text in canonical form. An empty name is the limiter's only policy.
@@ -34,8 +34,8 @@ func (l *Limiter) Policy(name string) (string, error) {
 		return "", err
 	}
 	defer free(cName)
-	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
-		return C.polylimit_limiter_policy(l.limiter, cName, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
+		return C.polylimit_limiter_policy(l.limiter, cName, buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 	})
 }
 
@@ -56,13 +56,14 @@ func (l *Limiter) PolicyFor(policy, scope string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
-		return C.polylimit_limiter_policy_for(l.limiter, cPolicy, cScope, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
+		return C.polylimit_limiter_policy_for(l.limiter, cPolicy, cScope, buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 	})
 }
 
 // SetCredentials sets the password, and the user name unless that is empty, with which new connections authenticate.
-func (l *Limiter) SetCredentials(username, password string) error {
+func (a Admin) SetCredentials(username, password string) error {
+	l := a.limiter
 	if err := l.enter(); err != nil {
 		return err
 	}
@@ -77,6 +78,6 @@ func (l *Limiter) SetCredentials(username, password string) error {
 		return err
 	}
 	defer free(cPassword)
-	var told message
-	return told.err(C.polylimit_limiter_set_credentials(l.limiter, cUsername, cPassword, &told[0], C.size_t(len(told))))
+	var failure message
+	return failure.err(C.polylimit_admin_set_credentials(l.limiter, cUsername, cPassword, &failure[0], C.size_t(len(failure))))
 }

@@ -35,12 +35,12 @@ func asked[T any](ctx context.Context, l *Limiter,
 }
 
 // made reads a report that needs no waiting.
-func made[T any](make func(report **C.polylimit_report, told *message) C.polylimit_status) (T, error) {
+func made[T any](make func(report **C.polylimit_report, failure *message) C.polylimit_status) (T, error) {
 	var report *C.polylimit_report
-	var told message
-	status := make(&report, &told)
+	var failure message
+	status := make(&report, &failure)
 	defer C.polylimit_report_free(report)
-	if err := told.err(status); err != nil {
+	if err := failure.err(status); err != nil {
 		var nothing T
 		return nothing, err
 	}

@@ -39,7 +39,7 @@ type Quota struct {
 	Aligned bool
 	// CountDenied: denied requests are charged too.
 	CountDenied bool
-	// Excess is the units beyond the limit or burst that are admitted as well, and told as Over in decisions: 0 to 10^12.
+	// Excess is the units beyond the limit or burst that are admitted as well, and reported as Over in decisions: 0 to 10^12.
 	Excess uint64
 }
 
@@ -55,8 +55,8 @@ func ParseQuota(text string) (Quota, error) {
 	defer free(cQuota)
 	var plain C.polylimit_quota
 	plain.size = C.uint32_t(unsafe.Sizeof(plain))
-	var told message
-	if err := told.err(C.polylimit_quota_parse(cQuota, &plain, &told[0], C.size_t(len(told)))); err != nil {
+	var failure message
+	if err := failure.err(C.polylimit_quota_parse(cQuota, &plain, &failure[0], C.size_t(len(failure)))); err != nil {
 		return Quota{}, err
 	}
 	return Quota{
@@ -89,8 +89,8 @@ func (q Quota) Text() (string, error) {
 		excess:       C.uint64_t(q.Excess),
 	}
 	plain.size = C.uint32_t(unsafe.Sizeof(plain))
-	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
-		return C.polylimit_quota_text(&plain, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
+		return C.polylimit_quota_text(&plain, buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 	})
 }
 

@@ -13,7 +13,8 @@ import (
 // Doctor examines the store for problems of its operation. Each finding is a line "severity: subject: message"; the severity is
 // fine, advice or problem. It makes a decision on a key of its own, which it then deletes. It blocks a thread, but not the caller, whose
 // context may end before.
-func (l *Limiter) Doctor(ctx context.Context) ([]string, error) {
+func (a Admin) Doctor(ctx context.Context) ([]string, error) {
+	l := a.limiter
 	if err := l.enter(); err != nil {
 		return nil, err
 	}
@@ -24,8 +25,8 @@ func (l *Limiter) Doctor(ctx context.Context) ([]string, error) {
 	done := make(chan examined, 1)
 	go func() {
 		defer l.leave()
-		text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
-			return C.polylimit_limiter_doctor(l.limiter, buffer, capacity, length, &told[0], C.size_t(len(told)))
+		text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
+			return C.polylimit_admin_doctor(l.limiter, buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 		})
 		done <- examined{text, err}
 	}()
@@ -46,10 +47,10 @@ func (l *Limiter) Stats() (map[string]uint64, error) {
 	plain := make([]C.polylimit_stat, 64)
 	for {
 		var count C.size_t
-		var told message
+		var failure message
 		status := C.polylimit_limiter_stats(l.limiter, unsafe.SliceData(plain), C.size_t(len(plain)), &count,
-			&told[0], C.size_t(len(told)))
-		if err := told.err(status); err != nil {
+			&failure[0], C.size_t(len(failure)))
+		if err := failure.err(status); err != nil {
 			return nil, err
 		}
 		if int(count) > len(plain) {

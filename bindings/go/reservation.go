@@ -126,8 +126,8 @@ func (l *Limiter) Reserve(ctx context.Context, request Request, options ...Reser
 // toC is the settings in the form of C, without the id.
 func (s *reserveSettings) toC() (plain C.polylimit_reservation_options, err error) {
 	plain.size = C.uint32_t(unsafe.Sizeof(plain))
-	var told message
-	if err := told.err(C.polylimit_reservation_defaults(&plain, &told[0], C.size_t(len(told)))); err != nil {
+	var failure message
+	if err := failure.err(C.polylimit_reservation_defaults(&plain, &failure[0], C.size_t(len(failure)))); err != nil {
 		return plain, err
 	}
 	if err := checkDuration("timeout", s.timeout); err != nil {

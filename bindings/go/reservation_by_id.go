@@ -45,16 +45,16 @@ func (l *Limiter) Renew(ctx context.Context, request Request, id string, ttl tim
 
 // Block denies the requests of the key for a time from now, which is 1 ms to 366 days; a key that is blocked for longer stays so. 0 forgets
 // blocks and penalties. The cost of the request has no effect.
-func (l *Limiter) Block(ctx context.Context, request Request, duration time.Duration) (Usage, error) {
+func (a Admin) Block(ctx context.Context, request Request, duration time.Duration) (Usage, error) {
 	if duration < 0 {
 		return Usage{}, invalid(fmt.Sprintf("a block lasts %v: allowed are 0, or 1 ms to 366 days", duration))
 	}
-	return l.byID(ctx, C.POLYLIMIT_BLOCK, request, "", 0, duration)
+	return a.limiter.byID(ctx, C.POLYLIMIT_BLOCK, request, "", 0, duration)
 }
 
 // Unblock ends the block of the key, and forgets its penalties.
-func (l *Limiter) Unblock(ctx context.Context, request Request) (Usage, error) {
-	return l.Block(ctx, request, 0)
+func (a Admin) Unblock(ctx context.Context, request Request) (Usage, error) {
+	return a.Block(ctx, request, 0)
 }
 
 func (l *Limiter) byID(ctx context.Context, operation C.uint32_t, request Request, id string, cost C.uint64_t,

@@ -51,6 +51,81 @@ func TestJobThatRunsAgainIsChargedOnce(t *testing.T) {
 	}
 }
 
+func TestRequestIsReservedTogetherOrNotAtAll(t *testing.T) {
+	for name, url := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			limiter := open(t, url, polylimit.WithPolicy("model", "2 concurrent; 100/day fixed_window"),
+				polylimit.WithPolicy("rate", "2/day fixed_window"))
+			key := polylimit.Key("together " + time.Now().String())
+			model, rate := key.Policy("model").Cost(40), key.Policy("rate")
+			both := []polylimit.Request{model, rate}
+			first := must(limiter.ReserveTogether(ctx, both))(t)
+			if !first.Allowed() || len(first.ID) != 32 || first.Decisions[0].Remaining != 60 || first.Decisions[1].Remaining != 1 {
+				t.Errorf("%+v", first)
+			}
+			second := must(limiter.ReserveTogether(ctx, both, polylimit.ReserveID("se\x00cond"), polylimit.ReserveTTL(time.Minute)))(t)
+			if !second.Allowed() || second.ID != "se\x00cond" {
+				t.Errorf("%+v", second)
+			}
+			denied := must(limiter.ReserveTogether(ctx, both))(t)
+			if denied.Allowed() || denied.Decisions[0].Allowed || denied.Decisions[1].Allowed {
+				t.Errorf("%+v", denied)
+			}
+			if usage := must(limiter.Cancel(ctx, model, first.ID))(t); !usage.Found || usage.Remaining != 60 {
+				t.Errorf("%v", usage)
+			}
+			if usage := must(limiter.Cancel(ctx, rate, first.ID))(t); usage.Found {
+				t.Errorf("%v", usage)
+			}
+			if usage := must(limiter.Commit(ctx, model, second.ID, 10))(t); !usage.Found || usage.Remaining != 90 {
+				t.Errorf("%v", usage)
+			}
+			// The rate denies, so that no slot is taken.
+			denied = must(limiter.ReserveTogether(ctx, both))(t)
+			if left := must(limiter.Peek(ctx, model))(t); denied.Allowed() || left.Quotas()[0].Remaining != 2 {
+				t.Errorf("a slot was taken: %+v, %+v", denied, left)
+			}
+			if none := must(limiter.ReserveTogether(ctx, nil))(t); len(none.Decisions) != 0 {
+				t.Errorf("%+v", none)
+			}
+			for _, wrong := range []polylimit.ReserveOption{
+				polylimit.ReserveTTL(0), polylimit.ReserveRemember(49 * time.Hour), polylimit.ReserveID(""), polylimit.ReserveTimeout(time.Second),
+			} {
+				if _, err := limiter.ReserveTogether(ctx, both, wrong); !errors.Is(err, polylimit.ErrInvalidArgument) {
+					t.Error(err)
+				}
+			}
+			cancelled, cancel := context.WithCancel(ctx)
+			cancel()
+			if _, err := limiter.ReserveTogether(cancelled, both); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			limiter.Close()
+			for _, together := range []func() error{
+				func() error { _, err := limiter.CheckTogether(ctx, both); return err },
+				func() error { _, err := limiter.PeekTogether(ctx, both); return err },
+				func() error { _, err := limiter.ReserveTogether(ctx, both); return err },
+			} {
+				if err := together(); !errors.Is(err, polylimit.ErrClosed) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func TestCommitsOfARequestAreRemembered(t *testing.T) {
+	limiter, _ := withClock(t, "2 concurrent; 100/minute fixed_window")
+	requests := []polylimit.Request{polylimit.Key("k").Cost(40)}
+	for run := range 2 {
+		job := must(limiter.ReserveTogether(ctx, requests, polylimit.ReserveID("job"), polylimit.ReserveRemember(time.Hour)))(t)
+		usage := must(limiter.Commit(ctx, requests[0], job.ID, 30))(t)
+		if !usage.Found || usage.Repeated != (run == 1) || usage.Remaining != 70 {
+			t.Errorf("run %d: %v", run, usage)
+		}
+	}
+}
+
 func TestReservationIsCommittedOrGivenBack(t *testing.T) {
 	limiter, _ := withClock(t, "2 concurrent; 100/minute fixed_window")
 	first := must(limiter.Reserve(ctx, polylimit.Key("k").Cost(40)))(t)

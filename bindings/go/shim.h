@@ -178,7 +178,7 @@ static inline polylimit_status polylimit_go_matching(const polylimit_limiter *li
     if (!polylimit_go_read(&read, texts, lengths, header_count, attribute_count)) {
         return POLYLIMIT_INTERNAL;
     }
-    polylimit_status status = polylimit_limiter_matching(limiter, &read.plain, matches, message, capacity);
+    polylimit_status status = polylimit_admin_matching(limiter, &read.plain, matches, message, capacity);
     polylimit_go_release_attributes(&read);
     return status;
 }

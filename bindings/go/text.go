@@ -25,17 +25,17 @@ func foreignText(text string) *C.char {
 func free(text *C.char) { C.free(unsafe.Pointer(text)) }
 
 // rendered is the text that write puts into a buffer; the buffer grows until the text fits.
-func rendered(write func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status) (string, error) {
+func rendered(write func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status) (string, error) {
 	buffer := make([]byte, 512)
 	for {
 		var length C.size_t
-		var told message
-		status := write((*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &length, &told)
+		var failure message
+		status := write((*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &length, &failure)
 		if Kind(status) == ErrInvalidArgument && int(length) >= len(buffer) {
 			buffer = make([]byte, int(length)+1)
 			continue
 		}
-		if err := told.err(status); err != nil {
+		if err := failure.err(status); err != nil {
 			return "", err
 		}
 		return string(buffer[:length]), nil
@@ -44,7 +44,7 @@ func rendered(write func(buffer *C.char, capacity C.size_t, length *C.size_t, to
 
 // scratch is memory for one call that renders a text; it is reused.
 type scratch struct {
-	told     message
+	failure  message
 	decision C.polylimit_decision
 	buffer   [1024]byte
 	length   C.size_t
@@ -58,7 +58,7 @@ func (s *scratch) text(status C.polylimit_status) (text string, isDone bool, err
 	case status == C.POLYLIMIT_PENDING, Kind(status) == ErrInvalidArgument && int(s.length) >= len(s.buffer):
 		return "", false, nil
 	case status != C.POLYLIMIT_OK:
-		return "", true, s.told.err(status)
+		return "", true, s.failure.err(status)
 	default:
 		return string(s.buffer[:s.length]), true, nil
 	}

@@ -27,8 +27,8 @@ func NewThrottle(backoff *Backoff) (*Throttle, error) {
 		}
 		plain = &own
 	}
-	var told message
-	if err := told.err(C.polylimit_throttle_new(plain, &throttle.throttle, &told[0], C.size_t(len(told)))); err != nil {
+	var failure message
+	if err := failure.err(C.polylimit_throttle_new(plain, &throttle.throttle, &failure[0], C.size_t(len(failure)))); err != nil {
 		return nil, err
 	}
 	runtime.AddCleanup(throttle, func(plain *C.polylimit_throttle) { C.polylimit_throttle_free(plain) }, throttle.throttle)
@@ -70,10 +70,10 @@ func (t *Throttle) Start(ctx context.Context, limiter *Limiter, request Request,
 		canReplay = 1
 	}
 	attempts := &Attempts{limiter: limiter, request: request}
-	var told message
+	var failure message
 	status := C.polylimit_attempts_new(t.throttle, textStart(request.key), C.size_t(len(request.key)), cMethod, canReplay, timeoutUs,
-		&attempts.attempts, &told[0], C.size_t(len(told)))
-	if err := told.err(status); err != nil {
+		&attempts.attempts, &failure[0], C.size_t(len(failure)))
+	if err := failure.err(status); err != nil {
 		return nil, err
 	}
 	runtime.AddCleanup(attempts, func(plain *C.polylimit_attempts) { C.polylimit_attempts_free(plain) }, attempts.attempts)
@@ -87,8 +87,8 @@ func (a *Attempts) Admit(ctx context.Context) error {
 	for {
 		var step C.uint32_t
 		var us C.uint64_t
-		var told message
-		err := told.err(C.polylimit_attempts_step(a.attempts, &step, &us, &told[0], C.size_t(len(told))))
+		var failure message
+		err := failure.err(C.polylimit_attempts_step(a.attempts, &step, &us, &failure[0], C.size_t(len(failure))))
 		switch {
 		case err != nil:
 		case step == C.POLYLIMIT_STEP_WAIT:
@@ -113,14 +113,14 @@ func (a *Attempts) acquire(ctx context.Context, timeout time.Duration) error {
 	}
 	decision := (*C.polylimit_decision)(unsafe.Pointer(&result.answer))
 	decision.size = C.sizeof_polylimit_decision
-	var told message
-	return told.err(C.polylimit_attempts_acquired(a.attempts, decision, &told[0], C.size_t(len(told))))
+	var failure message
+	return failure.err(C.polylimit_attempts_acquired(a.attempts, decision, &failure[0], C.size_t(len(failure))))
 }
 
 func (a *Attempts) refusal() error {
 	var us C.uint64_t
-	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, told *message) C.polylimit_status {
-		return C.polylimit_attempts_refusal(a.attempts, &us, buffer, capacity, length, &told[0], C.size_t(len(told)))
+	text, err := rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
+		return C.polylimit_attempts_refusal(a.attempts, &us, buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 	})
 	if err != nil {
 		return err
@@ -136,9 +136,9 @@ func (a *Attempts) Responded(status int, header map[string][]string) (again bool
 	defer pinner.Unpin()
 	fields := cFields(&pinner, header)
 	var isAgain C.uint32_t
-	var told message
-	err = told.err(C.polylimit_attempts_responded(a.attempts, C.uint32_t(status), unsafe.SliceData(fields), C.size_t(len(fields)),
-		&isAgain, &told[0], C.size_t(len(told))))
+	var failure message
+	err = failure.err(C.polylimit_attempts_responded(a.attempts, C.uint32_t(status), unsafe.SliceData(fields), C.size_t(len(fields)),
+		&isAgain, &failure[0], C.size_t(len(failure))))
 	return isAgain != 0, err
 }
 

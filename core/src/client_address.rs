@@ -25,7 +25,7 @@ pub use header::ForwardingHeader;
 /// /64.
 ///
 /// ```
-/// use polylimit::{ClientAddressRules, ForwardingHeader};
+/// use polylimit::http::{ClientAddressRules, ForwardingHeader};
 ///
 /// let rules = ClientAddressRules::builder()
 ///     .trust("10.0.0.0/8")
@@ -108,7 +108,7 @@ impl ClientAddressRules {
     /// trusted, so no line is read.
     ///
     /// ```
-    /// use polylimit::ClientAddressRules;
+    /// use polylimit::http::ClientAddressRules;
     ///
     /// let rules = ClientAddressRules::default();
     /// assert_eq!(rules.key_of("192.0.2.1:80", []), "192.0.2.1");

@@ -1,5 +1,5 @@
-//! Limits as configuration: a document with policies, rules and lists, and entries that are set one by one. Everything here is
-//! pure: texts and bytes become checked values. Sources of documents, and stores, stand above.
+//! Limits as configuration: a document with policies, rules and lists, and entries that are set individually. This module is
+//! pure: it turns texts and bytes into checked values. The sources of documents and the stores are built on top of it.
 
 use std::collections::HashMap;
 
@@ -11,6 +11,7 @@ pub(crate) mod condition;
 pub(crate) mod cost;
 pub(crate) mod descriptor;
 pub(crate) mod document;
+pub(crate) mod effective;
 pub(crate) mod entry;
 pub(crate) mod key_template;
 pub(crate) mod list;
@@ -18,7 +19,6 @@ pub(crate) mod lists;
 pub(crate) mod matcher;
 pub(crate) mod model;
 pub(crate) mod network_table;
-pub(crate) mod numbers;
 pub(crate) mod path;
 pub(crate) mod request;
 pub(crate) mod router_paths;
@@ -33,5 +33,5 @@ pub(crate) mod time;
 mod tree;
 mod value_table;
 
-/// Only configurations fill these maps; clients look into them, so the hash need not withstand attacks.
+/// The keys come from configurations and clients can only look them up, so the hash need not withstand attacks.
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;

@@ -2,12 +2,12 @@
 //!
 //! - `place`: the option that says where. `snapshot`: a document and entries as texts.
 //! - `file`: a file that is looked at. `copy`: the last configuration in a file of this host.
-//! - `follower`: applies changes to all limiters of a process that have the same source, on a thread of its own.
-//! - `problems`: what keeps it from the newest configuration.
+//! - `follower`: applies changes to all limiters of a process with the same source, on its own thread.
+//! - `problems`: what keeps a configuration from being the newest.
 //! - `subscription`: one of these limiters, and what it has applied.
 //!
-//! The limiter gives a [`ConfigurationSink`] and gets a [`FollowedConfiguration`]. What goes wrong here is told by the
-//! status and never reaches a decision: the last good configuration stays.
+//! The limiter passes a [`ConfigurationSink`] and gets a [`FollowedConfiguration`]. Errors of a source appear in its status and
+//! never affect a decision: the last good configuration stays.
 
 mod copy;
 mod file;

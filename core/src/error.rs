@@ -5,6 +5,8 @@
 //! hold a password or a raw key.
 
 use std::fmt;
+use std::io;
+use std::sync::Arc;
 
 /// The kinds of error, each with a code string and a number that no other kind will ever reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,22 +52,39 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Why no decision could be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why no decision could be made. [`source`](std::error::Error::source) is the error of the system or the store that caused it, if
+/// there is one. Equal errors have the same kind and message.
+#[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
     lacks_right: bool,
     message: Box<str>,
+    cause: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Box<str>>) -> Self {
-        Self { kind, lacks_right: false, message: message.into() }
+        Self { kind, lacks_right: false, message: message.into(), cause: None }
     }
 
     /// The same error, because the user of the store lacks a right.
     pub(crate) fn of_missing_right(self) -> Self {
         Self { lacks_right: true, ..self }
+    }
+
+    /// The same error with its cause.
+    pub(crate) fn caused_by(self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.caused_by_shared(Arc::new(cause))
+    }
+
+    pub(crate) fn caused_by_shared(self, cause: Arc<dyn std::error::Error + Send + Sync>) -> Self {
+        Self { cause: Some(cause), ..self }
+    }
+
+    /// As [`caused_by`](Self::caused_by), for an error of the system that its owner needs as well.
+    pub(crate) fn caused_by_io(self, cause: &io::Error) -> Self {
+        let from_text = || io::Error::new(cause.kind(), cause.to_string());
+        self.caused_by(cause.raw_os_error().map_or_else(from_text, io::Error::from_raw_os_error))
     }
 
     pub(crate) fn invalid_argument(message: impl Into<Box<str>>) -> Self {
@@ -94,7 +113,7 @@ impl Error {
         self.kind
     }
 
-    /// Whether the store refused its user, the user's password or a right, for a program that tells this apart from other failures.
+    /// Whether the store refused its user, the user's password or a right, for a program that distinguishes this from other failures.
     pub fn lacks_right(&self) -> bool {
         self.lacks_right
     }
@@ -111,7 +130,20 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl PartialEq for Error {
+    fn eq(&self, other: &Self) -> bool {
+        let fields = |error: &Self| (error.kind, error.lacks_right);
+        fields(self) == fields(other) && self.message == other.message
+    }
+}
+
+impl Eq for Error {}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.cause.as_deref()?)
+    }
+}
 
 /// At most 40 characters of what the caller wrote, quoted and escaped, for an error message.
 pub(crate) fn excerpt(read: &str) -> String {
@@ -139,6 +171,19 @@ mod tests {
                 (5, "internal")
             ]
         );
+    }
+
+    #[test]
+    fn source_is_the_cause() {
+        use std::error::Error as _;
+        let error = Error::new(ErrorKind::StoreFailed, "the store is gone");
+        assert!(error.source().is_none());
+        for cause in [io::Error::from_raw_os_error(2), io::Error::other("a reason")] {
+            let caused = error.clone().caused_by_io(&cause);
+            let source = caused.source().and_then(|source| source.downcast_ref::<io::Error>()).unwrap();
+            assert_eq!((source.kind(), source.to_string()), (cause.kind(), cause.to_string()));
+            assert_eq!(caused, error);
+        }
     }
 
     #[test]

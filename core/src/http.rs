@@ -1,5 +1,5 @@
-//! HTTP: response fields, the wait that a response asks for, clients that throttle themselves, a layer for
-//! tower, and a middleware for reqwest.
+//! HTTP: limits in front of handlers, response fields, the client's address behind proxies, the wait that a response asks for, clients that
+//! throttle themselves, a layer for tower, and a middleware for reqwest.
 
 pub mod client;
 pub mod guard;
@@ -9,3 +9,9 @@ pub mod reqwest;
 pub(crate) mod server_wait;
 #[cfg(feature = "tower")]
 pub mod tower;
+
+pub use crate::client_address::{
+    ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader,
+};
+pub use crate::http::server_wait::server_wait;
+pub use crate::runtime::backoff::{Backoff, BackoffBuilder};

@@ -1,6 +1,21 @@
 //! polylimit decides whether requests may proceed: exactly, in integers, to the microsecond, and with the same meaning in
 //! every store and language.
 //!
+//! ```
+//! use polylimit::{Limiter, Policy};
+//!
+//! let limiter = Limiter::builder()
+//!     .store("memory:") // or "local:", or "redis://host"
+//!     .policy(Policy::parse("api", "100/minute; 2000/day")?)
+//!     .build()?
+//!     .blocking();
+//! let decision = limiter.check("user:42")?;
+//! if !decision.allowed() {
+//!     println!("retry after {:?}", decision.retry_after());
+//! }
+//! # Ok::<(), polylimit::Error>(())
+//! ```
+//!
 //! # Terms
 //!
 //! - A [`Quota`] is an algorithm with its numbers: at most `limit` units per `period`.
@@ -10,11 +25,12 @@
 //! - A [`Decision`] is the result: allowed, remaining, retry after, reset after, delay, and its source.
 //!
 //! Stores keep the states in this process, in a file that the processes of one host share, or in Redis
-//! ([`RedisOptions`]). Decisions are the same with each of them.
+//! ([`RedisOptions`](redis::RedisOptions)). Decisions are the same with each of them.
 //!
-//! [`Limiter`] has the operations for asynchronous callers, [`blocking::Limiter`] for blocking ones. [`headers`] formats
-//! a decision as HTTP fields, [`ClientAddressRules`] find the client's address behind proxies, [`Backoff`] computes how
-//! long the client of a limited service waits before a retry, and [`client`] is for HTTP clients that throttle themselves.
+//! [`Limiter`] has the operations for asynchronous callers, [`blocking::Limiter`] for blocking ones. [`http`] limits handlers, formats
+//! decisions as HTTP fields, finds the client's address behind proxies, and has what clients of limited services need.
+//! [`document`] is for requests under a policy document, [`admin`] for what operators ask, and [`storage`] for a store of
+//! your own.
 //!
 //! # How much each algorithm can admit
 //!
@@ -23,12 +39,12 @@
 //!
 //! | algorithm | state | at most |
 //! |---|---|---|
-//! | [token bucket](Algorithm::TokenBucket) | a debt and a time | B + floor(W * L / P) |
-//! | [leaky bucket](Algorithm::LeakyBucket) | a debt and a time | B + floor(W * L / P), and they leave evenly spaced |
-//! | [fixed window](Algorithm::FixedWindow) | a count and a time | 2L in a span of P; L per window |
-//! | [sliding window](Algorithm::SlidingWindow) of n buckets | n + 1 counts | L in any span of P - P/n; below 2L in a span of P, about L typically |
-//! | [sliding log](Algorithm::SlidingLog) | every admitted unit's time | L in any span of P |
-//! | [concurrency](Algorithm::Concurrency) | none of its own | counts no units: at most L reservations at a time |
+//! | [token bucket](quota::Algorithm::TokenBucket) | a debt and a time | B + floor(W * L / P) |
+//! | [leaky bucket](quota::Algorithm::LeakyBucket) | a debt and a time | B + floor(W * L / P), and they leave evenly spaced |
+//! | [fixed window](quota::Algorithm::FixedWindow) | a count and a time | 2L in a span of P; L per window |
+//! | [sliding window](quota::Algorithm::SlidingWindow) of n buckets | n + 1 counts | L in any span of P - P/n; below 2L in a span of P, about L typically |
+//! | [sliding log](quota::Algorithm::SlidingLog) | every admitted unit's time | L in any span of P |
+//! | [concurrency](quota::Algorithm::Concurrency) | none of its own | counts no units: at most L reservations at a time |
 //!
 //! # What the operations do
 //!
@@ -44,13 +60,13 @@
 //! | [commit](Limiter::commit) | ends a reservation and charges what was spent |
 //! | [cancel](Limiter::cancel) | ends a reservation and spends nothing |
 //! | [renew](Limiter::renew) | the reservation ends later |
-//! | [block](Limiter::block) | denies the key for a time, whatever its quotas would say |
-//! | [explain](Limiter::explain) | tells why a request would be admitted or denied now; charges nothing |
-//! | [list](Limiter::list) | the keys that the store has, with what is used |
+//! | [block](admin::Admin::block) | denies the key for a time, whatever its quotas would say |
+//! | [explain](admin::Admin::explain) | explains why a request would be admitted or denied now; charges nothing |
+//! | [list](admin::Admin::list) | the keys that the store has, with what is used |
 //! | [acquire](Limiter::acquire) | waits until admitted, or says at once that the timeout cannot be met |
 //!
 //! A denied request spends nothing, unless a quota says `count_denied`. When the clock goes back, spent units stay spent,
-//! and no wait becomes longer than the quota alone can require. When a policy's numbers change, the use of each key is
+//! and no wait becomes longer than the quota alone can require. When a policy's quotas change, the use of each key is
 //! kept.
 
 #![cfg_attr(
@@ -67,95 +83,137 @@ mod client_address;
 mod configuration;
 mod configuration_source;
 mod error;
-mod http;
+mod families;
+pub mod http;
 mod limiter;
-mod metrics;
 mod names;
 mod report;
 mod rules;
 mod runtime;
+pub mod storage;
 mod store;
 mod units;
 mod zone;
 
-pub use client_address::{ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader};
-pub use configuration::descriptor::descriptor_attributes;
-pub use configuration::document::canonical_document;
-pub use configuration::matcher::PolicyMatch;
-pub use configuration::request::{AttributeSource, Peer, RequestAttributes};
-pub use configuration::router_paths::RouterPaths;
-pub use configuration::schema::document_schema;
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub use configuration::testing as document_testing;
-pub use configuration::time::time_text;
-#[cfg(all(feature = "redis", feature = "testing"))]
-#[doc(hidden)]
-pub use configuration_source::testing as configuration_testing;
 pub use error::{Error, ErrorKind};
-#[cfg(feature = "reqwest")]
-pub use http::reqwest;
-pub use http::server_wait::server_wait;
-#[cfg(feature = "tower")]
-pub use http::tower;
-pub use http::{client, guard, headers};
-pub use limiter::blocking;
-pub use limiter::call::{Answer, Call};
-pub use limiter::completion::Completions;
-pub use limiter::configured::candidate_counts::CandidateCounts;
-pub use limiter::configured::lists::{ListName, ListOptions, ListedItem};
-pub use limiter::configured::manage::PublishOptions;
-pub use limiter::configured::published::{ConfigurationEntries, ConfigurationEntry, PublishedDocument};
-pub use limiter::configured::request_decision::{PolicyDecision, RequestDecision};
-pub use limiter::configured::request_match::{MatchedPolicy, RequestMatch};
-pub use limiter::configured::status::{ConfigurationChange, ConfigurationStatus};
-pub use limiter::event::DegradedEvent;
-pub use limiter::explanation::report::{
-    ConfigurationExplanation, EntryExplanation, KeyExplanation, NumbersSource, PenaltyExplanation,
-    PolicyMode, QuotaExplanation, RequestExplanation,
-};
-pub use limiter::fleet::report::{DeniedKey, PolicyCounts, ProcessReport};
-pub use limiter::fleet::top_denied;
-pub use limiter::listing::page::{KeyFilter, KeyPage, ListBudget, ListedKey, ListedQuota, ResetPage};
-#[cfg(feature = "opentelemetry")]
-pub use limiter::metrics::opentelemetry;
-pub use limiter::reservation::{Reservation, ReserveOptions};
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub use limiter::testing as limiter_testing;
-pub use limiter::top_keys::{TopKey, TopKeys};
-pub use limiter::{Limiter, LimiterBuilder};
-pub use metrics::durations::Durations;
-pub use metrics::{Family, FamilyKind, Sample, SampleValue, TextFormat};
-pub use report::{printable, report_json};
-#[doc(hidden)]
-pub use rules::decision::UsageParts;
-pub use rules::decision::{
-    Cause, Decision, DecisionParts, Degradation, QuotaUsage, QuotaVerdict, Source, Usage,
-};
+pub use limiter::{Limiter, LimiterBuilder, blocking};
+pub use rules::decision::Decision;
 pub use rules::policy::Policy;
-pub use rules::quota::{Algorithm, Quota, QuotaBuilder, parse_duration};
+pub use rules::quota::Quota;
 pub use rules::request::Request;
-pub use rules::reservation::id::ReservationId;
-pub use rules::reservation::list::ReservationTerms;
-pub use runtime::backoff::{Backoff, BackoffBuilder};
-pub use runtime::clock::{Clock, ManualClock};
+
+pub mod quota {
+    //! The parts of a [`Quota`](crate::Quota).
+
+    pub use crate::rules::quota::{Algorithm, QuotaBuilder};
+}
+
+pub mod decision {
+    //! The parts of a [`Decision`](crate::Decision): the use of each quota, its source and its cause.
+
+    pub use crate::rules::decision::{Cause, Degradation, QuotaUsage, QuotaVerdict, Source, Usage};
+}
+
+pub mod reservation {
+    //! Units that are set aside before the cost is known, and places of a concurrency limit.
+
+    pub use crate::limiter::reservation::{Reservation, ReserveOptions};
+    pub use crate::rules::reservation::id::ReservationId;
+}
+
+pub mod clock {
+    //! The time that a limiter reads; tests set it by hand.
+
+    pub use crate::runtime::clock::{Clock, ManualClock};
+}
+
+pub mod redis {
+    //! Options of the store in Redis.
+
+    pub use crate::store::credentials::Credentials;
+    pub use crate::store::lease_size::Lease;
+    #[cfg(feature = "redis")]
+    pub use crate::store::redis::RedisOptions;
+}
+
+pub mod document {
+    //! Requests under a policy document: their attributes, the rules that match, and the decisions.
+
+    pub use crate::configuration::matcher::PolicyMatch;
+    pub use crate::configuration::request::{AttributeSource, Peer, RequestAttributes};
+    pub use crate::configuration::router_paths::RouterPaths;
+    pub use crate::limiter::configured::request_decision::{PolicyDecision, RequestDecision};
+    pub use crate::limiter::configured::request_match::{MatchedPolicy, RequestMatch};
+}
+
+pub mod metrics {
+    //! Metrics as values, and as the text that monitoring systems read. [`Limiter::metrics`](crate::Limiter::metrics) fills them.
+
+    pub use crate::families::durations::Durations;
+    pub use crate::families::{Family, FamilyKind, Sample, SampleValue, TextFormat};
+    pub use crate::limiter::event::DegradedEvent;
+    #[cfg(feature = "opentelemetry")]
+    pub use crate::limiter::metrics::opentelemetry;
+    pub use crate::store::stats::Stats;
+}
+
+pub mod admin {
+    //! What operators ask, behind [`Limiter::admin`](crate::Limiter::admin): keys of a store, explanations, published documents and
+    //! their entries, lists, processes.
+
+    pub use crate::limiter::Admin;
+    pub use crate::limiter::configured::candidate_counts::CandidateCounts;
+    pub use crate::limiter::configured::lists::{ListName, ListOptions, ListedItem};
+    pub use crate::limiter::configured::manage::PublishOptions;
+    pub use crate::limiter::configured::published::{
+        ConfigurationEntries, ConfigurationEntry, PublishedDocument,
+    };
+    pub use crate::limiter::configured::status::{ConfigurationChange, ConfigurationStatus};
+    pub use crate::limiter::explanation::report::{
+        ConfigurationExplanation, EntryExplanation, KeyExplanation, PenaltyExplanation, PolicyMode,
+        QuotaExplanation, QuotasSource, RequestExplanation,
+    };
+    pub use crate::limiter::fleet::report::{DeniedKey, PolicyCounts, ProcessReport};
+    pub use crate::limiter::fleet::top_denied;
+    pub use crate::limiter::listing::page::{
+        KeyFilter, KeyPage, ListBudget, ListedKey, ListedQuota, ResetPage,
+    };
+    pub use crate::limiter::top_keys::{TopKey, TopKeys};
+    pub use crate::store::finding::{Finding, Severity};
+    pub use crate::store::scan::KeyName;
+}
+
+pub mod raw {
+    //! For the bindings, the command line and the server, with [`Limiter::raw`](crate::Limiter::raw). Programs do not need it, and it may
+    //! change in any version.
+
+    pub use crate::configuration::descriptor::descriptor_attributes;
+    pub use crate::configuration::document::canonical_document;
+    pub use crate::configuration::schema::document_schema;
+    pub use crate::configuration::time::time_text;
+    pub use crate::limiter::Raw;
+    pub use crate::limiter::call::{Answer, Call};
+    pub use crate::limiter::completion::Completions;
+    pub use crate::report::{printable, report_json};
+    pub use crate::rules::decision::{DecisionParts, UsageParts};
+    pub use crate::rules::quota::parse_duration;
+    pub use crate::rules::reservation::list::ReservationTerms;
+    pub use crate::store::option::{OptionKind, StoreOption};
+    pub use crate::store::suggestion::{OptionPlace, Suggestion};
+}
+
+/// What tests and simulations of this project reach.
 #[cfg(feature = "testing")]
 #[doc(hidden)]
-pub use runtime::simulation;
-pub use store::credentials::Credentials;
-pub use store::finding::{Finding, Severity};
-pub use store::lease_size::Lease;
-pub use store::option::{OptionKind, StoreOption};
-pub use store::outage::Outage;
-#[cfg(feature = "redis")]
-pub use store::redis::RedisOptions;
-#[cfg(all(feature = "redis", feature = "testing"))]
-#[doc(hidden)]
-pub use store::redis::script::testing;
-pub use store::scan::KeyName;
-pub use store::stats::Stats;
-pub use store::suggestion::{OptionPlace, Suggestion};
+pub mod testing {
+    pub use crate::configuration::testing as document;
+    #[cfg(feature = "redis")]
+    pub use crate::configuration_source::testing as configuration;
+    pub use crate::limiter::testing as limiter;
+    pub use crate::runtime::simulation;
+    #[cfg(feature = "redis")]
+    pub use crate::store::redis::script::testing as script;
+}
 
 /// The examples of the first steps, run as tests.
 #[cfg(all(doctest, feature = "tower"))]
@@ -202,7 +260,7 @@ struct HttpDocs;
 #[doc = include_str!("../../docs/listing.md")]
 struct ListingDocs;
 
-/// The examples of the shared-file store's documentation, run as tests.
+/// The examples of the local store's documentation, run as tests.
 #[cfg(all(doctest, feature = "local", target_os = "linux"))]
 #[doc = include_str!("../../docs/local.md")]
 struct LocalDocs;

@@ -1,4 +1,4 @@
-//! The asynchronous limiter; `Shared` validates a request, finds its policy, and asks the store.
+//! The asynchronous limiter; `Shared` validates a request, finds its policy, and calls the store.
 
 mod acquire;
 pub mod blocking;
@@ -77,11 +77,121 @@ use crate::store::stats::Stats;
 ///
 /// # Errors
 ///
-/// Every operation fails with [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key is longer than
-/// 1 MiB, the cost is above 10^12 units, the policy is not known, or none is named and there are several.
+/// Every operation fails with [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key is longer than 1 MiB,
+/// the cost is above 10^12 units, the policy is unknown, or none is named and there are several.
 #[derive(Clone)]
 pub struct Limiter {
     shared: Arc<Shared>,
+}
+
+impl Admin<'_> {
+    /// Blocks the key under its policy for this time from now, unless it is already blocked for longer: 1 ms to 366
+    /// days, in whole microseconds. Zero removes the block, and the denials and blocks that a penalty has counted. The
+    /// cost is ignored.
+    ///
+    /// While a key is blocked, its checks, peeks and reserves are denied, with
+    /// [`Cause::Blocked`](crate::decision::Cause::Blocked), and a take takes nothing; all other operations work as
+    /// usual. A store that is full of states in use cannot block a key that has no state; [`Usage::degraded`] then has
+    /// the reason.
+    ///
+    /// # Errors
+    /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when the time is out of bounds.
+    pub async fn block<'a>(self, request: impl Into<Request<'a>>, time: Duration) -> Result<Usage, Error> {
+        let call = KeyCall::block(request.into(), time);
+        let shared = self.limiter.shared();
+        Ok(usage(shared.ask_store(shared.key_request(&call)?).await?))
+    }
+
+    /// The number of keys with a state in the memory store or the local store, including expired states not yet
+    /// removed; `None` for Redis, for a store that cannot be opened, and once the limiter is closed.
+    pub fn keys(self) -> Option<usize> {
+        let shared = self.limiter.shared();
+        shared.registry.check_open().ok()?;
+        shared.keys()
+    }
+
+    /// Examines the store for settings that make limits unreliable: the server's version, its memory policy, the user's
+    /// rights, the latency and the clock. Makes a decision on a key of its own and then resets that key.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
+    /// [`Closed`](crate::ErrorKind::Closed) once the limiter is closed, including while this waits. An unreachable
+    /// store is a finding, not an error.
+    pub async fn doctor(self) -> Result<Vec<Finding>, Error> {
+        let shared = self.limiter.shared();
+        shared.registry.check_open()?;
+        match &shared.store {
+            Store::Memory(_) => Ok(Vec::new()),
+            Store::Local(store) => shared.closing.unless_closed(store.ready()).await.map(|()| Vec::new()),
+            Store::Custom(store) => shared.closing.unless_closed(store.ready()).await.map(|()| Vec::new()),
+            Store::Redis(store) => {
+                in_tokio("doctor")?;
+                shared.closing.unless_closed(store.examine()).await
+            }
+        }
+    }
+
+    /// Changes the password, and the user name if one is given, for new connections; existing connections stay as they
+    /// are. Other limiters of this process that share this limiter's connections keep their credentials: this limiter
+    /// then opens connections of its own.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the store is in this process.
+    pub fn set_credentials(self, username: Option<&str>, password: &str) -> Result<(), Error> {
+        let shared = self.limiter.shared();
+        shared.registry.check_open()?;
+        match &shared.store {
+            Store::Redis(store) => store.set_credentials(username, password),
+            store => Err(Error::invalid_argument(format!(
+                "the {} store has no credentials: only a Redis store has",
+                name_of(store)
+            ))),
+        }
+    }
+}
+
+impl Raw<'_> {
+    /// The policy that decides a [`Request`] with this policy name, with these quotas, or with neither, as
+    /// [`Limiter::policy_for`] returns it. Quotas do not become a permanent policy: like quotas named in
+    /// requests, they are forgotten when unused for a while. For callers that describe the decision on a request.
+    ///
+    /// # Errors
+    /// See [`Limiter::policy_for`].
+    pub fn policy_in_request(self, policy: Option<&str>) -> Result<Policy, Error> {
+        self.limiter.policy_in_scope(policy, None)
+    }
+
+    /// Fails once the limiter is closed, as every operation does; for callers that reject a call for reasons of their own.
+    ///
+    /// # Errors
+    /// [`Closed`](crate::ErrorKind::Closed).
+    pub fn check_open(self) -> Result<(), Error> {
+        self.limiter.shared().registry.check_open()
+    }
+
+    /// Whether every operation on one key answers within microseconds, as with the memory store, and with the local
+    /// store unless another process holds a lock on a part of it.
+    pub fn answers_at_once(self) -> bool {
+        self.limiter.shared().store().is_here()
+    }
+
+    /// Whether no operation ever waits for another process, as with the memory store: then [`try_call`](Self::try_call) answers every
+    /// call that does not wait in line.
+    pub fn never_waits(self) -> bool {
+        self.limiter.shared().store().never_waits()
+    }
+
+    /// Whether [`take_events`](Self::take_events) would return events: one load, cheap enough for every call.
+    #[inline]
+    pub fn has_events(self) -> bool {
+        self.limiter.shared().watch.keeps_any()
+    }
+
+    /// Takes the events since the last call, the oldest first: for programs that cannot be called by
+    /// [`on_degraded`](LimiterBuilder::on_degraded) on threads of the limiter. The last 64 are kept.
+    pub fn take_events(self) -> Vec<DegradedEvent> {
+        self.limiter.shared().watch.take()
+    }
 }
 
 impl Limiter {
@@ -90,7 +200,7 @@ impl Limiter {
         LimiterBuilder::default()
     }
 
-    /// Decides, and spends the cost from every quota of the policy when all admit it.
+    /// Decides whether the request may proceed, and spends its cost from every quota of the policy if all of them admit it.
     ///
     /// # Errors
     /// See [`Limiter`].
@@ -103,8 +213,8 @@ impl Limiter {
         }
     }
 
-    /// The decision that a check would give now, without any effect. Nothing is spent, so `remaining` is the value before
-    /// the request.
+    /// Returns the decision that a check would return now, without any effect. Nothing is spent, so `remaining` is the
+    /// value before the request.
     ///
     /// # Errors
     /// See [`Limiter`].
@@ -126,7 +236,7 @@ impl Limiter {
             return self.check_many_configured(&requests, Wait::Await).await;
         }
         let (cached, asked) = shared.ask_caches(requests);
-        let answers = if asked.is_empty() { Ok(Vec::new()) } else { shared.store.ask_many(&asked).await };
+        let answers = if asked.is_empty() { Ok(Vec::new()) } else { self.ask_many_kept(&asked).await };
         shared.decisions(cached, &asked, answers)
     }
 
@@ -138,8 +248,8 @@ impl Limiter {
         Ok(usage(self.ask(Action::Apply(Operation::Take), request.into()).await?))
     }
 
-    /// Spends the cost whether it fits or not, for a cost that becomes known after the work is done. Use saturates at 8
-    /// times each quota's capacity, in whole units.
+    /// Spends the cost whether or not it fits, for a cost that is known only after the work is done. Usage saturates at
+    /// 8 times each quota's capacity, in whole units.
     ///
     /// # Errors
     /// See [`Limiter`].
@@ -147,8 +257,8 @@ impl Limiter {
         Ok(usage(self.ask(Action::Apply(Operation::Charge), request.into()).await?))
     }
 
-    /// Gives back up to the units that are used, the newest first. In a sliding window, a unit whose sub-window is
-    /// sliding out gives back the part that still counts.
+    /// Gives back the cost, at most what is used, newest units first. In a sliding window, a unit whose sub-window is
+    /// sliding out gives back only the part that still counts.
     ///
     /// # Errors
     /// See [`Limiter`].
@@ -156,7 +266,7 @@ impl Limiter {
         Ok(usage(self.ask(Action::Apply(Operation::Refund), request.into()).await?))
     }
 
-    /// Forgets the key under its policy; the cost does not matter.
+    /// Forgets the key's state under its policy; the cost is ignored.
     ///
     /// # Errors
     /// See [`Limiter`].
@@ -164,22 +274,7 @@ impl Limiter {
         Ok(usage(self.ask(Action::Reset, request.into()).await?))
     }
 
-    /// Blocks the key under its policy for a time from now, unless it is blocked for longer: 1 ms to 366 days, in whole
-    /// microseconds. Zero forgets the block, and the denials and blocks that a penalty has counted. The cost does not matter.
-    ///
-    /// While a key is blocked, its checks, peeks and reserves are denied, with [`Cause::Blocked`](crate::Cause::Blocked), and a take
-    /// takes nothing; all other operations go on. A store that is full of states in use does not block a key without a state:
-    /// then [`Usage::degraded`] says so.
-    ///
-    /// # Errors
-    /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when the time is out of bounds.
-    pub async fn block<'a>(&self, request: impl Into<Request<'a>>, time: Duration) -> Result<Usage, Error> {
-        let call = KeyCall::block(request.into(), time);
-        let shared = self.shared();
-        Ok(usage(shared.ask_store(shared.key_request(&call)?).await?))
-    }
-
-    /// Registers a policy, or changes the numbers of the policy with the same name. Every quota whose algorithm, period,
+    /// Registers a policy, or changes the quotas of the policy with the same name. Every quota whose algorithm, period,
     /// step and buckets stay the same keeps its use; any other quota starts unused.
     ///
     /// # Errors
@@ -190,14 +285,15 @@ impl Limiter {
         self.shared().set_policy(&policy, PolicyOptions::default())
     }
 
-    /// The policy with this name and its current numbers, or the policy of these quotas if a request has used them lately.
+    /// Returns the policy with this name and its current quotas, or the policy made of these quotas if a request has
+    /// used them recently.
     pub fn policy(&self, name: &str) -> Option<Policy> {
         self.shared().registry.policy(name)
     }
 
     /// The policy that decides a [`Request`] with this policy name, with these quotas, or with neither. Quotas become a
-    /// policy of this limiter that stays, whose name later requests may use. Middleware calls this when it is made, so that a
-    /// program reports mistakes when it starts.
+    /// permanent policy of this limiter, whose name later requests may use. Middleware calls this when it is
+    /// constructed, so that a program reports mistakes at startup.
     ///
     /// A `scope` gives quotas without a name a budget of their own: `100/minute` in the scope `/login` and in the scope
     /// `/search` are two policies, in every store and process. A scope does not change a policy with a name.
@@ -220,22 +316,12 @@ impl Limiter {
         shared.registry.policy_for(policy, scope, &shared.store)
     }
 
-    /// The policy that decides a [`Request`] with this policy name, with these quotas, or with neither, as
-    /// [`policy_for`](Self::policy_for) returns it. Quotas do not become a policy that stays: like those that requests name they are
-    /// forgotten when nothing has used them for a while. For callers that describe the decision on a request.
-    ///
-    /// # Errors
-    /// See [`policy_for`](Self::policy_for).
-    pub fn policy_in_request(&self, policy: Option<&str>) -> Result<Policy, Error> {
-        self.policy_in_scope(policy, None)
-    }
-
     pub(crate) fn policy_in_scope(&self, policy: Option<&str>, scope: Option<&str>) -> Result<Policy, Error> {
         let shared = self.shared();
         shared.registry.policy_in_request(policy, scope, &shared.store)
     }
 
-    /// Makes sure that a policy can be named that this limiter has made of quotas.
+    /// Ensures that requests can still name a policy that this limiter has made of quotas.
     pub(crate) fn keep_policy(&self, policy: &Policy) -> Result<(), Error> {
         let shared = self.shared();
         shared.registry.keep(policy, &shared.store)
@@ -247,60 +333,37 @@ impl Limiter {
         registry.find(policy).and_then(|id| registry.hold(id))
     }
 
-    /// Refuses a policy of this limiter under which nothing can be reserved.
+    /// Fails if nothing can be reserved under this policy.
     pub(crate) fn refuse_unless_reservable(&self, policy: &Policy) -> Result<(), Error> {
         let shared = self.shared();
         let id = shared.registry.id(Some(policy.name()), &shared.store)?;
         shared.registry.refuse_reserved(id, &shared.store)
     }
 
-    /// All policies, in the order in which they were registered, including those made of quotas in requests. Of the latter those that
-    /// were not used for a while are forgotten.
+    /// All policies in order of registration, including those made of quotas in requests, which are forgotten when unused for a while.
     pub fn policies(&self) -> Vec<Policy> {
         self.shared().registry.policies().into_iter().map(|(_, policy)| policy).collect()
     }
 
-    /// Fails once the limiter is closed, as every operation does; for callers that refuse a call for a reason of their own.
-    ///
-    /// # Errors
-    /// [`Closed`](crate::ErrorKind::Closed).
-    pub fn check_open(&self) -> Result<(), Error> {
-        self.shared().registry.check_open()
-    }
-
-    /// Whether every operation on one key answers without waiting, as with the memory store and the local store; see
-    /// [`try_call`](Self::try_call).
-    pub fn answers_at_once(&self) -> bool {
-        self.shared().store().is_here()
-    }
-
-    /// How many keys have a state in the memory store or the local store, including expired states that were not removed
-    /// yet; `None` for Redis, for a store that cannot be opened, and once the limiter is closed.
-    pub fn keys(&self) -> Option<usize> {
-        let shared = self.shared();
-        shared.registry.check_open().ok()?;
-        shared.keys()
-    }
-
-    /// Counters of the store's operations so far; each field says what it counts in which store. [`metrics`](Self::metrics) has
-    /// them too, and the decisions by policy.
+    /// Counters of the store's operations so far; each field documents what it counts in which store.
+    /// [`metrics`](Self::metrics) includes them, and the decisions by policy.
     pub fn stats(&self) -> Stats {
         self.shared().stats()
     }
 
-    /// Waits until the store answers, at most for `timeout`. No operation needs this; a service may call it when it
-    /// starts.
+    /// Waits at most `timeout` until the store answers. No operation needs this; a service may call it at startup.
     ///
     /// # Errors
     /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when it does not answer in time;
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process;
-    /// [`Closed`](crate::ErrorKind::Closed) once the limiter is closed, also while this waits.
+    /// [`Closed`](crate::ErrorKind::Closed) once the limiter is closed, including while this waits.
     pub async fn ready(&self, timeout: Duration) -> Result<(), Error> {
         let shared = self.shared();
         shared.registry.check_open()?;
         match &shared.store {
             Store::Memory(_) => Ok(()),
-            Store::Local(store) => store.ready(),
+            Store::Local(store) => shared.closing.unless_closed(store.ready()).await,
+            Store::Custom(store) => shared.closing.unless_closed(store.ready()).await,
             Store::Redis(store) => {
                 in_tokio("ready")?;
                 shared.closing.unless_closed(store.ready(timeout)).await
@@ -308,28 +371,9 @@ impl Limiter {
         }
     }
 
-    /// Examines the store for settings that make limits unreliable: the server's version, its memory policy, the user's
-    /// rights, the latency and the clock. Makes a decision on a key of its own and then resets that key.
-    ///
-    /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
-    /// [`Closed`](crate::ErrorKind::Closed) once the limiter is closed, also while this waits. A store that cannot be reached is
-    /// a finding.
-    pub async fn doctor(&self) -> Result<Vec<Finding>, Error> {
-        let shared = self.shared();
-        shared.registry.check_open()?;
-        match &shared.store {
-            Store::Memory(_) => Ok(Vec::new()),
-            Store::Local(store) => store.ready().map(|()| Vec::new()),
-            Store::Redis(store) => {
-                in_tokio("doctor")?;
-                shared.closing.unless_closed(store.examine()).await
-            }
-        }
-    }
-
-    /// Replaces the hook that was given to [`LimiterBuilder::on_degraded`], under the same conditions. Once this returns,
-    /// the previous hook is not called any more; the new one is not called after [`close`](Self::close) has returned.
+    /// Replaces the hook that was given to [`LimiterBuilder::on_degraded`], under the same conditions. Once this
+    /// returns, the previous hook is no longer called; the new one is not called after [`close`](Self::close) has
+    /// returned.
     pub fn on_degraded(&self, hook: impl Fn(&DegradedEvent) + Send + Sync + 'static) {
         let watch = &self.shared().watch;
         if self.shared().registry.check_open().is_ok() {
@@ -337,40 +381,22 @@ impl Limiter {
         }
     }
 
-    /// Whether [`take_events`](Self::take_events) would return events: one load, cheap enough for every call.
+    /// The operations for operators.
+    pub fn admin(&self) -> Admin<'_> {
+        Admin { limiter: self }
+    }
+
+    /// The operations that only bindings need.
     #[inline]
-    pub fn has_events(&self) -> bool {
-        self.shared().watch.keeps_any()
+    pub fn raw(&self) -> Raw<'_> {
+        Raw { limiter: self }
     }
 
-    /// Takes the events since the last call, the oldest first: for programs that cannot be called by
-    /// [`on_degraded`](LimiterBuilder::on_degraded) on threads of the limiter. The last 64 are kept.
-    pub fn take_events(&self) -> Vec<DegradedEvent> {
-        self.shared().watch.take()
-    }
-
-    /// Changes the password, and the user name if one is given, for new connections; existing connections stay as they
-    /// are. Other limiters of this process that share this limiter's connections keep their credentials: this limiter
-    /// then opens connections of its own.
-    ///
-    /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the store is in this process.
-    pub fn set_credentials(&self, username: Option<&str>, password: &str) -> Result<(), Error> {
-        let shared = self.shared();
-        shared.registry.check_open()?;
-        match &shared.store {
-            Store::Redis(store) => store.set_credentials(username, password),
-            store => Err(Error::invalid_argument(format!(
-                "the {} store has no credentials: only a Redis store has",
-                name_of(store)
-            ))),
-        }
-    }
-
-    /// Closes the limiter. Later operations fail with [`Closed`](crate::ErrorKind::Closed), and operations that wait for
-    /// an answer do so at once; one that was sent may have been applied. Connections, threads, event queues and states in
-    /// this process are released before this returns, even while other clones exist. Leased units go back to the store;
-    /// this waits for that at most one [`deadline`](crate::RedisOptions::deadline). Closing again does nothing.
+    /// Closes the limiter. Later operations fail with [`Closed`](crate::ErrorKind::Closed), and operations that are
+    /// waiting for an answer fail with it at once; one that was already sent may have been applied. Connections,
+    /// threads, event queues and states in this process are released before this returns, even while other clones
+    /// exist. Leased units are returned to the store, for which this waits at most one
+    /// [`deadline`](crate::redis::RedisOptions::deadline). Closing again does nothing.
     pub fn close(&self) {
         self.shared().close();
     }
@@ -385,6 +411,18 @@ impl Limiter {
     pub(crate) fn shared(&self) -> &Shared {
         self.shared.here()
     }
+}
+
+/// The operations for operators, by [`Limiter::admin`]: keys of the store, explanations, the policy document, lists, processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Admin<'a> {
+    pub(crate) limiter: &'a Limiter,
+}
+
+/// The operations for bindings, by [`Limiter::raw`].
+#[derive(Clone, Copy, Debug)]
+pub struct Raw<'a> {
+    pub(crate) limiter: &'a Limiter,
 }
 
 impl Drop for Limiter {
@@ -412,5 +450,6 @@ fn name_of(store: &Store) -> &'static str {
         Store::Memory(_) => "memory",
         Store::Local(_) => "local",
         Store::Redis(_) => "redis",
+        Store::Custom(_) => "custom",
     }
 }

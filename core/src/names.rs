@@ -1,14 +1,14 @@
 //! Enumerations whose values have names, the same in every language.
 
-/// Defines an enumeration with `ALL` and `name`, serialised as its name. With `parsed as "kind"` its values are also read from their names and
+/// Defines an enumeration with `ALL` and `name`, serialized as its name. With `parsed as "kind"` its values are also read from their names and
 /// displayed as them.
 macro_rules! named_enum {
     ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)+ }) => {
         $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         #[non_exhaustive]
         pub enum $type {
-            $($(#[$doc])* $variant,)+
+            $($(#[$doc])* #[serde(rename = $name)] $variant,)+
         }
 
         impl $type {
@@ -20,13 +20,6 @@ macro_rules! named_enum {
                 match self {
                     $(Self::$variant => $name,)+
                 }
-            }
-        }
-
-        /// By the name.
-        impl serde::Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.name())
             }
         }
     };

@@ -1,36 +1,19 @@
-//! Reports: values that are told as a whole and not for each request. They are serialised under the names of their fields, so that
+//! Reports: values that are returned as a whole and not for each request. They are serialised under the names of their fields, so that
 //! one form serves every language, the command line and the server.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde::ser::SerializeStruct;
 
-/// Implements `Serialize` for a struct: every field under its name.
-macro_rules! report {
-    ($type:ident { $($field:ident),+ $(,)? }) => {
-        impl serde::Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                use serde::ser::SerializeStruct as _;
-                let Self { $($field),+ } = self;
-                let mut fields =
-                    serializer.serialize_struct(stringify!($type), [$(stringify!($field)),+].len())?;
-                $($crate::report::ReportField::put($field, stringify!($field), &mut fields)?;)+
-                fields.end()
-            }
-        }
-    };
-}
-
-pub(crate) use report;
-
-/// A report as JSON, in one line: the form in which every language, the command line and the server tell it.
+/// A report as JSON, in one line: the form in which every language, the command line and the server return it.
 ///
 /// ```
-/// use polylimit::{KeyFilter, Limiter, ListBudget, Policy, report_json};
+/// use polylimit::admin::{KeyFilter, ListBudget};
+/// use polylimit::raw::report_json;
+/// use polylimit::{Limiter, Policy};
 ///
 /// let limiter = Limiter::builder().policy(Policy::parse("api", "2/minute")?).build()?.blocking();
-/// let page = limiter.list(&KeyFilter::default(), &ListBudget::default(), None)?;
+/// let page = limiter.admin().list(&KeyFilter::default(), &ListBudget::default(), None)?;
 /// assert_eq!(report_json(&page), r#"{"keys":[],"examined":0,"cursor":null}"#);
 /// # Ok::<(), polylimit::Error>(())
 /// ```
@@ -43,8 +26,8 @@ pub fn report_json(report: &impl Serialize) -> String {
 /// text around them are written as `\u{1b}`. Keys, items and reasons may come from any client.
 ///
 /// ```
-/// assert_eq!(polylimit::printable("a\u{1b}[31m\u{202e}b"), r"a\u{1b}[31m\u{202e}b");
-/// assert_eq!(polylimit::printable("käse"), "käse");
+/// assert_eq!(polylimit::raw::printable("a\u{1b}[31m\u{202e}b"), r"a\u{1b}[31m\u{202e}b");
+/// assert_eq!(polylimit::raw::printable("käse"), "käse");
 /// ```
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hidden) {
@@ -66,17 +49,6 @@ fn is_hidden(c: char) -> bool {
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
                 | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
         )
-}
-
-/// A field of a report. Most are serialised as they are; a key's name depends on what it holds.
-pub(crate) trait ReportField {
-    fn put<S: SerializeStruct>(&self, name: &'static str, fields: &mut S) -> Result<(), S::Error>;
-}
-
-impl<T: Serialize> ReportField for T {
-    fn put<S: SerializeStruct>(&self, name: &'static str, fields: &mut S) -> Result<(), S::Error> {
-        fields.serialize_field(name, self)
-    }
 }
 
 /// Two lower-case hexadecimal digits for each byte.

@@ -1,9 +1,11 @@
-//! What a store is: where the states live and the transition is applied to them in one piece.
+//! A store: holds the states, and applies the transition to them atomically.
 //!
 //! The limiter registers policies by their ids, and the store answers requests with a decision and the units that it spent,
-//! as of its own clock. The memory store and the shared-file store answer at once; for Redis a task or a thread waits.
+//! as of its own clock. The memory store answers at once. The local store does so, too, unless another process keeps a part of the
+//! file locked; then a task or a thread waits, as for Redis.
 
 pub(crate) mod credentials;
+pub(crate) mod custom;
 pub(crate) mod duration;
 pub(crate) mod fallback;
 pub(crate) mod finding;
@@ -22,6 +24,7 @@ pub(crate) mod share;
 #[cfg_attr(not(all(feature = "local", target_os = "linux")), path = "store/shared_file/unsupported.rs")]
 pub(crate) mod shared_file;
 pub(crate) mod stats;
+pub(crate) mod stored_policy;
 pub(crate) mod suggestion;
 #[cfg(test)]
 mod tests;
@@ -29,18 +32,19 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::custom::CustomStore;
 use self::memory::MemoryStore;
 use self::redis::RedisStore;
 use self::redis::doctor::DoctorForAll;
 use crate::error::{Error, ErrorKind};
-use crate::metrics::durations::DurationCounts;
+use crate::families::durations::DurationCounts;
 use crate::rules::decision::Degradation;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::no_resources;
 use crate::runtime::park;
 use crate::store::finding::Finding;
-use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, RequestCharge, StoreRequest};
+use crate::store::request::{Answer, PolicyId, PolicyOptions, PreparedQuotas, RequestCharge, StoreRequest};
 use crate::store::shared_file::SharedFileStore;
 
 #[derive(Debug)]
@@ -48,24 +52,27 @@ pub(crate) enum Store {
     Memory(MemoryStore),
     Local(Box<SharedFileStore>),
     Redis(Box<RedisStore>),
+    Custom(Box<CustomStore>),
 }
 
 impl Store {
-    /// The clock of this process by which it decides, or would.
+    /// The clock of this process, by which the store decides or would decide.
     pub(crate) fn clock(&self) -> &Clock {
         match self {
             Self::Memory(store) => store.clock(),
             Self::Local(store) => store.clock(),
             Self::Redis(store) => store.clock(),
+            Self::Custom(store) => store.clock(),
         }
     }
 
-    /// Registers a policy, or changes its numbers; what was used is kept as far as the quotas' identities stay.
+    /// Registers a policy, or changes its quotas; usage is kept for quotas whose identity stays the same.
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {
         match self {
             Self::Memory(store) => store.set_policy(id, policy),
             Self::Local(store) => store.set_policy(id, policy, options),
             Self::Redis(store) => store.set_policy(id, policy, options),
+            Self::Custom(store) => store.set_policy(id, policy, options),
         }
     }
 
@@ -75,6 +82,7 @@ impl Store {
             Self::Memory(store) => store.forget_policy(id),
             Self::Local(store) => store.forget_policy(id),
             Self::Redis(store) => store.forget_policy(id),
+            Self::Custom(store) => store.forget_policy(id),
         }
     }
 
@@ -82,22 +90,23 @@ impl Store {
     pub(crate) fn has_only_states(&self, id: PolicyId) -> bool {
         match self {
             Self::Memory(store) => store.has_states(id),
-            Self::Local(_) | Self::Redis(_) => false,
+            Self::Local(_) | Self::Redis(_) | Self::Custom(_) => false,
         }
     }
 
-    /// Prepares numbers that decide about some keys of a registered policy, whose keys may also have these others.
-    pub(crate) fn prepare_numbers(
+    /// Prepares the effective quotas of some keys of a registered policy. `others` are further quotas that these keys may have.
+    pub(crate) fn prepare_quotas(
         &self,
         id: PolicyId,
         policy: &Policy,
         others: &[Policy],
         options: PolicyOptions,
-    ) -> Numbers {
+    ) -> PreparedQuotas {
         match self {
-            Self::Memory(_) => MemoryStore::prepare_numbers(id, policy),
-            Self::Local(store) => store.prepare_numbers(id, policy, others, options),
-            Self::Redis(store) => store.prepare_numbers(id, policy, others, options),
+            Self::Memory(_) => MemoryStore::prepare_quotas(id, policy),
+            Self::Local(store) => store.prepare_quotas(id, policy, others, options),
+            Self::Redis(store) => store.prepare_quotas(id, policy, others, options),
+            Self::Custom(store) => store.prepare_quotas(id, policy, others, options),
         }
     }
 
@@ -105,18 +114,13 @@ impl Store {
     pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         match self {
             Self::Memory(store) => store.answer(request),
-            // Another process may keep a part of the file locked: this thread has other tasks meanwhile.
-            Self::Local(store) => loop {
-                match store.try_answer(request) {
-                    Some(answer) => return answer,
-                    None => tokio::task::yield_now().await,
-                }
-            },
+            Self::Local(store) => store.ask(request).await,
             Self::Redis(store) => store.ask(request).await,
+            Self::Custom(store) => store.ask(request).await,
         }
     }
 
-    /// Asks several requests, each for itself and in order, that travel together.
+    /// Sends several requests together; each is decided by itself, in order.
     pub(crate) async fn ask_many(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
         if let Self::Redis(store) = self {
             return store.ask_many(requests).await;
@@ -134,6 +138,7 @@ impl Store {
             Self::Memory(store) => store.answer(request),
             Self::Local(store) => store.answer(request),
             Self::Redis(store) => store.ask_blocking(request),
+            Self::Custom(store) => park::block_on(store.ask(request)),
         }
     }
 
@@ -145,19 +150,14 @@ impl Store {
         }
     }
 
-    /// The answers to the charges of a request, each of another key or policy: all of them are applied when every one that decides is
-    /// admitted; otherwise only what denials count, and those that would have been admitted answer as a peek.
+    /// Answers the charges of a request, each for a different key or policy: all of them are applied if every deciding one is admitted;
+    /// otherwise only what denials count, and those that would have been admitted answer as a peek.
     pub(crate) async fn ask_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
         match self {
             Self::Memory(store) => store.answer_together(charges),
-            // As for one operation.
-            Self::Local(store) => loop {
-                match store.try_answer_together(charges) {
-                    Some(answers) => return answers,
-                    None => tokio::task::yield_now().await,
-                }
-            },
+            Self::Local(store) => store.ask_together(charges).await,
             Self::Redis(store) => store.ask_together(charges).await,
+            Self::Custom(store) => store.ask_together(charges).await,
         }
     }
 
@@ -167,16 +167,18 @@ impl Store {
             Self::Memory(store) => store.answer_together(charges),
             Self::Local(store) => store.answer_together(charges),
             Self::Redis(store) => store.ask_together_blocking(charges),
+            Self::Custom(store) => park::block_on(store.ask_together(charges)),
         }
     }
 
-    /// The answer of a store in this process or on this host; `None` for Redis, which has to be awaited.
+    /// The answer of a store in this process or on this host. `None` for Redis, which has to be awaited, and, with nothing done, while
+    /// another process keeps a part of the file locked.
     #[inline]
     pub(crate) fn answer_here(&self, request: StoreRequest<'_>) -> Option<Result<Answer, Error>> {
         match self {
             Self::Memory(store) => Some(store.answer(request)),
-            Self::Local(store) => Some(store.answer(request)),
-            Self::Redis(_) => None,
+            Self::Local(store) => store.try_answer(request),
+            Self::Redis(_) | Self::Custom(_) => None,
         }
     }
 
@@ -184,81 +186,89 @@ impl Store {
     #[inline]
     pub(crate) fn ask_caches(&self, request: StoreRequest<'_>) -> Option<Answer> {
         match self {
-            Self::Memory(_) | Self::Local(_) => None,
+            Self::Memory(_) | Self::Local(_) | Self::Custom(_) => None,
             Self::Redis(store) => store.ask_caches(request),
         }
     }
 
-    /// Where it is, for operators, without credentials; `None` in memory.
+    /// Its location, for operators, without credentials; `None` in memory.
     pub(crate) fn place(&self) -> Option<Arc<str>> {
         match self {
             Self::Memory(_) => None,
             Self::Local(store) => store.place(),
             Self::Redis(store) => Some(store.place()),
+            Self::Custom(store) => Some(store.place()),
         }
     }
 
-    /// Why it cannot decide, in the words of the doctor, as far as it is known.
+    /// Why it cannot decide, in the doctor's words, as far as it is known.
     pub(crate) fn cause(&self, reason: Degradation) -> Option<Arc<str>> {
         match self {
             Self::Memory(_) => None,
             Self::Local(store) => store.cause(),
             Self::Redis(store) => store.cause(reason),
+            Self::Custom(store) => store.cause(),
         }
     }
 
-    /// What an operator has to know of its options when it is made.
+    /// A warning about its options when it is created, for operators.
     pub(crate) fn warning(&self) -> Option<Finding> {
         match self {
-            Self::Memory(_) | Self::Local(_) => None,
+            Self::Memory(_) | Self::Local(_) | Self::Custom(_) => None,
             Self::Redis(store) => store.warning(),
         }
     }
 
-    /// The most keys that a store of this process or host has room for, if it is open.
+    /// The maximum number of keys that a store of this process or host has room for, if it is open.
     pub(crate) fn keys_capacity(&self) -> Option<usize> {
         match self {
             Self::Memory(store) => Some(store.keys_capacity()),
             Self::Local(store) => store.keys_capacity(),
-            Self::Redis(_) => None,
+            Self::Redis(_) | Self::Custom(_) => None,
         }
     }
 
-    /// How long the store's calls took, where they take measurable time.
+    /// How long the store's calls took, if they take measurable time.
     pub(crate) fn durations(&self) -> Option<DurationCounts> {
         match self {
-            Self::Memory(_) | Self::Local(_) => None,
+            Self::Memory(_) | Self::Local(_) | Self::Custom(_) => None,
             Self::Redis(store) => Some(store.durations()),
         }
     }
 
-    /// How long an operation waits for the store; zero where it answers at once.
+    /// How long an operation waits for the store; zero if it answers at once.
     pub(crate) fn deadline(&self) -> Duration {
         match self {
-            Self::Memory(_) | Self::Local(_) => Duration::ZERO,
+            Self::Memory(_) | Self::Local(_) | Self::Custom(_) => Duration::ZERO,
             Self::Redis(store) => store.deadline(),
         }
     }
 
-    /// Whether it answers without waiting for another process.
+    /// Whether it is in this process or on this host, and so answers in microseconds, unless another process keeps a part of the file
+    /// locked.
     pub(crate) fn is_here(&self) -> bool {
         matches!(self, Self::Memory(_) | Self::Local(_))
+    }
+
+    /// Whether it never waits for another process.
+    pub(crate) fn never_waits(&self) -> bool {
+        matches!(self, Self::Memory(_))
     }
 
     /// Whether this process keeps units of the policy in leases.
     pub(crate) fn is_leased(&self, id: PolicyId) -> bool {
         match self {
-            Self::Memory(_) | Self::Local(_) => false,
+            Self::Memory(_) | Self::Local(_) | Self::Custom(_) => false,
             Self::Redis(store) => store.is_leased(id),
         }
     }
 
     /// Whether other processes use the same states.
     pub(crate) fn is_shared(&self) -> bool {
-        matches!(self, Self::Local(_) | Self::Redis(_))
+        !matches!(self, Self::Memory(_))
     }
 
-    /// The same store for a process that was forked from the one that uses this, with these policies.
+    /// The same store for a process forked from the one that uses this, with these policies.
     pub(crate) fn after_fork(&self, policies: &[(PolicyId, Policy)]) -> Self {
         match self {
             Self::Memory(store) => {
@@ -270,38 +280,40 @@ impl Store {
             }
             Self::Local(store) => Self::Local(Box::new(store.after_fork(policies))),
             Self::Redis(store) => Self::Redis(Box::new(store.after_fork())),
+            Self::Custom(store) => Self::Custom(Box::new(store.after_fork(policies))),
         }
     }
 
     /// How long after the first decision the doctor examines the store, if it does.
     pub(crate) fn doctor_after(&self) -> Option<Duration> {
         match self {
-            Self::Memory(_) | Self::Local(_) => None,
+            Self::Memory(_) | Self::Local(_) | Self::Custom(_) => None,
             Self::Redis(store) => store.doctor_after(),
         }
     }
 
-    /// The doctor that examines the store unasked; `None` without one, and where another limiter has started it.
+    /// The doctor that examines the store on its own; `None` without one, and where another limiter has started it.
     pub(crate) fn doctor_for_all(&self) -> Option<DoctorForAll> {
         match self {
-            Self::Memory(_) | Self::Local(_) => None,
+            Self::Memory(_) | Self::Local(_) | Self::Custom(_) => None,
             Self::Redis(store) => store.doctor_for_all(),
         }
     }
 
-    /// Releases all resources and ends the pending operations. The limiter asks nothing from then on.
+    /// Releases all resources and ends the pending operations. The limiter does not call the store from then on.
     pub(crate) fn close(&self) {
         match self {
             Self::Memory(store) => store.clear(),
             Self::Local(store) => store.close(),
             Self::Redis(store) => store.close(),
+            Self::Custom(store) => store.close(),
         }
     }
 
-    /// Waits on this thread, which must not belong to a runtime, for a future that asks this store.
+    /// Waits on this thread, which must not belong to a runtime, for a future that calls this store.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         match self {
-            Self::Memory(_) | Self::Local(_) => {
+            Self::Memory(_) | Self::Local(_) | Self::Custom(_) => {
                 // The future may need a timer and nothing else.
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
                 let runtime = runtime.map_err(|error| no_resources("timer", &error))?;

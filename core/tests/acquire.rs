@@ -8,7 +8,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polylimit::{Answer, Call, Completions, ErrorKind, Limiter, ManualClock, Policy, Request};
+use polylimit::clock::ManualClock;
+use polylimit::raw::{Answer, Call, Completions};
+use polylimit::{ErrorKind, Limiter, Policy, Request};
 
 const NOW_US: u64 = 1_800_000_000_000_000;
 const SECOND: Duration = Duration::from_secs(1);
@@ -344,10 +346,10 @@ fn interrupted_acquire_leaves_the_queue_and_its_callback_may_use_the_limiter() {
     let limiter = fixed_window(&clock).blocking();
     let acquire = Call::Acquire(Request::new("user"), HOUR);
     assert!(is_allowed(
-        &limiter.call_until(&acquire, HOUR, || panic!("no wait is needed")).unwrap().unwrap()
+        &limiter.raw().call_until(&acquire, HOUR, || panic!("no wait is needed")).unwrap().unwrap()
     ));
     let mut polls = 0;
-    let answer = limiter.call_until(&acquire, Duration::from_millis(1), || {
+    let answer = limiter.raw().call_until(&acquire, Duration::from_millis(1), || {
         polls += 1;
         assert!(limiter.acquire(&format!("another {polls}"), HOUR).unwrap().allowed());
         polls == 3
@@ -363,7 +365,7 @@ fn acquire_that_is_not_interrupted_is_admitted() {
     let limiter = fixed_window(&clock).blocking();
     let acquire = Call::Acquire(Request::new("user"), HOUR);
     assert!(limiter.check("user").unwrap().allowed());
-    let answer = limiter.call_until(&acquire, Duration::from_millis(1), || {
+    let answer = limiter.raw().call_until(&acquire, Duration::from_millis(1), || {
         clock.advance(Duration::from_secs(20)).unwrap();
         false
     });
@@ -401,7 +403,7 @@ fn stopped_acquire_refunds_its_units_during_a_leaky_buckets_delay() {
     let acquire = Call::Acquire(Request::new("user"), HOUR);
     assert!(limiter.check("user").unwrap().allowed());
     let mut left = None;
-    let answer = limiter.call_until(&acquire, Duration::from_millis(1), || {
+    let answer = limiter.raw().call_until(&acquire, Duration::from_millis(1), || {
         left = Some(limiter.peek("user").unwrap().remaining());
         true
     });

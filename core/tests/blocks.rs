@@ -46,6 +46,12 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/policies.md", "c", "bindings/c/check"),
     ("docs/redis.md", "rust", "core/src/lib.rs"),
     ("docs/reservations.md", "rust", "core/src/lib.rs"),
+    ("docs/reservations.md", "python", "bindings/python/tests/test_documentation.py"),
+    ("docs/reservations.md", "js", "bindings/node/tests/package.test.cjs"),
+    ("docs/reservations.md", "go", "bindings/go/reservations_page_test.go"),
+    ("docs/reservations.md", "c", "bindings/c/check"),
+    ("docs/reservations.md", "kotlin", "bindings/uniffi/kotlin/src/test/kotlin/readme/OperatingPagesTest.kt"),
+    ("docs/reservations.md", "ruby", "bindings/uniffi/ruby/test/documentation_test.rb"),
     ("docs/server.md", "console", "tools/cli/tests/commands/serve.rs"),
     // With real frameworks and a real Redis.
     ("docs/recipes/login.md", "python", "tests/recipes/test_recipes.py"),

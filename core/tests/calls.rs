@@ -6,9 +6,10 @@ use std::future::Future;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use polylimit::{
-    Answer, Call, Completions, Decision, Error, ErrorKind, Lease, Limiter, ManualClock, Policy, Request,
-};
+use polylimit::clock::ManualClock;
+use polylimit::raw::{Answer, Call, Completions};
+use polylimit::redis::Lease;
+use polylimit::{Decision, Error, ErrorKind, Limiter, Policy, Request};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -40,11 +41,12 @@ fn call_that_needs_no_wait_is_answered_at_once() {
     let (completions, _woken) = completions();
     let key = Request::new("user");
     assert!(decision(completions.submit(&limiter, &Call::Check(key), 1).unwrap()).allowed());
-    assert!(decision(limiter.try_call(&Call::Check(key)).unwrap()).allowed());
-    assert!(!decision(limiter.blocking().call(&Call::Check(key))).allowed());
-    let Some(Ok(Answer::Usage(usage))) = limiter.try_call(&Call::Refund(key.cost(9))) else { panic!() };
+    assert!(decision(limiter.raw().try_call(&Call::Check(key)).unwrap()).allowed());
+    assert!(!decision(limiter.blocking().raw().call(&Call::Check(key))).allowed());
+    let Some(Ok(Answer::Usage(usage))) = limiter.raw().try_call(&Call::Refund(key.cost(9))) else { panic!() };
     assert_eq!(usage.remaining(), 2);
-    let Some(Ok(Answer::Decisions(decisions))) = limiter.try_call(&Call::CheckMany(&[key, key, key])) else {
+    let Some(Ok(Answer::Decisions(decisions))) = limiter.raw().try_call(&Call::CheckMany(&[key, key, key]))
+    else {
         panic!()
     };
     let allowed: Vec<_> = decisions.into_iter().map(|decision| decision.unwrap().allowed()).collect();
@@ -154,7 +156,7 @@ fn call_abandoned_after_admission_returns_its_units() {
 /// Waits for the answer to a call.
 fn answer_of(completions: &Completions<u32>, limiter: &Limiter, call: &Call<'_>) -> Result<Answer, Error> {
     const TAG: u32 = u32::MAX;
-    let mut answer = limiter.try_call(call).or_else(|| completions.submit(limiter, call, TAG));
+    let mut answer = limiter.raw().try_call(call).or_else(|| completions.submit(limiter, call, TAG));
     let start = Instant::now();
     loop {
         if let Some(answer) = answer {
@@ -190,15 +192,16 @@ fn timers_run_without_a_runtime_of_the_caller() {
 fn quotas_in_a_request_are_a_policy_of_their_own() {
     let limiter = limiter(&clock());
     let check =
-        |policy| decision(limiter.try_call(&Call::Check(Request::new("user").policy(policy))).unwrap());
+        |policy| decision(limiter.raw().try_call(&Call::Check(Request::new("user").policy(policy))).unwrap());
     assert_eq!(check("5/minute").remaining(), 4);
     assert_eq!(check(" 5/60s ").remaining(), 3);
     assert_eq!(check("6/minute").remaining(), 5);
     // A request without a policy uses the only named one.
-    assert_eq!(decision(limiter.try_call(&Call::Check(Request::new("user"))).unwrap()).remaining(), 1);
+    assert_eq!(decision(limiter.raw().try_call(&Call::Check(Request::new("user"))).unwrap()).remaining(), 1);
     assert_eq!(limiter.policy("5/minute").unwrap().name(), "5|minute");
     assert_eq!(limiter.policies().len(), 3);
-    let refused = limiter.try_call(&Call::Check(Request::new("user").policy("5/year"))).unwrap().unwrap_err();
+    let refused =
+        limiter.raw().try_call(&Call::Check(Request::new("user").policy("5/year"))).unwrap().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     limiter.set_policy(Policy::parse("7|minute", "8/minute").unwrap()).unwrap();
     let refused = limiter.blocking().check(Request::new("user").policy("7/minute")).unwrap_err();
@@ -294,15 +297,15 @@ fn options_of_another_store_are_checked_and_have_no_effect() {
 #[test]
 fn closed_limiter_describes_itself_and_decides_nothing() {
     let limiter = limiter(&clock());
-    let decided = decision(limiter.try_call(&Call::Check(Request::new("user"))).unwrap());
+    let decided = decision(limiter.raw().try_call(&Call::Check(Request::new("user"))).unwrap());
     assert!(decided.allowed());
     limiter.close();
     assert_eq!(limiter.policy("api").unwrap().name(), "api");
     assert_eq!(limiter.policies().len(), 1);
     assert!(limiter.policy("other").is_none());
     assert!(!limiter.metrics().is_empty());
-    assert!(limiter.top_keys(1).denied.is_empty());
-    assert!(limiter.configuration().is_none());
+    assert!(limiter.admin().top_keys(1).denied.is_empty());
+    assert!(limiter.admin().configuration().is_none());
     assert!(limiter.policy_for(Some("1/m"), None).is_err());
 }
 
@@ -365,7 +368,7 @@ fn deferred_calls_are_started_together() {
     let (completions, woken) = completions();
     let acquire = Call::Acquire(Request::new("user"), Duration::from_secs(90));
     // A call that needs no wait is answered without completions.
-    assert!(limiter.try_call(&Call::Check(Request::new("user"))).is_some());
+    assert!(limiter.raw().try_call(&Call::Check(Request::new("user"))).is_some());
     for tag in 1..3 {
         assert_eq!(completions.defer(&limiter, &acquire, tag), None);
     }

@@ -8,10 +8,11 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use polylimit::{
-    Answer, Call, Completions, ErrorKind, KeyFilter, Limiter, ListBudget, Policy, PublishOptions, Request,
-    RequestAttributes, ReserveOptions,
-};
+use polylimit::admin::{KeyFilter, ListBudget, PublishOptions};
+use polylimit::document::RequestAttributes;
+use polylimit::raw::{Answer, Call, Completions};
+use polylimit::reservation::ReserveOptions;
+use polylimit::{ErrorKind, Limiter, Policy, Request};
 
 /// Memory that the allocator may retain.
 const RETAINED_KIB: usize = 16 << 10;
@@ -72,12 +73,12 @@ fn assert_closed(limiter: &Limiter, call: &Call<'_>, runtime: &tokio::runtime::R
         answers.pop().unwrap()
     };
     let answers = [
-        ("call", blocking.call(call)),
-        ("call the store", blocking.call_store(call)),
-        ("await", runtime.block_on(limiter.call(call))),
-        ("await the store", runtime.block_on(limiter.call_store(call))),
+        ("call", blocking.raw().call(call)),
+        ("call the store", blocking.raw().call_store(call)),
+        ("await", runtime.block_on(limiter.raw().call(call))),
+        ("await the store", runtime.block_on(limiter.raw().call_store(call))),
         ("start", futures_util::FutureExt::now_or_never(limiter.start(call)).unwrap()),
-        ("try", limiter.try_call(call).unwrap()),
+        ("try", limiter.raw().try_call(call).unwrap()),
         ("submit", completions.submit(limiter, call, ()).unwrap_or_else(drained)),
     ];
     for (way, answer) in answers {
@@ -157,20 +158,20 @@ fn every_operation_on_a_closed_limiter_fails_with_closed() {
         }
         closed(blocking.check_together(&requests).unwrap_err());
         closed(blocking.reserve(key, ReserveOptions::default()).unwrap_err());
-        closed(blocking.fleet().unwrap_err());
-        closed(blocking.rollback(1, PublishOptions::default()).unwrap_err());
-        closed(blocking.configuration_history(1).unwrap_err());
-        closed(limiter.set_document("{}").unwrap_err());
-        closed(limiter.matching(&attributes).unwrap_err());
-        closed(limiter.set_credentials(None, "word").unwrap_err());
+        closed(blocking.admin().fleet().unwrap_err());
+        closed(blocking.admin().rollback(1, PublishOptions::default()).unwrap_err());
+        closed(blocking.admin().configuration_history(1).unwrap_err());
+        closed(limiter.admin().set_document("{}").unwrap_err());
+        closed(limiter.admin().matching(&attributes).unwrap_err());
+        closed(limiter.admin().set_credentials(None, "word").unwrap_err());
         closed(limiter.set_policy(Policy::parse("other", "1/m").unwrap()).unwrap_err());
         for scope in [None, Some("/login")] {
             for policy in [None, Some("api"), Some("5/hour"), Some("unknown")] {
                 closed(limiter.policy_for(policy, scope).unwrap_err());
             }
         }
-        closed(limiter.policy_in_request(Some("5/hour")).unwrap_err());
-        assert_eq!(limiter.keys(), None, "{url}");
+        closed(limiter.raw().policy_in_request(Some("5/hour")).unwrap_err());
+        assert_eq!(limiter.admin().keys(), None, "{url}");
     }
     let name = local.strip_prefix("local:").unwrap();
     for entry in std::fs::read_dir("/dev/shm").unwrap().flatten() {
@@ -205,11 +206,11 @@ fn close_ends_waiting_calls_at_once() {
                 .iter()
                 .map(|call| {
                     let (limiter, blocking) = (limiter.clone(), blocking.clone());
-                    let waits = scope.spawn(move || blocking.call(call).unwrap_err().kind());
+                    let waits = scope.spawn(move || blocking.raw().call(call).unwrap_err().kind());
                     let polls = scope.spawn(move || {
                         let runtime =
                             tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-                        runtime.block_on(limiter.call(call)).unwrap_err().kind()
+                        runtime.block_on(limiter.raw().call(call)).unwrap_err().kind()
                     });
                     [waits, polls]
                 })

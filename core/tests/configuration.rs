@@ -4,10 +4,13 @@
 
 use std::time::Duration;
 
-use polylimit::{
-    Cause, ErrorKind, Limiter, LimiterBuilder, ManualClock, PolicyMode, Request, RequestAttributes,
-    ReservationId, ReservationTerms,
-};
+use polylimit::admin::PolicyMode;
+use polylimit::clock::ManualClock;
+use polylimit::decision::Cause;
+use polylimit::document::{AttributeSource, Peer, RequestAttributes};
+use polylimit::raw::ReservationTerms;
+use polylimit::reservation::ReservationId;
+use polylimit::{ErrorKind, Limiter, LimiterBuilder, Request};
 
 const START_US: u64 = 1_800_000_000_000_000;
 
@@ -89,7 +92,7 @@ fn request_is_matched_with_what_lists_modes_and_overrides_say() {
         let request = attributes
             .iter()
             .fold(RequestAttributes::new(), |request, (name, value)| request.attribute(name, *value));
-        runtime.block_on(limiter.match_request(&request)).unwrap()
+        runtime.block_on(limiter.admin().match_request(&request)).unwrap()
     };
     let decided = |attributes| of(attributes).decided.map(|decided| (decided.allowed, decided.cause));
     assert_eq!(decided(&[("user", "mallory")]), Some((false, Some(Cause::DenyList))));
@@ -102,11 +105,61 @@ fn request_is_matched_with_what_lists_modes_and_overrides_say() {
         bob.policies.iter().map(|one| (&*one.policy, &*one.key, one.headroom, one.mode)).collect();
     let on_and_shadow = [PolicyMode::On, PolicyMode::Shadow];
     assert_eq!(found, [("api", &b"bob"[..], 20, on_and_shadow[0]), ("tried", b"bob", 0, on_and_shadow[1])]);
-    assert_eq!(bob.policies[0].numbers.quotas()[0].limit(), 70);
-    assert_eq!(of(&[("user", "alice")]).policies[0].numbers.quotas()[0].limit(), 9);
+    assert_eq!(bob.policies[0].effective_policy.quotas()[0].limit(), 70);
+    assert_eq!(of(&[("user", "alice")]).policies[0].effective_policy.quotas()[0].limit(), 9);
     // A policy in shadow denies no request for a key that is missing.
     let nothing = of(&[]);
     assert_eq!((nothing.decided, nothing.policies.len()), (None, 1));
+}
+
+/// A request of which each attribute takes a minute to read.
+struct SlowRequest<'a> {
+    request: RequestAttributes<'a>,
+    clock: ManualClock,
+}
+
+impl AttributeSource for SlowRequest<'_> {
+    fn method(&self) -> Option<&[u8]> {
+        AttributeSource::method(&self.request)
+    }
+
+    fn path(&self) -> Option<&[u8]> {
+        AttributeSource::path(&self.request)
+    }
+
+    fn peer(&self) -> Option<Peer<'_>> {
+        AttributeSource::peer(&self.request)
+    }
+
+    fn header<'a>(&'a self, name: &str, line: &mut dyn FnMut(&'a [u8])) {
+        AttributeSource::header(&self.request, name, line);
+    }
+
+    fn attribute(&self, name: &str) -> Option<&[u8]> {
+        self.clock.advance(Duration::from_secs(60)).unwrap();
+        AttributeSource::attribute(&self.request, name)
+    }
+}
+
+#[test]
+fn decision_names_the_quotas_that_decided_even_if_an_override_ends_meanwhile() {
+    let document = r#"
+        polylimit = 1
+        [policies.api]
+        quotas = "3/minute fixed_window"
+        overrides = { alice = { numbers = "9/minute fixed_window", until = "2027-01-15T08:00:30Z" } }
+        [[rules]]
+        apply = [{ policy = "api", key = "{user}" }]
+    "#;
+    let clock = ManualClock::new(START_US).unwrap();
+    let limiter = Limiter::builder().document(document).clock(clock.clone()).build().unwrap().blocking();
+    let request = SlowRequest { request: RequestAttributes::new().attribute("user", "alice"), clock };
+    for expected in [9, 3] {
+        let decided = limiter.decide(&request, &terms()).unwrap();
+        let [api] = decided.decisions.as_slice() else { panic!("{decided:?}") };
+        let named = api.effective_policy().quotas()[0].limit();
+        assert_eq!((named, api.decision.limit()), (expected, expected));
+    }
 }
 
 #[test]
@@ -114,7 +167,7 @@ fn blocking_limiter_has_the_operations_of_a_configuration() {
     let (limiters, _folder) = limiters();
     for limiter in limiters {
         let limiter = limiter.blocking();
-        let matched = limiter.matching(&request("/v1/a", "alice")).unwrap();
+        let matched = limiter.admin().matching(&request("/v1/a", "alice")).unwrap();
         let found: Vec<_> =
             matched.iter().map(|one| (&*one.policy, &*one.key, one.cost, one.headroom)).collect();
         assert_eq!(found, [("api", &b"alice"[..], 2, 20)]);
@@ -128,44 +181,44 @@ fn blocking_limiter_has_the_operations_of_a_configuration() {
         let left = |user| limiter.peek(Request::new(user).policy("api")).unwrap().remaining();
         assert_eq!((left("alice"), left("bob")), (2, 3));
 
-        let before = limiter.configuration().unwrap();
+        let before = limiter.admin().configuration().unwrap();
         assert_eq!((&*before.source, before.digest.len()), ("document", 64));
-        let after = limiter.set_entry("override api bob", r#"{"numbers": "gold"}"#).unwrap();
+        let after = limiter.admin().set_entry("override api bob", r#"{"numbers": "gold"}"#).unwrap();
         assert_eq!((after.version, left("bob")), (before.version + 1, 9));
-        limiter.set_entry("deny user bob", "{}").unwrap();
+        limiter.admin().set_entry("deny user bob", "{}").unwrap();
         assert_eq!(limiter.decide(&request("/slow", "bob"), &terms()).unwrap().status(), Some(403));
-        limiter.delete_entry("deny user bob").unwrap();
+        limiter.admin().delete_entry("deny user bob").unwrap();
         // An entry is the same however it is spelled.
-        limiter.set_entry("deny user é", "{}").unwrap();
+        limiter.admin().set_entry("deny user é", "{}").unwrap();
         assert_eq!(limiter.decide(&request("/slow", "é"), &terms()).unwrap().status(), Some(403));
-        limiter.delete_entry("deny user %c3%A9").unwrap();
+        limiter.admin().delete_entry("deny user %c3%A9").unwrap();
         assert_ne!(limiter.decide(&request("/slow", "é"), &terms()).unwrap().status(), Some(403));
-        let last = limiter.delete_entry("override api %62ob").unwrap();
-        assert_eq!((left("bob"), limiter.configuration().unwrap()), (3, last.clone()));
-        assert_eq!(limiter.wait_for_version(last.version, Duration::ZERO).unwrap(), last);
-        let late = limiter.wait_for_version(last.version + 1, Duration::from_millis(1)).unwrap_err();
+        let last = limiter.admin().delete_entry("override api %62ob").unwrap();
+        assert_eq!((left("bob"), limiter.admin().configuration().unwrap()), (3, last.clone()));
+        assert_eq!(limiter.admin().wait_for_version(last.version, Duration::ZERO).unwrap(), last);
+        let late = limiter.admin().wait_for_version(last.version + 1, Duration::from_millis(1)).unwrap_err();
         assert_eq!(late.kind(), ErrorKind::StoreUnavailable);
 
         let bob = || Request::new("bob").policy("api");
-        assert_eq!(limiter.block(bob(), Duration::from_secs(60)).unwrap().remaining(), 0);
+        assert_eq!(limiter.admin().block(bob(), Duration::from_secs(60)).unwrap().remaining(), 0);
         assert_eq!(limiter.check(bob()).unwrap().cause(), Some(Cause::Blocked));
-        assert_eq!(limiter.block(bob(), Duration::ZERO).unwrap().remaining(), 3);
+        assert_eq!(limiter.admin().block(bob(), Duration::ZERO).unwrap().remaining(), 3);
         assert!(limiter.check(bob()).unwrap().allowed());
 
-        assert_eq!(limiter.candidate_counts("api"), None);
+        assert_eq!(limiter.admin().candidate_counts("api"), None);
         for _ in 0..3 {
             let _ = limiter.check(Request::new("carol").policy("tried")).unwrap();
         }
-        let counts = limiter.candidate_counts("tried").unwrap();
+        let counts = limiter.admin().candidate_counts("tried").unwrap();
         assert_eq!(
             (counts.both_allow, counts.only_live_denies, counts.only_candidate_denies, counts.both_deny),
             (1, 0, 1, 1)
         );
 
-        let error = limiter.set_document("polylimit = 1\nrule = 2\n").unwrap_err();
+        let error = limiter.admin().set_document("polylimit = 1\nrule = 2\n").unwrap_err();
         assert!(error.message().starts_with("line 2, column 1: "), "{error}");
-        assert_eq!(limiter.configuration().unwrap(), last);
-        let replaced = limiter.set_document(&DOCUMENT.replace("3/minute", "4/minute")).unwrap();
+        assert_eq!(limiter.admin().configuration().unwrap(), last);
+        let replaced = limiter.admin().set_document(&DOCUMENT.replace("3/minute", "4/minute")).unwrap();
         assert_eq!((replaced.version, left("alice")), (last.version + 1, 3));
     }
 }
@@ -179,36 +232,36 @@ async fn asynchronous_limiter_has_the_operations_of_a_configuration() {
         let denied = limiter.decide(&slow, &terms()).await.unwrap();
         assert_eq!((denied.cause, denied.decisions.len()), (Some(Cause::Concurrency), 2));
 
-        let before = limiter.configuration().unwrap().version;
-        limiter.set_entry("deny user alice", r#"{"by": "ann", "why": "a test"}"#).await.unwrap();
+        let before = limiter.admin().configuration().unwrap().version;
+        limiter.admin().set_entry("deny user alice", r#"{"by": "ann", "why": "a test"}"#).await.unwrap();
         assert_eq!(limiter.decide(&slow, &terms()).await.unwrap().status(), Some(403));
-        let status = limiter.delete_entry("deny user alice").await.unwrap();
+        let status = limiter.admin().delete_entry("deny user alice").await.unwrap();
         assert_eq!(status.version, before + 2);
-        assert_eq!(limiter.wait_for_version(before, Duration::ZERO).await.unwrap(), status);
-        let late = limiter.wait_for_version(before + 3, Duration::from_millis(1)).await.unwrap_err();
+        assert_eq!(limiter.admin().wait_for_version(before, Duration::ZERO).await.unwrap(), status);
+        let late = limiter.admin().wait_for_version(before + 3, Duration::from_millis(1)).await.unwrap_err();
         assert_eq!(late.kind(), ErrorKind::StoreUnavailable);
 
         let alice = || Request::new("alice").policy("api");
-        assert_eq!(limiter.block(alice(), Duration::from_secs(60)).await.unwrap().remaining(), 0);
+        assert_eq!(limiter.admin().block(alice(), Duration::from_secs(60)).await.unwrap().remaining(), 0);
         assert_eq!(limiter.check(alice()).await.unwrap().cause(), Some(Cause::Blocked));
-        assert_eq!(limiter.block(alice(), Duration::ZERO).await.unwrap().remaining(), 2);
+        assert_eq!(limiter.admin().block(alice(), Duration::ZERO).await.unwrap().remaining(), 2);
     }
 }
 
 #[test]
 fn operations_of_a_configuration_are_refused_without_one() {
     let limiter = Limiter::builder().build().unwrap().blocking();
-    assert_eq!(limiter.configuration(), None);
-    assert_eq!(limiter.candidate_counts("api"), None);
+    assert_eq!(limiter.admin().configuration(), None);
+    assert_eq!(limiter.admin().candidate_counts("api"), None);
     let refused = [
-        limiter.matching(&request("/slow", "alice")).err(),
+        limiter.admin().matching(&request("/slow", "alice")).err(),
         limiter.decide(&request("/slow", "alice"), &terms()).err(),
-        limiter.set_entry("deny user alice", "{}").err(),
-        limiter.delete_entry("deny user alice").err(),
-        limiter.wait_for_version(0, Duration::ZERO).err(),
-        limiter.publish(DOCUMENT, polylimit::PublishOptions::default()).err(),
-        limiter.rollback(1, polylimit::PublishOptions::default()).err(),
-        limiter.configuration_history(1).err(),
+        limiter.admin().set_entry("deny user alice", "{}").err(),
+        limiter.admin().delete_entry("deny user alice").err(),
+        limiter.admin().wait_for_version(0, Duration::ZERO).err(),
+        limiter.admin().publish(DOCUMENT, polylimit::admin::PublishOptions::default()).err(),
+        limiter.admin().rollback(1, polylimit::admin::PublishOptions::default()).err(),
+        limiter.admin().configuration_history(1).err(),
     ];
     for error in refused {
         assert_eq!(error.unwrap().kind(), ErrorKind::InvalidArgument);

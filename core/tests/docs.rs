@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polylimit::{Degradation, Limiter, ManualClock, Policy, RedisOptions, Request};
+use polylimit::clock::ManualClock;
+use polylimit::decision::Degradation;
+use polylimit::redis::RedisOptions;
+use polylimit::{Limiter, Policy, Request};
 
 const START: &str = "<!-- options: written by core/tests/docs.rs from RedisOptions::ALL -->\n";
 const END: &str = "<!-- end of options -->";
@@ -36,6 +40,32 @@ fn redis_options_are_documented() {
     } else {
         assert!(text == written, "docs/redis.md differs from RedisOptions::ALL: run with WRITE_DOCS=1");
     }
+}
+
+/// The names that a newcomer sees first; all others are in modules.
+#[test]
+fn root_of_the_crate_has_few_names() {
+    let code = read("core/src/lib.rs");
+    let names: Vec<_> = code
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub use ")?.strip_suffix(';'))
+        .flat_map(|path| {
+            let (_, names) = path.split_once('{').or_else(|| path.rsplit_once("::")).unwrap();
+            names.trim_end_matches('}').split(", ").collect::<Vec<_>>()
+        })
+        .collect();
+    let expected = [
+        "Error",
+        "ErrorKind",
+        "Limiter",
+        "LimiterBuilder",
+        "blocking",
+        "Decision",
+        "Policy",
+        "Quota",
+        "Request",
+    ];
+    assert_eq!(names, expected);
 }
 
 /// Every quick start describes the first use of Redis in the same words.
@@ -143,7 +173,7 @@ fn output_in_the_page_about_lists_is_that_of_its_example() {
     let clock = ManualClock::new(0).unwrap();
     let limiter = Limiter::builder().clock(clock).policy(policy).build().unwrap().blocking();
     let _ = limiter.charge(Request::new("user:42").cost(20)).unwrap();
-    let explained = limiter.explain("user:42").unwrap();
+    let explained = limiter.admin().explain("user:42").unwrap();
     let mut written =
         format!("allowed: {}, again after {:?} us\n", explained.allowed, explained.retry_after_us);
     for quota in &explained.quotas {
@@ -275,4 +305,63 @@ fn clocks_are_read_in_one_place() {
         );
     }
     assert!(found.is_empty(), "use runtime::monotonic: {found:#?}");
+}
+
+/// What a cell has in quotes.
+fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+/// Whether a file declares a name by one of these words.
+fn declares(file: &str, words: &[&str], name: &str) -> bool {
+    let code = read(file);
+    let is_end = |rest: &str| !rest.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+    words.iter().any(|word| code.split(&format!("{word}{name}")).skip(1).any(is_end))
+}
+
+/// The files, functions and carriers of docs/internals/request.md exist, and its last sentence counts them.
+#[test]
+fn files_of_a_request_are_those_of_the_code() {
+    let page = read("docs/internals/request.md");
+    let (mut files, mut carriers) = (BTreeSet::<&str>::new(), BTreeSet::<(&str, &str)>::new());
+    let mut counts = Vec::<usize>::new();
+    for section in page.split("\n## ").filter(|section| section.contains("\n| step |")) {
+        let mut of_path = BTreeSet::<&str>::new();
+        for row in section.lines().filter(|row| row.starts_with("| ") && !row.starts_with("| step |")) {
+            let cells: Vec<_> = row.trim_end_matches('|').split(" | ").collect();
+            assert_eq!(cells.len(), 4, "{row}");
+            // The bar counts as a word.
+            assert!(cells[0].split(' ').count() <= 13, "more than 12 words: {row}");
+            let file = cells[1].trim_matches('`');
+            assert!(of_path.insert(file), "{file} has two rows in one table");
+            let word = match file.rsplit_once('.') {
+                Some((_, "lua")) => "",
+                Some((_, "py")) => "def ",
+                _ => "fn ",
+            };
+            assert!(cells[2].contains('`'), "no function: {row}");
+            for name in quoted(cells[2]) {
+                assert!(declares(file, &[word], name), "{file} has no {name}");
+            }
+            let mut names = quoted(cells[3]).peekable();
+            while let Some(name) = names.next() {
+                // The file of the type, if it is another one.
+                let of = names.next_if(|next| next.contains('/')).unwrap_or(file);
+                assert!(declares(of, &["struct ", "enum ", "type "], name), "{of} has no type {name}");
+                carriers.insert((name, of));
+            }
+        }
+        files.extend(of_path);
+        counts.extend([files.len(), carriers.len()]);
+    }
+    assert_eq!(counts.len(), 4, "the page has two tables");
+    let sentence = format!(
+        "\nA check passes {} files and {} carriers; a request under a document passes {} files more and \
+         {} carriers more.\n",
+        counts[0],
+        counts[1],
+        counts[2] - counts[0],
+        counts[3] - counts[1]
+    );
+    assert!(page.ends_with(&sentence), "the page has to end with:{sentence}");
 }

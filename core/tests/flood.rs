@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use polylimit::{Degradation, Limiter, Policy};
+use polylimit::decision::Degradation;
+use polylimit::{Limiter, Policy};
 use polylimit_test_servers::Row;
 
 /// How many keys a flood has, in the short and in the long form.
@@ -36,7 +37,7 @@ fn flood(keys: u64, max_keys: u64) {
         }
     }
     let (grown, most) = (resident_bytes().saturating_sub(before), max_keys * BYTES_PER_KEY + OTHER_BYTES);
-    let held = limiter.asynchronous().keys().unwrap() as u64;
+    let held = limiter.asynchronous().admin().keys().unwrap() as u64;
     assert!(held <= max_keys, "{held} keys, {max_keys} are the most");
     // The shards fill up one by one, so that some keys find no room before the last one is full.
     assert!(

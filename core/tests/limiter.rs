@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use polylimit::{Cause, Decision, ErrorKind, Limiter, ManualClock, Policy, Request};
+use polylimit::clock::ManualClock;
+use polylimit::decision::Cause;
+use polylimit::{Decision, ErrorKind, Limiter, Policy, Request};
 
 fn policy(name: &str, quotas: &str) -> Policy {
     Policy::parse(name, quotas).unwrap()
@@ -227,17 +229,17 @@ fn blocked_key_is_denied_until_the_block_ends_or_is_forgotten() {
     let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
     let policy = Policy::parse("api", "5/minute fixed_window").unwrap();
     let limiter = Limiter::builder().clock(clock.clone()).policy(policy).build().unwrap().blocking();
-    let blocked = limiter.block("a", Duration::from_secs(10)).unwrap();
+    let blocked = limiter.admin().block("a", Duration::from_secs(10)).unwrap();
     assert_eq!((blocked.remaining(), blocked.reset_after()), (0, Duration::from_secs(10)));
     let denied = limiter.check("a").unwrap();
     assert_eq!((denied.cause(), denied.retry_after_us()), (Some(Cause::Blocked), Some(10_000_000)));
     assert!(limiter.check("b").unwrap().allowed());
     clock.advance(Duration::from_secs(10)).unwrap();
     assert_eq!(limiter.check("a").unwrap().remaining(), 4);
-    limiter.block("a", Duration::from_secs(10)).unwrap();
-    assert_eq!(limiter.block("a", Duration::ZERO).unwrap().remaining(), 4);
+    limiter.admin().block("a", Duration::from_secs(10)).unwrap();
+    assert_eq!(limiter.admin().block("a", Duration::ZERO).unwrap().remaining(), 4);
     for time in [Duration::from_micros(999), Duration::from_secs(366 * 86_400 + 1), Duration::MAX] {
-        let refused = limiter.block("a", time).unwrap_err().to_string();
+        let refused = limiter.admin().block("a", time).unwrap_err().to_string();
         assert!(refused.contains("allowed is 1 ms to 366 days, or 0 to forget the block"), "{refused}");
     }
 }

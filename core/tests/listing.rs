@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use polylimit::{
-    Answer, Call, ErrorKind, KeyFilter, KeyName, KeyPage, Limiter, LimiterBuilder, ListBudget, ListedKey,
-    ManualClock, Policy, Request, ReserveOptions, blocking,
-};
+use polylimit::admin::{KeyFilter, KeyName, KeyPage, ListBudget, ListedKey};
+use polylimit::clock::ManualClock;
+use polylimit::raw::{Answer, Call};
+use polylimit::reservation::ReserveOptions;
+use polylimit::{ErrorKind, Limiter, LimiterBuilder, Policy, Request, blocking};
 
 const NOW_US: u64 = 1_800_000_000_000_000;
 
@@ -65,7 +66,7 @@ fn all(
     let budget = ListBudget::default().entries(entries);
     let (mut keys, mut cursor): (BTreeMap<_, Vec<ListedKey>>, _) = (BTreeMap::new(), None);
     loop {
-        let page = limiter.list(filter, &budget, cursor.as_deref()).unwrap();
+        let page = limiter.admin().list(filter, &budget, cursor.as_deref()).unwrap();
         assert!(page.keys.len() <= entries + 1_000, "{}", page.keys.len());
         for key in page.keys {
             keys.entry((key.policy.to_string(), key.key.clone())).or_default().push(key);
@@ -120,8 +121,11 @@ fn every_key_is_listed_once_over_all_pages() {
         }
         // A long key that is looked at by its digest has its own use.
         let _ = limiter.charge(Request::new(&long).policy("a").cost(4)).unwrap();
-        let page =
-            limiter.list(&KeyFilter::default().policy("a").at_least_used(50), &ListBudget::default(), None);
+        let page = limiter.admin().list(
+            &KeyFilter::default().policy("a").at_least_used(50),
+            &ListBudget::default(),
+            None,
+        );
         let page = page.unwrap();
         assert!(matches!(&page.keys[..], [only] if only.key.bytes().is_none() && only.quotas[0].used == 5));
     }
@@ -138,7 +142,7 @@ fn filter_takes_policy_prefix_and_use() {
         }
         let _ = limiter.check(Request::new("u:9").policy("3/day")).unwrap();
         let listed = |filter: KeyFilter<'_>| {
-            let page = limiter.list(&filter, &ListBudget::default(), None).unwrap();
+            let page = limiter.admin().list(&filter, &ListBudget::default(), None).unwrap();
             names(&page).into_iter().map(|name| String::from_utf8(name.to_vec()).unwrap()).collect::<Vec<_>>()
         };
         let filter = KeyFilter::default;
@@ -149,7 +153,7 @@ fn filter_takes_policy_prefix_and_use() {
         assert_eq!(listed(filter().policy("a").key_prefix("u:").at_least_used(76)), Vec::<String>::new());
         assert_eq!(listed(filter().policy("3 per 24h")), ["u:9"]);
         assert_eq!(listed(filter().policy("none")), Vec::<String>::new());
-        let top = limiter.scan_top(&filter().policy("a"), 2, &ListBudget::default()).unwrap();
+        let top = limiter.admin().scan_top(&filter().policy("a"), 2, &ListBudget::default()).unwrap();
         assert_eq!(top.keys.iter().map(|key| key.used_percent).collect::<Vec<_>>(), [100, 75]);
     }
 }
@@ -161,9 +165,9 @@ fn key_is_left_out_once_nothing_of_it_counts() {
         let limiter =
             store.builder().clock(clock.clone()).policy(policy("a", "2/minute token_bucket")).build();
         let limiter = limiter.unwrap().blocking();
-        let page = || limiter.list(&KeyFilter::default(), &ListBudget::default(), None).unwrap();
+        let page = || limiter.admin().list(&KeyFilter::default(), &ListBudget::default(), None).unwrap();
         let _ = limiter.check("spent").unwrap();
-        let _ = limiter.block("blocked", Duration::from_secs(100)).unwrap();
+        let _ = limiter.admin().block("blocked", Duration::from_secs(100)).unwrap();
         let reserved = limiter.reserve(Request::new("reserved").cost(2), ReserveOptions::default()).unwrap();
         let _ = limiter.check("reset").unwrap();
         let _ = limiter.reset("reset").unwrap();
@@ -199,7 +203,7 @@ fn limiter_with_other_policies_lists_what_it_can_read_from_names() {
         let scoped = writer.asynchronous().policy_for(Some("5/day"), Some("GET /login")).unwrap();
         let _ = writer.check(Request::new("user").policy(scoped.name()).cost(2)).unwrap();
         let reader = store.builder().policy(policy("other", "1/hour")).build().unwrap().blocking();
-        let page = reader.list(&KeyFilter::default(), &ListBudget::default(), None).unwrap();
+        let page = reader.admin().list(&KeyFilter::default(), &ListBudget::default(), None).unwrap();
         let mut read: Vec<(&str, Vec<u64>)> = page
             .keys
             .iter()
@@ -212,9 +216,9 @@ fn limiter_with_other_policies_lists_what_it_can_read_from_names() {
         assert!(unknown.expires_after_us.is_some_and(|us| us > 3_000_000_000), "{unknown:?}");
         // No policy was registered for the list.
         assert_eq!(reader.asynchronous().policies().len(), 1);
-        let reset = reader.reset_listed(&KeyFilter::default(), &ListBudget::default(), None).unwrap();
+        let reset = reader.admin().reset_listed(&KeyFilter::default(), &ListBudget::default(), None).unwrap();
         assert_eq!((reset.reset, reset.unknown, reset.cursor), (2, 1, None));
-        let left = writer.list(&KeyFilter::default(), &ListBudget::default(), None).unwrap();
+        let left = writer.admin().list(&KeyFilter::default(), &ListBudget::default(), None).unwrap();
         assert!(matches!(&left.keys[..], [only] if &*only.policy == "a"));
     }
 }
@@ -233,7 +237,7 @@ fn listed_keys_are_reset() {
         let (mut cursor, mut reset) = (None, 0);
         let (filter, budget) = (KeyFilter::default().key_prefix("u:"), ListBudget::default().entries(100));
         for _ in 0..1_000 {
-            let page = limiter.reset_listed(&filter, &budget, cursor.as_deref()).unwrap();
+            let page = limiter.admin().reset_listed(&filter, &budget, cursor.as_deref()).unwrap();
             reset += page.reset;
             cursor = page.cursor;
             if cursor.is_none() {
@@ -243,7 +247,7 @@ fn listed_keys_are_reset() {
         assert_eq!((reset, cursor), (2_000, None));
         // What the long key begins with cannot be known.
         assert_eq!(all(&limiter, &KeyFilter::default(), 1_000).len(), 2);
-        let all = limiter.reset_listed(&KeyFilter::default(), &ListBudget::default(), None).unwrap();
+        let all = limiter.admin().reset_listed(&KeyFilter::default(), &ListBudget::default(), None).unwrap();
         assert_eq!((all.reset, all.unknown), (2, 0));
         assert_eq!(limiter.peek(keys.last().unwrap()).unwrap().remaining(), 10);
     }
@@ -260,7 +264,7 @@ fn keys_that_were_there_before_are_listed_while_the_table_grows() {
         let filter = KeyFilter::default().key_prefix("old:");
         let (mut cursor, mut listed, mut made) = (None, std::collections::HashSet::new(), 0);
         loop {
-            let page = limiter.list(&filter, &budget, cursor.as_deref()).unwrap();
+            let page = limiter.admin().list(&filter, &budget, cursor.as_deref()).unwrap();
             listed.extend(page.keys.into_iter().map(|key| key.key));
             cursor = page.cursor;
             if cursor.is_none() {
@@ -286,7 +290,7 @@ fn key_with_an_override_is_listed_by_its_own_numbers() {
         for key in ["alice", "bob"] {
             let _ = limiter.check(Request::new(key).cost(10)).unwrap();
         }
-        let page = limiter.list(&KeyFilter::default(), &ListBudget::default(), None).unwrap();
+        let page = limiter.admin().list(&KeyFilter::default(), &ListBudget::default(), None).unwrap();
         let mut used: Vec<_> =
             page.keys.iter().map(|key| (key.used_percent, &*key.quotas[0].quota)).collect();
         used.sort_unstable();
@@ -299,7 +303,7 @@ fn what_is_out_of_bounds_is_refused() {
     let limiter = Limiter::builder().policy(policy("a", "10/hour")).build().unwrap().blocking();
     let (filter, budget) = (KeyFilter::default(), ListBudget::default());
     let refused = |filter: KeyFilter<'_>, budget: ListBudget, cursor: Option<&str>| {
-        let error = limiter.list(&filter, &budget, cursor).unwrap_err();
+        let error = limiter.admin().list(&filter, &budget, cursor).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         error.message().to_owned()
     };
@@ -314,14 +318,14 @@ fn what_is_out_of_bounds_is_refused() {
     for key in 0..200 {
         let _ = limiter.check(&format!("{key}")).unwrap();
     }
-    let cursor = limiter.list(&filter, &budget.entries(1), None).unwrap().cursor.unwrap();
+    let cursor = limiter.admin().list(&filter, &budget.entries(1), None).unwrap().cursor.unwrap();
     assert!(refused(filter.key_prefix("u"), budget, Some(&cursor)).contains("another filter"));
     // A place in another store means nothing: the list begins.
     let other = Limiter::builder().policy(policy("a", "10/hour")).build().unwrap().blocking();
     let _ = other.check("user").unwrap();
-    assert_eq!(other.list(&filter, &budget, Some(&cursor)).unwrap().keys.len(), 1);
+    assert_eq!(other.admin().list(&filter, &budget, Some(&cursor)).unwrap().keys.len(), 1);
     limiter.asynchronous().close();
-    assert_eq!(limiter.list(&filter, &budget, None).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(limiter.admin().list(&filter, &budget, None).unwrap_err().kind(), ErrorKind::Closed);
 }
 
 #[test]
@@ -331,13 +335,13 @@ fn reports_are_answers_of_calls_and_have_one_form_as_json() {
         Limiter::builder().clock(clock).policy(policy("a", "4/minute token_bucket")).build().unwrap();
     let _ = limiter.blocking().charge(Request::new(&[0xFF_u8]).cost(2)).unwrap();
     let list = Call::List(KeyFilter::default(), ListBudget::default(), None);
-    let Some(Ok(Answer::Keys(page))) = limiter.try_call(&list) else { unreachable!("no page") };
+    let Some(Ok(Answer::Keys(page))) = limiter.raw().try_call(&list) else { unreachable!("no page") };
     assert_eq!(
         serde_json::to_string(&page).unwrap(),
         r#"{"keys":[{"policy":"a","key_base64":"/w==","quotas":[{"quota":"4/minute token_bucket","limit":4,"capacity":4,"used":2,"remaining":2,"reset_after_us":30000000}],"used_percent":50,"reservations":0,"reserved_units":0,"blocked_for_us":0,"expires_after_us":30000000}],"examined":1,"cursor":null}"#
     );
     let explain = Call::Explain(Request::new(&[0xFF_u8]).cost(3));
-    let Ok(Answer::Explanation(explained)) = limiter.blocking().call(&explain) else {
+    let Ok(Answer::Explanation(explained)) = limiter.blocking().raw().call(&explain) else {
         unreachable!("no answer")
     };
     let json: serde_json::Value = serde_json::to_value(&explained).unwrap();
@@ -354,8 +358,8 @@ fn reports_are_answers_of_calls_and_have_one_form_as_json() {
     );
     // No key is shown where it might be logged.
     let _ = limiter.blocking().check("secret").unwrap();
-    let page = limiter.blocking().call(&list).unwrap();
-    let explained = limiter.blocking().explain("secret").unwrap();
+    let page = limiter.blocking().raw().call(&list).unwrap();
+    let explained = limiter.blocking().admin().explain("secret").unwrap();
     for shown in [
         format!("{page:?}"),
         format!("{explained:?}"),
@@ -369,14 +373,14 @@ fn reports_are_answers_of_calls_and_have_one_form_as_json() {
 fn keys_are_counted_whichever_way_they_are_checked() {
     for store in Store::each() {
         let limiter = store.builder().policy(policy("a", "10/hour")).observe_keys(4).build().unwrap();
-        assert!(limiter.top_keys(10).denied.is_empty());
+        assert!(limiter.admin().top_keys(10).denied.is_empty());
         let blocking = limiter.blocking();
         for _ in 0..4_000 {
             let _ = blocking.check("one by one").unwrap();
             let _ = blocking.check_many(["together", "together", "one by one"]);
             let _ = blocking.check(Request::new("admitted").cost(0)).unwrap();
         }
-        let top = limiter.top_keys(10);
+        let top = limiter.admin().top_keys(10);
         let mut denied: Vec<_> = top.denied.iter().map(|key| key.key.bytes().unwrap()).collect();
         denied.sort_unstable();
         assert_eq!(denied, [&b"one by one"[..], b"together"]);
@@ -385,15 +389,18 @@ fn keys_are_counted_whichever_way_they_are_checked() {
             "{top:?}"
         );
         assert!(top.admitted.iter().any(|key| key.key.bytes() == Some(b"admitted")));
-        assert_eq!((limiter.top_keys(1).denied.len(), top.counters, top.half_life_us), (1, 4, 60_000_000));
-        let explained = blocking.explain("together").unwrap();
+        assert_eq!(
+            (limiter.admin().top_keys(1).denied.len(), top.counters, top.half_life_us),
+            (1, 4, 60_000_000)
+        );
+        let explained = blocking.admin().explain("together").unwrap();
         assert!(explained.denials.is_some_and(|count| count >= 6_000) && explained.denials_error == Some(0));
     }
     let off = Limiter::builder().policy(policy("a", "0/hour")).build().unwrap();
     for _ in 0..1_000 {
         let _ = off.blocking().check("user").unwrap();
     }
-    assert!(off.top_keys(10).denied.is_empty());
+    assert!(off.admin().top_keys(10).denied.is_empty());
     for wrong in ["65537", "x", "-1"] {
         let error = Limiter::builder().option("observe_keys", wrong).build().unwrap_err();
         assert!(error.message().contains("0 (none) to 65536"), "{error}");

@@ -12,6 +12,8 @@ mod child;
 mod damage;
 #[path = "local_store/full.rs"]
 mod full;
+#[path = "local_store/held.rs"]
+mod held;
 #[path = "local_store/limiters.rs"]
 mod limiters;
 #[path = "local_store/opening.rs"]

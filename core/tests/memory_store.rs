@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use polylimit::{Degradation, Limiter, ManualClock, Policy, Request, blocking};
+use polylimit::clock::ManualClock;
+use polylimit::decision::Degradation;
+use polylimit::{Limiter, Policy, Request, blocking};
 
 const NOW_US: u64 = 1_800_000_000_000_000;
 
@@ -16,7 +18,7 @@ fn limiter(quotas: &str, max_keys: usize) -> (blocking::Limiter, ManualClock) {
 }
 
 fn keys(limiter: &blocking::Limiter) -> usize {
-    limiter.asynchronous().keys().unwrap()
+    limiter.asynchronous().admin().keys().unwrap()
 }
 
 #[test]

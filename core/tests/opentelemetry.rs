@@ -8,7 +8,9 @@ use std::time::Duration;
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData, ResourceMetrics, ScopeMetrics};
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
-use polylimit::{Limiter, Policy, RedisOptions, TextFormat};
+use polylimit::metrics::TextFormat;
+use polylimit::redis::RedisOptions;
+use polylimit::{Limiter, Policy};
 use polylimit_test_servers::{Kind, Server};
 
 fn provider() -> (SdkMeterProvider, InMemoryMetricExporter) {
@@ -87,7 +89,7 @@ fn observations_are_the_samples_of_the_text() {
     for (store, builder) in [("memory", Limiter::builder()), ("Redis", Limiter::builder().redis(redis))] {
         let limiter = builder.policy(policy()).build().unwrap();
         let (provider, exporter) = provider();
-        polylimit::opentelemetry::register(&limiter, &provider.meter("polylimit"), None);
+        polylimit::metrics::opentelemetry::register(&limiter, &provider.meter("polylimit"), None);
         for _ in 0..3 {
             let _ = limiter.blocking().check("user").unwrap();
         }
@@ -106,8 +108,8 @@ fn limiters_of_one_meter_are_told_apart_by_their_names() {
     let (edge, inner) = (build(), build());
     let (provider, exporter) = provider();
     let meter = provider.meter("polylimit");
-    polylimit::opentelemetry::register(&edge, &meter, Some("edge"));
-    polylimit::opentelemetry::register(&inner, &meter, None);
+    polylimit::metrics::opentelemetry::register(&edge, &meter, Some("edge"));
+    polylimit::metrics::opentelemetry::register(&inner, &meter, None);
     let _ = edge.blocking().check("user").unwrap();
     let both: BTreeSet<_> = expected(&edge, Some("edge")).union(&expected(&inner, None)).cloned().collect();
     assert_eq!(collected(&provider, &exporter), both);
@@ -117,7 +119,7 @@ fn limiters_of_one_meter_are_told_apart_by_their_names() {
 fn registered_limiter_ends_with_its_last_handle() {
     let limiter = Limiter::builder().policy(policy()).build().unwrap();
     let (provider, exporter) = provider();
-    polylimit::opentelemetry::register(&limiter, &provider.meter("polylimit"), None);
+    polylimit::metrics::opentelemetry::register(&limiter, &provider.meter("polylimit"), None);
     assert!(!collected(&provider, &exporter).is_empty());
     drop(limiter);
     assert!(collected(&provider, &exporter).is_empty());

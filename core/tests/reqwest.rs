@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderName, Method, StatusCode};
-use polylimit::client::Refusal;
-use polylimit::reqwest::RateLimitMiddleware;
-use polylimit::{Backoff, Limiter, Request};
+use polylimit::http::Backoff;
+use polylimit::http::client::Refusal;
+use polylimit::http::reqwest::RateLimitMiddleware;
+use polylimit::{Limiter, Request};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Error};
 
 /// Admits every request at once.

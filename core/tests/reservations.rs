@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polylimit::{
-    Answer, Call, Completions, ErrorKind, Limiter, ManualClock, Policy, Quota, Request, ReservationId,
-    ReservationTerms, ReserveOptions, blocking,
-};
+use polylimit::clock::ManualClock;
+use polylimit::raw::{Answer, Call, Completions, ReservationTerms};
+use polylimit::reservation::{ReservationId, ReserveOptions};
+use polylimit::{ErrorKind, Limiter, Policy, Quota, Request, blocking};
 
 const START_US: u64 = 1_790_000_000_000_000;
 const LONG: Duration = Duration::from_secs(60);
@@ -127,7 +127,7 @@ fn one_batch_renews_many_handles() {
     let (limiter, clock) = limiter("1000 concurrent");
     let held: Vec<_> =
         (0..1_000).map(|_| limiter.reserve("key", ReserveOptions::default()).unwrap()).collect();
-    assert!(held.iter().all(polylimit::Reservation::allowed) && remaining(&limiter) == 0);
+    assert!(held.iter().all(polylimit::reservation::Reservation::allowed) && remaining(&limiter) == 0);
     for _ in 0..6 {
         clock.advance(Duration::from_secs(10)).unwrap();
         wait_until(|| limiter.peek("key").unwrap().retry_after() == Some(Duration::from_secs(30)));
@@ -262,7 +262,7 @@ fn a_key_has_at_most_1000_reservations() {
             timeout: Duration::ZERO,
             remember: Duration::ZERO,
         };
-        match limiter.call(&Call::Reserve(Request::new("key"), terms)).unwrap() {
+        match limiter.raw().call(&Call::Reserve(Request::new("key"), terms)).unwrap() {
             Answer::Decision(decision) => decision,
             other => panic!("{other:?}"),
         }

@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use polylimit::{
-    Answer, Call, Cause, Decision, Limiter, ManualClock, Policy, QuotaVerdict, Request, ReservationId,
-    ReservationTerms, Source, blocking,
-};
+use polylimit::clock::ManualClock;
+use polylimit::decision::{Cause, QuotaVerdict, Source};
+use polylimit::raw::{Answer, Call, ReservationTerms};
+use polylimit::reservation::ReservationId;
+use polylimit::{Decision, Limiter, Policy, Request, blocking};
 
 const NOW_US: u64 = 1_800_000_000_000_000;
 const SECOND_US: u64 = 1_000_000;
@@ -50,7 +51,7 @@ fn reserve(limiter: &blocking::Limiter, id: &str, cost: u64, ttl_us: u64) -> Dec
         timeout: Duration::ZERO,
         remember: Duration::ZERO,
     };
-    let answer = limiter.call(&Call::Reserve(request(cost), terms)).unwrap();
+    let answer = limiter.raw().call(&Call::Reserve(request(cost), terms)).unwrap();
     let Answer::Decision(decision) = answer else { panic!("{answer:?}") };
     decision
 }
@@ -93,11 +94,11 @@ fn block_leaves_each_quota_its_verdict() {
     ] {
         let limiter = limiter(quotas);
         for (block, expected) in [(SECOND_US, &open), (HOUR_US, &used)] {
-            let _ = limiter.block(request(0), Duration::from_micros(block)).unwrap();
+            let _ = limiter.admin().block(request(0), Duration::from_micros(block)).unwrap();
             let denied = limiter.check(request(1)).unwrap();
             assert_eq!((denied.cause(), denied.retry_after_us()), (Some(Cause::Blocked), Some(block)));
             assert_eq!(&verdicts(&denied), expected);
-            let _ = limiter.block(request(0), Duration::ZERO).unwrap();
+            let _ = limiter.admin().block(request(0), Duration::ZERO).unwrap();
             let _ = limiter.charge(request(1)).unwrap();
         }
     }

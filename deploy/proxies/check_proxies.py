@@ -1,4 +1,4 @@
-"""Runs nginx and Caddy with the files of this folder in front of a service, beside `polylimit serve`, each for real.
+"""Runs nginx and Caddy with the files of this folder, for real, in front of a service and with `polylimit serve`.
 
 Ports are free ones in place of those in the files. Clients are addresses of this host, 127.0.0.1 and on. systemd reads
 the unit of the server. Ends in cargo's form.

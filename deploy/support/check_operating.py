@@ -159,7 +159,7 @@ def check_page() -> int:
 
 
 def send_requests(port: int) -> None:
-    """Send the requests that the page tells of."""
+    """Send the requests that the page describes."""
     ask(port, "/configuration?version=1")
     for user, requests in REQUESTS.items():
         for _ in range(requests):

@@ -54,7 +54,7 @@ def check_unit() -> None:
 
 
 def check_image() -> None:
-    """Run the command of the image, and compare the port that it tells."""
+    """Run the command of the image, and compare the port that it prints."""
     text = (SERVER / "Dockerfile").read_text()
     entry, command = (
         json.loads(re.search(rf"^{name} (\[.+\])$", text, re.MULTILINE)[1]) for name in ("ENTRYPOINT", "CMD")

@@ -1,6 +1,6 @@
 """Services in four languages share one budget, and follow one document of limits.
 
-Together they admit exactly what a policy allows; and each change of the document is in force in all of them.
+Together they admit exactly what a policy allows; and each change of the document becomes active in all of them.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def test(store: str, url: str, programs: dict[str, str], rounds: int) -> bool:
     except (OSError, RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
         outcome, processes = Outcome([str(error)], 0), []
     for wrong in outcome.wrong:
-        print(f"  {wrong}")
+        print(f"FAILED: {store}: {wrong}")
     spread = ", ".join(f"{process.name} {process.admitted}" for process in processes)
     print(f"  {rounds} rounds in {time.monotonic() - started:.1f} s; admitted: {spread}")
     print(f"  in {outcome.shared} rounds several languages were at the limit at the same time")

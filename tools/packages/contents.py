@@ -14,7 +14,8 @@ from io import BytesIO
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NOTICES = ["LICENSE-APACHE", "LICENSE-MIT", "THIRD_PARTY_NOTICES"]
+#: The last one is written by tools/notices.
+NOTICES = [ROOT / "LICENSE-APACHE", ROOT / "LICENSE-MIT", ROOT / "target/THIRD_PARTY_NOTICES"]
 MIB = 1024 * 1024
 #: The most that a file may have, by what its name looks like; the program is measured as it lies on the disk.
 LARGEST = {r"\.whl$": 6 * MIB, r"^polylimit-(linux|darwin)-.*\.tgz$": 6 * MIB}
@@ -52,8 +53,8 @@ LARGEST_PROGRAM = 20 * MIB
 
 
 def copy_notices(folder: Path) -> None:
-    for name in NOTICES:
-        shutil.copy2(ROOT / name, folder / name)
+    for path in NOTICES:
+        shutil.copy2(path, folder / path.name)
 
 
 def write_archive(path: Path, folder: Path, epoch: int) -> Path:

@@ -11,8 +11,9 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
-use polylimit::tower::{RateLimitLayer, client_address};
-use polylimit::{ClientAddressRules, Limiter, Policy};
+use polylimit::http::ClientAddressRules;
+use polylimit::http::tower::{RateLimitLayer, client_address};
+use polylimit::{Limiter, Policy};
 use redis::AsyncCommands;
 use tokio::net::TcpListener;
 

@@ -51,7 +51,7 @@
 #define POLYLIMIT_PUBLISH 3
 
 /**
- * Waits until a version of the configuration, or a later one, is in force.
+ * Waits until a version of the configuration, or a later one, is active.
  */
 #define POLYLIMIT_WAIT_FOR_VERSION 4
 
@@ -493,7 +493,7 @@ typedef struct polylimit_change {
 } polylimit_change;
 
 /**
- * Which configuration is in force. Made by the library, with its texts; freed by polylimit_configuration_free.
+ * Which configuration is active. Made by the library, with its texts; freed by polylimit_configuration_free.
  */
 typedef struct polylimit_configuration {
     /**
@@ -509,7 +509,7 @@ typedef struct polylimit_configuration {
      */
     uint64_t version;
     /**
-     * Which document of Redis is in force, counted from 1: what polylimit_publish expects to replace. 0 where the document does
+     * Which document of Redis is active, counted from 1: what polylimit_publish expects to replace. 0 where the document does
      * not come from Redis.
      */
     uint64_t document_version;
@@ -526,7 +526,7 @@ typedef struct polylimit_configuration {
      */
     const char *source;
     /**
-     * SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
+     * SHA-256 of the active document in canonical form, as hexadecimal digits; empty before the first.
      */
     const char *digest;
     /**
@@ -746,10 +746,10 @@ typedef struct polylimit_result {
  * - `outage.<name>`: how that policy decides while the store is unavailable: "fallback", "allow" or "deny". Redis only.
  * - `lease.<name>`: leases the busy keys of that policy: "auto", the largest number of units, or units and a time
  *   ("100/500ms"). Redis only.
- * - `document`: the limits as a document in TOML or JSON, which the program may replace with polylimit_limiter_set_document.
+ * - `document`: the limits as a document in TOML or JSON, which the program may replace with polylimit_admin_set_document.
  * - `configuration`: where a document is followed: "file:PATH", "store" or "store+file:PATH"; and `copy`: a file to which it is
  *   written after each change, and from which a process starts while Redis is away.
- * - `observe_keys`: how many keys are counted for polylimit_limiter_top_keys: 0 (none, the default) to 65536.
+ * - `observe_keys`: how many keys are counted for polylimit_admin_top_keys: 0 (none, the default) to 65536.
  * - any option of the store, such as `deadline` ("20ms"), `outage` ("deny") or `max_keys` ("100000").
  */
 typedef struct polylimit_option {
@@ -1051,7 +1051,7 @@ typedef struct polylimit_match {
 } polylimit_match;
 
 /**
- * How the candidate of a policy compares with the numbers in force: checks since the quotas of either changed.
+ * How the candidate of a policy compares with the effective quotas: checks since the quotas of either changed.
  */
 typedef struct polylimit_candidate_counts {
     /**
@@ -1067,11 +1067,11 @@ typedef struct polylimit_candidate_counts {
      */
     uint64_t both_allow;
     /**
-     * The numbers in force deny what the candidate admits.
+     * The effective quotas deny what the candidate admits.
      */
     uint64_t only_live_denies;
     /**
-     * The candidate denies what the numbers in force admit.
+     * The candidate denies what the effective quotas admit.
      */
     uint64_t only_candidate_denies;
     /**
@@ -1089,7 +1089,7 @@ typedef struct polylimit_list_options {
      */
     uint32_t size;
     /**
-     * Only keys of which at least so much is used, in percent: 0 to 255. Keys of policies that the limiter does not know are listed with
+     * Only keys of which at least this much is used, in percent: 0 to 255. Keys of policies that the limiter does not know are listed with
      * 0 only.
      */
     uint32_t at_least_used;
@@ -1110,11 +1110,11 @@ typedef struct polylimit_list_options {
      */
     const char *cursor;
     /**
-     * The page ends once it has so many keys, 1 or more. The last step may bring some more: about a thousand at most.
+     * The page ends once it has this many keys, 1 or more. The last step may bring some more: about a thousand at most.
      */
     uint64_t entries;
     /**
-     * The page ends once the store has gone over so many keys, 1 or more, whether they are in the page or not.
+     * The page ends once the store has examined this many keys, 1 or more, whether they are in the page or not.
      */
     uint64_t examined;
     /**
@@ -1144,7 +1144,7 @@ typedef struct polylimit_query {
      */
     const struct polylimit_list_options *options;
     /**
-     * So many keys at most; for POLYLIMIT_SCAN_TOP.
+     * This many keys at most; for POLYLIMIT_SCAN_TOP.
      */
     uint64_t most;
     /**
@@ -1202,7 +1202,7 @@ typedef struct polylimit_quota {
      */
     uint16_t reserved;
     /**
-     * Units beyond the limit or burst that are admitted as well, and told as `over` in decisions: 0 to 10^12.
+     * Units beyond the limit or burst that are admitted as well, and reported as `over` in decisions: 0 to 10^12.
      */
     uint64_t excess;
 } polylimit_quota;
@@ -1375,22 +1375,22 @@ polylimit_status polylimit_server_wait(const struct polylimit_pair *fields,
 /**
  * Changes the configuration, or waits for a change, and blocks this thread until that is done, or until another thread sets
  * `*stopped` to a number other than 0; then it returns POLYLIMIT_PENDING, and whether the change was made is unknown. `stopped` may
- * be NULL, and `configuration_out` too; see polylimit_limiter_configuration.
+ * be NULL, and `configuration_out` too; see polylimit_admin_configuration.
  *
  * POLYLIMIT_INVALID_ARGUMENT: the entry, its value or the document cannot be read or do not fit; another version than the expected
  * one is there; the limiter's source has no entries, or its document does not come from Redis. POLYLIMIT_STORE_UNAVAILABLE: Redis
- * does not answer, so the change may have been made, or the version is not in force after the timeout.
+ * does not answer, so the change may have been made, or the version is not active after the timeout.
  */
-polylimit_status polylimit_limiter_change(const struct polylimit_limiter *limiter,
-                                          const struct polylimit_change *change,
-                                          const uint32_t *stopped,
-                                          struct polylimit_configuration **configuration_out,
-                                          char *error_buffer,
-                                          size_t error_capacity);
+polylimit_status polylimit_admin_change(const struct polylimit_limiter *limiter,
+                                        const struct polylimit_change *change,
+                                        const uint32_t *stopped,
+                                        struct polylimit_configuration **configuration_out,
+                                        char *error_buffer,
+                                        size_t error_capacity);
 
 /**
- * Changes the configuration, or waits for a change, without blocking; see polylimit_limiter_change. The statuses are those of
- * polylimit_completions_submit. The answer of a result is not written: polylimit_limiter_configuration tells what is in force.
+ * Changes the configuration, or waits for a change, without blocking; see polylimit_admin_change. The statuses are those of
+ * polylimit_completions_submit. The answer of a result is not written: polylimit_admin_configuration returns the active one.
  */
 polylimit_status polylimit_completions_submit_change(const struct polylimit_completions *completions,
                                                      const struct polylimit_limiter *limiter,
@@ -1403,49 +1403,49 @@ polylimit_status polylimit_completions_submit_change(const struct polylimit_comp
 
 /**
  * Sets an entry: `deny ITEM`, `allow ITEM` or `override POLICY KEY`. `value` is a JSON object that may have `until`, `by`, `why` and,
- * for an override, `numbers`; NULL is "{}". `configuration_out` may be NULL. See polylimit_limiter_change.
+ * for an override, `numbers`; NULL is "{}". `configuration_out` may be NULL. See polylimit_admin_change.
  */
-polylimit_status polylimit_limiter_set_entry(const struct polylimit_limiter *limiter,
-                                             const char *entry,
-                                             const char *value,
-                                             struct polylimit_configuration **configuration_out,
-                                             char *error_buffer,
-                                             size_t error_capacity);
-
-/**
- * Deletes an entry; one that is not there is no error. `configuration_out` may be NULL. See polylimit_limiter_change.
- */
-polylimit_status polylimit_limiter_delete_entry(const struct polylimit_limiter *limiter,
-                                                const char *entry,
-                                                struct polylimit_configuration **configuration_out,
-                                                char *error_buffer,
-                                                size_t error_capacity);
-
-/**
- * Publishes a document, in TOML or JSON, to the Redis store that this limiter's configuration comes from, and waits until it is in
- * force here; every process that follows the store takes it within a second. `expected_version` points at the version of the
- * document that this one replaces, or is NULL to replace whichever is there. `by` and `why`, the author's name and the reason, may be
- * NULL, and `configuration_out` too. See polylimit_limiter_change.
- */
-polylimit_status polylimit_limiter_publish(const struct polylimit_limiter *limiter,
-                                           const char *document,
-                                           const uint64_t *expected_version,
-                                           const char *by,
-                                           const char *why,
+polylimit_status polylimit_admin_set_entry(const struct polylimit_limiter *limiter,
+                                           const char *entry,
+                                           const char *value,
                                            struct polylimit_configuration **configuration_out,
                                            char *error_buffer,
                                            size_t error_capacity);
 
 /**
- * Waits until this version of the configuration, or a later one, is in force, for at most `timeout_us` microseconds; then it fails
- * with POLYLIMIT_STORE_UNAVAILABLE. `configuration_out` may be NULL. See polylimit_limiter_change.
+ * Deletes an entry; one that is not there is no error. `configuration_out` may be NULL. See polylimit_admin_change.
  */
-polylimit_status polylimit_limiter_wait_for_version(const struct polylimit_limiter *limiter,
-                                                    uint64_t version,
-                                                    uint64_t timeout_us,
-                                                    struct polylimit_configuration **configuration_out,
-                                                    char *error_buffer,
-                                                    size_t error_capacity);
+polylimit_status polylimit_admin_delete_entry(const struct polylimit_limiter *limiter,
+                                              const char *entry,
+                                              struct polylimit_configuration **configuration_out,
+                                              char *error_buffer,
+                                              size_t error_capacity);
+
+/**
+ * Publishes a document, in TOML or JSON, to the Redis store that this limiter's configuration comes from, and waits until it is
+ * active here; every process that follows the store takes it within a second. `expected_version` points at the version of the
+ * document that this one replaces, or is NULL to replace whichever is there. `by` and `why`, the author's name and the reason, may be
+ * NULL, and `configuration_out` too. See polylimit_admin_change.
+ */
+polylimit_status polylimit_admin_publish(const struct polylimit_limiter *limiter,
+                                         const char *document,
+                                         const uint64_t *expected_version,
+                                         const char *by,
+                                         const char *why,
+                                         struct polylimit_configuration **configuration_out,
+                                         char *error_buffer,
+                                         size_t error_capacity);
+
+/**
+ * Waits until this version of the configuration, or a later one, is active, for at most `timeout_us` microseconds; then it fails
+ * with POLYLIMIT_STORE_UNAVAILABLE. `configuration_out` may be NULL. See polylimit_admin_change.
+ */
+polylimit_status polylimit_admin_wait_for_version(const struct polylimit_limiter *limiter,
+                                                  uint64_t version,
+                                                  uint64_t timeout_us,
+                                                  struct polylimit_configuration **configuration_out,
+                                                  char *error_buffer,
+                                                  size_t error_capacity);
 
 /**
  * Creates rules from `option_count` settings with these names:
@@ -1559,8 +1559,9 @@ polylimit_status polylimit_completions_submit(const struct polylimit_completions
                                               size_t error_capacity);
 
 /**
- * Starts checks of requests that belong together, without waiting; see polylimit_limiter_check_together. The requests are not
- * used after the call.
+ * Decides requests that belong together, without waiting, as polylimit_limiter_check_together, polylimit_limiter_peek_together or
+ * polylimit_limiter_reserve_together does: the operation of the requests, which is the same in all of them, says which. The requests are
+ * not used after the call.
  *
  * POLYLIMIT_OK: the decisions were available at once and are in `decisions_out`. POLYLIMIT_PENDING:
  * polylimit_completions_drain will return them as `count` results with this tag, in the order of the requests, or as one
@@ -1591,7 +1592,7 @@ polylimit_status polylimit_completions_drain(const struct polylimit_completions 
 
 /**
  * Cancels the pending operation with this tag. An acquire leaves its wait queue, and units that the store has spent for it are
- * refunded, in Redis in the background; whether any other operation was applied is unknown.
+ * refunded, in Redis in the background; a reserve leaves no reservation behind. Whether any other operation was applied is unknown.
  *
  * `cancelled_out`: 1 when no result of the operation will be drained; 0 when it has finished already, in which case its result is
  * drained as usual, or when none is pending with this tag. Of several with one tag, one is cancelled.
@@ -1614,13 +1615,13 @@ size_t polylimit_completions_pending(const struct polylimit_completions *complet
 void polylimit_completions_free(struct polylimit_completions *completions);
 
 /**
- * Which configuration is in force. `*configuration_out` becomes NULL for a limiter that has none; otherwise it is freed by
+ * Which configuration is active. `*configuration_out` becomes NULL for a limiter that has none; otherwise it is freed by
  * polylimit_configuration_free.
  */
-polylimit_status polylimit_limiter_configuration(const struct polylimit_limiter *limiter,
-                                                 struct polylimit_configuration **configuration_out,
-                                                 char *error_buffer,
-                                                 size_t error_capacity);
+polylimit_status polylimit_admin_configuration(const struct polylimit_limiter *limiter,
+                                               struct polylimit_configuration **configuration_out,
+                                               char *error_buffer,
+                                               size_t error_capacity);
 
 /**
  * Frees a status and its texts. NULL is allowed.
@@ -1630,14 +1631,14 @@ void polylimit_configuration_free(struct polylimit_configuration *configuration)
 /**
  * Replaces the document that the program has given, in TOML or JSON; its entries stay. A document that cannot be used is
  * POLYLIMIT_INVALID_ARGUMENT, with a message "line L, column C: ..." that says what was read and what is allowed; the one before
- * stays in force. So it is for a limiter whose configuration comes from elsewhere. `configuration_out` may be NULL; see
- * polylimit_limiter_configuration.
+ * stays active. So it is for a limiter whose configuration comes from elsewhere. `configuration_out` may be NULL; see
+ * polylimit_admin_configuration.
  */
-polylimit_status polylimit_limiter_set_document(const struct polylimit_limiter *limiter,
-                                                const char *document,
-                                                struct polylimit_configuration **configuration_out,
-                                                char *error_buffer,
-                                                size_t error_capacity);
+polylimit_status polylimit_admin_set_document(const struct polylimit_limiter *limiter,
+                                              const char *document,
+                                              struct polylimit_configuration **configuration_out,
+                                              char *error_buffer,
+                                              size_t error_capacity);
 
 /**
  * Gives a password (1 to 16384 bytes), and the user that it belongs to; NULL is the default user. Both are copied: the caller may
@@ -1663,12 +1664,12 @@ void polylimit_credentials_fail(struct polylimit_credentials *credentials,
  * have no findings. The length without the NUL is written to `length_out`, which may be NULL, even if the buffer is too
  * small.
  */
-polylimit_status polylimit_limiter_doctor(const struct polylimit_limiter *limiter,
-                                          char *buffer,
-                                          size_t capacity,
-                                          size_t *length_out,
-                                          char *error_buffer,
-                                          size_t error_capacity);
+polylimit_status polylimit_admin_doctor(const struct polylimit_limiter *limiter,
+                                        char *buffer,
+                                        size_t capacity,
+                                        size_t *length_out,
+                                        char *error_buffer,
+                                        size_t error_capacity);
 
 /**
  * Writes up to `capacity` counters to `stats_out`, and the total number of counters to `count_out`. Their order and names stay
@@ -1778,7 +1779,7 @@ void polylimit_guard_free(struct polylimit_guard *guard);
  * 3. polylimit_guard_check_conclude: whether the request proceeds. Then step 1 again, which refunds, and
  *    polylimit_guard_check_fields; for a request that does not proceed also polylimit_guard_check_response.
  * 4. polylimit_guard_check_finish when there is a response, and step 1 again.
- * 5. Where polylimit_guard_check_holds says so, polylimit_guard_check_end or _end_each when the response is done, and step 1 again.
+ * 5. If polylimit_guard_check_holds returns true, polylimit_guard_check_end or _end_each when the response is done, and step 1 again.
  *
  * `earlier` is NULL, or any check of another guard on the same request: the guards of a request charge a policy and key once,
  * refund each other's units, and report together. Freed by polylimit_guard_check_free.
@@ -2019,7 +2020,7 @@ polylimit_status polylimit_limiter_open(const char *url,
  * `give_credentials` is called with `context` on a thread of its own, on one at a time, for each new connection, and again when the
  * server refuses what it gave. After a refusal or a failure it is not called for 0.25 to 10 seconds, growing with each time in a
  * row. It may block: decisions have their deadline meanwhile. It must not throw or jump out. It gives its result by
- * polylimit_credentials_set or polylimit_credentials_fail before it returns. polylimit_limiter_set_credentials replaces it.
+ * polylimit_credentials_set or polylimit_credentials_fail before it returns. polylimit_admin_set_credentials replaces it.
  *
  * `release_context` is NULL, or is called once with `context` when the library will not use it any more, on any thread; also when
  * this function fails. That may be after polylimit_limiter_free has returned, because a call of `give_credentials` is not waited
@@ -2101,22 +2102,22 @@ polylimit_status polylimit_limiter_policy(const struct polylimit_limiter *limite
 /**
  * Sets the password, and the user name unless that is NULL, with which new connections authenticate.
  */
-polylimit_status polylimit_limiter_set_credentials(const struct polylimit_limiter *limiter,
-                                                   const char *username,
-                                                   const char *password,
-                                                   char *error_buffer,
-                                                   size_t error_capacity);
+polylimit_status polylimit_admin_set_credentials(const struct polylimit_limiter *limiter,
+                                                 const char *username,
+                                                 const char *password,
+                                                 char *error_buffer,
+                                                 size_t error_capacity);
 
 /**
  * Finds the policies that the configuration's rules apply to a request; nothing is asked of a store, and nothing is spent.
  * POLYLIMIT_INVALID_ARGUMENT for a limiter without a configuration, and when an attribute that gives a cost holds none. The matches
  * are freed by polylimit_matches_free.
  */
-polylimit_status polylimit_limiter_matching(const struct polylimit_limiter *limiter,
-                                            const struct polylimit_attributes *attributes,
-                                            struct polylimit_matches **matches_out,
-                                            char *error_buffer,
-                                            size_t error_capacity);
+polylimit_status polylimit_admin_matching(const struct polylimit_limiter *limiter,
+                                          const struct polylimit_attributes *attributes,
+                                          struct polylimit_matches **matches_out,
+                                          char *error_buffer,
+                                          size_t error_capacity);
 
 /**
  * The number of matches; 0 when `matches` is NULL.
@@ -2140,11 +2141,11 @@ void polylimit_matches_free(struct polylimit_matches *matches);
 /**
  * Writes how the candidate of a policy has compared with its quotas in this process.
  */
-polylimit_status polylimit_limiter_candidate_counts(const struct polylimit_limiter *limiter,
-                                                    const char *policy,
-                                                    struct polylimit_candidate_counts *counts_out,
-                                                    char *error_buffer,
-                                                    size_t error_capacity);
+polylimit_status polylimit_admin_candidate_counts(const struct polylimit_limiter *limiter,
+                                                  const char *policy,
+                                                  struct polylimit_candidate_counts *counts_out,
+                                                  char *error_buffer,
+                                                  size_t error_capacity);
 
 /**
  * Writes the metrics of a limiter as text for an endpoint that a monitoring system reads. `format` is "prometheus" (version 0.0.4, media
@@ -2163,7 +2164,7 @@ polylimit_status polylimit_limiter_metrics_text(const struct polylimit_limiter *
                                                 size_t error_capacity);
 
 /**
- * Tells the metrics of a limiter as values: an array of families, each with `name`, `help`, `kind` ("counter", "gauge" or "histogram")
+ * Returns the metrics of a limiter as values: an array of families, each with `name`, `help`, `kind` ("counter", "gauge" or "histogram")
  * and `samples`, which have `labels` and a `value`: a number, or for a histogram `buckets`, `sum` and `count`. The families are always the
  * same; those that do not apply to the limiter have no samples. The report is freed by polylimit_report_free.
  */
@@ -2290,28 +2291,28 @@ polylimit_status polylimit_limiter_reset(const struct polylimit_limiter *limiter
 
 /**
  * Denies the requests of the key for `for_us` microseconds from now: 1 ms to 366 days. A key that is blocked for longer stays
- * so. 0 forgets blocks and penalties, as polylimit_limiter_unblock does. A check of cost 0, and the holders of reservations, are
+ * so. 0 forgets blocks and penalties, as polylimit_admin_unblock does. A check of cost 0, and the holders of reservations, are
  * not denied. See polylimit_limiter_check.
  */
-polylimit_status polylimit_limiter_block(const struct polylimit_limiter *limiter,
-                                         const char *policy,
-                                         const void *key,
-                                         size_t key_length,
-                                         uint64_t for_us,
-                                         struct polylimit_usage *usage_out,
-                                         char *error_buffer,
-                                         size_t error_capacity);
+polylimit_status polylimit_admin_block(const struct polylimit_limiter *limiter,
+                                       const char *policy,
+                                       const void *key,
+                                       size_t key_length,
+                                       uint64_t for_us,
+                                       struct polylimit_usage *usage_out,
+                                       char *error_buffer,
+                                       size_t error_capacity);
 
 /**
  * Ends the block of the key, and forgets its penalties. See polylimit_limiter_check.
  */
-polylimit_status polylimit_limiter_unblock(const struct polylimit_limiter *limiter,
-                                           const char *policy,
-                                           const void *key,
-                                           size_t key_length,
-                                           struct polylimit_usage *usage_out,
-                                           char *error_buffer,
-                                           size_t error_capacity);
+polylimit_status polylimit_admin_unblock(const struct polylimit_limiter *limiter,
+                                         const char *policy,
+                                         const void *key,
+                                         size_t key_length,
+                                         struct polylimit_usage *usage_out,
+                                         char *error_buffer,
+                                         size_t error_capacity);
 
 /**
  * Checks `count` requests in one call, of one or more policies. Each is decided on its own, in order, and has its own
@@ -2342,6 +2343,37 @@ polylimit_status polylimit_limiter_check_together(const struct polylimit_limiter
                                                   size_t decision_size,
                                                   char *error_buffer,
                                                   size_t error_capacity);
+
+/**
+ * The decisions that polylimit_limiter_check_together would give now; leaves no trace. The operation of each request is
+ * POLYLIMIT_PEEK.
+ */
+polylimit_status polylimit_limiter_peek_together(const struct polylimit_limiter *limiter,
+                                                 const struct polylimit_request *requests,
+                                                 size_t request_size,
+                                                 size_t count,
+                                                 struct polylimit_decision *decisions_out,
+                                                 size_t decision_size,
+                                                 char *error_buffer,
+                                                 size_t error_capacity);
+
+/**
+ * As polylimit_limiter_check_together, but requests under a policy with a quota of concurrency are reserved; the others spend.
+ *
+ * The operation of each request is POLYLIMIT_RESERVE, and `id`, `ttl_us` and `remember_us` are the same in all of them; `timeout_us` is
+ * 0, because they do not wait in line. polylimit_reservation_id_random makes an id. The caller ends each reservation by
+ * polylimit_limiter_commit or polylimit_limiter_cancel with its key, its policy and this id, or by polylimit_limiter_call with the same
+ * request and the operation POLYLIMIT_COMMIT or POLYLIMIT_CANCEL. Nothing renews them in the background: polylimit_limiter_renew makes
+ * them last longer.
+ */
+polylimit_status polylimit_limiter_reserve_together(const struct polylimit_limiter *limiter,
+                                                    const struct polylimit_request *requests,
+                                                    size_t request_size,
+                                                    size_t count,
+                                                    struct polylimit_decision *decisions_out,
+                                                    size_t decision_size,
+                                                    char *error_buffer,
+                                                    size_t error_capacity);
 
 /**
  * Runs one operation and blocks this thread until the answer is there, or until another thread sets `*stopped` to a number
@@ -2377,15 +2409,15 @@ polylimit_status polylimit_list_defaults(struct polylimit_list_options *options_
  * or the limiter has no configuration that explains requests. POLYLIMIT_STORE_UNAVAILABLE: the store does not answer; no outage policy
  * answers in its place. POLYLIMIT_STORE_FAILED: among others when the user may not list keys.
  */
-polylimit_status polylimit_limiter_query(const struct polylimit_limiter *limiter,
-                                         const struct polylimit_query *query,
-                                         const uint32_t *stopped,
-                                         struct polylimit_report **report_out,
-                                         char *error_buffer,
-                                         size_t error_capacity);
+polylimit_status polylimit_admin_query(const struct polylimit_limiter *limiter,
+                                       const struct polylimit_query *query,
+                                       const uint32_t *stopped,
+                                       struct polylimit_report **report_out,
+                                       char *error_buffer,
+                                       size_t error_capacity);
 
 /**
- * Asks without waiting; see polylimit_limiter_query. The handle is there at once.
+ * Asks without waiting; see polylimit_admin_query. The handle is there at once.
  *
  * POLYLIMIT_OK: the report was available at once, and the handle has it. POLYLIMIT_PENDING: polylimit_completions_drain will return a
  * result without an answer, with this tag; from then on the handle has the report. Any other status is an error, and there will be
@@ -2403,64 +2435,64 @@ polylimit_status polylimit_completions_submit_query(const struct polylimit_compl
 
 /**
  * Lists the keys that the store has, with what is used of their quotas. A page ends by its budget, and the `cursor` in its report leads
- * to the next one; it is null on the last page. `options` may be NULL. See polylimit_limiter_query.
+ * to the next one; it is null on the last page. `options` may be NULL. See polylimit_admin_query.
  */
-polylimit_status polylimit_limiter_list(const struct polylimit_limiter *limiter,
-                                        const struct polylimit_list_options *options,
-                                        struct polylimit_report **report_out,
-                                        char *error_buffer,
-                                        size_t error_capacity);
+polylimit_status polylimit_admin_list(const struct polylimit_limiter *limiter,
+                                      const struct polylimit_list_options *options,
+                                      struct polylimit_report **report_out,
+                                      char *error_buffer,
+                                      size_t error_capacity);
 
 /**
  * Lists the `most` keys of which the most is used, first the one of which most is. Where its report has a cursor, the budget of
- * `options`, which may be NULL, has ended before all keys were examined. See polylimit_limiter_query.
+ * `options`, which may be NULL, has ended before all keys were examined. See polylimit_admin_query.
  */
-polylimit_status polylimit_limiter_scan_top(const struct polylimit_limiter *limiter,
-                                            uint64_t most,
-                                            const struct polylimit_list_options *options,
-                                            struct polylimit_report **report_out,
-                                            char *error_buffer,
-                                            size_t error_capacity);
+polylimit_status polylimit_admin_scan_top(const struct polylimit_limiter *limiter,
+                                          uint64_t most,
+                                          const struct polylimit_list_options *options,
+                                          struct polylimit_report **report_out,
+                                          char *error_buffer,
+                                          size_t error_capacity);
 
 /**
- * Lists a page of keys as polylimit_limiter_list does, and resets them: the store forgets them, and what they have used. Keys of policies
- * that the limiter does not know stay. See polylimit_limiter_query.
+ * Lists a page of keys as polylimit_admin_list does, and resets them: the store forgets them, and what they have used. Keys of policies
+ * that the limiter does not know stay. See polylimit_admin_query.
  */
-polylimit_status polylimit_limiter_reset_listed(const struct polylimit_limiter *limiter,
-                                                const struct polylimit_list_options *options,
-                                                struct polylimit_report **report_out,
-                                                char *error_buffer,
-                                                size_t error_capacity);
+polylimit_status polylimit_admin_reset_listed(const struct polylimit_limiter *limiter,
+                                              const struct polylimit_list_options *options,
+                                              struct polylimit_report **report_out,
+                                              char *error_buffer,
+                                              size_t error_capacity);
 
 /**
- * Tells why a check of this request, by its policy, key, cost, headroom and plan, would be admitted or denied now: what each quota says,
- * blocks, reservations, and what the configuration says about the key. It charges nothing. See polylimit_limiter_query.
+ * Explains why a check of this request, by its policy, key, cost, headroom and plan, would be admitted or denied now: what each quota says,
+ * blocks, reservations, and what the configuration says about the key. It charges nothing. See polylimit_admin_query.
  */
-polylimit_status polylimit_limiter_explain(const struct polylimit_limiter *limiter,
-                                           const struct polylimit_request *request,
-                                           struct polylimit_report **report_out,
-                                           char *error_buffer,
-                                           size_t error_capacity);
+polylimit_status polylimit_admin_explain(const struct polylimit_limiter *limiter,
+                                         const struct polylimit_request *request,
+                                         struct polylimit_report **report_out,
+                                         char *error_buffer,
+                                         size_t error_capacity);
 
 /**
- * Tells why a request would be admitted or denied by the configuration: its lists, the rules that match, and what each of their policies
- * says. It charges nothing. See polylimit_limiter_query.
+ * Explains why a request would be admitted or denied by the policy document: its lists, the rules that match, and what each of their policies
+ * says. It charges nothing. See polylimit_admin_query.
  */
-polylimit_status polylimit_limiter_explain_request(const struct polylimit_limiter *limiter,
-                                                   const struct polylimit_attributes *attributes,
-                                                   struct polylimit_report **report_out,
-                                                   char *error_buffer,
-                                                   size_t error_capacity);
+polylimit_status polylimit_admin_explain_request(const struct polylimit_limiter *limiter,
+                                                 const struct polylimit_attributes *attributes,
+                                                 struct polylimit_report **report_out,
+                                                 char *error_buffer,
+                                                 size_t error_capacity);
 
 /**
- * Tells which keys this limiter has denied and admitted most often in this process lately, at most `most` of each. It needs the option
+ * Returns the keys that this limiter has denied and admitted most often in this process lately, at most `most` of each. It needs the option
  * `observe_keys`; without, there are none. No store is asked. The report is freed by polylimit_report_free.
  */
-polylimit_status polylimit_limiter_top_keys(const struct polylimit_limiter *limiter,
-                                            uint64_t most,
-                                            struct polylimit_report **report_out,
-                                            char *error_buffer,
-                                            size_t error_capacity);
+polylimit_status polylimit_admin_top_keys(const struct polylimit_limiter *limiter,
+                                          uint64_t most,
+                                          struct polylimit_report **report_out,
+                                          char *error_buffer,
+                                          size_t error_capacity);
 
 /**
  * Reads one quota from its text form, such as "10/s token_bucket burst=20". For an invalid text it returns
@@ -2494,9 +2526,9 @@ const char *polylimit_report_json(const struct polylimit_report *report);
 void polylimit_report_free(struct polylimit_report *report);
 
 /**
- * Decides about a request by the configuration: its lists, its rules and their policies. All policies admit it, or what they spent is
- * given back. Policies with a quota of concurrent reservations reserve, under the id and for the time of `options`, which may be
- * NULL; the rest of the options has no effect. POLYLIMIT_INVALID_ARGUMENT for a limiter without a configuration, and when an attribute
+ * Decides about a request by the configuration: its lists, its rules and their policies. All policies admit it, or nothing is spent.
+ * Policies with a quota of concurrent reservations reserve by `options`, which may be NULL: `id`, `ttl_us` and `remember_us`, with a
+ * `timeout_us` of 0; the rest of the options has no effect. POLYLIMIT_INVALID_ARGUMENT for a limiter without a configuration, and when an attribute
  * that gives a cost holds none. The decision is freed by polylimit_request_decision_free; reservations outlive it.
  */
 polylimit_status polylimit_limiter_decide(const struct polylimit_limiter *limiter,
@@ -2732,7 +2764,7 @@ void polylimit_reservation_detach(const struct polylimit_reservation *reservatio
 
 /**
  * Frees a handle. A reservation that was neither committed, cancelled nor detached is cancelled in the background, or what was reserved is
- * committed where the options say so. No thread may use the handle during the call or afterwards. NULL is allowed.
+ * committed if the options say to. No thread may use the handle during the call or afterwards. NULL is allowed.
  */
 void polylimit_reservation_free(struct polylimit_reservation *reservation);
 

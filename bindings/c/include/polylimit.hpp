@@ -56,6 +56,27 @@ public:
         return known(status, result);
     }
 
+    /**
+     * Decides requests that belong together without waiting: by POLYLIMIT_CHECK, POLYLIMIT_PEEK, or POLYLIMIT_RESERVE under `terms`.
+     * Returns the decisions if they are available at once. Otherwise drain has a result with this tag for each of them, in the order of
+     * the requests, or one with the error.
+     */
+    [[nodiscard]] std::optional<std::vector<Decision>>
+    submit_together(const Limiter &limiter, std::uint32_t operation, const std::vector<Request> &requests,
+                    std::uint64_t tag, const ReservationTerms &terms = {}) const {
+        auto plain = detail::to_plain(operation, requests, terms);
+        std::vector<polylimit_decision> decisions(plain.size());
+        detail::Message message;
+        polylimit_status status = polylimit_completions_submit_together(
+            get(), limiter.get(), plain.data(), sizeof(polylimit_request), plain.size(), tag, decisions.data(),
+            sizeof(polylimit_decision), message.start(), message.capacity());
+        message.check(status);
+        if (status == POLYLIMIT_PENDING) {
+            return std::nullopt;
+        }
+        return std::vector<Decision>(decisions.begin(), decisions.end());
+    }
+
     /** Decides about a request without waiting: the decision, and its result if that is available at once. */
     [[nodiscard]] std::pair<PendingDecision, std::optional<polylimit_result>>
     submit_decide(const Limiter &limiter, const RequestAttributes &request, std::uint64_t tag,

@@ -1,5 +1,5 @@
 /*
- * Part of polylimit.hpp: requests by their attributes, the decisions about them, and what limiters tell about configurations.
+ * Part of polylimit.hpp: requests by their attributes, the decisions about them, and the status of policy documents.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -70,11 +70,11 @@ struct RequestDecision {
     [[nodiscard]] explicit operator bool() const noexcept { return allowed; }
 };
 
-/** Which configuration is in force; see polylimit_configuration. */
+/** Which configuration is active; see polylimit_configuration. */
 struct Configuration {
     std::string source;
     std::uint64_t version;
-    /** Which document of Redis is in force, counted from 1; 0 where the document does not come from Redis. */
+    /** Which document of Redis is active, counted from 1; 0 where the document does not come from Redis. */
     std::uint64_t document_version;
     std::string digest;
     std::chrono::system_clock::time_point applied_at;
@@ -92,7 +92,7 @@ struct PublishOptions {
     std::string why = {};
 };
 
-/** How the candidate of a policy compares with the numbers in force. */
+/** How the candidate of a policy compares with the effective quotas. */
 struct CandidateCounts {
     std::uint64_t both_allow;
     std::uint64_t only_live_denies;

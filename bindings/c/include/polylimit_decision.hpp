@@ -7,6 +7,7 @@
 #ifndef POLYLIMIT_DECISION_HPP
 #define POLYLIMIT_DECISION_HPP
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -432,6 +433,49 @@ struct Request {
     std::string_view key;
     Ask ask = {};
 };
+
+/** The decisions on requests that were reserved together, and the id of their reservations. See Limiter::reserve_together. */
+struct [[nodiscard]] RequestReservation {
+    /** Any 1 to 64 bytes, for Limiter::commit, Limiter::cancel and Limiter::renew. */
+    std::string id;
+    /** The decision on each request, in their order. In a denied request, those that admit are the decisions of a peek. */
+    std::vector<Decision> decisions;
+
+    /** Whether every request is admitted, so that units are set aside or spent. */
+    [[nodiscard]] bool allowed() const noexcept {
+        return std::all_of(decisions.begin(), decisions.end(), [](const Decision &made) { return made.allowed(); });
+    }
+    [[nodiscard]] explicit operator bool() const noexcept { return allowed(); }
+};
+
+namespace detail {
+
+/** Requests in the form of C, all with this operation; they use the keys and texts of `requests`, and the id of `terms`. */
+inline std::vector<polylimit_request> to_plain(std::uint32_t operation, const std::vector<Request> &requests,
+                                               const ReservationTerms &terms = {}) {
+    std::vector<polylimit_request> plain;
+    plain.reserve(requests.size());
+    for (const auto &[key, ask] : requests) {
+        auto &request = plain.emplace_back(to_plain(operation, key, ask));
+        request.id = terms.id.data();
+        request.id_length = terms.id.size();
+        request.ttl_us = whole_us(terms.ttl, "ttl");
+        request.remember_us = whole_us(terms.remember, "remember");
+    }
+    return plain;
+}
+
+/** A random id of a reservation. */
+inline std::string random_id() {
+    Message message;
+    std::string id(POLYLIMIT_RESERVATION_ID_SIZE, '\0');
+    std::size_t length = 0;
+    message.check(polylimit_reservation_id_random(&id[0], &length, message.start(), message.capacity()));
+    id.resize(length);
+    return id;
+}
+
+} // namespace detail
 
 } // namespace polylimit
 

@@ -21,7 +21,7 @@
 #include <variant>
 #include <vector>
 
-#include "polylimit_report.hpp"
+#include "polylimit_admin.hpp"
 
 namespace polylimit {
 
@@ -115,26 +115,11 @@ public:
         return spend(POLYLIMIT_RESET, key, {policy, 0, 0, plan});
     }
 
-    /**
-     * Denies the requests of the key for `time` from now: 1 ms to 366 days. A key that is blocked for longer stays so; 0 forgets
-     * blocks and penalties.
-     */
-    Usage block(std::string_view key, std::chrono::microseconds time, const char *policy = nullptr,
-                const char *plan = nullptr) const {
-        auto request = detail::to_plain(POLYLIMIT_BLOCK, key, {policy, 0, 0, plan});
-        request.ttl_us = detail::whole_us(time, "time");
-        return Usage(perform(request).answer.usage);
-    }
-    /** Ends the block of the key, and forgets its penalties. */
-    Usage unblock(std::string_view key, const char *policy = nullptr, const char *plan = nullptr) const {
-        return block(key, std::chrono::microseconds(0), policy, plan);
-    }
-
     /** Waits until admitted, at most for `timeout`. A denial means that it would take longer. */
     [[nodiscard]] Decision acquire(std::string_view key, std::chrono::microseconds timeout, const Ask &ask = {}) const {
         auto request = detail::to_plain(POLYLIMIT_ACQUIRE, key, ask);
         request.timeout_us = detail::whole_us(timeout, "timeout");
-        return Decision(perform(request).answer.decision);
+        return Decision(detail::perform(get(), request).answer.decision);
     }
 
     /**
@@ -175,7 +160,7 @@ public:
 
     /** Checks several requests in one call. Each is decided on its own, in order; an error of one is its own result. */
     [[nodiscard]] std::vector<CheckResult> check_many(const std::vector<Request> &requests) const {
-        auto plain = to_plain(requests);
+        auto plain = detail::to_plain(POLYLIMIT_CHECK, requests);
         std::vector<polylimit_result> results(plain.size());
         detail::Message message;
         message.check(polylimit_limiter_check_many(get(), plain.data(), sizeof(polylimit_request), plain.size(),
@@ -198,13 +183,30 @@ public:
      * Throws the first error. See polylimit_limiter_check_together.
      */
     [[nodiscard]] std::vector<Decision> check_together(const std::vector<Request> &requests) const {
-        auto plain = to_plain(requests);
-        std::vector<polylimit_decision> decisions(plain.size());
-        detail::Message message;
-        message.check(polylimit_limiter_check_together(get(), plain.data(), sizeof(polylimit_request), plain.size(),
-                                                       decisions.data(), sizeof(polylimit_decision), message.start(),
-                                                       message.capacity()));
-        return std::vector<Decision>(decisions.begin(), decisions.end());
+        return together(polylimit_limiter_check_together, detail::to_plain(POLYLIMIT_CHECK, requests));
+    }
+
+    /** The decisions that check_together would give now; leaves no trace. */
+    [[nodiscard]] std::vector<Decision> peek_together(const std::vector<Request> &requests) const {
+        return together(polylimit_limiter_peek_together, detail::to_plain(POLYLIMIT_PEEK, requests));
+    }
+
+    /**
+     * As check_together, but requests under a policy with a quota of concurrency are reserved by `options`; the others spend. The caller
+     * ends each reservation by commit or cancel with its key, its policy and the id. They are not renewed in the background, and do not
+     * wait in line: invalid_argument for a timeout. See polylimit_limiter_reserve_together.
+     */
+    RequestReservation reserve_together(const std::vector<Request> &requests, const ReserveOptions &options = {}) const {
+        RequestReservation reserved = {options.id.empty() ? detail::random_id() : options.id, {}};
+        auto terms = detail::to_plain(options, {});
+        auto plain = detail::to_plain(POLYLIMIT_RESERVE, requests, {reserved.id});
+        for (auto &request : plain) {
+            request.ttl_us = terms.ttl_us;
+            request.timeout_us = terms.timeout_us;
+            request.remember_us = terms.remember_us;
+        }
+        reserved.decisions = together(polylimit_limiter_reserve_together, plain);
+        return reserved;
     }
 
     /** Waits until the store answers; throws store_unavailable after `timeout`. */
@@ -215,7 +217,7 @@ public:
 
     /**
      * Decides about a request by the configuration: its lists, its rules and their policies. Policies with a quota of concurrent
-     * reservations reserve, under the id and for the ttl of `options`.
+     * reservations reserve, by the id, the ttl and `remember` of `options`.
      */
     [[nodiscard]] RequestDecision decide(const RequestAttributes &request, const ReserveOptions &options = {}) const {
         detail::Message message;
@@ -225,96 +227,6 @@ public:
         message.check(polylimit_limiter_decide(get(), attributes.get(), &plain, &decision, message.start(),
                                                message.capacity()));
         return PendingDecision(decision).get();
-    }
-
-    /** The policies that the configuration's rules apply to a request. */
-    [[nodiscard]] std::vector<PolicyMatch> matching(const RequestAttributes &request) const {
-        detail::Message message;
-        detail::PlainAttributes attributes(request);
-        polylimit_matches *made = nullptr;
-        message.check(
-            polylimit_limiter_matching(get(), attributes.get(), &made, message.start(), message.capacity()));
-        std::unique_ptr<polylimit_matches, detail::Freed<polylimit_matches_free>> matches(made);
-        std::vector<PolicyMatch> found;
-        found.reserve(polylimit_matches_count(made));
-        for (std::size_t at = 0; at < polylimit_matches_count(made); ++at) {
-            auto plain = detail::sized<polylimit_match>();
-            message.check(polylimit_matches_at(made, at, &plain, message.start(), message.capacity()));
-            found.push_back({plain.policy, std::string(static_cast<const char *>(plain.key), plain.key_length), plain.cost,
-                             plain.headroom});
-        }
-        return found;
-    }
-
-    /** Which configuration is in force; no value for a limiter that has none. */
-    [[nodiscard]] std::optional<Configuration> configuration() const {
-        detail::Message message;
-        polylimit_configuration *configuration = nullptr;
-        message.check(polylimit_limiter_configuration(get(), &configuration, message.start(), message.capacity()));
-        return detail::from_plain(configuration);
-    }
-
-    /** Replaces the document that the program has given; see polylimit_limiter_set_document. */
-    Configuration set_document(const std::string &document) const {
-        std::string told(detail::long_message, '\0');
-        polylimit_configuration *configuration = nullptr;
-        polylimit_status status = polylimit_limiter_set_document(get(), detail::c_text(document, "document"),
-                                                                 &configuration, told.data(), told.size());
-        if (status != POLYLIMIT_OK) {
-            throw Error(status, told.c_str());
-        }
-        return *detail::from_plain(configuration);
-    }
-
-    /** Sets an entry; `value` is a JSON object. See polylimit_limiter_set_entry. */
-    Configuration set_entry(const std::string &entry, const std::string &value = "{}") const {
-        auto change = detail::sized<polylimit_change>();
-        change.operation = POLYLIMIT_SET_ENTRY;
-        change.entry = detail::c_text(entry, "entry");
-        change.value = detail::c_text(value, "value");
-        return perform(change);
-    }
-
-    /** Deletes an entry; one that is not there is no error. */
-    Configuration delete_entry(const std::string &entry) const {
-        auto change = detail::sized<polylimit_change>();
-        change.operation = POLYLIMIT_DELETE_ENTRY;
-        change.entry = detail::c_text(entry, "entry");
-        return perform(change);
-    }
-
-    /** Publishes a document to the source `store`, and waits until it is in force here. */
-    Configuration publish(const std::string &document, const PublishOptions &options = {}) const {
-        auto change = detail::sized<polylimit_change>();
-        change.operation = POLYLIMIT_PUBLISH;
-        change.document = detail::c_text(document, "document");
-        change.by = detail::c_text(options.by, "by");
-        change.why = detail::c_text(options.why, "why");
-        change.has_version = options.expected_version ? 1 : 0;
-        change.version = options.expected_version.value_or(0);
-        return perform(change);
-    }
-
-    /** Waits until this version of the configuration, or a later one, is in force; throws store_unavailable after `timeout`. */
-    Configuration wait_for_version(std::uint64_t version, std::chrono::microseconds timeout) const {
-        auto change = detail::sized<polylimit_change>();
-        change.operation = POLYLIMIT_WAIT_FOR_VERSION;
-        change.version = version;
-        change.timeout_us = detail::whole_us(timeout, "timeout");
-        return perform(change);
-    }
-
-    /** How the candidate of a policy has compared with its quotas in this process; no value without a candidate. */
-    [[nodiscard]] std::optional<CandidateCounts> candidate_counts(const char *policy) const {
-        detail::Message message;
-        auto counts = detail::sized<polylimit_candidate_counts>();
-        message.check(
-            polylimit_limiter_candidate_counts(get(), policy, &counts, message.start(), message.capacity()));
-        if (counts.has_candidate == 0) {
-            return std::nullopt;
-        }
-        return CandidateCounts{counts.both_allow, counts.only_live_denies, counts.only_candidate_denies,
-                               counts.both_deny};
     }
 
     void set_policy(const char *name, const char *quotas) const {
@@ -328,13 +240,6 @@ public:
             return polylimit_limiter_policy(get(), name, buffer, capacity, length, message.start(),
                                             message.capacity());
         });
-    }
-
-    /** Authenticates new connections with another password; `username` may be NULL. */
-    void set_credentials(const char *username, const char *password) const {
-        detail::Message message;
-        message.check(polylimit_limiter_set_credentials(get(), username, password, message.start(),
-                                                        message.capacity()));
     }
 
     /**
@@ -408,61 +313,6 @@ public:
         });
     }
 
-    /** A page of the keys that the store has, as JSON; its `cursor` leads to the next one. See polylimit_limiter_list. */
-    [[nodiscard]] std::string list(const ListOptions &options = {}) const {
-        auto plain = detail::to_plain(options);
-        return detail::report([&](polylimit_report **report, detail::Message &message) {
-            return polylimit_limiter_list(get(), &plain, report, message.start(), message.capacity());
-        });
-    }
-
-    /** The `most` keys of which the most is used, as JSON; see polylimit_limiter_scan_top. */
-    [[nodiscard]] std::string scan_top(std::uint64_t most, const ListOptions &options = {}) const {
-        auto plain = detail::to_plain(options);
-        return detail::report([&](polylimit_report **report, detail::Message &message) {
-            return polylimit_limiter_scan_top(get(), most, &plain, report, message.start(), message.capacity());
-        });
-    }
-
-    /** Resets the keys of a page, and tells how many, as JSON; see polylimit_limiter_reset_listed. */
-    std::string reset_listed(const ListOptions &options = {}) const {
-        auto plain = detail::to_plain(options);
-        return detail::report([&](polylimit_report **report, detail::Message &message) {
-            return polylimit_limiter_reset_listed(get(), &plain, report, message.start(), message.capacity());
-        });
-    }
-
-    /** Why a check would be admitted or denied now, as JSON; see polylimit_limiter_explain. */
-    [[nodiscard]] std::string explain(std::string_view key, const Ask &ask = {}) const {
-        auto request = detail::to_plain(POLYLIMIT_PEEK, key, ask);
-        return detail::report([&](polylimit_report **report, detail::Message &message) {
-            return polylimit_limiter_explain(get(), &request, report, message.start(), message.capacity());
-        });
-    }
-
-    /** Why the configuration would admit or deny a request, as JSON; see polylimit_limiter_explain_request. */
-    [[nodiscard]] std::string explain_request(const RequestAttributes &request) const {
-        detail::PlainAttributes attributes(request);
-        return detail::report([&](polylimit_report **report, detail::Message &message) {
-            return polylimit_limiter_explain_request(get(), attributes.get(), report, message.start(),
-                                                     message.capacity());
-        });
-    }
-
-    /** The keys that were denied and admitted most often in this process, as JSON; see polylimit_limiter_top_keys. */
-    [[nodiscard]] std::string top_keys(std::uint64_t most) const {
-        return detail::report([&](polylimit_report **report, detail::Message &message) {
-            return polylimit_limiter_top_keys(get(), most, report, message.start(), message.capacity());
-        });
-    }
-
-    /** The findings of the doctor, one on a line. */
-    [[nodiscard]] std::string doctor() const {
-        return detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
-            return polylimit_limiter_doctor(get(), buffer, capacity, length, message.start(), message.capacity());
-        });
-    }
-
     /**
      * Calls a function with every event, in place of the one before; an empty one has none called. It is called on the thread
      * that notices, and must not block. What it throws is dropped. See polylimit_limiter_set_on_degraded.
@@ -483,46 +333,33 @@ public:
         on_degraded_.swap(next);
     }
 
+    /**
+     * The operations for operators: keys of the store, explanations, the policy document, lists. The object may be copied, stays
+     * valid when the limiter is moved, and must not be used after the limiter is destroyed.
+     */
+    [[nodiscard]] Admin admin() const noexcept { return Admin(get()); }
+
     /** Closes the limiter: later operations throw closed. */
     void close() const noexcept { polylimit_limiter_close(get()); }
 
     [[nodiscard]] const polylimit_limiter *get() const noexcept { return handle_.get(); }
 
 private:
-    static std::vector<polylimit_request> to_plain(const std::vector<Request> &requests) {
-        std::vector<polylimit_request> plain;
-        plain.reserve(requests.size());
-        for (const auto &[key, ask] : requests) {
-            plain.push_back(detail::to_plain(POLYLIMIT_CHECK, key, ask));
-        }
-        return plain;
-    }
-
-    polylimit_result perform(const polylimit_request &request) const {
+    std::vector<Decision> together(decltype(polylimit_limiter_check_together) operation,
+                                   const std::vector<polylimit_request> &requests) const {
+        std::vector<polylimit_decision> decisions(requests.size());
         detail::Message message;
-        polylimit_result result;
-        message.check(polylimit_limiter_call(get(), &request, nullptr, &result, sizeof result, message.start(),
-                                             message.capacity()));
-        return result;
-    }
-
-    Configuration perform(const polylimit_change &change) const {
-        std::string told(detail::long_message, '\0');
-        polylimit_configuration *configuration = nullptr;
-        polylimit_status status =
-            polylimit_limiter_change(get(), &change, nullptr, &configuration, told.data(), told.size());
-        if (status != POLYLIMIT_OK) {
-            throw Error(status, told.c_str());
-        }
-        return *detail::from_plain(configuration);
+        message.check(operation(get(), requests.data(), sizeof(polylimit_request), requests.size(), decisions.data(),
+                                sizeof(polylimit_decision), message.start(), message.capacity()));
+        return std::vector<Decision>(decisions.begin(), decisions.end());
     }
 
     Decision decide(std::uint32_t operation, std::string_view key, const Ask &ask) const {
-        return Decision(perform(detail::to_plain(operation, key, ask)).answer.decision);
+        return Decision(detail::perform(get(), detail::to_plain(operation, key, ask)).answer.decision);
     }
 
     Usage spend(std::uint32_t operation, std::string_view key, const Ask &ask) const {
-        return Usage(perform(detail::to_plain(operation, key, ask)).answer.usage);
+        return Usage(detail::perform(get(), detail::to_plain(operation, key, ask)).answer.usage);
     }
 
     /** Ends or renews the reservation with this id. */
@@ -532,7 +369,7 @@ private:
         request.id = id.data();
         request.id_length = id.size();
         request.ttl_us = ttl_us;
-        return Usage(perform(request).answer.usage);
+        return Usage(detail::perform(get(), request).answer.usage);
     }
 
     /** Must outlive the handle, which may call it. */

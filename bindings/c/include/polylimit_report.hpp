@@ -23,13 +23,13 @@ struct ListOptions {
     std::optional<std::string> policy = {};
     /** Only keys that begin with these bytes. */
     std::string key_prefix = {};
-    /** Only keys of which at least so much is used, in percent: 0 to 255. */
+    /** Only keys of which at least this much is used, in percent: 0 to 255. */
     std::uint32_t at_least_used = 0;
     /** Where the list goes on: the `cursor` of the page before. */
     std::optional<std::string> cursor = {};
-    /** The page ends once it has so many keys, 1 or more. */
+    /** The page ends once it has this many keys, 1 or more. */
     std::optional<std::uint64_t> entries = {};
-    /** The page ends once the store has gone over so many keys, 1 or more. */
+    /** The page ends once the store has examined this many keys, 1 or more. */
     std::optional<std::uint64_t> examined = {};
     /** The share of one server's time that a list in Redis may take, in percent: 1 to 100. */
     std::optional<std::uint32_t> pace_percent = {};

@@ -1,6 +1,6 @@
 //! The attributes of a request: what a configuration finds its limits by.
 
-use polylimit::{RequestAttributes, RouterPaths};
+use polylimit::document::{RequestAttributes, RouterPaths};
 
 use crate::arguments::{Sized32, array, bytes, sized};
 use crate::client_address::polylimit_line;

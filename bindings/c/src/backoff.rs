@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
-use polylimit::{Backoff, server_wait};
+use polylimit::http::{Backoff, server_wait};
 
 use crate::arguments::{Sized32, array, bytes, out_param, sized, sized_out};
 use crate::attributes::polylimit_pair;

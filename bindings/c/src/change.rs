@@ -4,7 +4,8 @@ use std::ffi::c_char;
 use std::ptr;
 use std::time::Duration;
 
-use polylimit::{Answer, Call, PublishOptions};
+use polylimit::admin::PublishOptions;
+use polylimit::raw::{Answer, Call};
 
 use crate::arguments::{Sized32, Strided, handle, optional_text, sized, text};
 use crate::completions::polylimit_completions;
@@ -20,7 +21,7 @@ pub const POLYLIMIT_SET_ENTRY: u32 = 1;
 pub const POLYLIMIT_DELETE_ENTRY: u32 = 2;
 /// Publishes a document to the source `store`.
 pub const POLYLIMIT_PUBLISH: u32 = 3;
-/// Waits until a version of the configuration, or a later one, is in force.
+/// Waits until a version of the configuration, or a later one, is active.
 pub const POLYLIMIT_WAIT_FOR_VERSION: u32 = 4;
 
 /// A change of a configuration, or the wait for one. Texts may be NULL where they have no effect.
@@ -99,13 +100,13 @@ impl polylimit_change {
 
 /// Changes the configuration, or waits for a change, and blocks this thread until that is done, or until another thread sets
 /// `*stopped` to a number other than 0; then it returns POLYLIMIT_PENDING, and whether the change was made is unknown. `stopped` may
-/// be NULL, and `configuration_out` too; see polylimit_limiter_configuration.
+/// be NULL, and `configuration_out` too; see polylimit_admin_configuration.
 ///
 /// POLYLIMIT_INVALID_ARGUMENT: the entry, its value or the document cannot be read or do not fit; another version than the expected
 /// one is there; the limiter's source has no entries, or its document does not come from Redis. POLYLIMIT_STORE_UNAVAILABLE: Redis
-/// does not answer, so the change may have been made, or the version is not in force after the timeout.
+/// does not answer, so the change may have been made, or the version is not active after the timeout.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_change(
+pub unsafe extern "C" fn polylimit_admin_change(
     limiter: *const polylimit_limiter,
     change: *const polylimit_change,
     stopped: *const u32,
@@ -119,11 +120,11 @@ pub unsafe extern "C" fn polylimit_limiter_change(
         let (limiter, call) = unsafe { (handle(limiter, "limiter")?, sized(change)?.call()?) };
         let limiter = &limiter.limiter;
         let answer = if stopped.is_null() {
-            limiter.call(&call)?
+            limiter.raw().call(&call)?
         } else {
             // SAFETY: the caller guarantees a number.
             let stop = || unsafe { is_stopped(stopped) };
-            match limiter.call_until(&call, STOP_POLL_INTERVAL, stop) {
+            match limiter.raw().call_until(&call, STOP_POLL_INTERVAL, stop) {
                 Some(answer) => answer?,
                 None => return Ok(POLYLIMIT_PENDING),
             }
@@ -135,8 +136,8 @@ pub unsafe extern "C" fn polylimit_limiter_change(
     })
 }
 
-/// Changes the configuration, or waits for a change, without blocking; see polylimit_limiter_change. The statuses are those of
-/// polylimit_completions_submit. The answer of a result is not written: polylimit_limiter_configuration tells what is in force.
+/// Changes the configuration, or waits for a change, without blocking; see polylimit_admin_change. The statuses are those of
+/// polylimit_completions_submit. The answer of a result is not written: polylimit_admin_configuration returns the active one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_submit_change(
     completions: *const polylimit_completions,
@@ -171,9 +172,9 @@ pub unsafe extern "C" fn polylimit_completions_submit_change(
 }
 
 /// Sets an entry: `deny ITEM`, `allow ITEM` or `override POLICY KEY`. `value` is a JSON object that may have `until`, `by`, `why` and,
-/// for an override, `numbers`; NULL is "{}". `configuration_out` may be NULL. See polylimit_limiter_change.
+/// for an override, `numbers`; NULL is "{}". `configuration_out` may be NULL. See polylimit_admin_change.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_set_entry(
+pub unsafe extern "C" fn polylimit_admin_set_entry(
     limiter: *const polylimit_limiter,
     entry: *const c_char,
     value: *const c_char,
@@ -182,9 +183,9 @@ pub unsafe extern "C" fn polylimit_limiter_set_entry(
     error_capacity: usize,
 ) -> polylimit_status {
     let change = polylimit_change { operation: POLYLIMIT_SET_ENTRY, entry, value, ..NOTHING };
-    // SAFETY: the caller guarantees what polylimit_limiter_change needs.
+    // SAFETY: the caller guarantees what polylimit_admin_change needs.
     unsafe {
-        polylimit_limiter_change(
+        polylimit_admin_change(
             limiter,
             &raw const change,
             ptr::null(),
@@ -195,9 +196,9 @@ pub unsafe extern "C" fn polylimit_limiter_set_entry(
     }
 }
 
-/// Deletes an entry; one that is not there is no error. `configuration_out` may be NULL. See polylimit_limiter_change.
+/// Deletes an entry; one that is not there is no error. `configuration_out` may be NULL. See polylimit_admin_change.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_delete_entry(
+pub unsafe extern "C" fn polylimit_admin_delete_entry(
     limiter: *const polylimit_limiter,
     entry: *const c_char,
     configuration_out: *mut *mut polylimit_configuration,
@@ -205,9 +206,9 @@ pub unsafe extern "C" fn polylimit_limiter_delete_entry(
     error_capacity: usize,
 ) -> polylimit_status {
     let change = polylimit_change { operation: POLYLIMIT_DELETE_ENTRY, entry, ..NOTHING };
-    // SAFETY: the caller guarantees what polylimit_limiter_change needs.
+    // SAFETY: the caller guarantees what polylimit_admin_change needs.
     unsafe {
-        polylimit_limiter_change(
+        polylimit_admin_change(
             limiter,
             &raw const change,
             ptr::null(),
@@ -218,12 +219,12 @@ pub unsafe extern "C" fn polylimit_limiter_delete_entry(
     }
 }
 
-/// Publishes a document, in TOML or JSON, to the Redis store that this limiter's configuration comes from, and waits until it is in
-/// force here; every process that follows the store takes it within a second. `expected_version` points at the version of the
+/// Publishes a document, in TOML or JSON, to the Redis store that this limiter's configuration comes from, and waits until it is
+/// active here; every process that follows the store takes it within a second. `expected_version` points at the version of the
 /// document that this one replaces, or is NULL to replace whichever is there. `by` and `why`, the author's name and the reason, may be
-/// NULL, and `configuration_out` too. See polylimit_limiter_change.
+/// NULL, and `configuration_out` too. See polylimit_admin_change.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_publish(
+pub unsafe extern "C" fn polylimit_admin_publish(
     limiter: *const polylimit_limiter,
     document: *const c_char,
     expected_version: *const u64,
@@ -248,9 +249,9 @@ pub unsafe extern "C" fn polylimit_limiter_publish(
         version: version.unwrap_or(0),
         ..NOTHING
     };
-    // SAFETY: the caller guarantees what polylimit_limiter_change needs.
+    // SAFETY: the caller guarantees what polylimit_admin_change needs.
     unsafe {
-        polylimit_limiter_change(
+        polylimit_admin_change(
             limiter,
             &raw const change,
             ptr::null(),
@@ -261,10 +262,10 @@ pub unsafe extern "C" fn polylimit_limiter_publish(
     }
 }
 
-/// Waits until this version of the configuration, or a later one, is in force, for at most `timeout_us` microseconds; then it fails
-/// with POLYLIMIT_STORE_UNAVAILABLE. `configuration_out` may be NULL. See polylimit_limiter_change.
+/// Waits until this version of the configuration, or a later one, is active, for at most `timeout_us` microseconds; then it fails
+/// with POLYLIMIT_STORE_UNAVAILABLE. `configuration_out` may be NULL. See polylimit_admin_change.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_wait_for_version(
+pub unsafe extern "C" fn polylimit_admin_wait_for_version(
     limiter: *const polylimit_limiter,
     version: u64,
     timeout_us: u64,
@@ -273,9 +274,9 @@ pub unsafe extern "C" fn polylimit_limiter_wait_for_version(
     error_capacity: usize,
 ) -> polylimit_status {
     let change = polylimit_change { operation: POLYLIMIT_WAIT_FOR_VERSION, version, timeout_us, ..NOTHING };
-    // SAFETY: the caller guarantees what polylimit_limiter_change needs.
+    // SAFETY: the caller guarantees what polylimit_admin_change needs.
     unsafe {
-        polylimit_limiter_change(
+        polylimit_admin_change(
             limiter,
             &raw const change,
             ptr::null(),

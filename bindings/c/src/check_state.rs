@@ -3,14 +3,14 @@
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use polylimit::Answer;
-use polylimit::Call;
 use polylimit::Decision;
 use polylimit::Error;
 use polylimit::Limiter;
 use polylimit::Policy;
-use polylimit::guard::GuardCheck;
-use polylimit::headers::Problem;
+use polylimit::http::guard::GuardCheck;
+use polylimit::http::headers::Problem;
+use polylimit::raw::Answer;
+use polylimit::raw::Call;
 
 use crate::completions::Receiver;
 use crate::error::POLYLIMIT_OK;
@@ -46,7 +46,7 @@ impl CheckState {
         loop {
             let is_tried = self.is_tried;
             let answer = self.check.next_call(|limiter, call| {
-                let known = if is_tried { None } else { limiter.try_call(call) };
+                let known = if is_tried { None } else { limiter.raw().try_call(call) };
                 known.or_else(|| wait(limiter, call))
             });
             match answer {

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char};
 
-use polylimit::ClientAddressRules;
+use polylimit::http::ClientAddressRules;
 
 use crate::arguments::{TextBuffer, array, bytes, foreign_text, handle, out_param, text};
 use crate::error::{Failure, MessageBuffer, guard_or, guard_unit, polylimit_status};

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
-use polylimit::ManualClock;
+use polylimit::clock::ManualClock;
 
 use crate::arguments::{handle, out_param};
 use crate::error::{MessageBuffer, guard_or, guard_unit, polylimit_status};

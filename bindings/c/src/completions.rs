@@ -6,7 +6,8 @@ use std::ffi::{c_char, c_int};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polylimit::{Answer, Call, Completions, Decision, Error, ErrorKind, Limiter};
+use polylimit::raw::{Answer, Call, Completions};
+use polylimit::{Error, ErrorKind, Limiter};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::arguments::{Strided, handle, out_param, sized};
@@ -15,7 +16,10 @@ use crate::error::{
     Failure, MessageBuffer, POLYLIMIT_OK, POLYLIMIT_PENDING, guard, guard_or, guard_unit, polylimit_status,
 };
 use crate::limiter::polylimit_limiter;
-use crate::request::{check_requests, polylimit_request, polylimit_result, write_decisions};
+use crate::request::{
+    POLYLIMIT_CHECK, POLYLIMIT_PEEK, POLYLIMIT_RESERVE, TogetherRequests, decisions_of, polylimit_request,
+    polylimit_result, write_decisions,
+};
 
 /// Results of finished operations, with their tags.
 type Finished = VecDeque<(Tag, Result<Answer, Error>)>;
@@ -78,7 +82,7 @@ impl polylimit_completions {
 
     /// Answers a call at once where that needs no waiting, and otherwise submits it.
     pub(crate) fn call(&self, limiter: &Limiter, call: &Call<'_>, tag: Tag) -> Option<Result<Answer, Error>> {
-        limiter.try_call(call).or_else(|| self.submit(limiter, call, tag))
+        limiter.raw().try_call(call).or_else(|| self.submit(limiter, call, tag))
     }
 }
 
@@ -144,7 +148,7 @@ pub unsafe extern "C" fn polylimit_completions_submit(
         let call = unsafe { request.call() }?;
         // The most frequent call: its decision is written from where it was made.
         if let Call::Check(request) = call
-            && let Some(decision) = limiter.limiter.asynchronous().try_check(request)
+            && let Some(decision) = limiter.limiter.asynchronous().raw().try_check(request)
         {
             // SAFETY: it is the only element of the array, and any bytes are valid in its fields.
             unsafe { &mut *result.at::<polylimit_result>(0) }.set_decision(tag, &decision);
@@ -161,8 +165,9 @@ pub unsafe extern "C" fn polylimit_completions_submit(
     })
 }
 
-/// Starts checks of requests that belong together, without waiting; see polylimit_limiter_check_together. The requests are not
-/// used after the call.
+/// Decides requests that belong together, without waiting, as polylimit_limiter_check_together, polylimit_limiter_peek_together or
+/// polylimit_limiter_reserve_together does: the operation of the requests, which is the same in all of them, says which. The requests are
+/// not used after the call.
 ///
 /// POLYLIMIT_OK: the decisions were available at once and are in `decisions_out`. POLYLIMIT_PENDING:
 /// polylimit_completions_drain will return them as `count` results with this tag, in the order of the requests, or as one
@@ -187,15 +192,19 @@ pub unsafe extern "C" fn polylimit_completions_submit_together(
             (
                 handle(completions, "completions")?,
                 handle(limiter, "limiter")?,
-                check_requests(requests, request_size, count)?,
+                TogetherRequests::new(
+                    requests,
+                    request_size,
+                    count,
+                    &[POLYLIMIT_CHECK, POLYLIMIT_PEEK, POLYLIMIT_RESERVE],
+                )?,
                 Strided::new(decisions_out, decision_size, count)?,
             )
         };
         if requests.is_empty() {
             return Err(Failure::invalid("there are no requests: at least one is needed".to_owned()));
         }
-        let call = Call::CheckTogether(&requests);
-        match completions.call(limiter.limiter.asynchronous(), &call, tag.into()) {
+        match completions.call(limiter.limiter.asynchronous(), &requests.call(), tag.into()) {
             None => Ok(POLYLIMIT_PENDING),
             Some(answer) => {
                 // SAFETY: the array has that many elements.
@@ -204,13 +213,6 @@ pub unsafe extern "C" fn polylimit_completions_submit_together(
             }
         }
     })
-}
-
-fn decisions_of(answer: Answer) -> Result<Vec<Decision>, Error> {
-    match answer {
-        Answer::Decisions(decisions) => decisions.into_iter().collect(),
-        _ => Ok(Vec::new()),
-    }
 }
 
 /// Adds a result, or one result for each decision of a call with several.
@@ -270,7 +272,7 @@ pub unsafe extern "C" fn polylimit_completions_drain(
 }
 
 /// Cancels the pending operation with this tag. An acquire leaves its wait queue, and units that the store has spent for it are
-/// refunded, in Redis in the background; whether any other operation was applied is unknown.
+/// refunded, in Redis in the background; a reserve leaves no reservation behind. Whether any other operation was applied is unknown.
 ///
 /// `cancelled_out`: 1 when no result of the operation will be drained; 0 when it has finished already, in which case its result is
 /// drained as usual, or when none is pending with this tag. Of several with one tag, one is cancelled.

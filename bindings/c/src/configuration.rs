@@ -3,13 +3,13 @@
 use std::ffi::{CString, c_char};
 use std::ptr;
 
-use polylimit::ConfigurationStatus;
+use polylimit::admin::ConfigurationStatus;
 
 use crate::arguments::{handle, out_param, text};
 use crate::error::{Failure, MessageBuffer, guard_or, guard_unit, polylimit_status};
 use crate::limiter::polylimit_limiter;
 
-/// Which configuration is in force. Made by the library, with its texts; freed by polylimit_configuration_free.
+/// Which configuration is active. Made by the library, with its texts; freed by polylimit_configuration_free.
 #[repr(C)]
 pub struct polylimit_configuration {
     /// The size of this struct, set by the library.
@@ -18,7 +18,7 @@ pub struct polylimit_configuration {
     pub reserved: u32,
     /// Raised with each change. 0 before the first.
     pub version: u64,
-    /// Which document of Redis is in force, counted from 1: what polylimit_publish expects to replace. 0 where the document does
+    /// Which document of Redis is active, counted from 1: what polylimit_publish expects to replace. 0 where the document does
     /// not come from Redis.
     pub document_version: u64,
     /// When this version was applied, in microseconds since the Unix epoch; 0 before the first.
@@ -27,7 +27,7 @@ pub struct polylimit_configuration {
     pub unreachable_for_us: u64,
     /// Where it comes from: "document" for one that the program gives, otherwise as the option `configuration` names it.
     pub source: *const c_char,
-    /// SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
+    /// SHA-256 of the active document in canonical form, as hexadecimal digits; empty before the first.
     pub digest: *const c_char,
     /// Why a newer configuration was not applied, or may not be known; NULL when there is no error.
     pub error: *const c_char,
@@ -85,10 +85,10 @@ pub(crate) unsafe fn give(
     Ok(())
 }
 
-/// Which configuration is in force. `*configuration_out` becomes NULL for a limiter that has none; otherwise it is freed by
+/// Which configuration is active. `*configuration_out` becomes NULL for a limiter that has none; otherwise it is freed by
 /// polylimit_configuration_free.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_configuration(
+pub unsafe extern "C" fn polylimit_admin_configuration(
     limiter: *const polylimit_limiter,
     configuration_out: *mut *mut polylimit_configuration,
     error_buffer: *mut c_char,
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn polylimit_limiter_configuration(
         // SAFETY: the caller guarantees a limiter and an out-parameter.
         let (limiter, place) =
             unsafe { (handle(limiter, "limiter")?, out_param(configuration_out, "configuration_out")?) };
-        let status = limiter.limiter.asynchronous().configuration();
+        let status = limiter.limiter.asynchronous().admin().configuration();
         *place = status.map_or(ptr::null_mut(), |status| Box::into_raw(Box::new(Owned::new(&status))).cast());
         Ok(())
     })
@@ -118,10 +118,10 @@ pub unsafe extern "C" fn polylimit_configuration_free(configuration: *mut polyli
 
 /// Replaces the document that the program has given, in TOML or JSON; its entries stay. A document that cannot be used is
 /// POLYLIMIT_INVALID_ARGUMENT, with a message "line L, column C: ..." that says what was read and what is allowed; the one before
-/// stays in force. So it is for a limiter whose configuration comes from elsewhere. `configuration_out` may be NULL; see
-/// polylimit_limiter_configuration.
+/// stays active. So it is for a limiter whose configuration comes from elsewhere. `configuration_out` may be NULL; see
+/// polylimit_admin_configuration.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_set_document(
+pub unsafe extern "C" fn polylimit_admin_set_document(
     limiter: *const polylimit_limiter,
     document: *const c_char,
     configuration_out: *mut *mut polylimit_configuration,
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn polylimit_limiter_set_document(
     guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
         // SAFETY: the caller guarantees a limiter and a text.
         let (limiter, document) = unsafe { (handle(limiter, "limiter")?, text(document, "document")?) };
-        let status = limiter.limiter.asynchronous().set_document(document)?;
+        let status = limiter.limiter.asynchronous().admin().set_document(document)?;
         // SAFETY: the caller guarantees an out-parameter, or NULL.
         unsafe { give(&status, configuration_out) }
     })

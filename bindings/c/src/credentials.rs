@@ -2,7 +2,8 @@
 
 use std::ffi::{c_char, c_void};
 
-use polylimit::{Credentials, LimiterBuilder};
+use polylimit::LimiterBuilder;
+use polylimit::redis::Credentials;
 
 use crate::arguments::{foreign_text, optional_text, text};
 use crate::error::{Failure, MessageBuffer, guard_or, guard_unit, polylimit_status};

@@ -1,6 +1,8 @@
 //! The answers of operations as structs of plain numbers: decisions and usages.
 
-use polylimit::{Decision, DecisionParts, Policy, QuotaUsage, QuotaVerdict, Usage};
+use polylimit::decision::{QuotaUsage, QuotaVerdict, Usage};
+use polylimit::raw::DecisionParts;
+use polylimit::{Decision, Policy};
 
 use crate::arguments::Sized32;
 use crate::error::Failure;

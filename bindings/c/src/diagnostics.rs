@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::ptr;
 use std::sync::LazyLock;
 
-use polylimit::{DegradedEvent, Stats};
+use polylimit::metrics::{DegradedEvent, Stats};
 
 use crate::arguments::{TextBuffer, handle, out_param};
 use crate::error::{MessageBuffer, guard_unit, polylimit_status};
@@ -25,7 +25,7 @@ pub struct polylimit_stat {
 /// have no findings. The length without the NUL is written to `length_out`, which may be NULL, even if the buffer is too
 /// small.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_doctor(
+pub unsafe extern "C" fn polylimit_admin_doctor(
     limiter: *const polylimit_limiter,
     buffer: *mut c_char,
     capacity: usize,
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn polylimit_limiter_doctor(
     // SAFETY: the caller guarantees the buffer.
     guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
         // SAFETY: the caller guarantees a limiter.
-        let findings = unsafe { handle(limiter, "limiter") }?.limiter.doctor()?;
+        let findings = unsafe { handle(limiter, "limiter") }?.limiter.admin().doctor()?;
         let mut text = String::new();
         for finding in findings {
             // Writing to a `String` cannot fail.

@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
-use polylimit::guard::Guard;
-use polylimit::guard::GuardBuilder;
+use polylimit::http::guard::Guard;
+use polylimit::http::guard::GuardBuilder;
 
 use crate::arguments::TextBuffer;
 use crate::arguments::array;

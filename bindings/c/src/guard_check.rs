@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
-use polylimit::guard::RequestLimits;
-use polylimit::guard::Spent;
-use polylimit::guard::Verdict;
+use polylimit::http::guard::RequestLimits;
+use polylimit::http::guard::Spent;
+use polylimit::http::guard::Verdict;
 
 use crate::arguments::array;
 use crate::arguments::handle;
@@ -50,7 +50,7 @@ pub struct polylimit_guard_check {
 /// 3. polylimit_guard_check_conclude: whether the request proceeds. Then step 1 again, which refunds, and
 ///    polylimit_guard_check_fields; for a request that does not proceed also polylimit_guard_check_response.
 /// 4. polylimit_guard_check_finish when there is a response, and step 1 again.
-/// 5. Where polylimit_guard_check_holds says so, polylimit_guard_check_end or _end_each when the response is done, and step 1 again.
+/// 5. If polylimit_guard_check_holds returns true, polylimit_guard_check_end or _end_each when the response is done, and step 1 again.
 ///
 /// `earlier` is NULL, or any check of another guard on the same request: the guards of a request charge a policy and key once,
 /// refund each other's units, and report together. Freed by polylimit_guard_check_free.
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn polylimit_guard_check_run(
         // SAFETY: the caller guarantees a number, or NULL.
         let stop = || unsafe { is_stopped(stopped) };
         Ok(check.lock().advance(|limiter, call| {
-            if stop() { None } else { limiter.blocking().call_until(call, STOP_POLL_INTERVAL, stop) }
+            if stop() { None } else { limiter.blocking().raw().call_until(call, STOP_POLL_INTERVAL, stop) }
         }))
     })
 }

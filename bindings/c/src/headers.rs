@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use polylimit::headers::{HeaderField, HeaderSettings, fields, prefers_text, problem};
+use polylimit::http::headers::{HeaderField, HeaderSettings, fields, prefers_text, problem};
 use polylimit::{Decision, Policy};
 
 use crate::arguments::{TextBuffer, array, foreign_text, handle, optional_text, out_param, sized};
@@ -91,7 +91,7 @@ pub(crate) unsafe fn read_outcomes(
         // SAFETY: the caller guarantees it.
         let (policy, decision) =
             unsafe { (optional_text(outcome.policy, "policy")?, sized(outcome.decision)?) };
-        Ok((limiter.limiter.asynchronous().policy_in_request(policy)?, decision.get()?))
+        Ok((limiter.limiter.asynchronous().raw().policy_in_request(policy)?, decision.get()?))
     });
     read.collect()
 }
@@ -157,7 +157,7 @@ const TEXT_TYPE: &std::ffi::CStr = c"text/plain; charset=utf-8";
 
 #[cfg(test)]
 mod tests {
-    use polylimit::headers::Problem;
+    use polylimit::http::headers::Problem;
 
     use super::*;
 

@@ -45,7 +45,7 @@ pub unsafe extern "C" fn polylimit_limiter_open(
 /// `give_credentials` is called with `context` on a thread of its own, on one at a time, for each new connection, and again when the
 /// server refuses what it gave. After a refusal or a failure it is not called for 0.25 to 10 seconds, growing with each time in a
 /// row. It may block: decisions have their deadline meanwhile. It must not throw or jump out. It gives its result by
-/// polylimit_credentials_set or polylimit_credentials_fail before it returns. polylimit_limiter_set_credentials replaces it.
+/// polylimit_credentials_set or polylimit_credentials_fail before it returns. polylimit_admin_set_credentials replaces it.
 ///
 /// `release_context` is NULL, or is called once with `context` when the library will not use it any more, on any thread; also when
 /// this function fails. That may be after polylimit_limiter_free has returned, because a call of `give_credentials` is not waited
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn polylimit_limiter_policy(
 
 /// Sets the password, and the user name unless that is NULL, with which new connections authenticate.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_set_credentials(
+pub unsafe extern "C" fn polylimit_admin_set_credentials(
     limiter: *const polylimit_limiter,
     username: *const c_char,
     password: *const c_char,
@@ -235,6 +235,6 @@ pub unsafe extern "C" fn polylimit_limiter_set_credentials(
         let (limiter, username, password) = unsafe {
             (handle(limiter, "limiter")?, optional_text(username, "username")?, text(password, "password")?)
         };
-        Ok(limiter.limiter.asynchronous().set_credentials(username, password)?)
+        Ok(limiter.limiter.asynchronous().admin().set_credentials(username, password)?)
     })
 }

@@ -47,7 +47,7 @@ unsafe impl Sized32 for polylimit_match {
 /// POLYLIMIT_INVALID_ARGUMENT for a limiter without a configuration, and when an attribute that gives a cost holds none. The matches
 /// are freed by polylimit_matches_free.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_matching(
+pub unsafe extern "C" fn polylimit_admin_matching(
     limiter: *const polylimit_limiter,
     attributes: *const polylimit_attributes,
     matches_out: *mut *mut polylimit_matches,
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn polylimit_limiter_matching(
                 out_param(matches_out, "matches_out")?,
             )
         };
-        let found = limiter.limiter.asynchronous().matching(&request)?;
+        let found = limiter.limiter.asynchronous().admin().matching(&request)?;
         let matches = found.into_iter().map(|found| Match {
             policy: c_text(&found.policy),
             key: found.key,
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn polylimit_matches_free(matches: *mut polylimit_matches)
     });
 }
 
-/// How the candidate of a policy compares with the numbers in force: checks since the quotas of either changed.
+/// How the candidate of a policy compares with the effective quotas: checks since the quotas of either changed.
 #[repr(C)]
 pub struct polylimit_candidate_counts {
     /// sizeof(polylimit_candidate_counts), set by the caller.
@@ -127,9 +127,9 @@ pub struct polylimit_candidate_counts {
     pub has_candidate: u32,
     /// Both admit.
     pub both_allow: u64,
-    /// The numbers in force deny what the candidate admits.
+    /// The effective quotas deny what the candidate admits.
     pub only_live_denies: u64,
-    /// The candidate denies what the numbers in force admit.
+    /// The candidate denies what the effective quotas admit.
     pub only_candidate_denies: u64,
     /// Both deny.
     pub both_deny: u64,
@@ -143,7 +143,7 @@ unsafe impl Sized32 for polylimit_candidate_counts {
 
 /// Writes how the candidate of a policy has compared with its quotas in this process.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_candidate_counts(
+pub unsafe extern "C" fn polylimit_admin_candidate_counts(
     limiter: *const polylimit_limiter,
     policy: *const c_char,
     counts_out: *mut polylimit_candidate_counts,
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn polylimit_limiter_candidate_counts(
         // SAFETY: the caller guarantees a limiter, a text and counts.
         let (limiter, policy, counts_out) =
             unsafe { (handle(limiter, "limiter")?, text(policy, "policy")?, sized_out(counts_out)?) };
-        let counts = limiter.limiter.asynchronous().candidate_counts(policy);
+        let counts = limiter.limiter.asynchronous().admin().candidate_counts(policy);
         counts_out.has_candidate = counts.is_some().into();
         let counts = counts.unwrap_or_default();
         counts_out.both_allow = counts.both_allow;

@@ -2,7 +2,8 @@
 
 use std::ffi::c_char;
 
-use polylimit::{TextFormat, report_json};
+use polylimit::metrics::TextFormat;
+use polylimit::raw::report_json;
 
 use crate::arguments::{TextBuffer, handle, out_param, text};
 use crate::error::{MessageBuffer, guard_unit, polylimit_status};
@@ -36,7 +37,7 @@ pub unsafe extern "C" fn polylimit_limiter_metrics_text(
     })
 }
 
-/// Tells the metrics of a limiter as values: an array of families, each with `name`, `help`, `kind` ("counter", "gauge" or "histogram")
+/// Returns the metrics of a limiter as values: an array of families, each with `name`, `help`, `kind` ("counter", "gauge" or "histogram")
 /// and `samples`, which have `labels` and a `value`: a number, or for a histogram `buckets`, `sum` and `count`. The families are always the
 /// same; those that do not apply to the limiter have no samples. The report is freed by polylimit_report_free.
 #[unsafe(no_mangle)]

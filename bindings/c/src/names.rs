@@ -3,7 +3,8 @@
 use std::ffi::{CString, c_char};
 use std::sync::LazyLock;
 
-use polylimit::{Cause, Degradation, ErrorKind, Source};
+use polylimit::ErrorKind;
+use polylimit::decision::{Cause, Degradation, Source};
 
 use crate::error::{POLYLIMIT_OK, POLYLIMIT_PENDING, guard_or, polylimit_status, status_of};
 

@@ -4,7 +4,8 @@ use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use polylimit::{Answer, Call, ErrorKind, Request};
+use polylimit::raw::{Answer, Call};
+use polylimit::{ErrorKind, Request};
 
 use crate::arguments::{Strided, handle, sized, sized_out};
 use crate::decision::{polylimit_decision, polylimit_usage};
@@ -13,7 +14,8 @@ use crate::error::{
 };
 use crate::limiter::polylimit_limiter;
 use crate::request::{
-    check_request, check_requests, polylimit_request, polylimit_result, request, write_decisions,
+    POLYLIMIT_CHECK, POLYLIMIT_PEEK, POLYLIMIT_RESERVE, TogetherRequests, check_request, decisions_of,
+    polylimit_request, polylimit_result, request, write_decisions,
 };
 
 /// Decides, and spends the cost from every quota of the policy when all admit it.
@@ -164,10 +166,10 @@ pub unsafe extern "C" fn polylimit_limiter_reset(
 }
 
 /// Denies the requests of the key for `for_us` microseconds from now: 1 ms to 366 days. A key that is blocked for longer stays
-/// so. 0 forgets blocks and penalties, as polylimit_limiter_unblock does. A check of cost 0, and the holders of reservations, are
+/// so. 0 forgets blocks and penalties, as polylimit_admin_unblock does. A check of cost 0, and the holders of reservations, are
 /// not denied. See polylimit_limiter_check.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_block(
+pub unsafe extern "C" fn polylimit_admin_block(
     limiter: *const polylimit_limiter,
     policy: *const c_char,
     key: *const c_void,
@@ -187,7 +189,7 @@ pub unsafe extern "C" fn polylimit_limiter_block(
 
 /// Ends the block of the key, and forgets its penalties. See polylimit_limiter_check.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_unblock(
+pub unsafe extern "C" fn polylimit_admin_unblock(
     limiter: *const polylimit_limiter,
     policy: *const c_char,
     key: *const c_void,
@@ -266,19 +268,82 @@ pub unsafe extern "C" fn polylimit_limiter_check_together(
 ) -> polylimit_status {
     // SAFETY: the caller guarantees the buffer.
     guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        let requests = (requests, request_size, count);
         // SAFETY: the caller guarantees a limiter and two arrays.
-        let (limiter, requests, decisions) = unsafe {
-            (
-                handle(limiter, "limiter")?,
-                check_requests(requests, request_size, count)?,
-                Strided::new(decisions_out, decision_size, count)?,
-            )
-        };
-        let decided = limiter.limiter.check_together(&requests)?;
-        // SAFETY: the array has that many elements.
-        unsafe { write_decisions(&decisions, &decided) };
-        Ok(())
+        unsafe { decide_together(limiter, POLYLIMIT_CHECK, requests, decisions_out, decision_size) }
     })
+}
+
+/// The decisions that polylimit_limiter_check_together would give now; leaves no trace. The operation of each request is
+/// POLYLIMIT_PEEK.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_limiter_peek_together(
+    limiter: *const polylimit_limiter,
+    requests: *const polylimit_request,
+    request_size: usize,
+    count: usize,
+    decisions_out: *mut polylimit_decision,
+    decision_size: usize,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        let requests = (requests, request_size, count);
+        // SAFETY: as for polylimit_limiter_check_together.
+        unsafe { decide_together(limiter, POLYLIMIT_PEEK, requests, decisions_out, decision_size) }
+    })
+}
+
+/// As polylimit_limiter_check_together, but requests under a policy with a quota of concurrency are reserved; the others spend.
+///
+/// The operation of each request is POLYLIMIT_RESERVE, and `id`, `ttl_us` and `remember_us` are the same in all of them; `timeout_us` is
+/// 0, because they do not wait in line. polylimit_reservation_id_random makes an id. The caller ends each reservation by
+/// polylimit_limiter_commit or polylimit_limiter_cancel with its key, its policy and this id, or by polylimit_limiter_call with the same
+/// request and the operation POLYLIMIT_COMMIT or POLYLIMIT_CANCEL. Nothing renews them in the background: polylimit_limiter_renew makes
+/// them last longer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_limiter_reserve_together(
+    limiter: *const polylimit_limiter,
+    requests: *const polylimit_request,
+    request_size: usize,
+    count: usize,
+    decisions_out: *mut polylimit_decision,
+    decision_size: usize,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        let requests = (requests, request_size, count);
+        // SAFETY: as for polylimit_limiter_check_together.
+        unsafe { decide_together(limiter, POLYLIMIT_RESERVE, requests, decisions_out, decision_size) }
+    })
+}
+
+/// Decides requests that belong together; their array is given by its start, the size of an element, and their number.
+///
+/// # Safety
+/// `limiter` is NULL or a limiter, and each array is NULL or has that many elements.
+unsafe fn decide_together(
+    limiter: *const polylimit_limiter,
+    operation: u32,
+    (requests, request_size, count): (*const polylimit_request, usize, usize),
+    decisions_out: *mut polylimit_decision,
+    decision_size: usize,
+) -> Result<(), Failure> {
+    // SAFETY: the caller guarantees it.
+    let (limiter, requests, decisions) = unsafe {
+        (
+            handle(limiter, "limiter")?,
+            TogetherRequests::new(requests, request_size, count, &[operation])?,
+            Strided::new(decisions_out, decision_size, count)?,
+        )
+    };
+    let decided = decisions_of(limiter.limiter.raw().call(&requests.call())?)?;
+    // SAFETY: the array has that many elements.
+    unsafe { write_decisions(&decisions, &decided) };
+    Ok(())
 }
 
 /// Runs one operation and blocks this thread until the answer is there, or until another thread sets `*stopped` to a number
@@ -309,11 +374,11 @@ pub unsafe extern "C" fn polylimit_limiter_call(
         // SAFETY: the caller guarantees a number, or NULL.
         let stop = || unsafe { is_stopped(stopped) };
         let limiter = &limiter.limiter;
-        let answer = limiter.asynchronous().try_call(&call).or_else(|| match stopped.is_null() {
+        let answer = limiter.asynchronous().raw().try_call(&call).or_else(|| match stopped.is_null() {
             // Nothing stops it, so that it needs no timer.
-            true => Some(limiter.call_store(&call)),
+            true => Some(limiter.raw().call_store(&call)),
             false if stop() => None,
-            false => limiter.call_until(&call, STOP_POLL_INTERVAL, stop),
+            false => limiter.raw().call_until(&call, STOP_POLL_INTERVAL, stop),
         });
         let Some(answer) = answer else { return Ok(POLYLIMIT_PENDING) };
         // SAFETY: it is the only element of the array, and any bytes are valid in its fields.
@@ -345,7 +410,7 @@ pub(crate) unsafe fn decide<'a>(
 ) -> Result<(), Failure> {
     // SAFETY: the caller guarantees it.
     let (limiter, decision_out) = unsafe { (handle(limiter, "limiter")?, sized_out(decision_out)?) };
-    let Answer::Decision(decision) = limiter.limiter.call(&call(request))? else {
+    let Answer::Decision(decision) = limiter.limiter.raw().call(&call(request))? else {
         return Err(wrong_answer());
     };
     decision_out.set(&decision);
@@ -362,7 +427,9 @@ pub(crate) unsafe fn spend<'a>(
 ) -> Result<(), Failure> {
     // SAFETY: the caller guarantees it.
     let (limiter, usage_out) = unsafe { (handle(limiter, "limiter")?, sized_out(usage_out)?) };
-    let Answer::Usage(usage) = limiter.limiter.call(&call(request))? else { return Err(wrong_answer()) };
+    let Answer::Usage(usage) = limiter.limiter.raw().call(&call(request))? else {
+        return Err(wrong_answer());
+    };
     usage_out.set(&usage);
     Ok(())
 }

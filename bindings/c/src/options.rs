@@ -2,7 +2,8 @@
 
 use std::ffi::c_char;
 
-use polylimit::{LimiterBuilder, Policy, Suggestion};
+use polylimit::raw::Suggestion;
+use polylimit::{LimiterBuilder, Policy};
 
 use crate::arguments::text;
 use crate::error::Failure;
@@ -14,10 +15,10 @@ use crate::error::Failure;
 /// - `outage.<name>`: how that policy decides while the store is unavailable: "fallback", "allow" or "deny". Redis only.
 /// - `lease.<name>`: leases the busy keys of that policy: "auto", the largest number of units, or units and a time
 ///   ("100/500ms"). Redis only.
-/// - `document`: the limits as a document in TOML or JSON, which the program may replace with polylimit_limiter_set_document.
+/// - `document`: the limits as a document in TOML or JSON, which the program may replace with polylimit_admin_set_document.
 /// - `configuration`: where a document is followed: "file:PATH", "store" or "store+file:PATH"; and `copy`: a file to which it is
 ///   written after each change, and from which a process starts while Redis is away.
-/// - `observe_keys`: how many keys are counted for polylimit_limiter_top_keys: 0 (none, the default) to 65536.
+/// - `observe_keys`: how many keys are counted for polylimit_admin_top_keys: 0 (none, the default) to 65536.
 /// - any option of the store, such as `deadline` ("20ms"), `outage` ("deny") or `max_keys` ("100000").
 #[repr(C)]
 pub struct polylimit_option {

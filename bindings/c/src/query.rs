@@ -4,7 +4,8 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use polylimit::{Answer, Call, KeyFilter, ListBudget, report_json};
+use polylimit::admin::{KeyFilter, ListBudget};
+use polylimit::raw::{Answer, Call, report_json};
 
 use crate::arguments::{Sized32, Strided, bytes, handle, optional_text, out_param, sized, sized_out};
 use crate::attributes::{polylimit_attributes, request_attributes};
@@ -33,7 +34,7 @@ pub const POLYLIMIT_EXPLAIN_REQUEST: u32 = 5;
 pub struct polylimit_list_options {
     /// sizeof(polylimit_list_options), set by the caller.
     pub size: u32,
-    /// Only keys of which at least so much is used, in percent: 0 to 255. Keys of policies that the limiter does not know are listed with
+    /// Only keys of which at least this much is used, in percent: 0 to 255. Keys of policies that the limiter does not know are listed with
     /// 0 only.
     pub at_least_used: u32,
     /// Only keys of the policy with this name, or with these quotas; NULL for all.
@@ -44,9 +45,9 @@ pub struct polylimit_list_options {
     pub key_prefix_length: usize,
     /// Where the list goes on: the `cursor` of the page before; NULL for the first page. It has no effect on POLYLIMIT_SCAN_TOP.
     pub cursor: *const c_char,
-    /// The page ends once it has so many keys, 1 or more. The last step may bring some more: about a thousand at most.
+    /// The page ends once it has this many keys, 1 or more. The last step may bring some more: about a thousand at most.
     pub entries: u64,
-    /// The page ends once the store has gone over so many keys, 1 or more, whether they are in the page or not.
+    /// The page ends once the store has examined this many keys, 1 or more, whether they are in the page or not.
     pub examined: u64,
     /// The share of one server's time that a list in Redis may take, in percent: 1 to 100. Each call is followed by a pause.
     pub pace_percent: u32,
@@ -139,7 +140,7 @@ pub struct polylimit_query {
     pub operation: u32,
     /// For POLYLIMIT_LIST, POLYLIMIT_SCAN_TOP and POLYLIMIT_RESET_LISTED; NULL is the defaults.
     pub options: *const polylimit_list_options,
-    /// So many keys at most; for POLYLIMIT_SCAN_TOP.
+    /// This many keys at most; for POLYLIMIT_SCAN_TOP.
     pub most: u64,
     /// For POLYLIMIT_EXPLAIN: its policy, key, cost, headroom and plan; the other fields have no effect.
     pub request: *const polylimit_request,
@@ -187,7 +188,7 @@ unsafe fn with_call<T>(
     }
 }
 
-/// A number of keys; there are never more than an address can tell.
+/// A number of keys; there are never more than an address can count.
 fn as_many(most: u64) -> usize {
     usize::try_from(most).unwrap_or(usize::MAX)
 }
@@ -200,7 +201,7 @@ fn as_many(most: u64) -> usize {
 /// or the limiter has no configuration that explains requests. POLYLIMIT_STORE_UNAVAILABLE: the store does not answer; no outage policy
 /// answers in its place. POLYLIMIT_STORE_FAILED: among others when the user may not list keys.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_query(
+pub unsafe extern "C" fn polylimit_admin_query(
     limiter: *const polylimit_limiter,
     query: *const polylimit_query,
     stopped: *const u32,
@@ -219,11 +220,12 @@ pub unsafe extern "C" fn polylimit_limiter_query(
         // SAFETY: the caller guarantees a query.
         let answer = unsafe {
             with_call(query, |call| {
-                let answer = limiter.asynchronous().try_call(call).or_else(|| match stopped.is_null() {
-                    true => Some(limiter.call_store(call)),
-                    false if stop() => None,
-                    false => limiter.call_until(call, STOP_POLL_INTERVAL, stop),
-                });
+                let answer =
+                    limiter.asynchronous().raw().try_call(call).or_else(|| match stopped.is_null() {
+                        true => Some(limiter.raw().call_store(call)),
+                        false if stop() => None,
+                        false => limiter.raw().call_until(call, STOP_POLL_INTERVAL, stop),
+                    });
                 Ok(answer)
             })
         }?;
@@ -235,7 +237,7 @@ pub unsafe extern "C" fn polylimit_limiter_query(
     })
 }
 
-/// Asks without waiting; see polylimit_limiter_query. The handle is there at once.
+/// Asks without waiting; see polylimit_admin_query. The handle is there at once.
 ///
 /// POLYLIMIT_OK: the report was available at once, and the handle has it. POLYLIMIT_PENDING: polylimit_completions_drain will return a
 /// result without an answer, with this tag; from then on the handle has the report. Any other status is an error, and there will be
@@ -284,9 +286,9 @@ pub unsafe extern "C" fn polylimit_completions_submit_query(
 }
 
 /// Lists the keys that the store has, with what is used of their quotas. A page ends by its budget, and the `cursor` in its report leads
-/// to the next one; it is null on the last page. `options` may be NULL. See polylimit_limiter_query.
+/// to the next one; it is null on the last page. `options` may be NULL. See polylimit_admin_query.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_list(
+pub unsafe extern "C" fn polylimit_admin_list(
     limiter: *const polylimit_limiter,
     options: *const polylimit_list_options,
     report_out: *mut *mut polylimit_report,
@@ -294,14 +296,14 @@ pub unsafe extern "C" fn polylimit_limiter_list(
     error_capacity: usize,
 ) -> polylimit_status {
     let query = polylimit_query { operation: POLYLIMIT_LIST, options, ..NOTHING };
-    // SAFETY: the caller guarantees what polylimit_limiter_query needs.
+    // SAFETY: the caller guarantees what polylimit_admin_query needs.
     unsafe { ask(limiter, &query, report_out, error_buffer, error_capacity) }
 }
 
 /// Lists the `most` keys of which the most is used, first the one of which most is. Where its report has a cursor, the budget of
-/// `options`, which may be NULL, has ended before all keys were examined. See polylimit_limiter_query.
+/// `options`, which may be NULL, has ended before all keys were examined. See polylimit_admin_query.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_scan_top(
+pub unsafe extern "C" fn polylimit_admin_scan_top(
     limiter: *const polylimit_limiter,
     most: u64,
     options: *const polylimit_list_options,
@@ -310,14 +312,14 @@ pub unsafe extern "C" fn polylimit_limiter_scan_top(
     error_capacity: usize,
 ) -> polylimit_status {
     let query = polylimit_query { operation: POLYLIMIT_SCAN_TOP, options, most, ..NOTHING };
-    // SAFETY: the caller guarantees what polylimit_limiter_query needs.
+    // SAFETY: the caller guarantees what polylimit_admin_query needs.
     unsafe { ask(limiter, &query, report_out, error_buffer, error_capacity) }
 }
 
-/// Lists a page of keys as polylimit_limiter_list does, and resets them: the store forgets them, and what they have used. Keys of policies
-/// that the limiter does not know stay. See polylimit_limiter_query.
+/// Lists a page of keys as polylimit_admin_list does, and resets them: the store forgets them, and what they have used. Keys of policies
+/// that the limiter does not know stay. See polylimit_admin_query.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_reset_listed(
+pub unsafe extern "C" fn polylimit_admin_reset_listed(
     limiter: *const polylimit_limiter,
     options: *const polylimit_list_options,
     report_out: *mut *mut polylimit_report,
@@ -325,14 +327,14 @@ pub unsafe extern "C" fn polylimit_limiter_reset_listed(
     error_capacity: usize,
 ) -> polylimit_status {
     let query = polylimit_query { operation: POLYLIMIT_RESET_LISTED, options, ..NOTHING };
-    // SAFETY: the caller guarantees what polylimit_limiter_query needs.
+    // SAFETY: the caller guarantees what polylimit_admin_query needs.
     unsafe { ask(limiter, &query, report_out, error_buffer, error_capacity) }
 }
 
-/// Tells why a check of this request, by its policy, key, cost, headroom and plan, would be admitted or denied now: what each quota says,
-/// blocks, reservations, and what the configuration says about the key. It charges nothing. See polylimit_limiter_query.
+/// Explains why a check of this request, by its policy, key, cost, headroom and plan, would be admitted or denied now: what each quota says,
+/// blocks, reservations, and what the configuration says about the key. It charges nothing. See polylimit_admin_query.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_explain(
+pub unsafe extern "C" fn polylimit_admin_explain(
     limiter: *const polylimit_limiter,
     request: *const polylimit_request,
     report_out: *mut *mut polylimit_report,
@@ -340,14 +342,14 @@ pub unsafe extern "C" fn polylimit_limiter_explain(
     error_capacity: usize,
 ) -> polylimit_status {
     let query = polylimit_query { operation: POLYLIMIT_EXPLAIN, request, ..NOTHING };
-    // SAFETY: the caller guarantees what polylimit_limiter_query needs.
+    // SAFETY: the caller guarantees what polylimit_admin_query needs.
     unsafe { ask(limiter, &query, report_out, error_buffer, error_capacity) }
 }
 
-/// Tells why a request would be admitted or denied by the configuration: its lists, the rules that match, and what each of their policies
-/// says. It charges nothing. See polylimit_limiter_query.
+/// Explains why a request would be admitted or denied by the policy document: its lists, the rules that match, and what each of their policies
+/// says. It charges nothing. See polylimit_admin_query.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_explain_request(
+pub unsafe extern "C" fn polylimit_admin_explain_request(
     limiter: *const polylimit_limiter,
     attributes: *const polylimit_attributes,
     report_out: *mut *mut polylimit_report,
@@ -355,14 +357,14 @@ pub unsafe extern "C" fn polylimit_limiter_explain_request(
     error_capacity: usize,
 ) -> polylimit_status {
     let query = polylimit_query { operation: POLYLIMIT_EXPLAIN_REQUEST, attributes, ..NOTHING };
-    // SAFETY: the caller guarantees what polylimit_limiter_query needs.
+    // SAFETY: the caller guarantees what polylimit_admin_query needs.
     unsafe { ask(limiter, &query, report_out, error_buffer, error_capacity) }
 }
 
 /// Asks a query that nothing stops.
 ///
 /// # Safety
-/// As for polylimit_limiter_query.
+/// As for polylimit_admin_query.
 unsafe fn ask(
     limiter: *const polylimit_limiter,
     query: &polylimit_query,
@@ -371,7 +373,7 @@ unsafe fn ask(
     error_capacity: usize,
 ) -> polylimit_status {
     // SAFETY: the caller guarantees it.
-    unsafe { polylimit_limiter_query(limiter, query, ptr::null(), report_out, error_buffer, error_capacity) }
+    unsafe { polylimit_admin_query(limiter, query, ptr::null(), report_out, error_buffer, error_capacity) }
 }
 
 const NOTHING: polylimit_query = polylimit_query {
@@ -383,10 +385,10 @@ const NOTHING: polylimit_query = polylimit_query {
     attributes: ptr::null(),
 };
 
-/// Tells which keys this limiter has denied and admitted most often in this process lately, at most `most` of each. It needs the option
+/// Returns the keys that this limiter has denied and admitted most often in this process lately, at most `most` of each. It needs the option
 /// `observe_keys`; without, there are none. No store is asked. The report is freed by polylimit_report_free.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn polylimit_limiter_top_keys(
+pub unsafe extern "C" fn polylimit_admin_top_keys(
     limiter: *const polylimit_limiter,
     most: u64,
     report_out: *mut *mut polylimit_report,
@@ -398,7 +400,7 @@ pub unsafe extern "C" fn polylimit_limiter_top_keys(
         // SAFETY: the caller guarantees a limiter and an out-parameter.
         let (limiter, report_out) =
             unsafe { (handle(limiter, "limiter")?, out_param(report_out, "report_out")?) };
-        let top = limiter.limiter.asynchronous().top_keys(as_many(most));
+        let top = limiter.limiter.asynchronous().admin().top_keys(as_many(most));
         *report_out = polylimit_report::with(report_json(&top));
         Ok(())
     })

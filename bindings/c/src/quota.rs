@@ -3,7 +3,8 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
-use polylimit::{Algorithm, Quota};
+use polylimit::Quota;
+use polylimit::quota::Algorithm;
 
 use crate::arguments::{Sized32, TextBuffer, sized, sized_out, text};
 use crate::error::{Failure, MessageBuffer, guard_unit, polylimit_status};
@@ -53,7 +54,7 @@ pub struct polylimit_quota {
     pub count_denied: u8,
     /// Always 0.
     pub reserved: u16,
-    /// Units beyond the limit or burst that are admitted as well, and told as `over` in decisions: 0 to 10^12.
+    /// Units beyond the limit or burst that are admitted as well, and reported as `over` in decisions: 0 to 10^12.
     pub excess: u64,
 }
 

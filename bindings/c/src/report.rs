@@ -1,10 +1,11 @@
-//! A report: what is told about keys, decisions and metrics as a whole, as JSON.
+//! A report about keys, decisions and metrics as a whole, as JSON.
 
 use std::ffi::{CString, c_char};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
-use polylimit::{Answer, Error, report_json};
+use polylimit::Error;
+use polylimit::raw::{Answer, report_json};
 
 use crate::completions::Receiver;
 use crate::error::guard_or;

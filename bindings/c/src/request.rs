@@ -3,7 +3,9 @@
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use polylimit::{Answer, Call, Decision, ErrorKind, Request, ReservationId, ReservationTerms};
+use polylimit::raw::{Answer, Call, ReservationTerms};
+use polylimit::reservation::ReservationId;
+use polylimit::{Decision, Error, ErrorKind, Request};
 
 use crate::arguments::{Sized32, Strided, bytes, optional_text, sized};
 use crate::decision::{polylimit_decision, polylimit_usage};
@@ -161,13 +163,8 @@ impl polylimit_request {
             POLYLIMIT_REFUND => Call::Refund(request),
             POLYLIMIT_RESET => Call::Reset(request),
             POLYLIMIT_ACQUIRE => Call::Acquire(request, timeout),
-            POLYLIMIT_RESERVE => {
-                let ttl = Duration::from_micros(self.ttl_us);
-                let remember = Duration::from_micros(self.remember_us);
-                // SAFETY: the caller guarantees it.
-                let id = unsafe { self.id() }?;
-                Call::Reserve(request, ReservationTerms { id, ttl, timeout, remember })
-            }
+            // SAFETY: the caller guarantees it.
+            POLYLIMIT_RESERVE => Call::Reserve(request, unsafe { self.terms() }?),
             // SAFETY: the caller guarantees it.
             POLYLIMIT_COMMIT => Call::Commit(request, unsafe { self.id() }?, units_spent(self.cost)),
             // SAFETY: the caller guarantees it.
@@ -183,6 +180,20 @@ impl polylimit_request {
                     "operation {other} is not known: allowed are {POLYLIMIT_CHECK} to {POLYLIMIT_BLOCK}"
                 )));
             }
+        })
+    }
+
+    /// The terms of a reserve.
+    ///
+    /// # Safety
+    /// `id` is NULL or points at `id_length` bytes.
+    unsafe fn terms(&self) -> Result<ReservationTerms, Failure> {
+        Ok(ReservationTerms {
+            // SAFETY: the caller guarantees it.
+            id: unsafe { self.id() }?,
+            ttl: Duration::from_micros(self.ttl_us),
+            timeout: Duration::from_micros(self.timeout_us),
+            remember: Duration::from_micros(self.remember_us),
         })
     }
 
@@ -306,19 +317,78 @@ const SIZE: u32 = polylimit_result::MIN_SIZE;
 const DECISION_SIZE: u32 = polylimit_decision::MIN_SIZE;
 const USAGE_SIZE: u32 = polylimit_usage::MIN_SIZE;
 
-/// Reads an array of requests for checks.
-///
-/// # Safety
-/// `requests` is NULL or points at `count` requests of `request_size` bytes each.
-pub(crate) unsafe fn check_requests<'a>(
-    requests: *const polylimit_request,
-    request_size: usize,
-    count: usize,
-) -> Result<Vec<Request<'a>>, Failure> {
-    // SAFETY: the caller guarantees it.
-    let requests = unsafe { Strided::new(requests.cast_mut(), request_size, count) }?;
-    // SAFETY: every index is within the array.
-    (0..count).map(|at| unsafe { check_request(requests.at(at)) }).collect()
+/// Requests that belong together, and what all of them ask: POLYLIMIT_CHECK, POLYLIMIT_PEEK or POLYLIMIT_RESERVE with these terms.
+pub(crate) struct TogetherRequests<'a> {
+    requests: Vec<Request<'a>>,
+    operation: u32,
+    terms: Option<ReservationTerms>,
+}
+
+impl TogetherRequests<'_> {
+    /// Reads an array of requests, all with one of the operations.
+    ///
+    /// # Safety
+    /// `requests` is NULL or points at `count` requests of `request_size` bytes each.
+    pub(crate) unsafe fn new(
+        requests: *const polylimit_request,
+        request_size: usize,
+        count: usize,
+        operations: &[u32],
+    ) -> Result<Self, Failure> {
+        // SAFETY: the caller guarantees it.
+        let given = unsafe { Strided::new(requests.cast_mut(), request_size, count) }?;
+        let mut read = Self { requests: Vec::new(), operation: operations[0], terms: None };
+        for at in 0..count {
+            // SAFETY: the index is within the array.
+            let one = unsafe { sized(given.at::<polylimit_request>(at)) }?;
+            if at == 0 && operations.contains(&one.operation) {
+                read.operation = one.operation;
+            } else if one.operation != read.operation {
+                let allowed = if at == 0 { operations } else { &[read.operation] };
+                let allowed: Vec<_> = allowed.iter().map(ToString::to_string).collect();
+                return Err(Failure::invalid(format!(
+                    "operation {} in a list of requests: allowed is {}",
+                    one.operation,
+                    allowed.join(" or ")
+                )));
+            }
+            if one.operation == POLYLIMIT_RESERVE {
+                // SAFETY: the caller guarantees an id, or NULL.
+                let terms = unsafe { one.terms() }?;
+                if read.terms.is_some_and(|first| first != terms) {
+                    return Err(Failure::invalid(
+                        "requests that are reserved together have several terms: id, ttl_us, timeout_us and remember_us are those of \
+                         the first one in all of them"
+                            .to_owned(),
+                    ));
+                }
+                read.terms = Some(terms);
+            }
+            // SAFETY: the caller guarantees a key and a text, or NULL.
+            read.requests.push(unsafe { one.request() }?);
+        }
+        Ok(read)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    pub(crate) fn call(&self) -> Call<'_> {
+        match (self.operation, self.terms) {
+            (_, Some(terms)) => Call::ReserveTogether(&self.requests, terms),
+            (POLYLIMIT_PEEK, None) => Call::PeekTogether(&self.requests),
+            (_, None) => Call::CheckTogether(&self.requests),
+        }
+    }
+}
+
+/// The decisions of requests that belong together.
+pub(crate) fn decisions_of(answer: Answer) -> Result<Vec<Decision>, Error> {
+    match answer {
+        Answer::Decisions(decisions) => decisions.into_iter().collect(),
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// Writes decisions, and the size of each.

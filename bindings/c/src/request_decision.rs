@@ -4,7 +4,10 @@ use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
-use polylimit::{Answer, Call, Error, PolicyDecision, RequestDecision, ReserveOptions};
+use polylimit::Error;
+use polylimit::document::{PolicyDecision, RequestDecision};
+use polylimit::raw::{Answer, Call};
+use polylimit::reservation::ReserveOptions;
 
 use crate::arguments::{Sized32, Strided, handle, out_param, sized, sized_out};
 use crate::attributes::{polylimit_attributes, request_attributes};
@@ -110,9 +113,9 @@ unsafe impl Sized32 for polylimit_policy_decision {
     const MIN_SIZE: u32 = 56 + polylimit_decision::MIN_SIZE;
 }
 
-/// Decides about a request by the configuration: its lists, its rules and their policies. All policies admit it, or what they spent is
-/// given back. Policies with a quota of concurrent reservations reserve, under the id and for the time of `options`, which may be
-/// NULL; the rest of the options has no effect. POLYLIMIT_INVALID_ARGUMENT for a limiter without a configuration, and when an attribute
+/// Decides about a request by the configuration: its lists, its rules and their policies. All policies admit it, or nothing is spent.
+/// Policies with a quota of concurrent reservations reserve by `options`, which may be NULL: `id`, `ttl_us` and `remember_us`, with a
+/// `timeout_us` of 0; the rest of the options has no effect. POLYLIMIT_INVALID_ARGUMENT for a limiter without a configuration, and when an attribute
 /// that gives a cost holds none. The decision is freed by polylimit_request_decision_free; reservations outlive it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_limiter_decide(
@@ -136,7 +139,7 @@ pub unsafe extern "C" fn polylimit_limiter_decide(
         };
         let decided = Arc::<Decided>::default();
         let call = Call::Decide(&request, options.terms()?);
-        decided.receive(limiter.limiter.call(&call))?;
+        decided.receive(limiter.limiter.raw().call(&call))?;
         *decision_out = Box::into_raw(Box::new(polylimit_request_decision { decided }));
         Ok(())
     })

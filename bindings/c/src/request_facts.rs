@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::ffi::c_char;
 use std::ffi::c_void;
 
-use polylimit::guard::Guard;
-use polylimit::guard::GuardCheck;
-use polylimit::guard::KeyPart;
-use polylimit::guard::MissingKey;
-use polylimit::guard::RequestFacts;
-use polylimit::guard::RequestLimits;
+use polylimit::http::guard::Guard;
+use polylimit::http::guard::GuardCheck;
+use polylimit::http::guard::KeyPart;
+use polylimit::http::guard::MissingKey;
+use polylimit::http::guard::RequestFacts;
+use polylimit::http::guard::RequestLimits;
 
 use crate::arguments::Sized32;
 use crate::arguments::array;

@@ -3,7 +3,8 @@
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use polylimit::{Call, ReservationId, ReservationTerms};
+use polylimit::raw::{Call, ReservationTerms};
+use polylimit::reservation::ReservationId;
 
 use crate::arguments::out_param;
 use crate::decision::{polylimit_decision, polylimit_usage};

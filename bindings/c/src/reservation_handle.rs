@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polylimit::{
-    Answer, Call, Decision, Error, Limiter, Request, Reservation, ReservationTerms, ReserveOptions,
-};
+use polylimit::raw::{Answer, Call, ReservationTerms};
+use polylimit::reservation::{Reservation, ReserveOptions};
+use polylimit::{Decision, Error, Limiter, Request};
 
 use crate::arguments::{Strided, bytes, handle, optional_text, out_param, sized, sized_out};
 use crate::completions::{Receiver, Tag, polylimit_completions};
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn polylimit_reservation_new(
                 Shared::new(limiter, policy, key, key_length, cost, options)?,
             )
         };
-        shared.receive(shared.limiter.blocking().call(&shared.reserve_call()))?;
+        shared.receive(shared.limiter.blocking().raw().call(&shared.reserve_call()))?;
         *reservation_out = Box::into_raw(Box::new(polylimit_reservation { shared }));
         Ok(())
     })
@@ -365,7 +365,7 @@ pub unsafe extern "C" fn polylimit_reservation_detach(reservation: *const polyli
 }
 
 /// Frees a handle. A reservation that was neither committed, cancelled nor detached is cancelled in the background, or what was reserved is
-/// committed where the options say so. No thread may use the handle during the call or afterwards. NULL is allowed.
+/// committed if the options say to. No thread may use the handle during the call or afterwards. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_reservation_free(reservation: *mut polylimit_reservation) {
     guard_or((), || {
@@ -391,7 +391,7 @@ unsafe fn end(
     // SAFETY: the caller guarantees it.
     let (reservation, usage_out) = unsafe { (handle(reservation, "reservation")?, sized_out(usage_out)?) };
     let shared = &reservation.shared;
-    let Answer::Usage(usage) = shared.limiter.blocking().call(&call(shared))? else {
+    let Answer::Usage(usage) = shared.limiter.blocking().raw().call(&call(shared))? else {
         return Err(wrong_answer());
     };
     usage_out.set(&usage);

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use polylimit::ReserveOptions;
+use polylimit::reservation::ReserveOptions;
 
 use crate::arguments::{Sized32, sized_out};
 use crate::backoff::whole_us;

@@ -4,8 +4,8 @@ use std::ffi::c_char;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use polylimit::Backoff;
-use polylimit::client::{Attempts, Step, Throttle};
+use polylimit::http::Backoff;
+use polylimit::http::client::{Attempts, Step, Throttle};
 
 use crate::arguments::{TextBuffer, bytes, handle, out_param, sized, text};
 use crate::attributes::polylimit_pair;

@@ -147,7 +147,7 @@ func (w *writtenFields) replace(header http.Header, check *polylimit.GuardCheck,
 	for field := range check.Fields {
 		w.write(header, canonical(field.Name), field.Value, adds)
 	}
-	// What an outer limit has told and does not hold any more.
+	// What an outer limit has reported and does not hold any more.
 	w.fields = slices.DeleteFunc(w.fields, func(field writtenField) bool {
 		isOutdated := field.round != w.round
 		if values := header[field.name]; isOutdated && len(values) == 1 && values[0] == field.value {

@@ -91,13 +91,13 @@ type Options[R, D any] struct {
 	DryRun bool
 	// Status is the status of a request over its limit: 400 to 599; 0 is the default, 429.
 	Status int
-	// Message is the sentence in the body of a request over its limit; empty is the default, which tells the wait.
+	// Message is the sentence in the body of a request over its limit; empty is the default, which has the wait.
 	Message string
 	// OnDenied responds to every request that does not proceed: over its limit, in an outage, or without a key. The default is
 	// Denial.Respond. The header fields of the limits are set already; the status is not, and net/http sends 200 unless the
 	// function writes another one.
 	OnDenied D
-	// OnOutage hears of every decision that was made without the store, and of a store that could not decide. It may admit or deny
+	// OnOutage is called for every decision that was made without the store, and when the store could not decide. It may admit or deny
 	// the request (polylimit.AdmitOutage, polylimit.DenyOutage) or leave it to the outage policy (polylimit.LeaveOutage). A store that
 	// could not decide is otherwise answered by 503.
 	OnOutage func(R, polylimit.Outage) polylimit.OutageAction
@@ -215,7 +215,7 @@ func (o *Options[R, D]) policies() []string {
 
 // isConfigured is whether the configuration of the limiter decides.
 func (o *Options[R, D]) isConfigured() bool {
-	_, isConfigured := o.Limiter.Configuration()
+	_, isConfigured := o.Limiter.Admin().Configuration()
 	return isConfigured && o.Policy == "" && o.Policies == nil && o.PolicyFunc == nil
 }
 

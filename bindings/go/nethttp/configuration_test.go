@@ -85,7 +85,7 @@ func onStores(t *testing.T, run func(t *testing.T, limiter *polylimit.Limiter, s
 		t.Run(name, func(t *testing.T) {
 			limiter, server := configured(t, url, hello, polylimit.WithDocument(document))
 			run(t, limiter, server, func(document string) {
-				if _, err := limiter.SetDocument(document); err != nil {
+				if _, err := limiter.Admin().SetDocument(document); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -102,16 +102,16 @@ func onStores(t *testing.T, run func(t *testing.T, limiter *polylimit.Limiter, s
 			t.Fatal(err)
 		}
 		defer writer.Close()
-		if _, err := writer.Publish(context.Background(), document, polylimit.PublishOptions{}); err != nil {
+		if _, err := writer.Admin().Publish(context.Background(), document, polylimit.PublishOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		limiter, server := configured(t, os.Getenv("REDIS_URL"), hello, settings...)
 		run(t, limiter, server, func(document string) {
-			status, err := writer.Publish(context.Background(), document, polylimit.PublishOptions{})
+			status, err := writer.Admin().Publish(context.Background(), document, polylimit.PublishOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := limiter.WaitForVersion(context.Background(), status.Version, time.Minute); err != nil {
+			if _, err := limiter.Admin().WaitForVersion(context.Background(), status.Version, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -164,14 +164,14 @@ func TestDenyListOfTheConfigurationIsAnsweredBy403(t *testing.T) {
 				t.Errorf("%v: %+v", header, answer)
 			}
 		}
-		denied, err := limiter.SetEntry(context.Background(), "deny user alice", nil)
+		denied, err := limiter.Admin().SetEntry(context.Background(), "deny user alice", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if status := get(t, server.URL+"/", "X-Login", "alice").status; status != 403 {
 			t.Error(status, denied)
 		}
-		if _, err := limiter.DeleteEntry(context.Background(), "deny user alice"); err != nil {
+		if _, err := limiter.Admin().DeleteEntry(context.Background(), "deny user alice"); err != nil {
 			t.Fatal(err)
 		}
 		if status := get(t, server.URL+"/", "X-Login", "alice").status; status != 200 {
@@ -229,7 +229,7 @@ func TestSlotOfTheConfigurationIsHeldUntilTheResponseIsDone(t *testing.T) {
 	if status := <-first; status != 200 {
 		t.Error(status)
 	}
-	// The slot is free once the handler has returned and its end is told.
+	// The slot is free once the handler has returned and its end is reported.
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
 		decision, err := limiter.Peek(context.Background(), polylimit.Key("all").Policy("jobs"))
 		if err != nil || time.Since(begin) > time.Minute {
@@ -265,7 +265,7 @@ func TestExampleOfThePoliciesPageDecides(t *testing.T) {
 	}
 	defer writer.Close()
 	denied := "polylimit = 1\nlists.deny = ['plan none']\n"
-	if _, err := writer.Publish(context.Background(), denied, polylimit.PublishOptions{}); err != nil {
+	if _, err := writer.Admin().Publish(context.Background(), denied, polylimit.PublishOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	handler, err := exampleOfThePoliciesPage(url, hello)

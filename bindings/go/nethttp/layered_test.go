@@ -65,8 +65,8 @@ func TestOnErrorReceivesTheError(t *testing.T) {
 
 func TestDisconnectedClientGetsStatus499(t *testing.T) {
 	limiter := open(t, polylimit.WithPolicy("web", "9/hour"))
-	told := func(*http.Request, error) { t.Error("it was told as an error") }
-	limit, err := nethttp.New(nethttp.Options{Limiter: limiter, OnError: told})
+	onError := func(*http.Request, error) { t.Error("it was reported as an error") }
+	limit, err := nethttp.New(nethttp.Options{Limiter: limiter, OnError: onError})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ type observe func(observer metric.Observer, sample polylimit.MetricSample, attri
 // Register observes the metrics of a limiter whenever the readers of the meter's provider collect, until Unregister of the result is called.
 // The observations of a limiter that was closed stay as they were.
 //
-// Every observation has the attributes. Limiters that share a meter need an attribute that tells them apart, such as
+// Every observation has the attributes. Limiters that share a meter need an attribute that distinguishes them, such as
 // attribute.String("limiter", "edge"): a provider adds up observations with the same attributes.
 //
 // It fails with the errors of the meter.

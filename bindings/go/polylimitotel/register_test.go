@@ -92,8 +92,8 @@ var (
 	label      = regexp.MustCompile(`(\w+)="([^"]*)"`)
 )
 
-// told are the values of the limiter's own text, by the names that instruments have.
-func told(t *testing.T, limiter *polylimit.Limiter) map[string]float64 {
+// readings are the values of the limiter's own text, by the names that instruments have.
+func readings(t *testing.T, limiter *polylimit.Limiter) map[string]float64 {
 	t.Helper()
 	text, err := limiter.MetricsText("prometheus")
 	if err != nil {
@@ -132,7 +132,7 @@ func TestReaderCollectsTheNumbersOfTheText(t *testing.T) {
 			if _, err := polylimitotel.Register(limiter, provider.Meter("polylimit")); err != nil {
 				t.Fatal(err)
 			}
-			expected := told(t, limiter)
+			expected := readings(t, limiter)
 			found, instruments := collected(t, reader)
 			if !maps.Equal(found, expected) {
 				t.Errorf("%v\nin place of\n%v", found, expected)

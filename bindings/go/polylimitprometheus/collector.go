@@ -16,7 +16,7 @@ import (
 
 // Collector collects the metrics of a limiter whenever its registry is asked for them. NewCollector makes it.
 //
-// Several limiters of a registry are told apart by a label, which the registry adds:
+// Several limiters of a registry are distinguished by a label, which the registry adds:
 //
 //	edge := prometheus.WrapRegistererWith(prometheus.Labels{"limiter": "edge"}, registry)
 //	edge.MustRegister(polylimitprometheus.NewCollector(limiter))

@@ -8,6 +8,7 @@ const { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSyn
 const { join, resolve } = require("node:path");
 
 const root = join(__dirname, "..");
+const project = join(root, "..", "..");
 const [folder, ...libraries] = process.argv.slice(2);
 if (folder === undefined) throw new Error("usage: pack.cjs FOLDER [PLATFORM=LIBRARY]...");
 const out = resolve(folder);
@@ -31,14 +32,16 @@ function pack(from) {
 }
 
 /** What a package needs to be handed on: the licences, and those of what its addon contains. */
-const LEGAL = ["LICENSE-APACHE", "LICENSE-MIT", "THIRD_PARTY_NOTICES"];
+const LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"];
+const NOTICES = "THIRD_PARTY_NOTICES";
 
 /** A folder of its own for a package, with the licences. */
 function folderOf(name) {
   const made = join(out, name);
   rmSync(made, { recursive: true, force: true });
   mkdirSync(made, { recursive: true });
-  for (const text of LEGAL) copyFileSync(join(root, "..", "..", text), join(made, text));
+  for (const text of LICENSES) copyFileSync(join(project, text), join(made, text));
+  copyFileSync(join(project, "target", NOTICES), join(made, NOTICES));
   return made;
 }
 
@@ -70,7 +73,7 @@ function packAddon([platform, library]) {
     homepage,
     engines,
     main: file,
-    files: [file, ...LEGAL],
+    files: [file, ...LICENSES, NOTICES],
     ...where,
   });
   write(to, "README.md", `# ${name}\n\n${about} It is installed by the package \`polylimit\`.\n`);
@@ -92,6 +95,7 @@ function packJavaScript() {
   return pack(to);
 }
 
+execFileSync(join(project, "tools", "notices"), { stdio: "inherit" });
 mkdirSync(out, { recursive: true });
 console.log(packJavaScript());
 for (const addon of addons()) console.log(packAddon(addon));

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use polylimit::Error;
-use polylimit::guard::{GuardCheck, Spent};
-use polylimit::headers::Problem;
+use polylimit::http::guard::{GuardCheck, Spent};
+use polylimit::http::headers::Problem;
 
 use crate::request_attributes::ReadAttributes;
 

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use napi::Env;
 use napi::bindgen_prelude::Unknown;
 use napi_derive::napi;
-use polylimit::client::{Attempts, Step, Throttle};
-use polylimit::{Backoff, Request};
+use polylimit::Request;
+use polylimit::http::Backoff;
+use polylimit::http::client::{Attempts, Step, Throttle};
 
 use crate::error::{Result, catch_panic, to_js_error};
 use crate::number::{ANY, BASE, CAP, COST, MAX_WAIT, cost, duration, number, out_of_range, whole};
@@ -78,7 +79,7 @@ pub fn server_wait(fields: Vec<String>, now_us: Option<f64>) -> Result<Option<f6
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
         };
-        Ok(polylimit::server_wait(pairs(&fields), now_us).map(whole_ms))
+        Ok(polylimit::http::server_wait(pairs(&fields), now_us).map(whole_ms))
     })
 }
 

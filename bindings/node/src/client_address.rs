@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, sys};
 use napi_derive::napi;
-use polylimit::{ClientAddressRules, ForwardingHeader};
+use polylimit::http::{ClientAddressRules, ForwardingHeader};
 
 use crate::error::{Code, Result, catch_panic, invalid_argument, to_js_error};
 use crate::function::{self, ARGUMENT_COUNT, NativeFunction};

@@ -1,20 +1,20 @@
 //! The configuration of a limiter as JavaScript sees it: its status and changes, and decisions on requests by their attributes.
 
 use napi::Env;
-use napi::bindgen_prelude::{Either, Uint8Array, Unknown};
+use napi::bindgen_prelude::{Either, Uint8Array};
 use napi_derive::napi;
-use polylimit::{
-    Answer, Call, ConfigurationStatus, PolicyDecision, PublishOptions, RequestDecision, ReserveOptions,
-};
+use polylimit::admin::{ConfigurationStatus, PublishOptions};
+use polylimit::document::{PolicyDecision, RequestDecision};
+use polylimit::raw::{Answer, Call};
 
 use crate::error::{Result, catch_panic, to_js_error};
 use crate::exchange::{NativeExchange, no_answer};
 use crate::limiter::NativeLimiter;
-use crate::number::{TIMEOUT, TTL, duration, milliseconds, number, whole};
+use crate::number::{TIMEOUT, duration, milliseconds, number, whole};
 use crate::request_attributes::AttributesRow;
-use crate::reservation::read_id;
+use crate::reservation::TermsSettings;
 
-/// Which configuration is in force.
+/// Which configuration is active.
 #[napi(object, object_from_js = false)]
 pub struct NativeConfiguration {
     pub source: String,
@@ -105,7 +105,7 @@ impl NativeRequestDecision {
     fn of(made: &RequestDecision) -> Self {
         Self {
             allowed: made.allowed,
-            cause: made.cause.map(polylimit::Cause::name),
+            cause: made.cause.map(polylimit::decision::Cause::name),
             status: made.status().map(Into::into),
             retry_after_us: made.retry_after_us.map(number),
             decisions: made.decisions.iter().map(NativePolicyDecision::of).collect(),
@@ -113,7 +113,7 @@ impl NativeRequestDecision {
     }
 }
 
-/// What a candidate would have decided beside the numbers in force.
+/// What a candidate would have decided compared with the effective quotas.
 #[napi(object, object_from_js = false)]
 pub struct NativeCandidateCounts {
     pub both_allow: f64,
@@ -124,16 +124,16 @@ pub struct NativeCandidateCounts {
 
 #[napi]
 impl NativeLimiter {
-    /// Which configuration is in force; `None` for a limiter without one.
+    /// Which configuration is active; `None` for a limiter without one.
     #[napi]
     pub fn configuration(&self) -> Result<Option<NativeConfiguration>> {
-        catch_panic(|| Ok(self.handle.limiter().configuration().map(Into::into)))
+        catch_panic(|| Ok(self.handle.limiter().admin().configuration().map(Into::into)))
     }
 
     /// Replaces the document that the program has given.
     #[napi]
     pub fn set_document(&self, text: String) -> Result<NativeConfiguration> {
-        catch_panic(|| self.handle.limiter().set_document(&text).map(Into::into).map_err(to_js_error))
+        catch_panic(|| self.handle.limiter().admin().set_document(&text).map(Into::into).map_err(to_js_error))
     }
 
     #[napi]
@@ -159,7 +159,7 @@ impl NativeLimiter {
         })
     }
 
-    /// Waits until a version of the configuration or a later one is in force.
+    /// Waits until a version of the configuration or a later one is active.
     #[napi]
     pub fn wait_for_version(&self, version: f64, timeout_ms: f64) -> Result<()> {
         catch_panic(|| {
@@ -173,7 +173,7 @@ impl NativeLimiter {
     pub fn matching(&self, env: Env, attributes: AttributesRow<'_>) -> Result<Vec<NativeMatch>> {
         catch_panic(|| {
             let read = attributes.read(env)?;
-            let matches = self.handle.limiter().matching(&read.attributes()).map_err(to_js_error)?;
+            let matches = self.handle.limiter().admin().matching(&read.attributes()).map_err(to_js_error)?;
             let matches = matches.iter().map(|applied| NativeMatch {
                 policy: applied.policy.to_string(),
                 key: key_value(&applied.key),
@@ -186,33 +186,20 @@ impl NativeLimiter {
 
     /// Decides about a request by its attributes, and leaves the decision or its ticket.
     #[napi]
-    pub fn decide(
-        &self,
-        env: Env,
-        attributes: AttributesRow<'_>,
-        id: Option<Unknown<'_>>,
-        ttl_ms: Option<f64>,
-    ) -> Result<()> {
+    pub fn decide(&self, env: Env, attributes: AttributesRow<'_>, settings: TermsSettings<'_>) -> Result<()> {
         catch_panic(|| {
-            let mut options = ReserveOptions::default();
-            if let Some(id) = id {
-                options = options.id(read_id(env, id)?);
-            }
-            if let Some(ttl_ms) = ttl_ms {
-                options = options.ttl(duration("ttlMs", ttl_ms, &TTL)?);
-            }
-            let terms = options.terms().map_err(to_js_error)?;
+            let terms = settings.terms(env)?;
             let read = attributes.read(env)?;
             let request = read.attributes();
             self.handle.submit(&Call::Decide(&request, terms))
         })
     }
 
-    /// How a policy's candidate compares with the numbers in force; `None` for a policy without one.
+    /// How a policy's candidate compares with the effective quotas; `None` for a policy without one.
     #[napi]
     pub fn candidate_counts(&self, policy: String) -> Result<Option<NativeCandidateCounts>> {
         catch_panic(|| {
-            let counts = self.handle.limiter().candidate_counts(&policy);
+            let counts = self.handle.limiter().admin().candidate_counts(&policy);
             Ok(counts.map(|counts| NativeCandidateCounts {
                 both_allow: number(counts.both_allow),
                 only_live_denies: number(counts.only_live_denies),

@@ -8,7 +8,8 @@ use std::time::Duration;
 use napi::Env;
 use napi::bindgen_prelude::Function;
 use napi_derive::napi;
-use polylimit::{Credentials, LimiterBuilder};
+use polylimit::LimiterBuilder;
+use polylimit::redis::Credentials;
 
 use crate::error::{Result, catch_panic};
 use crate::function::ThreadsafeCallback;

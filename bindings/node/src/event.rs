@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use napi_derive::napi;
-use polylimit::{DegradedEvent, Finding};
+use polylimit::admin::Finding;
+use polylimit::metrics::DegradedEvent;
 
 use crate::number::number;
 
@@ -40,7 +41,7 @@ impl NativeEvent {
         Self {
             limiter,
             kind: event.name(),
-            reason: event.reason().map(polylimit::Degradation::name),
+            reason: event.reason().map(polylimit::decision::Degradation::name),
             lasted_ms: event.lasted().as_secs_f64() * 1e3,
             decisions: number(event.decisions()),
             severity: event.severity().name(),

@@ -11,7 +11,9 @@ use std::rc::Rc;
 use napi::bindgen_prelude::{Float64Array, Function, Int32Array, Uint8Array, Unknown};
 use napi::{Env, sys};
 use napi_derive::napi;
-use polylimit::{Answer, Call, Completions, DegradedEvent, Error, Limiter};
+use polylimit::metrics::DegradedEvent;
+use polylimit::raw::{Answer, Call, Completions};
+use polylimit::{Error, Limiter};
 
 use crate::active_check::{PreparedFacts, SharedCheck};
 use crate::error::{Code, Result, catch_panic, internal, to_js_error};
@@ -68,7 +70,7 @@ impl Exchange {
     /// Answers a call at once where that needs no waiting. Otherwise it starts together with the other calls of this turn of
     /// the event loop, in one batch.
     pub(crate) fn call(&self, limiter: &Limiter, call: &Call<'_>, ticket: u32) -> Option<OperationResult> {
-        limiter.try_call(call).or_else(|| self.completions.defer(limiter, call, ticket))
+        limiter.raw().try_call(call).or_else(|| self.completions.defer(limiter, call, ticket))
     }
 
     /// Has `take` do something with the answer of a pending operation.

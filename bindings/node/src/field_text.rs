@@ -1,6 +1,6 @@
 //! Header fields as text, which JavaScript reads faster than a list.
 
-use polylimit::headers::HeaderField;
+use polylimit::http::headers::HeaderField;
 
 /// The value of `Field::Changed` when all names and values are returned.
 const ALL: f64 = -1.0;

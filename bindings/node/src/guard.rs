@@ -9,9 +9,9 @@ use std::rc::Rc;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, sys};
 use napi_derive::napi;
-use polylimit::Answer;
-use polylimit::guard::{Guard, MissingKey, RequestFacts, RequestLimits, Verdict};
-use polylimit::headers::{HeaderField, Problem};
+use polylimit::http::guard::{Guard, MissingKey, RequestFacts, RequestLimits, Verdict};
+use polylimit::http::headers::{HeaderField, Problem};
+use polylimit::raw::Answer;
 
 use crate::active_check::{ActiveCheck, Holding, PreparedFacts, SharedCheck};
 use crate::error::{Result, catch_panic, closed, internal, to_js_error};
@@ -31,7 +31,7 @@ pub(crate) struct GuardHandle {
     guard: RefCell<Option<Guard>>,
     exchange: Rc<Exchange>,
     hears_outages: bool,
-    /// Whether the limiter's store answers without waiting.
+    /// Whether the limiter's store never waits.
     is_immediate: bool,
     /// The fields of the previous response.
     previous: RefCell<Vec<HeaderField>>,
@@ -49,7 +49,7 @@ impl NativeGuard {
     pub fn new(limiter: &NativeLimiter, settings: GuardSettings) -> Result<Self> {
         catch_panic(|| {
             let open = limiter.handle.limiter().clone();
-            let is_immediate = open.answers_at_once();
+            let is_immediate = open.raw().never_waits();
             let hears_outages = settings.hears_outages;
             let handle = Rc::new(GuardHandle {
                 guard: RefCell::new(Some(build(open, settings)?)),
@@ -294,7 +294,7 @@ impl GuardHandle {
         };
         let mut check = guard.start(&limits_of(earlier.as_ref()), &facts).map_err(to_js_error)?;
         if self.is_immediate {
-            check.ask_blocking();
+            check.run_blocking();
             self.exchange.arrays.set_ticket(0);
             return self.advance(ActiveCheck::new(check, earlier));
         }

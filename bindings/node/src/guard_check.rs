@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use napi_derive::napi;
-use polylimit::Answer;
-use polylimit::headers::Problem;
+use polylimit::http::headers::Problem;
+use polylimit::raw::Answer;
 
 use crate::active_check::SharedCheck;
 use crate::error::{Result, catch_panic, internal, to_js_error};
@@ -13,7 +13,7 @@ use crate::exchange::{Exchange, NativeExchange};
 use crate::field_text;
 use crate::number::units;
 
-/// A policy that could not be decided by the store, as `onOutage` hears of it.
+/// A policy that could not be decided by the store, as passed to `onOutage`.
 #[napi(object, object_from_js = false)]
 pub struct NativeOutage {
     pub code: Option<&'static str>,

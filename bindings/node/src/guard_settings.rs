@@ -1,8 +1,8 @@
 //! The options of a guard.
 
 use napi_derive::napi;
-use polylimit::guard::{Guard, KeyPart};
-use polylimit::headers::{HeaderStyle, ResetForm};
+use polylimit::http::guard::{Guard, KeyPart};
+use polylimit::http::headers::{HeaderStyle, ResetForm};
 
 use crate::error::{Result, to_js_error};
 use crate::number::{ANY, TTL, cost, duration, whole};
@@ -31,7 +31,7 @@ pub struct GuardSettings {
     pub cors_origins: Vec<String>,
     pub headers: Option<String>,
     pub reset_form: Option<String>,
-    /// Other names of fields, each beside the usual name; an empty one turns the field off.
+    /// Other names of fields, each by the usual name; an empty one turns the field off.
     pub header_names: Vec<Vec<String>>,
     pub status: Option<f64>,
     pub message: Option<String>,

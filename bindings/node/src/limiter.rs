@@ -5,7 +5,9 @@ use std::rc::Rc;
 use napi::Env;
 use napi::bindgen_prelude::Unknown;
 use napi_derive::napi;
-use polylimit::{Call, Limiter, Policy, TextFormat};
+use polylimit::metrics::TextFormat;
+use polylimit::raw::Call;
+use polylimit::{Limiter, Policy, Request};
 
 use crate::credentials::NativeCredentials;
 use crate::error::{Result, catch_panic, internal, invalid_argument, to_js_error};
@@ -121,30 +123,34 @@ impl NativeLimiter {
         catch_panic(|| function::create(env, OperateFunction(Rc::clone(&self.handle))))
     }
 
-    /// Decides several checks, each on its own or all of them together, and leaves the decisions, or their ticket. A check of
-    /// its own whose key, cost or headroom is not allowed is returned, and the others are decided.
+    /// Decides several checks, each on its own, and leaves the decisions, or their ticket. One whose key, cost or headroom is not allowed
+    /// is returned, and the others are decided.
     #[napi]
-    pub fn check_many(
-        &self,
-        env: Env,
-        checks: Vec<CheckRow<'_>>,
-        together: bool,
-    ) -> Result<Vec<InvalidCheck>> {
+    pub fn check_many(&self, env: Env, checks: Vec<CheckRow<'_>>) -> Result<Vec<InvalidCheck>> {
         catch_panic(|| {
             let mut valid = Vec::with_capacity(checks.len());
             let mut invalid = Vec::new();
             for (at, check) in (0..).zip(checks) {
                 match check.read(env) {
                     Ok(request) => valid.push(request),
-                    Err(error) if together => return Err(error),
                     Err(error) => invalid.push(InvalidCheck { at, message: error.reason.clone() }),
                 }
             }
-            let requests: Vec<_> = valid.iter().map(OwnedRequest::request).collect();
-            let call = if together { Call::CheckTogether(&requests) } else { Call::CheckMany(&requests) };
-            self.handle.submit(&call)?;
+            self.handle.submit(&Call::CheckMany(&requests(&valid)))?;
             Ok(invalid)
         })
+    }
+
+    /// Decides several checks together, and leaves the decisions, or their ticket.
+    #[napi]
+    pub fn check_together(&self, env: Env, checks: Vec<CheckRow<'_>>) -> Result<()> {
+        catch_panic(|| self.handle.submit(&Call::CheckTogether(&requests(&read_each(env, checks)?))))
+    }
+
+    /// Leaves the decisions that these checks would get together, or their ticket.
+    #[napi]
+    pub fn peek_together(&self, env: Env, checks: Vec<CheckRow<'_>>) -> Result<()> {
+        catch_panic(|| self.handle.submit(&Call::PeekTogether(&requests(&read_each(env, checks)?))))
     }
 
     /// Blocks the key for that many milliseconds; 0 forgets the block.
@@ -168,7 +174,7 @@ impl NativeLimiter {
         catch_panic(|| self.handle.submit(&Call::Doctor))
     }
 
-    /// Adds a policy, or changes the numbers of an existing one.
+    /// Adds a policy, or changes the quotas of an existing one.
     #[napi]
     pub fn set_policy(&self, name: String, quotas: String) -> Result<()> {
         catch_panic(|| {
@@ -200,7 +206,7 @@ impl NativeLimiter {
     #[napi]
     pub fn set_credentials(&self, username: Option<String>, password: String) -> Result<()> {
         catch_panic(|| {
-            self.handle.limiter().set_credentials(username.as_deref(), &password).map_err(to_js_error)
+            self.handle.limiter().admin().set_credentials(username.as_deref(), &password).map_err(to_js_error)
         })
     }
 
@@ -231,7 +237,7 @@ impl NativeLimiter {
 
     #[napi]
     pub fn keys(&self) -> Option<f64> {
-        self.handle.limiter().keys().map(|keys| number(keys as u64))
+        self.handle.limiter().admin().keys().map(|keys| number(keys as u64))
     }
 
     #[napi]
@@ -241,6 +247,14 @@ impl NativeLimiter {
             Ok(())
         })
     }
+}
+
+pub(crate) fn read_each(env: Env, checks: Vec<CheckRow<'_>>) -> Result<Vec<OwnedRequest>> {
+    checks.into_iter().map(|check| check.read(env)).collect()
+}
+
+pub(crate) fn requests(owned: &[OwnedRequest]) -> Vec<Request<'_>> {
+    owned.iter().map(OwnedRequest::request).collect()
 }
 
 /// Reads the quotas of a policy. The error names it, because a program has several.

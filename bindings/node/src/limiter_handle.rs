@@ -6,7 +6,8 @@ use std::ptr;
 use std::rc::Rc;
 
 use napi::sys;
-use polylimit::{Answer, Call, Limiter, Request};
+use polylimit::raw::{Answer, Call};
+use polylimit::{Limiter, Request};
 
 use crate::error::{Code, Result, internal, invalid_argument, to_js_error};
 use crate::exchange::{Exchange, OperationResult};
@@ -19,7 +20,7 @@ use crate::text::TextBuffer;
 /// A limiter, and the exchange that takes its answers to JavaScript.
 pub(crate) struct LimiterHandle {
     limiter: Limiter,
-    /// The same limiter, if its store answers without waiting.
+    /// The same limiter, if its store is in this process or on this host: for calls that may block the event loop.
     immediate: Option<polylimit::blocking::Limiter>,
     interner: RefCell<PolicyInterner>,
     /// What follows on `close`.
@@ -29,7 +30,7 @@ pub(crate) struct LimiterHandle {
 
 impl LimiterHandle {
     pub(crate) fn new(limiter: Limiter, exchange: Rc<Exchange>) -> Self {
-        let immediate = limiter.answers_at_once().then(|| limiter.blocking());
+        let immediate = limiter.raw().answers_at_once().then(|| limiter.blocking());
         Self { limiter, immediate, interner: RefCell::default(), on_close: RefCell::default(), exchange }
     }
 
@@ -142,20 +143,20 @@ impl LimiterHandle {
         let Self { limiter, immediate, .. } = self;
         let is_check = matches!(operation, CHECK | CHECK_SYNC);
         // The most frequent call: its decision is written from where it was made.
-        if is_check && let Some(decision) = limiter.try_check(request) {
+        if is_check && let Some(decision) = limiter.raw().try_check(request) {
             self.exchange.arrays.set_ticket(0);
             self.exchange.arrays.write_decision(&decision);
             return Ok(());
         }
-        if let (true, Some(limiter)) = (is_check, immediate) {
-            let decision = limiter.check(request).map_err(to_js_error)?;
-            return self.write_answer(Ok(Answer::Decision(decision)));
-        }
         let call = match operation {
             CHECK => Call::Check(request),
             CHECK_SYNC => {
-                limiter.check_open().map_err(to_js_error)?;
-                return Err(not_immediate());
+                let Some(limiter) = immediate else {
+                    limiter.raw().check_open().map_err(to_js_error)?;
+                    return Err(not_immediate());
+                };
+                let decision = limiter.check(request).map_err(to_js_error)?;
+                return self.write_answer(Ok(Answer::Decision(decision)));
             }
             PEEK => Call::Peek(request),
             TAKE => Call::Take(request),
@@ -210,7 +211,7 @@ impl LimiterHandle {
         };
         // Most calls that may wait in line need not, which shows only once they have started. A deferred call cannot be cancelled.
         let immediate = if waits_in_line || is_cancellable {
-            limiter.try_call(call).or_else(|| exchange.completions.submit(limiter, call, ticket))
+            limiter.raw().try_call(call).or_else(|| exchange.completions.submit(limiter, call, ticket))
         } else {
             exchange.call(limiter, call, ticket)
         };

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use polylimit::{Backoff, Quota};
+use polylimit::Quota;
+use polylimit::http::Backoff;
 
 use crate::error::{Code, Result, invalid_argument};
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use napi_derive::napi;
-use polylimit::headers::{self, HeaderSettings, HeaderStyle, ResetForm};
+use polylimit::http::headers::{self, HeaderSettings, HeaderStyle, ResetForm};
 use polylimit::{Decision, Policy};
 
 use crate::error::{Result, catch_panic, to_js_error};
@@ -19,7 +19,7 @@ use crate::number;
 pub struct FieldSettings {
     pub headers: Option<String>,
     pub reset_form: Option<String>,
-    /// Other names of fields, each beside the usual name; an empty one turns the field off.
+    /// Other names of fields, each by the usual name; an empty one turns the field off.
     pub header_names: Vec<Vec<String>>,
 }
 
@@ -50,7 +50,8 @@ impl NativeOutcomes {
     #[napi]
     pub fn add(&self, policy: Option<String>) -> Result<()> {
         catch_panic(|| {
-            let policy = self.limiter.limiter().policy_in_request(policy.as_deref()).map_err(to_js_error)?;
+            let policy =
+                self.limiter.limiter().raw().policy_in_request(policy.as_deref()).map_err(to_js_error)?;
             let decision = self.limiter.exchange.arrays.decision()?;
             self.outcomes.borrow_mut().push((policy, decision));
             Ok(())

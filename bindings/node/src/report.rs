@@ -4,7 +4,8 @@
 use napi::Env;
 use napi::bindgen_prelude::Unknown;
 use napi_derive::napi;
-use polylimit::{Answer, Call, KeyFilter, ListBudget, report_json};
+use polylimit::admin::{KeyFilter, ListBudget};
+use polylimit::raw::{Answer, Call, report_json};
 
 use crate::error::{Result, catch_panic};
 use crate::exchange::{NativeExchange, no_answer};
@@ -122,7 +123,7 @@ impl NativeLimiter {
     /// The keys that this limiter has denied and admitted most often, as JSON.
     #[napi]
     pub fn top_keys(&self, most: f64) -> Result<String> {
-        catch_panic(|| Ok(report_json(&self.handle.limiter().top_keys(count("most", most)?))))
+        catch_panic(|| Ok(report_json(&self.handle.limiter().admin().top_keys(count("most", most)?))))
     }
 }
 

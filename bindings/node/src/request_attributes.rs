@@ -3,7 +3,7 @@
 use napi::Env;
 use napi::bindgen_prelude::Unknown;
 use napi_derive::napi;
-use polylimit::{RequestAttributes, RouterPaths};
+use polylimit::document::{RequestAttributes, RouterPaths};
 
 use crate::error::Result;
 use crate::text::owned_bytes;

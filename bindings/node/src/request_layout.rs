@@ -23,7 +23,7 @@ pub enum Field {
     Limit,
     Taken,
     Over,
-    /// What else a decision tells: its cause, by its number from 1 up in its table (0 for none), times `DecisionFlag::Radix`, and the
+    /// The rest of a decision: its cause, by its number from 1 up in its table (0 for none), times `DecisionFlag::Radix`, and the
     /// sum of its flags.
     Details,
     /// 1 when a commit, a cancel or a renew has found the reservation, and for every other usage; and 2 more for a commit that is

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, JsValue};
 use napi_derive::napi;
-use polylimit::{Answer, Call, Reservation, ReservationId, ReserveOptions};
+use polylimit::raw::{Answer, Call, ReservationTerms};
+use polylimit::reservation::{Reservation, ReservationId, ReserveOptions};
 
 use crate::error::{Result, catch_panic, internal, to_js_error};
-use crate::limiter::NativeLimiter;
+use crate::limiter::{CheckRow, NativeLimiter, read_each, requests};
 use crate::limiter_handle::LimiterHandle;
 use crate::number::{ANY, REMEMBER, TIMEOUT, TTL, duration, units};
 use crate::owned_request::{KeyChoice, OwnedRequest, RequestOptions};
@@ -32,7 +33,15 @@ pub struct ReserveSettings<'env> {
     pub is_cancellable: Option<bool>,
 }
 
-impl ReserveSettings<'_> {
+/// The terms of reservations that have no handle. Those that are absent have the core's defaults.
+#[napi(object, object_to_js = false)]
+pub struct TermsSettings<'env> {
+    pub id: Option<Unknown<'env>>,
+    pub ttl_ms: Option<f64>,
+    pub remember_ms: Option<f64>,
+}
+
+impl TermsSettings<'_> {
     fn options(&self, env: Env) -> Result<ReserveOptions> {
         let mut options = ReserveOptions::default();
         if let Some(id) = self.id {
@@ -41,14 +50,26 @@ impl ReserveSettings<'_> {
         if let Some(ttl_ms) = self.ttl_ms {
             options = options.ttl(duration("ttlMs", ttl_ms, &TTL)?);
         }
+        if let Some(remember_ms) = self.remember_ms {
+            options = options.remember(duration("rememberMs", remember_ms, &REMEMBER)?);
+        }
+        Ok(options)
+    }
+
+    pub(crate) fn terms(&self, env: Env) -> Result<ReservationTerms> {
+        self.options(env)?.terms().map_err(to_js_error)
+    }
+}
+
+impl ReserveSettings<'_> {
+    fn options(&self, env: Env) -> Result<ReserveOptions> {
+        let Self { id, ttl_ms, remember_ms, .. } = *self;
+        let mut options = TermsSettings { id, ttl_ms, remember_ms }.options(env)?;
         if let Some(timeout_ms) = self.timeout_ms {
             options = options.timeout(duration("timeoutMs", timeout_ms, &TIMEOUT)?);
         }
         if let Some(max_age_ms) = self.max_age_ms {
             options = options.max_age(duration("maxAgeMs", max_age_ms, &ANY)?);
-        }
-        if let Some(remember_ms) = self.remember_ms {
-            options = options.remember(duration("rememberMs", remember_ms, &REMEMBER)?);
         }
         if let Some(commits) = self.commit_at_end {
             options = options.commit_at_end(commits);
@@ -129,7 +150,7 @@ impl NativeReservation {
         catch_panic(|| self.submit(Reservation::cancel_call))
     }
 
-    /// Cancels, or commits what was reserved where the options say so.
+    /// Cancels, or commits what was reserved if the options say to.
     #[napi]
     pub fn end(&self) -> Result<()> {
         catch_panic(|| self.submit(Reservation::end_call))
@@ -151,6 +172,22 @@ impl NativeLimiter {
             let ReserveSettings { policy, cost, headroom, plan, is_cancellable, .. } = settings;
             let asked = OwnedRequest::read(env, key, RequestOptions { policy, cost, headroom, plan })?;
             NativeReservation::new(&self.handle, asked, options, is_cancellable.unwrap_or(false))
+        })
+    }
+
+    /// Reserves for several checks together, and leaves the decisions, or their ticket. Returns the id; for a random one, which is
+    /// text.
+    #[napi]
+    pub fn reserve_together(
+        &self,
+        env: Env,
+        checks: Vec<CheckRow<'_>>,
+        settings: TermsSettings<'_>,
+    ) -> Result<String> {
+        catch_panic(|| {
+            let terms = settings.terms(env)?;
+            self.handle.submit(&Call::ReserveTogether(&requests(&read_each(env, checks)?), terms))?;
+            Ok(terms.id.to_string())
         })
     }
 
@@ -197,7 +234,7 @@ impl NativeLimiter {
     }
 }
 
-pub(crate) fn read_id(env: Env, id: Unknown<'_>) -> Result<ReservationId> {
+fn read_id(env: Env, id: Unknown<'_>) -> Result<ReservationId> {
     let mut text = TextBuffer::new();
     // SAFETY: the value is an argument of this call.
     let bytes = unsafe { text.bytes("id", env.raw(), id.raw())? };

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use napi::bindgen_prelude::{Float64Array, Int32Array, Uint8Array};
-use polylimit::{
-    Cause, Decision, DecisionParts, Degradation, Policy, QuotaUsage, QuotaVerdict, Source, Usage,
-};
+use polylimit::decision::{Cause, Degradation, QuotaUsage, QuotaVerdict, Source, Usage};
+use polylimit::raw::DecisionParts;
+use polylimit::{Decision, Policy};
 
 use crate::error::{Result, internal, invalid_argument, to_js_error};
 use crate::number::{ANY, duration, milliseconds, number, whole};

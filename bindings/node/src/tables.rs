@@ -1,11 +1,14 @@
 //! The core's tables of names and options, so that JavaScript does not repeat them.
 
 use napi_derive::napi;
-use polylimit::headers::{HeaderStyle, ResetForm};
-use polylimit::{
-    Algorithm, Cause, Degradation, ErrorKind, ForwardingHeader, LimiterBuilder, NumbersSource, OptionKind,
-    OptionPlace, Outage, PolicyMode, Source, Suggestion,
-};
+use polylimit::admin::{PolicyMode, QuotasSource};
+use polylimit::decision::{Cause, Degradation, Source};
+use polylimit::http::ForwardingHeader;
+use polylimit::http::headers::{HeaderStyle, ResetForm};
+use polylimit::quota::Algorithm;
+use polylimit::raw::{OptionKind, OptionPlace, Suggestion};
+use polylimit::storage::Outage;
+use polylimit::{ErrorKind, LimiterBuilder};
 
 /// A row of the error table.
 #[napi(object, object_from_js = false)]
@@ -27,7 +30,7 @@ pub struct Tables {
     pub header_styles: Vec<&'static str>,
     pub reset_forms: Vec<&'static str>,
     pub forwarding_headers: Vec<&'static str>,
-    pub numbers_sources: Vec<&'static str>,
+    pub quotas_sources: Vec<&'static str>,
     pub policy_modes: Vec<&'static str>,
 }
 
@@ -48,7 +51,7 @@ pub fn tables() -> Tables {
         header_styles: HeaderStyle::ALL.iter().map(|style| style.name()).collect(),
         reset_forms: ResetForm::ALL.iter().map(|form| form.name()).collect(),
         forwarding_headers: ForwardingHeader::ALL.iter().map(|header| header.name()).collect(),
-        numbers_sources: NumbersSource::ALL.iter().map(|source| source.name()).collect(),
+        quotas_sources: QuotasSource::ALL.iter().map(|source| source.name()).collect(),
         policy_modes: PolicyMode::ALL.iter().map(|mode| mode.name()).collect(),
     }
 }
@@ -86,7 +89,7 @@ pub fn option_advice(name: String, position: String, known: Vec<String>) -> Stri
 /// All options of a limiter.
 #[napi]
 pub fn limiter_options() -> Vec<OptionRow> {
-    let row = |option: polylimit::StoreOption| OptionRow {
+    let row = |option: polylimit::raw::StoreOption| OptionRow {
         name: option.name,
         about: option.about,
         allowed: option.allowed,

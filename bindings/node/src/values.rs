@@ -1,12 +1,14 @@
 //! Values that JavaScript creates and keeps: quotas, and the manual clock for tests.
 
 use napi_derive::napi;
-use polylimit::{Algorithm, ManualClock, Quota};
+use polylimit::Quota;
+use polylimit::clock::ManualClock;
+use polylimit::quota::Algorithm;
 
 use crate::error::{Result, catch_panic, to_js_error};
 use crate::number::{ANY, PERIOD, duration, milliseconds, number, whole};
 
-/// The settings of a quota beside its limit and period.
+/// The settings of a quota other than its limit and period.
 #[napi(object, object_to_js = false)]
 pub struct QuotaSettings {
     pub algorithm: Option<String>,

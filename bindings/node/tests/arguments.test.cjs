@@ -116,15 +116,24 @@ test("a method without its object fails with invalid_argument", async () => {
   });
   for (const name of [
     ...["check", "peek", "take", "charge", "refund", "reset", "acquire"],
-    ...["checkMany", "checkTogether", "ready", "doctor"],
+    ...["checkMany", "checkTogether", "peekTogether", "reserveTogether", "ready"],
   ]) {
     const { [name]: detached } = limiter;
-    const argument = name === "ready" ? 0 : /check[MT]/.test(name) ? ["k"] : "k";
-    await assert.rejects(detached(argument, { timeoutMs: 0 }), missing("Limiter"), name);
+    const argument = name === "ready" ? 0 : /Many|Together/.test(name) ? ["k"] : "k";
+    const options = name === "reserveTogether" ? {} : { timeoutMs: 0 };
+    await assert.rejects(detached(argument, options), missing("Limiter"), name);
   }
-  for (const name of ["checkSync", "setPolicy", "policyFor", "stats", "setCredentials", "close"]) {
+  for (const name of ["checkSync", "setPolicy", "policyFor", "stats", "admin", "close"]) {
     const { [name]: detached } = limiter;
     assert.throws(() => detached("k", "1/s"), missing("Limiter"), name);
+  }
+  for (const name of ["block", "doctor", "list", "explain", "setEntry"]) {
+    const { [name]: detached } = limiter.admin();
+    await assert.rejects(detached("k", 0), missing("Admin"), name);
+  }
+  for (const name of ["setCredentials", "topKeys", "configuration"]) {
+    const { [name]: detached } = limiter.admin();
+    assert.throws(() => detached("k", "1/s"), missing("Admin"), name);
   }
   const { setUs, advanceMs } = clock;
   for (const detached of [setUs, advanceMs]) assert.throws(() => detached(5), missing("ManualClock"));
@@ -151,8 +160,8 @@ test("the error for an option of another rate limiter names the counterpart", as
   await assert.rejects(limiter.check("k", { pointsToConsume: 2 }), answered(/is not known: use cost$/));
   await assert.rejects(limiter.check("k", { points: 2 }), answered(/is not known: use cost$/));
   await assert.rejects(limiter.acquire("k", { timeout: 2 }), answered(/is not known: use timeoutMs$/));
-  await assert.rejects(limiter.list({ limit: 5 }), answered(/is not known: use entries$/));
-  await assert.rejects(limiter.list({ cursr: "" }), answered(/is not known: did you mean cursor\?$/));
+  await assert.rejects(limiter.admin().list({ limit: 5 }), answered(/is not known: use entries$/));
+  await assert.rejects(limiter.admin().list({ cursr: "" }), answered(/is not known: did you mean cursor\?$/));
   for (const [name, ours] of [
     ["redis", "the URL of the limiter"],
     ["statusCode", "status of a middleware"],
@@ -180,19 +189,22 @@ test("a value that cannot have options is refused wherever options are read", as
   const middleware = { limiter, policy: "api" };
   const calls = {
     ...Object.fromEntries(
-      ["check", "peek", "take", "charge", "refund", "reset", "acquire", "explain", "checkSync", "reserve"].map(
-        (name) => [name, (options) => limiter[name]("k", options)],
-      ),
+      ["check", "peek", "take", "charge", "refund", "reset", "acquire", "checkSync", "reserve"].map((name) => [
+        name,
+        (options) => limiter[name]("k", options),
+      ]),
     ),
     ...Object.fromEntries(["commit", "cancel"].map((name) => [name, (options) => limiter[name]("k", "id", options)])),
     renew: (options) => limiter.renew("k", "id", 1000, options),
-    block: (options) => limiter.block("k", 1000, options),
-    unblock: (options) => limiter.unblock("k", options),
+    explain: (options) => limiter.admin().explain("k", options),
+    block: (options) => limiter.admin().block("k", 1000, options),
+    unblock: (options) => limiter.admin().unblock("k", options),
     checkMany: (options) => limiter.checkMany([options]),
+    reserveTogether: (options) => limiter.reserveTogether(["k"], options),
     decide: (options) => limiter.decide({}, options),
-    publish: (options) => limiter.publish("", options),
-    list: (options) => limiter.list(options),
-    scanTop: (options) => limiter.scanTop(1, options),
+    publish: (options) => limiter.admin().publish("", options),
+    list: (options) => limiter.admin().list(options),
+    scanTop: (options) => limiter.admin().scanTop(1, options),
     limiter: (options) => new Limiter("memory:", options),
     policy: (options) => new Limiter("memory:", { policies: { api: [options] } }),
     quota: (options) => new Quota(1, 1000, options),
@@ -228,9 +240,9 @@ test("a quota is a policy wherever its text is", async () => {
   assert.equal((await limiter.checkMany([{ key: "k", policy: quota }]))[0].remaining, 0);
   assert.equal((await limiter.acquire("k", { policy: quota, timeoutMs: 0 })).allowed, false);
   assert.equal(String(limiter.policyFor(quota).quotas), "5/minute");
-  assert.equal((await limiter.explain("k", quota)).quotas[0].quota, "5/minute");
+  assert.equal((await limiter.admin().explain("k", quota)).quotas[0].quota, "5/minute");
   assert.deepEqual(
-    (await limiter.list({ policy: quota })).keys.map(({ key }) => key),
+    (await limiter.admin().list({ policy: quota })).keys.map(({ key }) => key),
     ["k"],
   );
   assert.equal((await limiter.refund("k", quota)).remaining, 1);
@@ -265,13 +277,13 @@ test("errors name the culprit", async () => {
     [() => limiter.check(undefined), /^key is undefined: allowed are text, bytes, whole numbers/],
     [() => limiter.check(1.5), /^key is 1.5: allowed are /],
     [() => limiter.check("k", { cost: Number.MIN_VALUE }), /^cost is 5e-324: allowed is a whole number/],
-    [() => limiter.block("k", -1), /^forMs is -1 ms: allowed is 1 ms to 366 days, or 0/],
+    [() => limiter.admin().block("k", -1), /^forMs is -1 ms: allowed is 1 ms to 366 days, or 0/],
     [() => limiter.renew("k", "id", 0), /^ttlMs is 0 ms: allowed is 1 ms to 48 h$/],
     [() => new Quota(5, -1), /^periodMs is -1 ms: allowed is 1 ms to 366 days$/],
     [() => new Quota(5, 1e15), /^periodMs is 1000000000000000 ms: allowed is 1 ms to 366 days$/],
     [() => limiter.decide({ attributes: { tokens: 1.5 } }), /^attribute "tokens" is 1.5: allowed are /],
-    [() => limiter.setDocument(cycle), /^document has no JSON text: /],
-    [() => limiter.setDocument({ polylimit: 1n }), /^document has no JSON text: .*BigInt/],
+    [() => limiter.admin().setDocument(cycle), /^document has no JSON text: /],
+    [() => limiter.admin().setDocument({ polylimit: 1n }), /^document has no JSON text: .*BigInt/],
   ]) {
     await assert.rejects(async () => await call(), { name: "PolylimitError", code: "invalid_argument", message });
   }
@@ -457,6 +469,7 @@ test("no method answers arguments of wrong types with an error of another kind, 
   const reservation = await limiter.reserve("r");
   const subjects = [
     limiter,
+    limiter.admin(),
     clock,
     reservation,
     new Backoff(),

@@ -83,7 +83,7 @@ test("--json is what the limiter of the same store tells", async () => {
     assert.deepEqual([code, key, allowed, remaining, quotas.length], [0, "größer", true, 2, 1]);
     const explained = await run(["explain", "3/hour", "größer", "--json"], { store });
     const { quotas: told } = JSON.parse(explained.out);
-    assert.equal(told[0].words, (await limiter.explain("größer", "3/hour")).quotas[0].words);
+    assert.equal(told[0].words, (await limiter.admin().explain("größer", "3/hour")).quotas[0].words);
     limiter.close();
   });
 });

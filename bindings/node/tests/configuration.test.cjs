@@ -55,10 +55,21 @@ function withFolder(body) {
   return Promise.resolve(body(folder)).finally(() => rmSync(folder, { recursive: true }));
 }
 
+withStores("a decision remembers the commit", async (url, options) => {
+  const limiter = new Limiter(url, { document: DOCUMENT, clock: new ManualClock(0), ...options });
+  for (const repeated of [false, true]) {
+    const job = { method: "GET", path: "/v1/words", attributes: { user: "job", tokens: 1 } };
+    assert.equal((await limiter.decide(job, { id: "job", rememberMs: 60_000 })).allowed, true);
+    const usage = await limiter.commit("job", "job", "slots");
+    assert.deepEqual([usage.found, usage.repeated], [true, repeated]);
+  }
+  limiter.close();
+});
+
 withStores("requests are decided by the rules and lists of a document", async (url, options) => {
   const limiter = new Limiter(url, { document: DOCUMENT, clock: new ManualClock(0), ...options });
   const alice = { method: "GET", path: "/v1/words?a=b", peer: "192.0.2.1", attributes: { user: "alice", tokens: 3 } };
-  assert.deepEqual(limiter.matching(alice), [
+  assert.deepEqual(limiter.admin().matching(alice), [
     { policy: "api", key: "alice", cost: 3, headroom: 20 },
     { policy: "slots", key: "alice", cost: 1, headroom: 0 },
   ]);
@@ -74,6 +85,7 @@ withStores("requests are decided by the rules and lists of a document", async (u
       ["slots", "alice", 1, 0, "one", true, 1],
     ],
   );
+  await assert.rejects(limiter.decide(alice, { rememberMs: 0.5 }), invalid(/^rememberMs is 0.5 ms/));
   const second = await limiter.decide(alice);
   const { key, reservation } = second.decisions[1];
   assert.match(reservation, /^[!-~]{1,64}$/);
@@ -120,7 +132,7 @@ withStores("requests are decided by the rules and lists of a document", async (u
 test("keys of bytes stay bytes", async () => {
   const limiter = new Limiter("memory:", { document: DOCUMENT });
   const user = new Uint8Array([0xff, 0x01]);
-  const [{ key }] = limiter.matching({ path: "/v1/a", attributes: { user, tokens: 1n } });
+  const [{ key }] = limiter.admin().matching({ path: "/v1/a", attributes: { user, tokens: 1n } });
   assert.deepEqual([...key], [0xff, 0x01]);
   const { decisions } = await limiter.decide({ path: "/v1/a", attributes: { user, tokens: 1 } }, { id: user });
   assert.deepEqual([...decisions[0].key], [0xff, 0x01]);
@@ -129,41 +141,43 @@ test("keys of bytes stay bytes", async () => {
 
 test("a program replaces its document, and a bad one changes nothing", async () => {
   const limiter = new Limiter("memory:", { document: document("1/day fixed_window"), clock: new ManualClock(0) });
-  const { version, digest, appliedAt, ...rest } = limiter.configuration();
+  const admin = limiter.admin();
+  const { version, digest, appliedAt, ...rest } = admin.configuration();
   assert.deepEqual(rest, { source: "document", documentVersion: 0, ageMs: 0, error: null });
   assert.match(digest, /^[0-9a-f]{64}$/);
   assert.ok(appliedAt instanceof Date && Date.now() - appliedAt.getTime() < DAY_MS);
   assert.equal((await limiter.check("k")).remaining, 0);
-  const next = limiter.setDocument(document("5/day fixed_window"));
+  const next = admin.setDocument(document("5/day fixed_window"));
   assert.ok(next.version > version && next.digest !== digest);
   assert.equal((await limiter.check("k")).remaining, 3);
   const bad = { code: "invalid_argument", message: /^line 2, column \d+: / };
-  assert.throws(() => limiter.setDocument("polylimit = 1\nlimits = 5"), bad);
+  assert.throws(() => admin.setDocument("polylimit = 1\nlimits = 5"), bad);
   assert.throws(() => new Limiter("memory:", { document: "polylimit = 1\nlimits = 5" }), bad);
-  assert.deepEqual(limiter.configuration(), next);
+  assert.deepEqual(admin.configuration(), next);
   const refusal = (name, read) =>
     invalid(`${name} is ${read}: allowed is a document as TOML or JSON text, or as an object`);
-  assert.throws(() => limiter.setDocument(5), refusal("document", "5"));
-  assert.throws(() => limiter.setDocument([]), refusal("document", "an array"));
-  assert.throws(() => limiter.setDocument(null), refusal("document", "null"));
+  assert.throws(() => admin.setDocument(5), refusal("document", "5"));
+  assert.throws(() => admin.setDocument([]), refusal("document", "an array"));
+  assert.throws(() => admin.setDocument(null), refusal("document", "null"));
   assert.throws(() => new Limiter("memory:", { document: new Uint8Array(1) }), refusal("document", "a Uint8Array"));
   limiter.close();
-  assert.throws(() => limiter.setDocument(document("1/day")), { code: "closed" });
-  assert.deepEqual(limiter.configuration(), next);
+  assert.throws(() => admin.setDocument(document("1/day")), { code: "closed" });
+  assert.deepEqual(admin.configuration(), next);
 });
 
 test("a limiter without a configuration says so", async () => {
   const limiter = new Limiter("memory:", { policies: { api: "1/day" } });
-  assert.equal(limiter.configuration(), undefined);
-  assert.equal(limiter.candidateCounts("api"), undefined);
+  const admin = limiter.admin();
+  assert.equal(admin.configuration(), undefined);
+  assert.equal(admin.candidateCounts("api"), undefined);
   const none = { code: "invalid_argument", message: /configuration/ };
-  assert.throws(() => limiter.matching({}), none);
+  assert.throws(() => admin.matching({}), none);
   for (const rejected of [
     limiter.decide({}),
-    limiter.setEntry("deny user bob"),
-    limiter.deleteEntry("deny user bob"),
-    limiter.waitForVersion(1, 0),
-    limiter.publish(document("1/day")),
+    admin.setEntry("deny user bob"),
+    admin.deleteEntry("deny user bob"),
+    admin.waitForVersion(1, 0),
+    admin.publish(document("1/day")),
   ]) {
     await assert.rejects(rejected, none);
   }
@@ -171,27 +185,28 @@ test("a limiter without a configuration says so", async () => {
 
 test("entries deny, allow and override", async () => {
   const limiter = new Limiter("memory:", { document: DOCUMENT, clock: new ManualClock(0) });
+  const admin = limiter.admin();
   const bob = { path: "/v1/a", attributes: { user: "bob", tokens: 1 } };
-  const before = limiter.configuration().version;
-  const set = await limiter.setEntry("deny user bob", { by: "ann", why: "a test", until: "1970-01-01T00:01:00Z" });
+  const before = admin.configuration().version;
+  const set = await admin.setEntry("deny user bob", { by: "ann", why: "a test", until: "1970-01-01T00:01:00Z" });
   assert.ok(set.version > before);
   const denied = await limiter.decide(bob);
   assert.deepEqual([denied.cause, denied.retryAfterMs], ["deny_list", 60_000]);
-  await limiter.deleteEntry("deny user bob");
-  await limiter.setEntry("override api bob", { numbers: "gold" });
+  await admin.deleteEntry("deny user bob");
+  await admin.setEntry("override api bob", { numbers: "gold" });
   assert.equal((await limiter.decide(bob)).decisions[0].decision.remaining, 79);
-  await limiter.setEntry("override api bob", '{"numbers": "5/day fixed_window"}');
+  await admin.setEntry("override api bob", '{"numbers": "5/day fixed_window"}');
   assert.equal((await limiter.peek("bob", "api")).remaining, 4);
-  assert.equal((await limiter.waitForVersion(set.version, 1000)).source, "document");
-  await assert.rejects(limiter.waitForVersion(1e9, 5), { code: "store_unavailable" });
-  await assert.rejects(limiter.setEntry("override api bob", { numbers: "bronze" }), { code: "invalid_argument" });
-  await assert.rejects(limiter.setEntry("perhaps bob"), { code: "invalid_argument" });
-  await assert.rejects(limiter.setEntry("deny user bob", { since: 5 }), { code: "invalid_argument" });
+  assert.equal((await admin.waitForVersion(set.version, 1000)).source, "document");
+  await assert.rejects(admin.waitForVersion(1e9, 5), { code: "store_unavailable" });
+  await assert.rejects(admin.setEntry("override api bob", { numbers: "bronze" }), { code: "invalid_argument" });
+  await assert.rejects(admin.setEntry("perhaps bob"), { code: "invalid_argument" });
+  await assert.rejects(admin.setEntry("deny user bob", { since: 5 }), { code: "invalid_argument" });
   const entries = 'allowed is "deny ITEM", "allow ITEM" or "override POLICY KEY"';
-  await assert.rejects(limiter.setEntry(5), invalid(`entry is 5: ${entries}`));
-  await assert.rejects(limiter.deleteEntry(), invalid(`entry is undefined: ${entries}`));
+  await assert.rejects(admin.setEntry(5), invalid(`entry is 5: ${entries}`));
+  await assert.rejects(admin.deleteEntry(), invalid(`entry is undefined: ${entries}`));
   await assert.rejects(
-    limiter.setEntry("deny user bob", 5),
+    admin.setEntry("deny user bob", 5),
     invalid("value is 5: allowed is an object, or the JSON text of one"),
   );
 });
@@ -218,14 +233,14 @@ test("shadow admits and tells of the denial, and a candidate is counted", async 
   const { allowed, shadowed, cause, retryAfterMs } = await limiter.check("k", "tried");
   assert.deepEqual([allowed, shadowed, cause, retryAfterMs], [true, true, "quota", DAY_MS]);
   for (let check = 0; check < 3; check++) await limiter.check("k", "api");
-  assert.deepEqual(limiter.candidateCounts("api"), {
+  assert.deepEqual(limiter.admin().candidateCounts("api"), {
     bothAllow: 1,
     onlyLiveDenies: 0,
     onlyCandidateDenies: 1,
     bothDeny: 1,
   });
-  assert.equal(limiter.candidateCounts("tried"), undefined);
-  assert.throws(() => limiter.candidateCounts(5), invalid("policy is 5: allowed is a policy's name"));
+  assert.equal(limiter.admin().candidateCounts("tried"), undefined);
+  assert.throws(() => limiter.admin().candidateCounts(5), invalid("policy is 5: allowed is a policy's name"));
 });
 
 test("attributes that are not allowed are refused", async () => {
@@ -240,7 +255,7 @@ test("attributes that are not allowed are refused", async () => {
     [{ headers: [["accept"]] }, `a header is undefined: allowed is ${headers}`],
     [{ attributes: [] }, "attributes is an array: allowed is an object of text, bytes and whole numbers"],
   ]) {
-    assert.throws(() => limiter.matching(request), invalid(message), message);
+    assert.throws(() => limiter.admin().matching(request), invalid(message), message);
     await assert.rejects(limiter.decide(request), invalid(message), message);
   }
   await assert.rejects(limiter.decide({}, { id: 5 }), { message: /^id is 5: allowed is text or a Uint8Array/ });
@@ -259,14 +274,15 @@ test("a document in a file is followed", async () => {
     };
     write("1/day");
     const limiter = new Limiter("memory:", { configuration: `file:${file}` });
-    const { source, version } = await limiter.waitForVersion(1, PATIENCE_MS);
+    const admin = limiter.admin();
+    const { source, version } = await admin.waitForVersion(1, PATIENCE_MS);
     assert.equal(source, `file:${file}`);
     assert.equal((await limiter.peek("k")).limit, 1);
     write("2/day");
-    await limiter.waitForVersion(version + 1, PATIENCE_MS);
+    await admin.waitForVersion(version + 1, PATIENCE_MS);
     assert.equal((await limiter.peek("k")).limit, 2);
-    assert.throws(() => limiter.setDocument(document("3/day")), { message: /^the configuration comes from file:/ });
-    await assert.rejects(limiter.setEntry("deny user bob"), { code: "invalid_argument" });
+    assert.throws(() => admin.setDocument(document("3/day")), { message: /^the configuration comes from file:/ });
+    await assert.rejects(admin.setEntry("deny user bob"), { code: "invalid_argument" });
     limiter.close();
     assert.throws(() => new Limiter("memory:", { configuration: "perhaps" }), { code: "invalid_argument" });
     assert.throws(() => new Limiter("memory:", { copy: file }), { code: "invalid_argument" });
@@ -279,27 +295,28 @@ test("a document in Redis is published, followed and copied", async () => {
       const copy = join(folder, "copy");
       const options = { configuration: "store", deadline: "10s" };
       const [writer, reader] = [new Limiter(url, { ...options, copy }), new Limiter(url, options)];
-      const published = await writer.publish(document("5/day fixed_window"), { by: "ann", why: "a test" });
+      const [writing, reading] = [writer.admin(), reader.admin()];
+      const published = await writing.publish(document("5/day fixed_window"), { by: "ann", why: "a test" });
       assert.equal(published.source, "store");
-      assert.equal((await reader.waitForVersion(published.version, PATIENCE_MS)).digest, published.digest);
+      assert.equal((await reading.waitForVersion(published.version, PATIENCE_MS)).digest, published.digest);
       assert.equal((await reader.check("k")).remaining, 4);
       assert.equal((await writer.check("k", { policy: "api" })).remaining, 3);
-      const { version } = await reader.setEntry("override api k", { numbers: "50/day fixed_window" });
-      const { documentVersion } = await writer.waitForVersion(version, PATIENCE_MS);
+      const { version } = await reading.setEntry("override api k", { numbers: "50/day fixed_window" });
+      const { documentVersion } = await writing.waitForVersion(version, PATIENCE_MS);
       assert.equal((await writer.peek("k")).limit, 50);
       assert.match(readFileSync(copy, "utf8"), /5\/day fixed_window/);
-      const again = await writer.publish(document("5/day fixed_window"), { expectedVersion: documentVersion });
+      const again = await writing.publish(document("5/day fixed_window"), { expectedVersion: documentVersion });
       assert.deepEqual([documentVersion, again.documentVersion], [1, 2]);
-      await assert.rejects(reader.publish(document("6/day"), { expectedVersion: documentVersion }), {
+      await assert.rejects(reading.publish(document("6/day"), { expectedVersion: documentVersion }), {
         code: "invalid_argument",
       });
-      await assert.rejects(writer.publish(document("6/day"), { expectedVersion: 99 }), { code: "invalid_argument" });
-      await assert.rejects(writer.publish("polylimit = 2"), { code: "invalid_argument", message: /^line 1, column/ });
-      await assert.rejects(writer.publish("polylimit = 1"), {
+      await assert.rejects(writing.publish(document("6/day"), { expectedVersion: 99 }), { code: "invalid_argument" });
+      await assert.rejects(writing.publish("polylimit = 2"), { code: "invalid_argument", message: /^line 1, column/ });
+      await assert.rejects(writing.publish("polylimit = 1"), {
         code: "invalid_argument",
         message: /it may be incomplete/,
       });
-      await assert.rejects(writer.publish(document("6/day"), { by: 5 }), invalid("by is 5: allowed is text"));
+      await assert.rejects(writing.publish(document("6/day"), { by: 5 }), invalid("by is 5: allowed is text"));
       for (const limiter of [writer, reader]) limiter.close();
     }),
   );

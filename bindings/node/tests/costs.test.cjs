@@ -97,7 +97,7 @@ test("what a response has spent is known for each policy", async () => {
   try {
     assert.equal((await request(app.server.address().port)).status, 200);
     await until(async () => (await left(limiter)).join() === "8766,59", "8766 tokens and 59 requests are left");
-    const used = async () => (await limiter.list()).keys.map(({ quotas: [{ used }] }) => used).sort();
+    const used = async () => (await limiter.admin().list()).keys.map(({ quotas: [{ used }] }) => used).sort();
     await until(async () => (await used()).join() === "1,1234,3", "the quota without a name has 3 of 10 used");
   } finally {
     await app.close();

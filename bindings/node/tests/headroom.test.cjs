@@ -94,30 +94,31 @@ test("a limiter without a configuration ignores plans", async () => {
 });
 
 withLimiters("a blocked key is denied until its block ends", "10/day fixed_window", async ({ clock, limiter }) => {
-  const blocked = await limiter.block("k", 1500.5);
+  const admin = limiter.admin();
+  const blocked = await admin.block("k", 1500.5);
   assert.deepEqual([blocked.remaining, blocked.resetAfterMs, blocked.taken], [0, 1500.5, 0]);
   const denied = await limiter.check("k");
   assert.deepEqual(told(denied), { ...DENIED, cause: "blocked" });
   assert.deepEqual([denied.remaining, denied.retryAfterMs, denied.retryAfterUs], [0, 1501, 1_500_500]);
   assert.equal((await limiter.take("k", { cost: 3 })).taken, 0);
   clock.advanceMs(1500);
-  assert.equal((await limiter.block("k", 100, "api")).resetAfterMs, 100);
+  assert.equal((await admin.block("k", 100, "api")).resetAfterMs, 100);
   clock.advanceMs(100);
   assert.deepEqual(told(await limiter.check("k")), ADMITTED);
-  await limiter.block(42, 366 * DAY_MS, { policy: "api" });
+  await admin.block(42, 366 * DAY_MS, { policy: "api" });
   assert.equal(limiter.checkSync("42").cause, "blocked");
-  assert.equal((await limiter.unblock(42n)).remaining, 10);
+  assert.equal((await admin.unblock(42n)).remaining, 10);
   assert.equal(limiter.checkSync(42).allowed, true);
-  await limiter.block("k", 1, { plan: "gold" });
-  assert.equal((await limiter.block("k", 0, { plan: "gold" })).remaining, 9);
+  await admin.block("k", 1, { plan: "gold" });
+  assert.equal((await admin.block("k", 0, { plan: "gold" })).remaining, 9);
   for (const forMs of [0.999, 366 * DAY_MS + 0.001]) {
     const message = /^forMs is [0-9.]+ ms: allowed is 1 ms to 366 days, or 0 to forget the block$/;
-    await assert.rejects(limiter.block("k", forMs), { code: "invalid_argument", message });
+    await assert.rejects(admin.block("k", forMs), { code: "invalid_argument", message });
   }
-  await assert.rejects(limiter.block("k", "1s"), invalid("forMs is a string: allowed is a number of milliseconds"));
-  await assert.rejects(limiter.block("k"), invalid("forMs is undefined: allowed is a number of milliseconds"));
+  await assert.rejects(admin.block("k", "1s"), invalid("forMs is a string: allowed is a number of milliseconds"));
+  await assert.rejects(admin.block("k"), invalid("forMs is undefined: allowed is a number of milliseconds"));
   await assert.rejects(
-    limiter.unblock("k", { cost: 1 }),
+    admin.unblock("k", { cost: 1 }),
     invalid('option "cost" is not known: allowed are policy, plan'),
   );
 });

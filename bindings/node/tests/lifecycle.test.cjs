@@ -120,33 +120,35 @@ test("after close every operation fails with closed, on every store", async () =
     }
     await assert.rejects(limiter.acquire("k", { timeoutMs: 1000 }), closed);
     await assert.rejects(limiter.checkTogether(["k"]), closed);
+    await assert.rejects(limiter.peekTogether(["k"]), closed);
+    await assert.rejects(limiter.reserveTogether(["k"]), closed);
     const results = await limiter.checkMany(["k", { key: "k", policy: "5/minute" }, { key: "k", policy: "unknown" }]);
     assert.deepEqual(
       results.map(({ code }) => code),
       ["closed", "closed", "closed"],
     );
     await assert.rejects(limiter.ready(1000), closed);
-    await assert.rejects(limiter.doctor(), closed);
+    await assert.rejects(limiter.admin().doctor(), closed);
     // Redis never answers at once.
     assert.throws(() => limiter.checkSync("k"), closed);
     assert.throws(() => limiter.policyFor("11/minute"), closed);
     assert.throws(() => limiter.setPolicy("api", "1/s"), closed);
-    assert.throws(() => limiter.setCredentials(undefined, "x"), closed);
+    assert.throws(() => limiter.admin().setCredentials(undefined, "x"), closed);
     // What describes it in this process can still be read.
     assert.deepEqual(limiter.stats(), before);
     assert.deepEqual(limiter.policies.map(({ name }) => name)[0], "api");
     assert.equal(String(limiter.policyFor("api").quotas), "9/minute");
     assert.ok(limiter.metrics().length > 0 && limiter.metricsText().includes("polylimit_decisions_total"));
-    assert.deepEqual(limiter.topKeys(5).denied, []);
-    assert.equal(limiter.keys, undefined);
+    assert.deepEqual(limiter.admin().topKeys(5).denied, []);
+    assert.equal(limiter.admin().keys, undefined);
     limiter.close();
   });
   const configured = new Limiter("memory:", { document: "polylimit = 1" });
-  const status = configured.configuration();
+  const status = configured.admin().configuration();
   configured.close();
-  assert.deepEqual(configured.configuration(), status);
-  assert.throws(() => configured.setDocument("polylimit = 1"), closed);
-  assert.throws(() => configured.matching({ path: "/" }), closed);
+  assert.deepEqual(configured.admin().configuration(), status);
+  assert.throws(() => configured.admin().setDocument("polylimit = 1"), closed);
+  assert.throws(() => configured.admin().matching({ path: "/" }), closed);
   await assert.rejects(configured.decide({ path: "/" }), closed);
 });
 

@@ -223,6 +223,18 @@ for (const store of ["memory", "redis"]) {
       assert.equal((await limiter.peek("k", "wide")).remaining, 8);
       await assert.rejects(limiter.checkTogether("k"), invalid("checks is a string: allowed is an array"));
       assert.deepEqual(await limiter.checkTogether([]), []);
+      const peeked = await limiter.peekTogether([...both, { key: "k", policy: "5/day" }]);
+      assert.deepEqual(
+        peeked.map(({ allowed, remaining }) => [allowed, remaining]),
+        [
+          [true, 8],
+          [false, 0],
+          [true, 5],
+        ],
+      );
+      await assert.rejects(limiter.peekTogether(unknown), { code: "invalid_argument", message: /unknown/ });
+      await assert.rejects(limiter.peekTogether("k"), invalid("checks is a string: allowed is an array"));
+      assert.deepEqual(await limiter.peekTogether([]), []);
       limiter.close();
     };
     await (store === "redis" ? withRedis(({ url }) => body(url)) : body("memory:"));
@@ -282,7 +294,7 @@ test("acquire waits by the system clock", async () => {
   assert.ok(turns.every(({ allowed }) => allowed));
 });
 
-test("setPolicy changes the numbers of a policy and keeps usage", async () => {
+test("setPolicy changes the quotas of a policy and keeps usage", async () => {
   const { limiter } = limiterAt(0, "2/minute");
   await limiter.check("k");
   limiter.setPolicy("api", [Quota.perMinute(5)]);
@@ -293,7 +305,7 @@ test("setPolicy changes the numbers of a policy and keeps usage", async () => {
     ["api: 5/minute", "more: 1/second"],
   );
   assert.throws(() => limiter.setPolicy("api", "5/month"), { code: "invalid_argument" });
-  assert.equal(limiter.keys, 1);
+  assert.equal(limiter.admin().keys, 1);
 });
 
 test("operations after close fail with closed, and a second close has no effect", async () => {
@@ -320,7 +332,7 @@ test("stats and doctor report about a Redis store", async () => {
     await limiter.check("k");
     const { applied, notApplied } = limiter.stats();
     assert.deepEqual({ applied, notApplied }, { applied: 1, notApplied: 0 });
-    const findings = await limiter.doctor();
+    const findings = await limiter.admin().doctor();
     assert.ok(findings.some(({ subject, severity }) => subject === "version" && severity !== "problem"));
     limiter.close();
   });
@@ -341,8 +353,8 @@ test("the outage policy of a policy decides during an outage", async () => {
 
 test("errors and inspection show no password", async () => {
   const limiter = new Limiter("redis://user:hunter2@127.0.0.1:1", { policies: { api: "1/s" } });
-  limiter.setCredentials("user", "hunter3");
-  const findings = JSON.stringify(await limiter.doctor());
+  limiter.admin().setCredentials("user", "hunter3");
+  const findings = JSON.stringify(await limiter.admin().doctor());
   const error = await limiter.ready(5).catch((thrown) => thrown);
   assert.doesNotMatch(`${findings} ${error.stack} ${require("node:util").inspect(limiter)}`, /hunter/);
   assert.throws(

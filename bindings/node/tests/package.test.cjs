@@ -109,6 +109,7 @@ test("the packed packages install into an empty folder, and every snippet of the
     for (const [page, snippets] of [
       ["metrics.md", 1],
       ["listing.md", 2],
+      ["reservations.md", 1],
     ]) {
       const text = await readFile(join(root, "..", "..", "docs", page), "utf8");
       assert.equal(await runSnippets(folder, text), snippets, page);
@@ -258,7 +259,7 @@ test("the TypeScript snippets of the documentation compile, and what they compil
   await installed(async (folder) => {
     const readme = await readFile(join(folder, "node_modules", "polylimit", "README.md"), "utf8");
     const snippets = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map(([, code]) => code);
-    assert.equal(snippets.length, 2);
+    assert.equal(snippets.length, 3);
     const names = snippets.map((_, number) => `snippet-${number}`);
     for (const [number, code] of snippets.entries()) await writeFile(join(folder, `${names[number]}.mts`), code);
     const settings = ["--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext"];

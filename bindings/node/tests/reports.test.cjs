@@ -29,7 +29,7 @@ async function listed(limiter, options) {
   const [keys, pages] = [[], []];
   let cursor;
   do {
-    const page = await limiter.list({ ...FAST, ...options, cursor });
+    const page = await limiter.admin().list({ ...FAST, ...options, cursor });
     pages.push(page);
     keys.push(...page.keys);
     cursor = page.cursor;
@@ -53,7 +53,7 @@ onEachStore("every key is listed, a page at a time", (url, options) =>
 onEachStore("a listed key has what is used of its quotas", (url, options) =>
   withLimiter(url, options, async (limiter) => {
     await limiter.check("ann", "login");
-    const { keys, cursor, examined } = await limiter.list(FAST);
+    const { keys, cursor, examined } = await limiter.admin().list(FAST);
     assert.deepEqual([keys.length, cursor], [1, null]);
     assert.ok(examined >= 1, `${examined}`);
     const [{ quotas, expiresAfterMs, ...key }] = keys;
@@ -89,7 +89,7 @@ onEachStore("a filter takes a policy, a prefix, the least use, and several of th
     assert.deepEqual(await namesOf({ keyPrefix: Buffer.from("user:b") }), ["user:bob"]);
     assert.deepEqual(await namesOf({ atLeastUsed: 90 }), ["guest:1", "user:ann"]);
     assert.deepEqual(await namesOf({ policy: "api", keyPrefix: "user:", atLeastUsed: 90 }), ["user:ann"]);
-    const top = await limiter.scanTop(2, { policy: "api", ...FAST });
+    const top = await limiter.admin().scanTop(2, { policy: "api", ...FAST });
     assert.deepEqual(
       top.keys.map(({ key, usedPercent }) => [key, usedPercent]),
       [
@@ -120,7 +120,8 @@ onEachStore("resetListed resets the keys of the filter, and no others", (url, op
   withLimiter(url, options, async (limiter) => {
     const keys = ["user:1", "user:2", "guest:1"];
     await limiter.checkMany(keys.map((key) => ({ key, policy: "api" })));
-    const { reset, unknown, cursor } = await limiter.resetListed({ policy: "api", keyPrefix: "user:", ...FAST });
+    const users = { policy: "api", keyPrefix: "user:", ...FAST };
+    const { reset, unknown, cursor } = await limiter.admin().resetListed(users);
     assert.deepEqual([reset, unknown, cursor], [2, 0, null]);
     const left = await Promise.all(keys.map((key) => limiter.peek(key, "api")));
     assert.deepEqual(
@@ -134,7 +135,7 @@ onEachStore("an explanation says which quota denies, in words", (url, options) =
   withLimiter(url, options, async (limiter) => {
     const exhausted = await limiter.take("ann", { policy: "login", cost: 5 });
     assert.equal(exhausted.taken, 2);
-    const explained = await limiter.explain("ann", "login");
+    const explained = await limiter.admin().explain("ann", "login");
     assert.deepEqual([explained.policy, explained.key, explained.cost], ["login", "ann", 1]);
     assert.deepEqual([explained.allowed, explained.cause], [false, "quota"]);
     assert.ok(explained.retryAfterMs > 0 && explained.retryAfterMs <= 43_200_000);
@@ -143,8 +144,8 @@ onEachStore("an explanation says which quota denies, in words", (url, options) =
     assert.deepEqual([bucket.admits, bucket.remaining, bucket.periodMs], [false, 0, 86_400_000]);
     assert.match(window.words, /^2 of 5 /);
     assert.match(bucket.words, /2/);
-    assert.deepEqual([explained.mode, explained.numbers, explained.configuration], ["on", "quotas", null]);
-    const expensive = await limiter.explain("bob", { policy: "login", cost: 3 });
+    assert.deepEqual([explained.mode, explained.quotasSource, explained.configuration], ["on", "quotas", null]);
+    const expensive = await limiter.admin().explain("bob", { policy: "login", cost: 3 });
     assert.deepEqual([expensive.cost, expensive.retryAfterMs, expensive.quotas[1].admits], [3, null, false]);
     // It has charged nothing.
     assert.equal((await limiter.peek("bob", "login")).remaining, 2);
@@ -169,13 +170,13 @@ onEachStore("the explanation of a request has the list, or the rules that match"
   withLimiter(url, { ...options, policies: undefined, document: DOCUMENT }, async (limiter) => {
     const request = { path: "/login", peer: "192.0.2.1", attributes: { user: "ann" } };
     assert.equal((await limiter.decide(request)).allowed, true);
-    const denied = await limiter.explainRequest(request);
+    const denied = await limiter.admin().explainRequest(request);
     assert.deepEqual([denied.allowed, denied.cause, denied.listEntry], [false, "quota", null]);
     assert.equal(denied.policies.length, 1);
     const [{ policy, key, rule, quotas }] = denied.policies;
     assert.deepEqual([policy, key, rule, quotas[0].admits], ["login", "ann", 1, false]);
     assert.deepEqual([denied.configuration.source, denied.configuration.digest.length], ["document", 64]);
-    const listed = await limiter.explainRequest({ ...request, peer: "203.0.113.7" });
+    const listed = await limiter.admin().explainRequest({ ...request, peer: "203.0.113.7" });
     assert.deepEqual([listed.allowed, listed.cause, listed.policies], [false, "deny_list", []]);
     assert.deepEqual(listed.listEntry, {
       entry: "deny client 203.0.113.0/24",
@@ -184,7 +185,7 @@ onEachStore("the explanation of a request has the list, or the rules that match"
       by: null,
       why: null,
     });
-    assert.equal((await limiter.explain("ann")).allowed, false);
+    assert.equal((await limiter.admin().explain("ann")).allowed, false);
   }),
 );
 
@@ -192,26 +193,27 @@ onEachStore("topKeys counts what this process denies and admits, with observeKey
   withLimiter(url, { ...options, observeKeys: 64 }, async (limiter) => {
     const checks = Array.from({ length: 2000 }, () => ({ key: "ann", policy: "login" }));
     await limiter.checkMany(checks);
-    const { denied, counters, halfLifeMs } = limiter.topKeys(5);
+    const { denied, counters, halfLifeMs } = limiter.admin().topKeys(5);
     assert.deepEqual([counters, halfLifeMs, denied.length], [64, 60_000, 1]);
     const [{ policy, key, count, error }] = denied;
     assert.deepEqual([policy, key, error], ["login", "ann", 0]);
     assert.ok(count > 500 && count < 6000, `${count}`);
-    assert.deepEqual(limiter.topKeys(0).denied, []);
+    assert.deepEqual(limiter.admin().topKeys(0).denied, []);
   }),
 );
 
 test("without observeKeys no keys are counted", () =>
   withLimiter("memory:", {}, async (limiter) => {
-    assert.deepEqual(limiter.topKeys(5), { denied: [], admitted: [], halfLifeMs: 0, counters: 0 });
+    assert.deepEqual(limiter.admin().topKeys(5), { denied: [], admitted: [], halfLifeMs: 0, counters: 0 });
     assert.throws(() => new Limiter("memory:", { observeKeys: 65_537 }), invalid(/observeKeys.*0 \(none\) to 65536/));
   }));
 
 test("a budget, a filter or a cursor that is not allowed is refused", () =>
   withLimiter("memory:", {}, async (limiter) => {
+    const admin = limiter.admin();
     const users = Array.from({ length: 400 }, (_, number) => ({ key: `user:${number}`, policy: "api" }));
     await limiter.checkMany(users);
-    const { cursor } = await limiter.list({ entries: 1 });
+    const { cursor } = await admin.list({ entries: 1 });
     assert.equal(typeof cursor, "string");
     for (const [options, message] of [
       [{ entries: 0 }, /^entries of a list is 0: allowed is 1 or more$/],
@@ -232,48 +234,49 @@ test("a budget, a filter or a cursor that is not allowed is refused", () =>
       [{ prefix: "user:" }, /^option "prefix" is not known/],
       [5, /^options is 5/],
     ]) {
-      await assert.rejects(limiter.list(options), invalid(message));
-      await assert.rejects(limiter.resetListed(options), invalid(message));
+      await assert.rejects(admin.list(options), invalid(message));
+      await assert.rejects(admin.resetListed(options), invalid(message));
     }
     for (const [call, message] of [
-      [() => limiter.scanTop(), /^most is undefined/],
-      [() => limiter.scanTop(-1), /^most is -1/],
-      [() => limiter.scanTop(5, { cursor }), /^option "cursor" is not known/],
-      [() => limiter.explain("k"), /several/],
-      [() => limiter.explain("k", "nobody"), /"nobody" is not known/],
-      [() => limiter.explain("k", { policy: "api", cost: -1 }), /^cost is -1/],
-      [() => limiter.explain("k", { timeoutMs: 5 }), /^option "timeoutMs" is not known/],
-      [() => limiter.explain(undefined, "api"), /^key is undefined: allowed are text, bytes/],
-      [() => limiter.explainRequest({ path: "/" }), /configuration/],
-      [() => limiter.explainRequest(5), /^request is 5/],
-      [async () => limiter.topKeys("5"), /^most is a string/],
-      [async () => limiter.topKeys(0.5), /^most is 0.5/],
+      [() => admin.scanTop(), /^most is undefined/],
+      [() => admin.scanTop(-1), /^most is -1/],
+      [() => admin.scanTop(5, { cursor }), /^option "cursor" is not known/],
+      [() => admin.explain("k"), /several/],
+      [() => admin.explain("k", "nobody"), /"nobody" is not known/],
+      [() => admin.explain("k", { policy: "api", cost: -1 }), /^cost is -1/],
+      [() => admin.explain("k", { timeoutMs: 5 }), /^option "timeoutMs" is not known/],
+      [() => admin.explain(undefined, "api"), /^key is undefined: allowed are text, bytes/],
+      [() => admin.explainRequest({ path: "/" }), /configuration/],
+      [() => admin.explainRequest(5), /^request is 5/],
+      [async () => admin.topKeys("5"), /^most is a string/],
+      [async () => admin.topKeys(0.5), /^most is 0.5/],
     ]) {
       await assert.rejects(call, invalid(message));
     }
-    assert.equal((await limiter.resetListed()).reset, 400);
+    assert.equal((await admin.resetListed()).reset, 400);
   }));
 
 test("a closed limiter lists and explains nothing", async () => {
   const limiter = new Limiter("memory:", { policies: { api: "5/minute" } });
+  const admin = limiter.admin();
   limiter.close();
   for (const call of [
-    () => limiter.list(),
-    () => limiter.scanTop(5),
-    () => limiter.resetListed(),
-    () => limiter.explain("k"),
-    () => limiter.explainRequest({}),
+    () => admin.list(),
+    () => admin.scanTop(5),
+    () => admin.resetListed(),
+    () => admin.explain("k"),
+    () => admin.explainRequest({}),
   ]) {
     await assert.rejects(call, { name: "PolylimitError", code: "closed" });
   }
-  assert.deepEqual(limiter.topKeys(5).denied, []);
+  assert.deepEqual(admin.topKeys(5).denied, []);
 });
 
 test("a store that does not answer is an error, whatever the outage policy", async () => {
   const url = `redis://127.0.0.1:${await freePort()}`;
   await withLimiter(url, { outage: "allow", deadline: "200ms", policies: { api: "5/minute" } }, async (limiter) => {
-    await assert.rejects(limiter.explain("k"), { code: "store_unavailable" });
-    await assert.rejects(limiter.list(), { code: "store_unavailable" });
+    await assert.rejects(limiter.admin().explain("k"), { code: "store_unavailable" });
+    await assert.rejects(limiter.admin().list(), { code: "store_unavailable" });
   });
 });
 
@@ -282,6 +285,6 @@ test("a user of Redis without the right to SCAN cannot list", () =>
     assert.match(await redisCommand(port, "ACL SETUSER clerk on >secret ~* &* +@all -scan"), /^\+OK/);
     await withLimiter(`redis://clerk:secret@127.0.0.1:${port}`, { deadline: "10s" }, async (limiter) => {
       await limiter.check("k", "api");
-      await assert.rejects(limiter.list(FAST), { code: "store_failed", message: /scan/i });
+      await assert.rejects(limiter.admin().list(FAST), { code: "store_failed", message: /scan/i });
     });
   }));

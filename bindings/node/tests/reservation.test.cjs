@@ -68,6 +68,54 @@ onEachStore("a job that runs again is charged once", async (url, options) => {
   limiter.close();
 });
 
+onEachStore("a request is reserved together or not at all", async (url, options) => {
+  const policies = { model: QUOTAS, rate: "2/day fixed_window" };
+  const limiter = new Limiter(url, { policies, clock: new ManualClock(NOW_US), ...options });
+  const left = async () => (await limiter.peek("k", "model")).quotas.map(({ remaining }) => remaining);
+  const both = [
+    { key: "k", policy: "model", cost: 40 },
+    { key: "k", policy: "rate" },
+  ];
+  const first = await limiter.reserveTogether(both);
+  assert.equal(first.allowed, true);
+  assert.deepEqual(
+    first.decisions.map(({ remaining }) => remaining),
+    [60, 1],
+  );
+  const bytes = new Uint8Array([1, 0, 255]);
+  const second = await limiter.reserveTogether(both, { id: bytes, ttlMs: 40_000 });
+  bytes[0] = 9;
+  assert.deepEqual(second.id, new Uint8Array([1, 0, 255]));
+  const denied = await limiter.reserveTogether(both);
+  assert.deepEqual([denied.allowed, denied.decisions.map(({ allowed }) => allowed)], [false, [false, false]]);
+  assert.deepEqual([(await limiter.peek("k", "rate")).remaining, await left()], [0, [0, 20]]);
+  assert.equal((await limiter.cancel("k", first.id, "model")).found, true);
+  assert.equal((await limiter.cancel("k", first.id, "rate")).found, false);
+  assert.equal((await limiter.commit("k", second.id, { spent: 10, policy: "model" })).remaining, 90);
+  // No slot is taken where another policy denies.
+  assert.equal((await limiter.reserveTogether(both)).allowed, false);
+  assert.deepEqual(await left(), [2, 90]);
+  const wrong = { ttlMs: /^ttlMs is 0/, rememberMs: /^rememberMs is 0/, id: /^the id of a reservation has 0 bytes/ };
+  for (const [name, message] of Object.entries(wrong)) {
+    await assert.rejects(limiter.reserveTogether(both, { [name]: name === "id" ? "" : 0.5 }), invalid(message));
+  }
+  await assert.rejects(limiter.reserveTogether([...both, { key: "k", policy: "unknown" }]), invalid(/unknown/));
+  await assert.rejects(limiter.reserveTogether("k"), invalid(/^checks is a string/));
+  assert.deepEqual((await limiter.reserveTogether([])).decisions, []);
+  limiter.close();
+});
+
+onEachStore("commits of a request are remembered", async (url, options) => {
+  const { limiter } = limiterAt(url, options);
+  for (const repeated of [false, true]) {
+    const reserved = [{ key: "k", policy: "model", cost: 40 }];
+    const { id } = await limiter.reserveTogether(reserved, { id: "job", rememberMs: 3_600_000 });
+    const usage = await limiter.commit("k", id, { spent: 30, policy: "model" });
+    assert.deepEqual([usage.found, usage.repeated, usage.remaining], [true, repeated, 70]);
+  }
+  limiter.close();
+});
+
 onEachStore("a commit charges what was reserved, nothing, or more than that", async (url, options) => {
   const { limiter } = limiterAt(url, options);
   const reserve = () => limiter.reserve("k", { cost: 10 });

@@ -8,6 +8,7 @@ import fastify, { type FastifyReply, type FastifyRequest } from "fastify";
 import { Hono } from "hono";
 import Koa from "koa";
 import {
+  type Admin,
   type CandidateCounts,
   type Cause,
   type ConfigurationStatus,
@@ -24,6 +25,7 @@ import {
   PolylimitError,
   Quota,
   type RequestDecision,
+  type RequestReservation,
   type Reservation,
   type ReservationId,
   type ReserveOptions,
@@ -92,16 +94,16 @@ async function decide(): Promise<number> {
   const source: Source = decision.source;
   const cause: Cause | null = decision.cause;
   const flags: boolean[] = [decision.crossed, decision.elastic, decision.shadowed];
-  if (cause === "blocked" && !flags.includes(true)) await limiter.unblock("user", { plan: "gold" });
+  if (cause === "blocked" && !flags.includes(true)) await limiter.admin().unblock("user", { plan: "gold" });
   // @ts-expect-error unknown cause
-  if (cause === "tired") await limiter.block("user", 5000, "api");
+  if (cause === "tired") await limiter.admin().block("user", 5000, "api");
   await limiter.peek("user", { headroom: 20, plan: "gold" });
   await limiter.peek("user", quota);
   await limiter.take("user", { policy: quota });
   // @ts-expect-error a headroom is a number
   await limiter.peek("user", { headroom: "20" });
   // @ts-expect-error a block has a time
-  await limiter.block("user");
+  await limiter.admin().block("user");
   // @ts-expect-error a decision is read-only
   decision.remaining = 5;
   // @ts-expect-error it may be null
@@ -112,37 +114,47 @@ async function decide(): Promise<number> {
   }
   const both: Decision[] = await limiter.checkTogether(["a", { key: "a", policy: "login" }]);
   if (!both.every(({ allowed }) => allowed)) return 0;
+  const peeked: Decision[] = await limiter.peekTogether(["a"]);
+  const reserved: RequestReservation = await limiter.reserveTogether(["a"], { id: "job", ttlMs: 5, rememberMs: 5 });
+  if (reserved.allowed) await limiter.commit("a", reserved.id, "login");
+  // @ts-expect-error it is not renewed
+  await limiter.reserveTogether(["a"], { maxAgeMs: 5 });
   try {
     limiter.checkSync("user");
   } catch (error) {
     const code: ErrorCode | undefined = error instanceof PolylimitError ? error.code : undefined;
     return code === "closed" ? 1 : 0;
   }
-  return usage.taken + wait + source.length;
+  return usage.taken + wait + source.length + peeked.length;
 }
 
 async function configure(): Promise<number> {
   const own = new Limiter("memory:", { document: "polylimit = 1" });
-  const status: ConfigurationStatus = own.setDocument({ polylimit: 1, policies: { api: { quotas: "5/s" } } });
+  const admin: Admin = own.admin();
+  const status: ConfigurationStatus = admin.setDocument({ polylimit: 1, policies: { api: { quotas: "5/s" } } });
   // @ts-expect-error a document is text or an object
-  own.setDocument(5);
-  const since: number = own.configuration()?.appliedAt?.getTime() ?? status.version;
-  await own.setEntry("override api bob", { numbers: "9/s", by: "ann" });
+  admin.setDocument(5);
+  const since: number = admin.configuration()?.appliedAt?.getTime() ?? status.version;
+  await admin.setEntry("override api bob", { numbers: "9/s", by: "ann" });
   // @ts-expect-error unknown property of an entry
-  await own.setEntry("deny user bob", { since: "today" });
-  await own.deleteEntry("override api bob");
-  await own.waitForVersion(status.version, 1000);
-  await new Limiter("redis://localhost", { configuration: "store", copy: "/tmp/copy" }).publish("", {
+  await admin.setEntry("deny user bob", { since: "today" });
+  await admin.deleteEntry("override api bob");
+  await admin.waitForVersion(status.version, 1000);
+  await new Limiter("redis://localhost", { configuration: "store", copy: "/tmp/copy" }).admin().publish("", {
     expectedVersion: 1,
   });
-  const matches: PolicyMatch[] = own.matching({ path: "/", headers: { accept: ["a", "b"] }, attributes: { user: 5n } });
+  const matches: PolicyMatch[] = admin.matching({
+    path: "/",
+    headers: { accept: ["a", "b"] },
+    attributes: { user: 5n },
+  });
   // @ts-expect-error unknown attribute
-  own.matching({ url: "/" });
+  admin.matching({ url: "/" });
   const made: RequestDecision = await own.decide({ headers: new Headers() }, { id: "one", ttlMs: 5000 });
   for (const { policy, key, reservation } of made.decisions) {
     if (reservation !== null) await own.cancel(key, reservation, policy);
   }
-  const counts: CandidateCounts | undefined = own.candidateCounts("api");
+  const counts: CandidateCounts | undefined = admin.candidateCounts("api");
   return since + matches.length + (made.status ?? 200) + (counts?.bothAllow ?? 0);
 }
 
@@ -280,23 +292,24 @@ rateLimit({ limiter, attributes: (req) => ({ tenant: req.headers.host, plan: 5n 
 rateLimit({ limiter, attributes: { tenant: "t" } });
 
 export async function report(): Promise<string | undefined> {
+  const admin = limiter.admin();
   const verdicts = (await limiter.check("user")).quotas.map(({ allowed, retryAfterMs }) => allowed || retryAfterMs);
   // @ts-expect-error the quotas of a usage have no verdict
   console.log(verdicts, (await limiter.take("user")).quotas[0]?.allowed);
   let cursor: string | null | undefined;
   do {
-    const page: KeyPage = await limiter.list({ keyPrefix: new Uint8Array(2), entries: 5, cursor });
+    const page: KeyPage = await admin.list({ keyPrefix: new Uint8Array(2), entries: 5, cursor });
     cursor = page.cursor;
   } while (cursor !== null);
   // @ts-expect-error the most used keys have no pages
-  await limiter.scanTop(5, { cursor });
-  const { quotas, mode, pool } = await limiter.explain("user", { cost: 5 });
-  const { policies } = await limiter.explainRequest({ path: "/" });
+  await admin.scanTop(5, { cursor });
+  const { quotas, mode, pool } = await admin.explain("user", { cost: 5 });
+  const { policies } = await admin.explainRequest({ path: "/" });
   const until: Date | null | undefined = policies[0]?.listEntry?.until;
   const waits: (number | null)[] = [quotas[0]?.retryAfterMs ?? null, quotas[0]?.retryAfterUs ?? null];
   console.log(until?.getTime(), waits);
-  const { error } = limiter.topKeys(5).denied[0] ?? { error: 0 };
-  console.log((await limiter.resetListed()).unknown, quotas[0]?.words, mode === "shadow", policies.length, error);
+  const { error } = admin.topKeys(5).denied[0] ?? { error: 0 };
+  console.log((await admin.resetListed()).unknown, quotas[0]?.words, mode === "shadow", policies.length, error);
   return pool?.keyDigest;
 }
 

@@ -127,7 +127,7 @@ test("the client is found behind trusted proxies only", () => {
   assert.equal(new ClientAddressRules().header, undefined);
   assert.equal(new ClientAddressRules({ ipv6Prefix: 48 }).resolve("2001:db8:1:2::1").key, "2001:db8:1::/48");
   const refusals = [
-    [{ trust: "0.0.0.0/0", header: "forwarded" }, /everybody/],
+    [{ trust: "0.0.0.0/0", header: "forwarded" }, /every address/],
     [{ trust: "loopback" }, /without a header/],
     [{ trust: 5 }, /^trust is 5/],
     [{ trust: [5] }, /^trust is 5/],

@@ -169,7 +169,7 @@ export declare class NativeGuard {
 }
 
 export declare class NativeLimiter {
-  /** Which configuration is in force; `None` for a limiter without one. */
+  /** Which configuration is active; `None` for a limiter without one. */
   configuration(): NativeConfiguration | null
   /** Replaces the document that the program has given. */
   setDocument(text: string): NativeConfiguration
@@ -177,29 +177,33 @@ export declare class NativeLimiter {
   deleteEntry(entry: string): void
   /** Publishes a document to the source in the store. */
   publish(document: string, settings: PublishSettings): void
-  /** Waits until a version of the configuration or a later one is in force. */
+  /** Waits until a version of the configuration or a later one is active. */
   waitForVersion(version: number, timeoutMs: number): void
   /** The policies that the rules apply to a request. */
   matching(attributes: AttributesRow): Array<NativeMatch>
   /** Decides about a request by its attributes, and leaves the decision or its ticket. */
-  decide(attributes: AttributesRow, id?: unknown | undefined | null, ttlMs?: number | undefined | null): void
-  /** How a policy's candidate compares with the numbers in force; `None` for a policy without one. */
+  decide(attributes: AttributesRow, settings: TermsSettings): void
+  /** How a policy's candidate compares with the effective quotas; `None` for a policy without one. */
   candidateCounts(policy: string): NativeCandidateCounts | null
   constructor(exchange: NativeExchange, number: number, url: string, policies: Array<PolicyRow>, options: Array<OptionText>, document?: string | undefined | null, clock?: NativeClock | undefined | null, credentials?: NativeCredentials | undefined | null)
   /** Creates the function that runs operations on single keys. */
   operateFunction(): (key?: string | Uint8Array, policy?: string) => void
   /**
-   * Decides several checks, each on its own or all of them together, and leaves the decisions, or their ticket. A check of
-   * its own whose key, cost or headroom is not allowed is returned, and the others are decided.
+   * Decides several checks, each on its own, and leaves the decisions, or their ticket. One whose key, cost or headroom is not allowed
+   * is returned, and the others are decided.
    */
-  checkMany(checks: Array<CheckRow>, together: boolean): Array<InvalidCheck>
+  checkMany(checks: Array<CheckRow>): Array<InvalidCheck>
+  /** Decides several checks together, and leaves the decisions, or their ticket. */
+  checkTogether(checks: Array<CheckRow>): void
+  /** Leaves the decisions that these checks would get together, or their ticket. */
+  peekTogether(checks: Array<CheckRow>): void
   /** Blocks the key for that many milliseconds; 0 forgets the block. */
   block(key: unknown, forMs: number, choice: KeyChoice): void
   /** Waits until the store answers. */
   ready(timeoutMs: number): void
   /** Has the doctor examine the store. */
   doctor(): void
-  /** Adds a policy, or changes the numbers of an existing one. */
+  /** Adds a policy, or changes the quotas of an existing one. */
   setPolicy(name: string, quotas: string): void
   /** Finds the policy of a name or of quotas, or the limiter's only one: its name, then its quotas as text. */
   policyFor(policy?: string | undefined | null, scope?: string | undefined | null): Array<string>
@@ -228,6 +232,11 @@ export declare class NativeLimiter {
   topKeys(most: number): string
   /** Submits a reserve, and leaves its decision or its ticket. */
   reserve(key: unknown, settings: ReserveSettings): NativeReservation
+  /**
+   * Reserves for several checks together, and leaves the decisions, or their ticket. Returns the id; for a random one, which is
+   * text.
+   */
+  reserveTogether(checks: Array<CheckRow>, settings: TermsSettings): string
   /** Commits the reservation with this id: what was spent, or what was reserved. */
   commit(key: unknown, id: unknown, spent: number | undefined | null, choice: KeyChoice): void
   /** Cancels the reservation with this id. */
@@ -256,7 +265,7 @@ export declare class NativeReservation {
   /** Commits what was spent, or what was reserved. */
   commit(spent?: number | undefined | null): void
   cancel(): void
-  /** Cancels, or commits what was reserved where the options say so. */
+  /** Cancels, or commits what was reserved if the options say to. */
   end(): void
 }
 
@@ -358,7 +367,7 @@ export declare const enum Field {
   Taken = 10,
   Over = 11,
   /**
-   * What else a decision tells: its cause, by its number from 1 up in its table (0 for none), times `DecisionFlag::Radix`, and the
+   * The rest of a decision: its cause, by its number from 1 up in its table (0 for none), times `DecisionFlag::Radix`, and the
    * sum of its flags.
    */
   Details = 12,
@@ -397,7 +406,7 @@ export declare const enum Field {
 export interface FieldSettings {
   headers?: string
   resetForm?: string
-  /** Other names of fields, each beside the usual name; an empty one turns the field off. */
+  /** Other names of fields, each by the usual name; an empty one turns the field off. */
   headerNames: Array<Array<string>>
 }
 
@@ -422,7 +431,7 @@ export interface GuardSettings {
   corsOrigins: Array<string>
   headers?: string
   resetForm?: string
-  /** Other names of fields, each beside the usual name; an empty one turns the field off. */
+  /** Other names of fields, each by the usual name; an empty one turns the field off. */
   headerNames: Array<Array<string>>
   status?: number
   message?: string
@@ -703,6 +712,12 @@ export interface Tables {
   headerStyles: Array<string>
   resetForms: Array<string>
   forwardingHeaders: Array<string>
-  numbersSources: Array<string>
+  quotasSources: Array<string>
   policyModes: Array<string>
+}
+
+export interface TermsSettings {
+  id?: unknown
+  ttlMs?: number
+  rememberMs?: number
 }

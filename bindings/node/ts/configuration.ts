@@ -9,17 +9,17 @@ import { callNative, invalidArgument } from "./errors";
 import { exchange } from "./exchange";
 import { nativeOf, operateAll } from "./native_limiters";
 import { TIMEOUT } from "./options";
-import { idOf, type ReservationId } from "./reservation";
+import { type ReservationId, type ReservationTerms, termsSettings } from "./reservation";
 import type { Cause } from "./tables";
 
-/** Which configuration a limiter has in force. */
+/** Which policy document is active in a limiter. */
 export interface ConfigurationStatus {
   /** Where it comes from: `document` for the program's own, otherwise what the option `configuration` names. */
   readonly source: string;
   /** Grows with each change; 0 before the first configuration. */
   readonly version: number;
   /**
-   * Which document of Redis is in force, counted from 1: what `expectedVersion` of `publish` expects to replace. 0 where the document
+   * Which document of Redis is active, counted from 1: what `expectedVersion` of `publish` expects to replace. 0 where the document
    * does not come from Redis.
    */
   readonly documentVersion: number;
@@ -29,7 +29,7 @@ export interface ConfigurationStatus {
   readonly appliedAt: Date | undefined;
   /** For how many milliseconds the source has been unreachable; 0 when it is reachable. */
   readonly ageMs: number;
-  /** Why a newer configuration was not applied, or may not be known; `null` when there is nothing to tell. */
+  /** Why a newer configuration was not applied, or may not be known; `null` if there is nothing to report. */
   readonly error: string | null;
 }
 
@@ -113,15 +113,7 @@ export interface RequestDecision {
   readonly decisions: readonly MatchedDecision[];
 }
 
-/** The reservations of a `decide`, under policies with a quota of concurrency. */
-export interface DecideOptions {
-  /** The id; random by default. */
-  readonly id?: ReservationId;
-  /** How long they last unless they are renewed: 1 ms to 48 h; by default 30 s. */
-  readonly ttlMs?: number;
-}
-
-/** How a candidate and the numbers in force have decided the same checks, since either's quotas changed. */
+/** How a candidate and the effective quotas have decided the same checks, since either's quotas changed. */
 export interface CandidateCounts {
   readonly bothAllow: number;
   readonly onlyLiveDenies: number;
@@ -209,13 +201,16 @@ export function matching(limiter: object, request: RequestAttributes): PolicyMat
   return callNative(() => Array.from(native.matching(row), (match) => ({ ...match })));
 }
 
-export function decide(limiter: object, request: RequestAttributes, options: DecideOptions): Promise<RequestDecision> {
+export function decide(
+  limiter: object,
+  request: RequestAttributes,
+  options: ReservationTerms,
+): Promise<RequestDecision> {
   return operateAll(
     limiter,
     (native) => {
-      const { id, ttlMs } = checkedOptions("options", options, ["id", "ttlMs"]);
-      if (ttlMs !== undefined) number("ttlMs", ttlMs, TIMEOUT);
-      native.decide(attributesRow(request), id === undefined ? undefined : idOf(id), ttlMs);
+      const settings = termsSettings(options);
+      native.decide(attributesRow(request), settings);
     },
     readRequestDecision,
   );

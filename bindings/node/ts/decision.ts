@@ -78,7 +78,7 @@ export interface Decision extends Common {
   readonly elastic: boolean;
   /** Whether the request would have been denied if its policy were not in shadow; then `retryAfterMs` is that of the denial. */
   readonly shadowed: boolean;
-  /** Each quota's verdict and its own view of the key, in the policy's order: they tell which quota denied a request. */
+  /** Each quota's verdict and its own view of the key, in the policy's order: they show which quota denied a request. */
   readonly quotas: readonly QuotaVerdict[];
 }
 

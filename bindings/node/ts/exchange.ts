@@ -1,6 +1,6 @@
 /**
  * The way of requests to the addon and of answers back. Their numbers stand in arrays that both sides share, with a buffer for
- * short keys beside them. Objects are created on this side, because creating one with Node-API, or reading a string there,
+ * short keys after them. Objects are created on this side, because creating one with Node-API, or reading a string there,
  * takes as long as a decision.
  */
 

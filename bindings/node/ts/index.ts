@@ -1,5 +1,6 @@
 /** Exact rate limiting, with the same meaning in every store and language. */
 
+export type { Admin } from "./admin";
 export type { Key } from "./arguments";
 export {
   Backoff,
@@ -13,7 +14,6 @@ export type {
   AttributeHeaders,
   CandidateCounts,
   ConfigurationStatus,
-  DecideOptions,
   EntryValue,
   MatchedDecision,
   PolicyMatch,
@@ -65,7 +65,15 @@ export type {
   TopKey,
   TopKeys,
 } from "./reports";
-export type { CommitOptions, PolicyChoice, Reservation, ReservationId, ReserveOptions } from "./reservation";
+export type {
+  CommitOptions,
+  PolicyChoice,
+  RequestReservation,
+  Reservation,
+  ReservationId,
+  ReservationTerms,
+  ReserveOptions,
+} from "./reservation";
 export type {
   Algorithm,
   Cause,
@@ -73,9 +81,9 @@ export type {
   ErrorCode,
   ForwardingHeader,
   HeaderStyle,
-  NumbersSource,
   Outage,
   PolicyMode,
+  QuotasSource,
   ResetForm,
   Source,
   StoreOptions,

@@ -1,4 +1,5 @@
 import { Field, type NativeCredentials, type NativeLimiter, Operation, RequestField, RequestOption } from "./addon";
+import { Admin } from "./admin";
 import {
   checkedOptions,
   hasProperties,
@@ -11,7 +12,7 @@ import {
   text,
   unknownOption,
 } from "./arguments";
-import { documentText } from "./configuration";
+import { decide, documentText, type RequestAttributes, type RequestDecision } from "./configuration";
 import { nativeCredentials } from "./credentials";
 import { type Decision, readDecision, readDecisions, readUsage, type Usage, withErrors } from "./decision";
 import { callNative, invalidArgument, type PolylimitError } from "./errors";
@@ -25,10 +26,11 @@ import {
   request as sharedRequest,
   writeShortKey,
 } from "./exchange";
-import { LimiterManagement } from "./limiter_management";
 import { ManualClock, nativeClock } from "./manual_clock";
+import type { MetricFamily, MetricsFormat } from "./metrics";
+import { camelCase } from "./names";
 import { native } from "./native";
-import { limiterError, operateAll, registerNative } from "./native_limiters";
+import { limiterError, nativeOf, operateAll, registerNative } from "./native_limiters";
 import {
   ACQUIRE,
   type AcquireOptions,
@@ -44,19 +46,21 @@ import {
   type RequestOptions,
   TIMEOUT,
 } from "./options";
-import { policyRows, Quota } from "./policy";
+import { type PolicyView, policyRows, policyView, Quota, type Quotas, quotasText } from "./policy";
 import {
-  block,
   type CommitOptions,
   cancelReservation,
   commitReservation,
   type PolicyChoice,
+  type RequestReservation,
   type Reservation,
   type ReservationId,
+  type ReservationTerms,
   type ReservationUse,
   type ReserveOptions,
   renewReservation,
   reserve,
+  reserveTogether,
 } from "./reservation";
 
 const fields = sharedFields;
@@ -83,7 +87,9 @@ let submit: (
  * key, the cost, the policy or an option is not allowed, and of code `closed` after `close`. A pending promise keeps the
  * process alive; an open limiter does not.
  */
-export class Limiter extends LimiterManagement {
+export class Limiter {
+  /** For `using`: closes the limiter. */
+  declare [Symbol.dispose]: () => void;
   readonly #native: NativeLimiter;
   readonly #operate: OperateFunction;
   /** Held so that the addon can call the function that gives credentials. */
@@ -99,7 +105,6 @@ export class Limiter extends LimiterManagement {
    * @throws PolylimitError `invalid_argument`. A store that cannot be reached is not an error of the constructor.
    */
   constructor(url: string, options: LimiterOptions = {}) {
-    super();
     text("url", url, 'a store such as "memory:" or "redis://localhost"');
     const texts = optionTexts(options);
     const { policies = {}, document, clock } = options;
@@ -156,23 +161,6 @@ export class Limiter extends LimiterManagement {
   /** Deletes the state of the key under its policy; the cost has no effect. */
   reset(key: Key, options?: RequestOptions | string | Quota): Promise<Usage> {
     return operate(this, Operation.Reset, key, options, readUsage);
-  }
-
-  /**
-   * Blocks the key under its policy for `forMs` milliseconds from now, unless it is blocked for longer: 1 ms to 366 days, with a
-   * fraction down to the microsecond. 0 forgets the block, and the denials and blocks that a penalty has counted.
-   *
-   * While a key is blocked, its checks, peeks and reserves are denied with the cause `blocked`, and a take takes nothing; all
-   * other operations go on. A store in this process that is full of states in use does not block a key without a state: then
-   * `degraded` says so.
-   */
-  block(key: Key, forMs: number, options?: PolicyChoice | string | Quota): Promise<Usage> {
-    return block(this, key, forMs, options);
-  }
-
-  /** Forgets the key's block, and the denials and blocks that a penalty has counted: `block` for 0 ms. */
-  unblock(key: Key, options?: PolicyChoice | string | Quota): Promise<Usage> {
-    return block(this, key, 0, options);
   }
 
   /**
@@ -251,7 +239,8 @@ export class Limiter extends LimiterManagement {
 
   /**
    * Decides without a promise. This needs a store that answers at once (`memory:` or `local:`); with any other it fails with
-   * `invalid_argument`.
+   * `invalid_argument`. With `local:` it blocks the event loop while another process holds a lock of the file: 4 to 10 ms once for a
+   * process that is suspended, and up to 1 s for one that waits for a processor. `check` does not.
    */
   checkSync(key: Key, options?: RequestOptions | string | Quota): Decision {
     try {
@@ -273,7 +262,7 @@ export class Limiter extends LimiterManagement {
       this,
       (native) => {
         const rows = checkRows(checks, (error, at) => errors.set(at, error));
-        for (const { at, message } of native.checkMany(rows, false)) {
+        for (const { at, message } of native.checkMany(rows)) {
           if (!errors.has(at)) errors.set(at, invalidArgument(message));
         }
       },
@@ -289,9 +278,134 @@ export class Limiter extends LimiterManagement {
   checkTogether(checks: readonly (Check | string | number | bigint)[]): Promise<Decision[]> {
     return operateAll(
       this,
-      (native) => void native.checkMany(checkRows(checks), true),
+      (native) => native.checkTogether(checkRows(checks)),
       () => readDecisions() as Decision[],
     );
+  }
+
+  /** The decisions that `checkTogether` would give now; leaves no trace. */
+  peekTogether(checks: readonly (Check | string | number | bigint)[]): Promise<Decision[]> {
+    return operateAll(
+      this,
+      (native) => native.peekTogether(checkRows(checks)),
+      () => readDecisions() as Decision[],
+    );
+  }
+
+  /**
+   * As `checkTogether`, but checks under a policy with a quota such as `"20 concurrent"` are reserved, all under one id; the others
+   * spend. When one is denied, nothing is spent or reserved.
+   *
+   * ```ts
+   * const { allowed, id } = await limiter.reserveTogether([
+   *   { key: "tenant:7", policy: "slots", cost: 0 },
+   *   { key: "tenant:7", policy: "requests" },
+   * ]);
+   * if (allowed) await limiter.commit("tenant:7", id, "slots");
+   * ```
+   *
+   * The program ends each reservation by `commit` or `cancel` with its key, its policy and the id. They are not renewed in the
+   * background: `renew` makes them last longer.
+   */
+  reserveTogether(
+    checks: readonly (Check | string | number | bigint)[],
+    options?: ReservationTerms,
+  ): Promise<RequestReservation> {
+    return reserveTogether(this, checks, options);
+  }
+
+  /**
+   * Decides about a request by the configuration: its lists, rules and policies. Policies with a quota of concurrency are reserved,
+   * all others spend; when one denies, nothing is spent or reserved.
+   *
+   * ```ts
+   * const { allowed, status } = await limiter.decide({ method: "POST", path: "/login", peer: "203.0.113.7" });
+   * ```
+   */
+  decide(request: RequestAttributes, options: ReservationTerms = {}): Promise<RequestDecision> {
+    return decide(this, request, options);
+  }
+
+  /**
+   * Waits until the store answers, at most `timeoutMs` milliseconds. A service calls it at its start, so that its first
+   * decisions are the store's; a limiter works without it too.
+   */
+  ready(timeoutMs: number): Promise<void> {
+    return operateAll(
+      this,
+      (native) => native.ready(number("timeoutMs", timeoutMs, TIMEOUT)),
+      () => undefined,
+    );
+  }
+
+  /**
+   * Finds the policy that decides a request with this `policy` option: a name, quotas, or nothing. Quotas become a policy,
+   * whose name requests may use from then on. In a `scope`, a text of 1 to 256 bytes, quotas have a budget of their own; a
+   * policy with a name has one budget in all scopes.
+   *
+   * @throws PolylimitError `invalid_argument` when no policy has that name, the quotas cannot be read, or `policy` is
+   * missing and the limiter has several
+   */
+  policyFor(policy?: string | Quota, scope?: string): PolicyView {
+    const native = nativeOf(this);
+    const named = policyOf({ policy });
+    if (scope !== undefined) text("scope", scope, "text of 1 to 256 bytes");
+    return policyView(callNative(() => native.policyFor(named, scope)));
+  }
+
+  /** Adds a policy, or changes the quotas of the one of that name. Usage is kept. */
+  setPolicy(name: string, quotas: Quotas): void {
+    const native = nativeOf(this);
+    text("name", name, "a policy's name");
+    const quotaText = quotasText(name, quotas);
+    callNative(() => native.setPolicy(name, quotaText));
+  }
+
+  /** All policies, including those made from quotas in requests. */
+  get policies(): PolicyView[] {
+    return Array.from(nativeOf(this).policies(), policyView);
+  }
+
+  /** Counters of the limiter's operations since its start, by name. */
+  stats(): Record<string, number> {
+    const counts = nativeOf(this).stats();
+    return Object.fromEntries(counts.map(({ name, count }) => [camelCase(name), count]));
+  }
+
+  /**
+   * What this limiter has decided since it was made, and the state of its store and of its configuration. No key is in it. The
+   * families are always the same; those that do not apply to the limiter have no samples. docs/metrics.md describes each;
+   * `polylimit/prometheus` and `polylimit/opentelemetry` hand them to a monitoring system.
+   */
+  metrics(): MetricFamily[] {
+    const native = nativeOf(this);
+    return JSON.parse(callNative(() => native.metrics()));
+  }
+
+  /**
+   * The metrics as the text that monitoring systems read. Its media type is `text/plain; version=0.0.4; charset=utf-8` for
+   * `prometheus`, which is the default, and `application/openmetrics-text; version=1.0.0; charset=utf-8` for `openmetrics`.
+   */
+  metricsText(format: MetricsFormat = "prometheus"): string {
+    const native = nativeOf(this);
+    text("format", format, "prometheus or openmetrics");
+    return callNative(() => native.metricsText(format));
+  }
+
+  /** The operations for operators: keys of the store, explanations, the policy document, lists. */
+  admin(): Admin {
+    // Called without its limiter, it fails as every method does.
+    nativeOf(this);
+    return new Admin(this);
+  }
+
+  /**
+   * Closes the limiter, and releases its connections, threads and memory at once. Pending and later operations fail with
+   * `closed`. Closing again has no effect.
+   */
+  close(): void {
+    const native = nativeOf(this);
+    callNative(() => native.close());
   }
 
   /** Checks the options, and submits an operation. */
@@ -360,6 +474,11 @@ export class Limiter extends LimiterManagement {
   static {
     submit = (limiter, operation, key, options) => limiter.#submit(operation, key, options);
   }
+}
+
+// The oldest supported version of Node has no such symbol.
+if (Symbol.dispose !== undefined) {
+  Object.defineProperty(Limiter.prototype, Symbol.dispose, { value: Limiter.prototype.close });
 }
 
 function operate<T>(

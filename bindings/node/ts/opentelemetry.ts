@@ -12,7 +12,7 @@ import type { MetricFamily, MetricSample } from "./metrics";
 export interface ObserveOptions {
   /** The meter; the default is the one of the name `polylimit` of the global provider, which has to be set before. */
   readonly meter?: Meter;
-  /** The value of the attribute `limiter`, which tells several limiters apart. One limiter may have none. */
+  /** The value of the attribute `limiter`, which distinguishes several limiters. One limiter may have none. */
   readonly name?: string;
 }
 

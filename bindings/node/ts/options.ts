@@ -15,8 +15,8 @@ export interface LimiterOptions extends StoreOptions {
   /** The policies by name. A request can also name quotas, which become a policy then. */
   readonly policies?: Policies;
   /**
-   * A document that the program itself keeps: TOML or JSON text, or an object. `setDocument` replaces it. For a document in a file or
-   * in Redis see `configuration`.
+   * A document that the program itself keeps: TOML or JSON text, or an object. `admin().setDocument` replaces it. For a document in a
+   * file or in Redis see `configuration`.
    */
   readonly document?: string | object;
   /** The clock of the decisions. By default it is the server's for Redis, and the system's otherwise. */
@@ -30,7 +30,7 @@ export interface LimiterOptions extends StoreOptions {
    * Gives the password, or user and password, for each new connection to Redis, at once or by a promise, in place of those in the URL:
    * for tokens that expire. It is called again when the server refuses what it gave, then not for 0.25 to 10 seconds, growing with
    * each time in a row. Decisions keep their deadline meanwhile; it has 60 seconds for an answer. An error is the cause in `ready`,
-   * the events and the doctor. `setCredentials` replaces it.
+   * the events and the doctor. `admin().setCredentials` replaces it.
    */
   readonly credentials?: GiveCredentials;
 }

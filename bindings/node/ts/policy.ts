@@ -8,7 +8,7 @@ import { callNative, invalidArgument } from "./errors";
 import { native } from "./native";
 import type { Algorithm, Outage } from "./tables";
 
-/** The settings of a quota beside its limit and period. The defaults are those of a quota in text. */
+/** The settings of a quota other than its limit and period. The defaults are those of a quota in text. */
 export interface QuotaOptions {
   /** The algorithm that counts. */
   readonly algorithm?: Algorithm;
@@ -22,7 +22,7 @@ export interface QuotaOptions {
   readonly aligned?: boolean;
   /** Whether denied requests are charged too. */
   readonly countDenied?: boolean;
-  /** Units beyond the limit or burst that are admitted as well and told as `over` in decisions: 0 to the limit. */
+  /** Units beyond the limit or burst that are admitted as well and reported as `over` in decisions: 0 to the limit. */
   readonly excess?: number;
 }
 

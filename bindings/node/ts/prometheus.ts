@@ -16,7 +16,7 @@ interface Value {
 export interface CollectOptions {
   /** The registry; the default is the one of `prom-client`. */
   readonly registry?: Registry;
-  /** The value of the label `limiter`, which tells several limiters apart. One limiter may have none. */
+  /** The value of the label `limiter`, which distinguishes several limiters. One limiter may have none. */
   readonly name?: string;
 }
 

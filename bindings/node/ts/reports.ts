@@ -12,7 +12,7 @@ import { camelCase } from "./names";
 import { nativeOf, operateAll } from "./native_limiters";
 import { policyOf, type RequestOptions, requestRow } from "./options";
 import type { Quota } from "./policy";
-import type { Cause, Degradation, NumbersSource, PolicyMode } from "./tables";
+import type { Cause, Degradation, PolicyMode, QuotasSource } from "./tables";
 
 /** Which keys a list has; all by default. */
 export interface KeyFilter {
@@ -26,7 +26,7 @@ export interface KeyFilter {
 
 /** How many keys the store goes over, and how fast. */
 export interface ScanBudget {
-  /** The page ends once the store has gone over so many keys, 1 or more, whether they are in the page or not; 100,000 by default. */
+  /** The page ends once the store has examined this many keys, 1 or more, whether they are in the page or not; 100,000 by default. */
   readonly examined?: number | undefined;
   /**
    * The share of one server's time that a list in Redis may take, in percent: 1 to 100. With 10, the default, each call is followed by a
@@ -37,7 +37,7 @@ export interface ScanBudget {
 
 /** Which keys a page has, and when it ends. */
 export interface ListOptions extends KeyFilter, ScanBudget {
-  /** The page ends once it has so many keys, 1 or more; it may have about a thousand more. 1,000 by default. */
+  /** The page ends once it has this many keys, 1 or more; it may have about a thousand more. 1,000 by default. */
   readonly entries?: number | undefined;
   /** The `cursor` of the page before, with the same filter; a list begins without one. */
   readonly cursor?: string | null | undefined;
@@ -70,7 +70,7 @@ export interface KeyPage {
 export interface ListedKey extends NamedKey {
   /** The name of its policy. */
   readonly policy: string;
-  /** Each quota of the numbers that decide about the key, in their order; none for a policy that this limiter does not know. */
+  /** Each of the effective quotas of the key, in their order; none for a policy that this limiter does not know. */
   readonly quotas: readonly ListedQuota[];
   /**
    * Which part of the most that can be used at once is used or set aside, in percent, the most over the quotas: above 100 for units
@@ -83,7 +83,7 @@ export interface ListedKey extends NamedKey {
   readonly reservedUnits: number;
   /** How much longer the key is blocked; 0 when it is not. */
   readonly blockedForMs: number;
-  /** How long until the key is as if it had never been used; `null` when it stays, and where the store does not tell it. */
+  /** How long until the key is as if it had never been used; `null` when it stays, and where the store does not report it. */
   readonly expiresAfterMs: number | null;
 }
 
@@ -140,7 +140,7 @@ export interface KeyExplanation extends NamedKey {
   /** The number of the rule that applies the policy, among those of the document, from 1 up; `null` for a request by its key. */
   readonly rule: number | null;
   /** What has decided which quotas the key has. */
-  readonly numbers: NumbersSource;
+  readonly quotasSource: QuotasSource;
   /** The plan whose quotas these are. */
   readonly plan: string | null;
   /** The override that gives the key these quotas. */
@@ -173,7 +173,7 @@ export interface KeyExplanation extends NamedKey {
   readonly denialsError: number | null;
   /** What the pool of an elastic policy says about a request that the policy denies. */
   readonly pool: KeyExplanation | null;
-  /** The configuration in force; `null` for a limiter without one. */
+  /** The active configuration; `null` for a limiter without one. */
   readonly configuration: ConfigurationExplanation | null;
 }
 
@@ -209,7 +209,7 @@ export interface QuotaExplanation {
 export interface PenaltyExplanation {
   /** How many denials count now. */
   readonly denials: number;
-  /** So many of them block the key. */
+  /** This many of them block the key. */
   readonly blocksAt: number;
   /** The blocks in a row until now: each is twice as long as the one before it. */
   readonly level: number;
@@ -253,7 +253,7 @@ export interface RequestExplanation {
   readonly listEntry: EntryExplanation | null;
   /** The policies that the rules apply, in their order. */
   readonly policies: readonly KeyExplanation[];
-  /** The configuration in force. */
+  /** The active configuration. */
   readonly configuration: ConfigurationExplanation | null;
 }
 

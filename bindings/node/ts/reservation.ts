@@ -4,12 +4,14 @@ import { types } from "node:util";
 
 import type { KeyChoice, NativeLimiter, NativeReservation } from "./addon";
 import { checkedOptions, type Key, keyOf, notAllowed, number, optionalFunction, optionalSignal } from "./arguments";
-import { type Decision, readDecision, readUsage, type Usage } from "./decision";
+import { type Decision, readDecision, readDecisions, readUsage, type Usage } from "./decision";
 import { methodError } from "./errors";
 import { abortableAnswer, answerOf } from "./exchange";
 import { limiterError, nativeOf, operateAll } from "./native_limiters";
 import {
+  type Check,
   COST,
+  checkRows,
   costOf,
   headroomOf,
   isPolicy,
@@ -47,6 +49,26 @@ export interface ReserveOptions extends RequestOptions {
   readonly rememberMs?: number;
 }
 
+/** The terms of reservations that have no handle: those of a `decide` and of a `reserveTogether`. */
+export interface ReservationTerms {
+  /** The id; random by default. A caller without an answer repeats the operation with the same id. */
+  readonly id?: ReservationId;
+  /** How long they last unless they are renewed: 1 ms to 48 h; by default 30 s. */
+  readonly ttlMs?: number;
+  /** How long after their commits the id is remembered, as in the options of a reserve; by default it is not. */
+  readonly rememberMs?: number;
+}
+
+/** The decisions on checks that were reserved together, and the id of their reservations. */
+export interface RequestReservation {
+  /** Whether every check is admitted, so that units are set aside or spent. */
+  readonly allowed: boolean;
+  /** The decision on each check, in their order. In a denied request, those that admit are the decisions of a peek. */
+  readonly decisions: readonly Decision[];
+  /** The id, for the limiter's `commit`, `cancel` and `renew`: the given one, or random text. */
+  readonly id: ReservationId;
+}
+
 /** The policy of an operation that spends nothing by itself, such as one on a reservation. */
 export interface PolicyChoice {
   /** A policy's name, or quotas such as `"20 concurrent"`. It is optional when the limiter has one policy. */
@@ -61,6 +83,7 @@ export interface CommitOptions extends PolicyChoice {
 }
 
 const RESERVE = [...REQUEST, "id", "ttlMs", "timeoutMs", "signal", "maxAgeMs", "commitAtEnd", "rememberMs"];
+const TERMS = ["id", "ttlMs", "rememberMs"];
 const CHOICE = ["policy", "plan"];
 const DURATIONS = ["ttlMs", "timeoutMs", "maxAgeMs", "rememberMs"] as const;
 
@@ -80,8 +103,8 @@ const committedAtEnd = new WeakSet<Reservation>();
 export class Reservation {
   /**
    * For `await using`: ends the reservation unless it was committed or cancelled. A cancel without an answer is no error,
-   * because the reservation then ends by its ttl; a commit without one is. JavaScript does not tell whether an error has
-   * left the scope, so that `commitAtEnd` commits in this case too; the function of `reserve` can tell.
+   * because the reservation then ends by its ttl; a commit without one is. JavaScript does not reveal whether an error has
+   * left the scope, so that `commitAtEnd` commits in this case too; the function of `reserve` knows it.
    */
   declare [Symbol.asyncDispose]: () => Promise<void>;
   /** Whether every quota has admitted the request, so that its units are set aside. */
@@ -156,12 +179,45 @@ function startReserve(
     const signal = isPolicy(options) ? undefined : optionalSignal(options?.signal);
     if (signal?.aborted) return Promise.reject(signal.reason);
     const made = native.reserve(keyOf(key), { ...settings, isCancellable: signal !== undefined });
-    // A copy, which does not change with the program's bytes.
-    const id = types.isUint8Array(settings.id) ? new Uint8Array(settings.id) : (settings.id ?? made.id());
+    const id = givenId(settings.id) ?? made.id();
     return abortableAnswer(() => new Reservation(made, readDecision(), id, settings.commitAtEnd === true), signal);
   } catch (thrown) {
     return Promise.reject(limiterError(limiter, thrown));
   }
+}
+
+/** The operation `reserveTogether` of a limiter. */
+export function reserveTogether(
+  limiter: object,
+  checks: readonly (Check | string | number | bigint)[],
+  options: ReservationTerms = {},
+): Promise<RequestReservation> {
+  let id: ReservationId;
+  return operateAll(
+    limiter,
+    (native) => {
+      const settings = termsSettings(options);
+      const made = native.reserveTogether(checkRows(checks), settings);
+      id = givenId(settings.id) ?? made;
+    },
+    () => {
+      const decisions = readDecisions() as Decision[];
+      return { allowed: decisions.every(({ allowed }) => allowed), decisions, id };
+    },
+  );
+}
+
+/** The terms of reservations as the addon takes them. */
+export function termsSettings(options: ReservationTerms): ReservationTerms {
+  const { id, ttlMs, rememberMs } = checkedOptions("options", options, TERMS);
+  if (ttlMs !== undefined) number("ttlMs", ttlMs, TIMEOUT);
+  if (rememberMs !== undefined) number("rememberMs", rememberMs, TIMEOUT);
+  return { id: id === undefined ? undefined : idOf(id), ttlMs, rememberMs };
+}
+
+/** A copy of a given id, which does not change with the program's bytes. */
+function givenId(id: ReservationId | undefined): ReservationId | undefined {
+  return types.isUint8Array(id) ? new Uint8Array(id) : id;
 }
 
 export function commitReservation(
@@ -197,7 +253,7 @@ export function renewReservation(
   );
 }
 
-/** The operations `block` and, with a time of 0, `unblock` of a limiter. */
+/** The operations `block` and, with a time of 0, `unblock` of an `Admin`. */
 export function block(
   limiter: object,
   key: Key,
@@ -250,7 +306,7 @@ function settingsOf(options: ReserveOptions | string | Quota | undefined): Check
 }
 
 /** Checks that a value may be an id; the addon and the core check its bytes. */
-export function idOf(id: ReservationId): ReservationId {
+function idOf(id: ReservationId): ReservationId {
   if (typeof id === "string" || types.isUint8Array(id)) return id;
   throw notAllowed("id", id, "text or a Uint8Array, of 1 to 64 bytes");
 }

@@ -65,7 +65,7 @@ export type Algorithm =
   | "sliding_log"
   | "concurrency";
 
-/** Which header fields tell a client its limits. */
+/** Which header fields show a client its limits. */
 export type HeaderStyle =
   | "ietf"
   | "legacy"
@@ -86,8 +86,8 @@ export type ForwardingHeader =
   | "x-real-ip"
   | "fly-client-ip";
 
-/** What has decided which numbers a key has. */
-export type NumbersSource =
+/** Where the effective quotas of a key come from. */
+export type QuotasSource =
   | "quotas"
   | "override"
   | "plan"
@@ -102,25 +102,25 @@ export type PolicyMode =
 /** The options of the stores. Each can also be text, as in a URL. */
 export interface StoreOptions {
   /**
-   * The most keys that are held in this process, over all policies.
+   * The maximum number of keys in this process, over all policies.
    *
    * Allowed: 1 or more. Default: 1000000.
    */
   readonly maxKeys?: number | string;
   /**
-   * How many keys are counted to tell which are denied and admitted most often.
+   * How many keys are counted, to show which are denied and admitted most often.
    *
    * Allowed: 0 (none) to 65536. Default: 0.
    */
   readonly observeKeys?: number | string;
   /**
-   * How often the process tells the others that share its Redis what it counts; never without it.
+   * How often the process reports its counts to the others that share its Redis; by default never.
    *
    * Allowed: 1s to 1h. There is no default.
    */
   readonly report?: string;
   /**
-   * How many bytes a local store takes when it is made. One that is there has to have that size.
+   * The size of a local store in bytes when it is created. An existing one must have that size.
    *
    * Allowed: 1MiB to 64GiB. Default: 16MiB.
    */
@@ -140,44 +140,44 @@ export interface StoreOptions {
    */
   readonly copy?: string;
   /**
-   * How long a decision may take, with queueing, connecting, sending and waiting for the reply. What takes
-   * longer is answered by the outage policy.
+   * How long a decision may take, including queueing, connecting, sending and waiting for the reply. After
+   * that the outage policy answers.
    *
    * Allowed: 1ms to 60s. A number is in milliseconds. Default: 50ms.
    */
   readonly deadline?: number | string;
   /**
-   * What a policy answers while Redis is unavailable, unless the policy has an answer of its own.
+   * What a policy answers while Redis is unavailable, unless the policy has its own outage policy.
    *
    * Allowed: fallback, allow or deny. Default: fallback.
    */
   readonly outage?: Outage;
   /**
-   * Which part of each limit this process admits by itself while Redis is unavailable and the outage policy is
-   * fallback, rounded down: a part of less than one unit admits nothing. One divided by the number of
+   * Which part of each limit this process admits on its own while Redis is unavailable and the outage policy
+   * is fallback, rounded down: a part of less than one unit admits nothing. One divided by the number of
    * processes keeps their sum within the limit. A number in code is rounded to 6 decimals.
    *
    * Allowed: more than 0, up to 1, with at most 6 decimals. Default: 1.
    */
   readonly fallbackShare?: number | string;
   /**
-   * For how long the first decisions of a process, or of another runtime or event loop in it, wait for the
-   * first connection instead of being answered by the outage policy; then they have their deadline. It ends at
-   * once when Redis refuses or fails.
+   * How long the first decisions of a process, or of another runtime or event loop in it, wait for the first
+   * connection before the outage policy answers; then they have their deadline. The wait ends immediately if
+   * Redis refuses or fails.
    *
    * Allowed: 0 (no longer than the deadline), or 1ms to 60s. A number is in milliseconds. Default: 1s.
    */
   readonly firstConnectMax?: number | string;
   /**
-   * For how long a key that Redis has denied may be denied without asking again, and never for longer than
-   * Redis would. It ends at once when this process gives something back, and when the server tells that
-   * another one did, which may fail: then after this time at the latest.
+   * How long a key that Redis has denied may be denied without calling Redis again, and never longer than
+   * Redis would. It ends immediately when this process returns units, and when the server announces that
+   * another process did; if the announcement is lost, after this time at the latest.
    *
    * Allowed: 0 (never), or 1ms to 24h. A number is in milliseconds. Default: 1s.
    */
   readonly denialCacheMax?: number | string;
   /**
-   * What every key in Redis begins with. Limiters count together when prefix, policy and key are the same.
+   * The beginning of every key in Redis. Limiters count together if prefix, policy and key are the same.
    *
    * Allowed: 1 to 64 letters, digits and -._~@:/+=,;!$&'()*|. Default: polylimit.
    */
@@ -189,75 +189,75 @@ export interface StoreOptions {
    */
   readonly db?: number | string;
   /**
-   * The name of the connections, as CLIENT LIST of the server shows it.
+   * The name of the connections, as shown by CLIENT LIST on the server.
    *
    * Allowed: 1 to 64 printable ASCII characters without spaces. Default: polylimit.
    */
   readonly clientName?: string;
   /**
-   * How many decisions may wait for Redis at once. Those beyond are answered by the outage policy, without
-   * waiting.
+   * How many decisions may wait for Redis at once. The outage policy answers those beyond, without waiting.
    *
    * Allowed: 1 to 1000000. Default: 16384.
    */
   readonly maxInFlight?: number | string;
   /**
-   * How many bytes of requests may wait for Redis at once. Those beyond are answered by the outage policy,
-   * without waiting.
+   * How many bytes of requests may wait for Redis at once. The outage policy answers those beyond, without
+   * waiting.
    *
    * Allowed: 64KiB to 1024MiB. Default: 16MiB.
    */
   readonly maxOutstandingBytes?: number | string;
   /**
-   * How long a connection is used before another replaces it, so that changed addresses are seen; it is varied
-   * at random. It stays in use until the other one is open.
+   * How long a connection is used before another replaces it, so that changed addresses are noticed; varied at
+   * random. It stays in use until the other one is open.
    *
    * Allowed: 0 (never), or 1s to 24h. A number is in milliseconds. Default: 10m.
    */
   readonly maxConnectionAge?: number | string;
   /**
-   * After how many failures in a row Redis is no longer asked, but probed now and then.
+   * After how many consecutive failures Redis is no longer called, but probed occasionally.
    *
    * Allowed: 1 to 1000. Default: 3.
    */
   readonly breakerFailures?: number | string;
   /**
-   * The longest wait before the first attempt to connect again; it doubles with each attempt, up to
+   * The longest wait before the first attempt to reconnect; it doubles with each attempt, up to
    * `reconnectMax`.
    *
    * Allowed: 1ms to 60s. A number is in milliseconds. Default: 5ms.
    */
   readonly reconnectMin?: number | string;
   /**
-   * The longest wait between attempts to connect again; at least `reconnectMin`.
+   * The longest wait between attempts to reconnect; at least `reconnectMin`.
    *
    * Allowed: 1ms to 60s. A number is in milliseconds. Default: 200ms.
    */
   readonly reconnectMax?: number | string;
   /**
-   * How long a connection may be silent before the system probes whether the other side is still there.
+   * How long a connection may be idle before the system probes whether the other side is still there.
    *
    * Allowed: 1s to 1h. A number is in milliseconds. Default: 15s.
    */
   readonly keepalive?: number | string;
   /**
-   * How long after its first decision a limiter looks at Redis once, in the background: what it sees that
-   * keeps limits from being held is told as an event. Of limiters that share connections, the first to be due
-   * does so for all.
+   * How long after its first decision a limiter examines Redis once, in the background: findings that make
+   * limits unreliable are reported as events. Of limiters that share connections, the first one examines for
+   * all.
    *
    * Allowed: 0 (never), or 1ms to 24h. A number is in milliseconds. Default: 1s.
    */
   readonly doctorAfter?: number | string;
   /**
-   * How often Sentinel is asked for the primary, or a cluster for its slots, when nothing else calls for it;
+   * How often Sentinel is polled for the primary, or a cluster for its slots, when nothing else triggers it;
    * only with Sentinel or a cluster.
    *
    * Allowed: 1s to 1h. A number is in milliseconds. Default: 30s.
    */
   readonly topologyRefresh?: number | string;
   /**
-   * Where the addresses are reached that a cluster or Sentinel announces, if not at these: behind NAT or
-   * forwarded ports. A host without a port stands for all of its ports. Only with Sentinel or a cluster.
+   * Where to reach the addresses that a cluster or Sentinel announces, if they are not reachable themselves:
+   * behind NAT or forwarded ports. A host without a port stands for all of its ports. Only with Sentinel or a
+   * cluster.
    *
    * Allowed: pairs announced=reached with commas between them, each a host or host:port; an announced address once. There is no default.
    */
@@ -269,43 +269,42 @@ export interface StoreOptions {
    */
   readonly username?: string;
   /**
-   * The password to authenticate with; as it is, not percent-encoded as in a URL. It is never shown.
+   * The password to authenticate with; plain, not percent-encoded as in a URL. It is never shown.
    *
    * Allowed: 1 to 16384 bytes. There is no default.
    */
   readonly password?: string;
   /**
-   * A file that holds the password, without the line end at its end, in place of `password`: it is read for
-   * each new connection, and again when the server refuses the password.
+   * A file that holds the password, without its trailing line end, in place of `password`: it is read for each
+   * new connection, and again when the server refuses the password.
    *
    * Allowed: the path of a file. There is no default.
    */
   readonly passwordFile?: string;
   /**
-   * A program whose output is the password, in place of `password`, such as one that makes a token for a
-   * cloud: it is run, without a shell and for 10 seconds at most, for each new connection, and again when the
-   * server refuses the password.
+   * A program whose output is the password, in place of `password`, such as one that creates a cloud token: it
+   * is run, without a shell and for at most 10 seconds, for each new connection, and again when the server
+   * refuses the password.
    *
    * Allowed: a program and its arguments, with spaces between them; at most 4096 bytes. There is no default.
    */
   readonly passwordCommand?: string;
   /**
-   * A secret with which the keys that are stored as a hash are hashed, so that the hashes in Redis cannot be
-   * compared with those of guessed keys; 16 random bytes or more are advised. All processes need the same. It
-   * is never shown.
+   * A secret for hashing the keys that are stored as a hash, so that the hashes in Redis cannot be compared
+   * with those of guessed keys; use 16 random bytes or more. All processes need the same. It is never shown.
    *
    * Allowed: 1 to 16384 bytes. There is no default.
    */
   readonly keySecret?: string;
   /**
    * A PEM file with the certificates to trust, in place of the system's: those of authorities, and self-signed
-   * ones of servers, for any name; only with TLS.
+   * server certificates, for any name; only with TLS.
    *
    * Allowed: the path of a file. There is no default.
    */
   readonly tlsCa?: string;
   /**
-   * The SHA-256 of the server's certificate, as `openssl x509 -fingerprint -sha256` prints it, in place of an
+   * The SHA-256 of the server's certificate, as printed by `openssl x509 -fingerprint -sha256`, in place of an
    * authority: a server with one of these certificates is trusted, whatever its name and its dates; only with
    * TLS.
    *
@@ -313,14 +312,14 @@ export interface StoreOptions {
    */
   readonly tlsFingerprint?: string;
   /**
-   * Whether any certificate is accepted, for development only: then anything on the way to the server can read
-   * and change all that is sent. An event and the doctor say so; only with TLS.
+   * Whether any certificate is accepted, for development only: then anything on the path to the server can
+   * read and change everything that is sent. An event and the doctor report it; only with TLS.
    *
    * Allowed: true or false. Default: false.
    */
   readonly tlsInsecure?: string;
   /**
-   * A PEM file with the certificate, and its chain, that the server asks for; needs `tlsKey`; only with TLS.
+   * A PEM file with the certificate, and its chain, that the server requires; needs `tlsKey`; only with TLS.
    *
    * Allowed: the path of a file. There is no default.
    */
@@ -332,14 +331,13 @@ export interface StoreOptions {
    */
   readonly tlsKey?: string;
   /**
-   * The name that the server's certificate has to hold, in place of the host that is connected to; only with
-   * TLS.
+   * The name that the server's certificate must have, in place of the host in the URL; only with TLS.
    *
    * Allowed: a host name or an IP address. There is no default.
    */
   readonly tlsServerName?: string;
   /**
-   * The user to authenticate as at the sentinels; needs a password for them; only with Sentinel. It is never
+   * The user to authenticate as with the sentinels; needs a password for them; only with Sentinel. It is never
    * shown.
    *
    * Allowed: 1 to 16384 bytes. There is no default.
@@ -352,15 +350,15 @@ export interface StoreOptions {
    */
   readonly sentinelPassword?: string;
   /**
-   * A file that holds the password for the sentinels, in place of `sentinelPassword`: it is read as that of
-   * `passwordFile` is; only with Sentinel.
+   * A file that holds the password for the sentinels, in place of `sentinelPassword`: it is read like
+   * `passwordFile`; only with Sentinel.
    *
    * Allowed: the path of a file. There is no default.
    */
   readonly sentinelPasswordFile?: string;
   /**
-   * A program whose output is the password for the sentinels, in place of `sentinelPassword`: it is run as
-   * that of `passwordCommand` is, and for each sentinel; only with Sentinel.
+   * A program whose output is the password for the sentinels, in place of `sentinelPassword`: it is run like
+   * `passwordCommand`, and for each sentinel; only with Sentinel.
    *
    * Allowed: a program and its arguments, with spaces between them; at most 4096 bytes. There is no default.
    */

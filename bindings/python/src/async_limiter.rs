@@ -1,19 +1,18 @@
 //! The operations of `AsyncLimiter`, which are awaited in an asyncio event loop.
 
-use std::time::Duration;
-
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::admin::PyAsyncAdmin;
 use crate::call::{Operation, OwnedCall};
 use crate::convert::{Key, read_duration};
-use crate::limiter_classes::{self, PyAsyncLimiter, PyLimiter, block_doc, decision_doc, operation_doc};
+use crate::limiter_classes::{self, PyAsyncLimiter, PyLimiter, decision_doc, operation_doc};
 use crate::operation::State;
 use crate::operation_type;
 use crate::options::{LimiterArguments, Url, build_limiter};
 use crate::policy::PyPolicy;
 use crate::request::{OwnedRequest, Plan, PolicyArgument};
-use crate::reserve::{self, ReserveArguments, reserve_doc};
+use crate::reserve::{self, ReserveArguments, peek_together_doc, reserve_doc, reserve_together_doc};
 use crate::reserve_operation::PyReserveOperation;
 
 pub(crate) fn create(this: &Bound<'_, PyAsyncLimiter>, call: OwnedCall) -> PyResult<Py<PyAny>> {
@@ -130,32 +129,6 @@ impl PyAsyncLimiter {
         plan: Option<Plan>,
     ) -> PyResult<Py<PyAny>> {
         create_with_key(this, Operation::Reset, OwnedRequest::new(key, policy, plan))
-    }
-
-    /// Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
-    /// nothing meanwhile; all other operations go on.
-    #[doc = block_doc!()]
-    #[pyo3(signature = (key, policy = None, *, time, plan = None))]
-    fn block(
-        this: &Bound<'_, Self>,
-        key: Key,
-        policy: Option<PolicyArgument>,
-        time: &Bound<'_, PyAny>,
-        plan: Option<Plan>,
-    ) -> PyResult<Py<PyAny>> {
-        let time = read_duration("time", time)?;
-        create(this, OwnedCall::Block(OwnedRequest::new(key, policy, plan), time))
-    }
-
-    /// Ends the key's block at once, and forgets the denials and blocks that a penalty has counted.
-    #[pyo3(signature = (key, policy = None, *, plan = None))]
-    fn unblock(
-        this: &Bound<'_, Self>,
-        key: Key,
-        policy: Option<PolicyArgument>,
-        plan: Option<Plan>,
-    ) -> PyResult<Py<PyAny>> {
-        create(this, OwnedCall::Block(OwnedRequest::new(key, policy, plan), Duration::ZERO))
     }
 
     /// Waits until the request is admitted and, in a leaky bucket, until its turn has come.
@@ -301,6 +274,23 @@ impl PyAsyncLimiter {
         create(this, OwnedCall::check_together(requests)?)
     }
 
+    #[doc = peek_together_doc!()]
+    fn peek_together(this: &Bound<'_, Self>, requests: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        create(this, OwnedCall::peek_together(requests)?)
+    }
+
+    #[doc = reserve_together_doc!()]
+    #[pyo3(signature = (requests, *, id = None, ttl = None, remember = None))]
+    fn reserve_together(
+        this: &Bound<'_, Self>,
+        requests: &Bound<'_, PyAny>,
+        id: Option<&Bound<'_, PyAny>>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        remember: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        create(this, reserve::reserve_together_call(requests, id, ttl, remember)?)
+    }
+
     /// Waits until the store answers, at most ``timeout``: seconds or a ``timedelta``. A service may call it when it starts; no
     /// operation needs it.
     ///
@@ -310,11 +300,6 @@ impl PyAsyncLimiter {
     ///     When the store does not answer in time.
     fn ready(this: &Bound<'_, Self>, timeout: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         create(this, OwnedCall::Ready(read_duration("timeout", timeout)?))
-    }
-
-    /// Examines the store for problems of operation: version, memory policy, rights, latency and clock.
-    fn doctor(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-        create(this, OwnedCall::Doctor)
     }
 
     /// Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
@@ -366,20 +351,9 @@ impl PyAsyncLimiter {
         limiter_classes::stats(py, self.core())
     }
 
-    /// How many keys have a state in the memory store or the local store; ``None`` for Redis.
-    fn keys(&self) -> Option<usize> {
-        self.core().keys()
-    }
-
-    /// Changes the password, and the user name if given, with which new connections authenticate.
-    #[pyo3(signature = (password, *, username = None))]
-    fn set_credentials(
-        &self,
-        py: Python<'_>,
-        password: &Bound<'_, PyAny>,
-        username: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        limiter_classes::set_credentials(py, self.core(), password, username)
+    /// The operations for operators: keys of the store, explanations, the policy document, lists.
+    fn admin(&self) -> PyAsyncAdmin {
+        PyAsyncAdmin::from_core(self.core())
     }
 
     /// The same limiter as a ``Limiter``.

@@ -5,9 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use polylimit::{
-    Answer, Call, Error, Limiter, PublishOptions, Request, ReservationId, ReservationTerms, report_json,
-};
+use polylimit::admin::PublishOptions;
+use polylimit::raw::{Answer, Call, ReservationTerms, report_json};
+use polylimit::reservation::ReservationId;
+use polylimit::{Error, Limiter, Request};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -87,6 +88,8 @@ pub(crate) enum OwnedCall {
         return_exceptions: bool,
     },
     CheckTogether(Vec<OwnedRequest>),
+    PeekTogether(Vec<OwnedRequest>),
+    ReserveTogether(Vec<OwnedRequest>, ReservationTerms),
     Acquire(OwnedRequest, Duration),
     Reserve(Arc<OwnedRequest>, ReservationTerms),
     Commit(OwnedRequest, ReservationId, Option<u64>),
@@ -128,6 +131,10 @@ impl OwnedCall {
         read_requests(requests).map(Self::CheckTogether)
     }
 
+    pub(crate) fn peek_together(requests: &Bound<'_, PyAny>) -> PyResult<Self> {
+        read_requests(requests).map(Self::PeekTogether)
+    }
+
     /// A copy of a call that a guard makes about a request with these attributes; `None` for the kinds that none makes.
     pub(crate) fn from_core(call: &Call<'_>, attributes: Option<&Arc<OwnedAttributes>>) -> Option<Self> {
         let copies = |requests: &[Request<'_>]| requests.iter().map(OwnedRequest::from_core).collect();
@@ -146,6 +153,7 @@ impl OwnedCall {
                 Self::CheckMany { requests: copies(requests), return_exceptions: true }
             }
             Call::CheckTogether(requests) => Self::CheckTogether(copies(requests)),
+            Call::ReserveTogether(requests, terms) => Self::ReserveTogether(copies(requests), *terms),
             _ => return None,
         })
     }
@@ -157,6 +165,10 @@ impl OwnedCall {
             Self::OneKey(operation, request) => use_call(&operation.call(request.as_core())),
             Self::CheckMany { requests, .. } => use_call(&Call::CheckMany(&borrow_all(requests))),
             Self::CheckTogether(requests) => use_call(&Call::CheckTogether(&borrow_all(requests))),
+            Self::PeekTogether(requests) => use_call(&Call::PeekTogether(&borrow_all(requests))),
+            Self::ReserveTogether(requests, terms) => {
+                use_call(&Call::ReserveTogether(&borrow_all(requests), *terms))
+            }
             Self::Acquire(request, timeout) => use_call(&Call::Acquire(request.as_core(), *timeout)),
             Self::Reserve(request, terms) => use_call(&Call::Reserve(request.as_core(), *terms)),
             Self::Commit(request, id, spent) => use_call(&Call::Commit(request.as_core(), *id, *spent)),
@@ -195,28 +207,30 @@ impl OwnedCall {
             Self::OneKey(operation, _) => operation.method(),
             Self::CheckMany { .. } => c"AsyncLimiter.check_many",
             Self::CheckTogether(_) => c"AsyncLimiter.check_together",
+            Self::PeekTogether(_) => c"AsyncLimiter.peek_together",
+            Self::ReserveTogether(..) => c"AsyncLimiter.reserve_together",
             Self::Acquire(..) => c"AsyncLimiter.acquire",
             Self::Reserve(..) => c"AsyncLimiter.reserve",
             Self::Commit(..) => c"AsyncLimiter.commit",
             Self::Cancel(..) => c"AsyncLimiter.cancel",
             Self::Renew(..) => c"AsyncLimiter.renew",
-            Self::Block(_, Duration::ZERO) => c"AsyncLimiter.unblock",
-            Self::Block(..) => c"AsyncLimiter.block",
+            Self::Block(_, Duration::ZERO) => c"AsyncAdmin.unblock",
+            Self::Block(..) => c"AsyncAdmin.block",
             Self::Decide(..) => c"AsyncLimiter.decide",
-            Self::SetEntry(..) => c"AsyncLimiter.set_entry",
-            Self::DeleteEntry(_) => c"AsyncLimiter.delete_entry",
-            Self::Publish { .. } => c"AsyncLimiter.publish",
-            Self::WaitForVersion(..) => c"AsyncLimiter.wait_for_version",
-            Self::List(_) => c"AsyncLimiter.list",
-            Self::ScanTop(..) => c"AsyncLimiter.scan_top",
-            Self::ResetListed(_) => c"AsyncLimiter.reset_listed",
-            Self::Explain(_) => c"AsyncLimiter.explain",
-            Self::ExplainRequest(_) => c"AsyncLimiter.explain_request",
+            Self::SetEntry(..) => c"AsyncAdmin.set_entry",
+            Self::DeleteEntry(_) => c"AsyncAdmin.delete_entry",
+            Self::Publish { .. } => c"AsyncAdmin.publish",
+            Self::WaitForVersion(..) => c"AsyncAdmin.wait_for_version",
+            Self::List(_) => c"AsyncAdmin.list",
+            Self::ScanTop(..) => c"AsyncAdmin.scan_top",
+            Self::ResetListed(_) => c"AsyncAdmin.reset_listed",
+            Self::Explain(_) => c"AsyncAdmin.explain",
+            Self::ExplainRequest(_) => c"AsyncAdmin.explain_request",
             Self::End(_, Ending::Commit(_)) => c"AsyncReservation.commit",
             Self::End(_, Ending::Cancel) => c"AsyncReservation.cancel",
             Self::End(_, Ending::AsOptions) => c"AsyncReservation.__aexit__",
             Self::Ready(_) => c"AsyncLimiter.ready",
-            Self::Doctor => c"AsyncLimiter.doctor",
+            Self::Doctor => c"AsyncAdmin.doctor",
         }
     }
 
@@ -238,7 +252,7 @@ fn borrow_all(requests: &[OwnedRequest]) -> Vec<Request<'_>> {
 /// The caller may have attached to the interpreter without pyo3 knowing, so no Python reference may be dropped here outside of
 /// `Python::attach`: pyo3 would defer the release.
 pub(crate) fn try_call(py: Python<'_>, limiter: &Limiter, call: &Call<'_>) -> Option<PyResult<Py<PyAny>>> {
-    let tried = catch_unwind(AssertUnwindSafe(|| limiter.try_call(call)));
+    let tried = catch_unwind(AssertUnwindSafe(|| limiter.raw().try_call(call)));
     events::deliver_pending();
     match tried {
         Ok(None) => None,
@@ -255,8 +269,9 @@ pub(crate) fn try_check(
     limiter: &Limiter,
     request: Request<'_>,
 ) -> Option<PyResult<Py<PyAny>>> {
-    let check =
-        || limiter.try_check(request).map(|decision| Py::new(py, PyDecision(decision)).map(Py::into_any));
+    let check = || {
+        limiter.raw().try_check(request).map(|decision| Py::new(py, PyDecision(decision)).map(Py::into_any))
+    };
     let tried = catch_unwind(AssertUnwindSafe(check));
     events::deliver_pending();
     tried.unwrap_or_else(|panic| Some(Python::attach(|py| raise_panic(py, Err(panic)))))
@@ -270,11 +285,15 @@ pub(crate) fn try_attached(
 ) -> PyResult<Option<Result<Answer, Error>>> {
     let goes_over_keys = matches!(call, Call::List(..) | Call::ScanTop(..) | Call::ResetListed(..));
     call_core(py, || {
-        Ok(if goes_over_keys { py.detach(|| limiter.try_call(call)) } else { limiter.try_call(call) })
+        Ok(if goes_over_keys {
+            py.detach(|| limiter.raw().try_call(call))
+        } else {
+            limiter.raw().try_call(call)
+        })
     })
 }
 
-/// A report, which the core tells as JSON under the same names in every language, as a dict.
+/// A report, which the core returns as JSON under the same names in every language, as a dict.
 pub(crate) fn report_to_python(py: Python<'_>, json: &str) -> PyResult<Py<PyAny>> {
     Ok(py.import("json")?.call_method1("loads", (json,))?.unbind())
 }

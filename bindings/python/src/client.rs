@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use polylimit::client::{Attempts, Step, Throttle};
-use polylimit::{Backoff, server_wait as core_server_wait};
+use polylimit::http::client::{Attempts, Step, Throttle};
+use polylimit::http::{Backoff, server_wait as core_server_wait};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
@@ -220,7 +220,7 @@ pub(crate) struct PyAttempts(Mutex<Attempts>);
 
 #[pymethods]
 impl PyAttempts {
-    /// What to do next: ``wait`` so many seconds and ask again, ``acquire`` with this timeout, ``send``, or ``refuse``.
+    /// What to do next: ``wait`` this many seconds and ask again, ``acquire`` with this timeout, ``send``, or ``refuse``.
     fn step(&self, py: Python<'_>) -> PyResult<(&'static str, f64)> {
         call_core(py, || {
             Ok(match self.0.lock().step() {

@@ -1,10 +1,11 @@
-//! What a limiter's configuration is made of and tells: the attributes of requests, the policies of a request, the status of the
+//! What a limiter's configuration consists of and reports: the attributes of requests, the policies of a request, the status of the
 //! configuration and the counts of a candidate.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use polylimit::{CandidateCounts, ConfigurationStatus, PolicyMatch, RequestAttributes, RouterPaths};
+use polylimit::admin::{CandidateCounts, ConfigurationStatus};
+use polylimit::document::{PolicyMatch, RequestAttributes, RouterPaths};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDateTime, PyDict, PyMapping, PyString, PyTuple};
 
@@ -203,7 +204,7 @@ fn write_in_json(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     Err(wrong_type(&format!("a value in {name}"), value, allowed))
 }
 
-/// Which configuration is in force, and where it comes from.
+/// Which configuration is active, and where it comes from.
 #[pyclass(name = "ConfigurationStatus", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyConfigurationStatus(pub(crate) ConfigurationStatus);
@@ -222,14 +223,14 @@ impl PyConfigurationStatus {
         self.0.version
     }
 
-    /// Which document of Redis is in force, counted from 1: what ``expected_version`` of ``publish`` expects to replace. 0 where the
+    /// Which document of Redis is active, counted from 1: what ``expected_version`` of ``publish`` expects to replace. 0 where the
     /// document does not come from Redis.
     #[getter]
     fn document_version(&self) -> u64 {
         self.0.document_version
     }
 
-    /// SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
+    /// SHA-256 of the active document in canonical form, as hexadecimal digits; empty before the first.
     #[getter]
     fn digest(&self) -> &str {
         &self.0.digest
@@ -316,7 +317,7 @@ impl PyPolicyMatch {
     }
 }
 
-/// What the candidate of a policy would have decided beside the quotas in force, in checks since either's quotas changed.
+/// What the candidate of a policy would have decided compared with the effective quotas, in checks since either's quotas changed.
 #[pyclass(name = "CandidateCounts", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyCandidateCounts(pub(crate) CandidateCounts);
@@ -329,13 +330,13 @@ impl PyCandidateCounts {
         self.0.both_allow
     }
 
-    /// Checks that the quotas in force deny and the candidate would admit.
+    /// Checks that the effective quotas deny and the candidate would admit.
     #[getter]
     fn only_live_denies(&self) -> u64 {
         self.0.only_live_denies
     }
 
-    /// Checks that the quotas in force admit and the candidate would deny.
+    /// Checks that the effective quotas admit and the candidate would deny.
     #[getter]
     fn only_candidate_denies(&self) -> u64 {
         self.0.only_candidate_denies

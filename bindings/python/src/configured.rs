@@ -1,20 +1,21 @@
-//! The operations of both limiter classes on their configuration, and the decision on a request by it.
+//! The operations on the configuration of a limiter, and the decision on a request by it.
 
 use std::time::Duration;
 
-use polylimit::{Limiter, ReservationTerms, ReserveOptions};
+use polylimit::Limiter;
 use pyo3::prelude::*;
 
+use crate::admin::{PyAdmin, PyAsyncAdmin};
 use crate::async_limiter::create;
 use crate::call::OwnedCall;
 use crate::configuration::{
     PyCandidateCounts, PyConfigurationStatus, PyPolicyMatch, PyRequestAttributes, read_json,
 };
 use crate::convert::{Utf8Text, read_duration, read_integer, read_object};
-use crate::error::{call_core, call_core_with};
+use crate::error::call_core;
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
 use crate::request::PolicyArgument;
-use crate::reserve::read_id;
+use crate::reserve::read_terms;
 
 /// The documentation of `decide` in both classes.
 macro_rules! decide_doc {
@@ -32,6 +33,8 @@ id
     The id of the reservations: 1 to 64 bytes of text; random by default.
 ttl
     How long reservations last, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+remember
+    How long after their commits the id is remembered, as in ``reserve``; by default it is not.
 
 Raises
 ------
@@ -42,290 +45,195 @@ ClosedError
     };
 }
 
-/// The documentation of `set_entry` in both classes.
-macro_rules! set_entry_doc {
-    () => {
-        r#"Sets an entry of the configuration, which takes the place of one with the same text.
-
-Parameters
-----------
-item
-    ``"deny ITEM"``, ``"allow ITEM"`` or ``"override POLICY KEY"``, such as ``"deny client 203.0.113.0/24"``.
-value
-    A dict, or its JSON text, with ``until``, ``by``, ``why`` and, for an override, ``numbers``: ``{"numbers": "500/minute", "until":
-    "2027-01-01T00:00:00Z"}``. A ``datetime`` with a time zone may be a time.
-
-Raises
-------
-InvalidArgumentError
-    When the entry cannot be read or does not fit the document, or the source of the configuration has no entries.
-StoreUnavailableError
-    When Redis does not answer: the entry may have been set."#
-    };
-}
-
-/// The documentation of `delete_entry` in both classes.
-macro_rules! delete_entry_doc {
-    () => {
-        r#"Deletes an entry of the configuration; one that is not there is no error.
-
-Parameters
-----------
-item
-    The text of the entry, such as ``"deny client 203.0.113.0/24"``."#
-    };
-}
-
-/// The documentation of `publish` in both classes.
-macro_rules! publish_doc {
-    () => {
-        r"Publishes a document to the Redis store that the configuration comes from, and waits until it is in force here. Every
-process that follows the store takes it within a second.
-
-Parameters
-----------
-document
-    The text, in TOML or JSON, or a dict.
-expected_version
-    The version of the document that this one replaces; by default whichever is there. With another version there, nothing is
-    published.
-by
-    The author's name, up to 256 bytes.
-why
-    The reason, up to 1,024 bytes.
-
-Raises
-------
-InvalidArgumentError
-    When the document cannot be used, with its line and column; when another version than the expected one is there; when the
-    document does not come from Redis.
-StoreUnavailableError
-    When Redis does not answer: the document may have been published."
-    };
-}
-
-/// The documentation of `wait_for_version` in both classes.
-macro_rules! wait_for_version_doc {
-    () => {
-        r"Waits until this version of the configuration or a later one is in force.
-
-Parameters
-----------
-version
-    The version, as ``configuration()`` tells it.
-timeout
-    Seconds or a ``timedelta``.
-
-Raises
-------
-StoreUnavailableError
-    When the timeout passes before.
-InvalidArgumentError
-    When the limiter has no configuration."
-    };
-}
-
-/// The documentation of `set_document` in both classes.
-macro_rules! set_document_doc {
-    () => {
-        r"Replaces the document that the program has given; entries stay.
-
-Parameters
-----------
-document
-    The text, in TOML or JSON, or a dict.
-
-Raises
-------
-InvalidArgumentError
-    When the document cannot be used: ``line L, column C: ...``; the one before stays in force. Also for a limiter whose
-    configuration comes from elsewhere."
-    };
-}
-
-/// The documentation of `matching` in both classes.
-macro_rules! matching_doc {
-    () => {
-        r"The policies that the configuration's rules apply to a request, with keys and costs; decides nothing.
-
-Raises
-------
-InvalidArgumentError
-    When the limiter has no configuration, or the attribute that gives a cost holds none."
-    };
-}
-
 #[pymethods]
 impl PyLimiter {
     #[doc = decide_doc!()]
-    #[pyo3(signature = (attributes, *, id = None, ttl = None))]
+    #[pyo3(signature = (attributes, *, id = None, ttl = None, remember = None))]
     fn decide(
         &self,
         py: Python<'_>,
         attributes: &Bound<'_, PyAny>,
         id: Option<&Bound<'_, PyAny>>,
         ttl: Option<&Bound<'_, PyAny>>,
+        remember: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        self.call(py, &decide_call(attributes, id, ttl)?)
-    }
-
-    #[doc = matching_doc!()]
-    fn matching(&self, attributes: &Bound<'_, PyAny>) -> PyResult<Vec<PyPolicyMatch>> {
-        matching(self.core(), attributes)
-    }
-
-    /// Which configuration is in force, and where it comes from; ``None`` for a limiter without one.
-    fn configuration(&self) -> Option<PyConfigurationStatus> {
-        self.core().configuration().map(PyConfigurationStatus)
-    }
-
-    #[doc = set_document_doc!()]
-    fn set_document(&self, document: &Bound<'_, PyAny>) -> PyResult<PyConfigurationStatus> {
-        set_document(self.core(), document)
-    }
-
-    #[doc = set_entry_doc!()]
-    #[pyo3(signature = (item, value = None))]
-    fn set_entry(
-        &self,
-        py: Python<'_>,
-        item: &Bound<'_, PyAny>,
-        value: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        self.call(py, &set_entry_call(item, value)?)
-    }
-
-    #[doc = delete_entry_doc!()]
-    fn delete_entry(&self, py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        self.call(py, &delete_entry_call(item)?)
-    }
-
-    #[doc = publish_doc!()]
-    #[pyo3(signature = (document, *, expected_version = None, by = None, why = None))]
-    fn publish(
-        &self,
-        py: Python<'_>,
-        document: &Bound<'_, PyAny>,
-        expected_version: Option<&Bound<'_, PyAny>>,
-        by: Option<&Bound<'_, PyAny>>,
-        why: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        self.call(py, &publish_call(document, expected_version, by, why)?)
-    }
-
-    #[doc = wait_for_version_doc!()]
-    fn wait_for_version(
-        &self,
-        py: Python<'_>,
-        version: &Bound<'_, PyAny>,
-        timeout: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<PyAny>> {
-        self.call(py, &wait_call(version, timeout)?)
-    }
-
-    /// What the candidate of a policy would have decided; ``None`` for a policy without a candidate.
-    fn candidate_counts(&self, policy: &Bound<'_, PyAny>) -> PyResult<Option<PyCandidateCounts>> {
-        candidate_counts(self.core(), policy)
+        self.call(py, &decide_call(attributes, id, ttl, remember)?)
     }
 }
 
 #[pymethods]
 impl PyAsyncLimiter {
     #[doc = decide_doc!()]
-    #[pyo3(signature = (attributes, *, id = None, ttl = None))]
+    #[pyo3(signature = (attributes, *, id = None, ttl = None, remember = None))]
     fn decide(
         this: &Bound<'_, Self>,
         attributes: &Bound<'_, PyAny>,
         id: Option<&Bound<'_, PyAny>>,
         ttl: Option<&Bound<'_, PyAny>>,
+        remember: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        create(this, decide_call(attributes, id, ttl)?)
-    }
-
-    #[doc = matching_doc!()]
-    fn matching(&self, attributes: &Bound<'_, PyAny>) -> PyResult<Vec<PyPolicyMatch>> {
-        matching(self.core(), attributes)
-    }
-
-    /// Which configuration is in force, and where it comes from; ``None`` for a limiter without one.
-    fn configuration(&self) -> Option<PyConfigurationStatus> {
-        self.core().configuration().map(PyConfigurationStatus)
-    }
-
-    #[doc = set_document_doc!()]
-    fn set_document(&self, document: &Bound<'_, PyAny>) -> PyResult<PyConfigurationStatus> {
-        set_document(self.core(), document)
-    }
-
-    #[doc = set_entry_doc!()]
-    #[pyo3(signature = (item, value = None))]
-    fn set_entry(
-        this: &Bound<'_, Self>,
-        item: &Bound<'_, PyAny>,
-        value: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        create(this, set_entry_call(item, value)?)
-    }
-
-    #[doc = delete_entry_doc!()]
-    fn delete_entry(this: &Bound<'_, Self>, item: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        create(this, delete_entry_call(item)?)
-    }
-
-    #[doc = publish_doc!()]
-    #[pyo3(signature = (document, *, expected_version = None, by = None, why = None))]
-    fn publish(
-        this: &Bound<'_, Self>,
-        document: &Bound<'_, PyAny>,
-        expected_version: Option<&Bound<'_, PyAny>>,
-        by: Option<&Bound<'_, PyAny>>,
-        why: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        create(this, publish_call(document, expected_version, by, why)?)
-    }
-
-    #[doc = wait_for_version_doc!()]
-    fn wait_for_version(
-        this: &Bound<'_, Self>,
-        version: &Bound<'_, PyAny>,
-        timeout: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<PyAny>> {
-        create(this, wait_call(version, timeout)?)
-    }
-
-    /// What the candidate of a policy would have decided; ``None`` for a policy without a candidate.
-    fn candidate_counts(&self, policy: &Bound<'_, PyAny>) -> PyResult<Option<PyCandidateCounts>> {
-        candidate_counts(self.core(), policy)
+        create(this, decide_call(attributes, id, ttl, remember)?)
     }
 }
+
+/// Writes the operators' methods, which are the same in both classes.
+macro_rules! configuration_methods {
+    ($class:ident) => {
+        #[pymethods]
+        impl $class {
+            /// The policies that the configuration's rules apply to a request, with keys and costs; decides nothing.
+            ///
+            /// Raises
+            /// ------
+            /// InvalidArgumentError
+            ///     When the limiter has no configuration, or the attribute that gives a cost holds none.
+            fn matching(&self, attributes: &Bound<'_, PyAny>) -> PyResult<Vec<PyPolicyMatch>> {
+                matching(self.core(), attributes)
+            }
+
+            /// Which configuration is active, and where it comes from; ``None`` for a limiter without one.
+            fn configuration(&self) -> Option<PyConfigurationStatus> {
+                self.core().admin().configuration().map(PyConfigurationStatus)
+            }
+
+            /// Replaces the document that the program has given; entries stay.
+            ///
+            /// Parameters
+            /// ----------
+            /// document
+            ///     The text, in TOML or JSON, or a dict.
+            ///
+            /// Raises
+            /// ------
+            /// InvalidArgumentError
+            ///     When the document cannot be used: ``line L, column C: ...``; the previous one stays active. Also for a limiter whose
+            ///     configuration comes from elsewhere.
+            fn set_document(&self, document: &Bound<'_, PyAny>) -> PyResult<PyConfigurationStatus> {
+                set_document(self.core(), document)
+            }
+
+            /// Sets an entry of the configuration, which takes the place of one with the same text.
+            ///
+            /// Parameters
+            /// ----------
+            /// item
+            ///     ``"deny ITEM"``, ``"allow ITEM"`` or ``"override POLICY KEY"``, such as ``"deny client 203.0.113.0/24"``.
+            /// value
+            ///     A dict, or its JSON text, with ``until``, ``by``, ``why`` and, for an override, ``numbers``:
+            ///     ``{"numbers": "500/minute", "until": "2027-01-01T00:00:00Z"}``. A ``datetime`` with a time zone may be a time.
+            ///
+            /// Raises
+            /// ------
+            /// InvalidArgumentError
+            ///     When the entry cannot be read or does not fit the document, or the source of the configuration has no entries.
+            /// StoreUnavailableError
+            ///     When Redis does not answer: the entry may have been set.
+            #[pyo3(signature = (item, value = None))]
+            fn set_entry(
+                this: &Bound<'_, Self>,
+                item: &Bound<'_, PyAny>,
+                value: Option<&Bound<'_, PyAny>>,
+            ) -> PyResult<Py<PyAny>> {
+                Self::make(this, set_entry_call(item, value)?)
+            }
+
+            /// Deletes an entry of the configuration; one that is not there is no error.
+            ///
+            /// Parameters
+            /// ----------
+            /// item
+            ///     The text of the entry, such as ``"deny client 203.0.113.0/24"``.
+            fn delete_entry(this: &Bound<'_, Self>, item: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+                Self::make(this, delete_entry_call(item)?)
+            }
+
+            /// Publishes a document to the Redis store that the configuration comes from, and waits until it is active here. Every
+            /// process that follows the store takes it within a second.
+            ///
+            /// Parameters
+            /// ----------
+            /// document
+            ///     The text, in TOML or JSON, or a dict.
+            /// expected_version
+            ///     The version of the document that this one replaces; by default whichever is there. With another version there, nothing
+            ///     is published.
+            /// by
+            ///     The author's name, up to 256 bytes.
+            /// why
+            ///     The reason, up to 1,024 bytes.
+            ///
+            /// Raises
+            /// ------
+            /// InvalidArgumentError
+            ///     When the document cannot be used, with its line and column; when another version than the expected one is there; when
+            ///     the document does not come from Redis.
+            /// StoreUnavailableError
+            ///     When Redis does not answer: the document may have been published.
+            #[pyo3(signature = (document, *, expected_version = None, by = None, why = None))]
+            fn publish(
+                this: &Bound<'_, Self>,
+                document: &Bound<'_, PyAny>,
+                expected_version: Option<&Bound<'_, PyAny>>,
+                by: Option<&Bound<'_, PyAny>>,
+                why: Option<&Bound<'_, PyAny>>,
+            ) -> PyResult<Py<PyAny>> {
+                Self::make(this, publish_call(document, expected_version, by, why)?)
+            }
+
+            /// Waits until this version of the configuration or a later one is active.
+            ///
+            /// Parameters
+            /// ----------
+            /// version
+            ///     The version, as in the status that ``configuration()`` returns.
+            /// timeout
+            ///     Seconds or a ``timedelta``.
+            ///
+            /// Raises
+            /// ------
+            /// StoreUnavailableError
+            ///     When the timeout passes before.
+            /// InvalidArgumentError
+            ///     When the limiter has no configuration.
+            fn wait_for_version(
+                this: &Bound<'_, Self>,
+                version: &Bound<'_, PyAny>,
+                timeout: &Bound<'_, PyAny>,
+            ) -> PyResult<Py<PyAny>> {
+                Self::make(this, wait_call(version, timeout)?)
+            }
+
+            /// What the candidate of a policy would have decided; ``None`` for a policy without a candidate.
+            fn candidate_counts(&self, policy: &Bound<'_, PyAny>) -> PyResult<Option<PyCandidateCounts>> {
+                candidate_counts(self.core(), policy)
+            }
+        }
+    };
+}
+
+configuration_methods!(PyAdmin);
+configuration_methods!(PyAsyncAdmin);
 
 fn decide_call(
     attributes: &Bound<'_, PyAny>,
     id: Option<&Bound<'_, PyAny>>,
     ttl: Option<&Bound<'_, PyAny>>,
+    remember: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<OwnedCall> {
-    let mut options = ReserveOptions::default();
-    let attributes = read_object::<PyRequestAttributes>("attributes", attributes)?;
-    if let Some(id) = id {
-        options = options.id(read_id(id)?);
-    }
-    if let Some(ttl) = ttl {
-        options = options.ttl(read_duration("ttl", ttl)?);
-    }
-    let terms: ReservationTerms = call_core_with(attributes.py(), &[("ttl", ttl)], || options.terms())?;
-    Ok(OwnedCall::Decide(attributes.get().shared(), terms))
+    let shared = read_object::<PyRequestAttributes>("attributes", attributes)?.get().shared();
+    Ok(OwnedCall::Decide(shared, read_terms(attributes.py(), id, ttl, remember)?))
 }
 
 fn matching(limiter: &Limiter, attributes: &Bound<'_, PyAny>) -> PyResult<Vec<PyPolicyMatch>> {
     let owned = read_object::<PyRequestAttributes>("attributes", attributes)?.get().shared();
-    let matched = call_core(attributes.py(), || limiter.matching(&owned.as_core()))?;
+    let matched = call_core(attributes.py(), || limiter.admin().matching(&owned.as_core()))?;
     Ok(matched.into_iter().map(PyPolicyMatch).collect())
 }
 
 fn set_document(limiter: &Limiter, document: &Bound<'_, PyAny>) -> PyResult<PyConfigurationStatus> {
     let (py, text) = (document.py(), read_json("document", document)?);
     // A large document takes some milliseconds; other threads run meanwhile.
-    call_core(py, || py.detach(|| limiter.set_document(&text))).map(PyConfigurationStatus)
+    call_core(py, || py.detach(|| limiter.admin().set_document(&text))).map(PyConfigurationStatus)
 }
 
 fn set_entry_call(item: &Bound<'_, PyAny>, value: Option<&Bound<'_, PyAny>>) -> PyResult<OwnedCall> {
@@ -364,6 +272,6 @@ fn wait_call(version: &Bound<'_, PyAny>, timeout: &Bound<'_, PyAny>) -> PyResult
 
 fn candidate_counts(limiter: &Limiter, policy: &Bound<'_, PyAny>) -> PyResult<Option<PyCandidateCounts>> {
     let name: PolicyArgument = policy.extract()?;
-    let counts = call_core(policy.py(), || Ok(limiter.candidate_counts(name.as_str())))?;
+    let counts = call_core(policy.py(), || Ok(limiter.admin().candidate_counts(name.as_str())))?;
     Ok(counts.map(PyCandidateCounts))
 }

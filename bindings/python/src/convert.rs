@@ -314,7 +314,7 @@ pub(crate) fn is_real(value: &Bound<'_, PyAny>) -> bool {
         && !value.is_instance_of::<PyBool>()
 }
 
-/// Rounds a float of seconds, which is near a whole number of microseconds but seldom equal to it.
+/// Rounds a float of seconds, which is near a whole number of microseconds but rarely equal to it.
 fn round_to_microseconds(duration: Duration) -> Duration {
     let us = duration.saturating_add(Duration::from_nanos(500)).as_micros();
     u64::try_from(us).map_or(Duration::MAX, Duration::from_micros)

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use polylimit::{Credentials, LimiterBuilder};
+use polylimit::LimiterBuilder;
+use polylimit::redis::Credentials;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use polylimit::{
-    Cause, Decision, DecisionParts, Degradation, QuotaUsage, QuotaVerdict, Source, Usage, UsageParts,
-};
+use polylimit::Decision;
+use polylimit::decision::{Cause, Degradation, QuotaUsage, QuotaVerdict, Source, Usage};
+use polylimit::raw::{DecisionParts, UsageParts};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping, PyTuple};
 

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use polylimit::{DegradedEvent, Finding, LimiterBuilder, Severity};
+use polylimit::LimiterBuilder;
+use polylimit::admin::{Finding, Severity};
+use polylimit::metrics::DegradedEvent;
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -43,7 +45,7 @@ impl PyDegradedEvent {
     /// Why the first decision was made without the store, such as ``"timeout"``; ``None`` for a finding.
     #[getter]
     fn reason(&self) -> Option<&'static str> {
-        self.0.reason().map(polylimit::Degradation::name)
+        self.0.reason().map(polylimit::decision::Degradation::name)
     }
 
     /// Seconds from the first decision that was made without the store to the last one; 0 unless ``kind`` is ``"ended"``.

@@ -16,6 +16,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
+use crate::admin::PyAsyncAdmin;
 use crate::async_method::{self, FastMethod, call_with_array};
 use crate::call::{Operation, try_call, try_check};
 use crate::convert::{Utf8Text, borrow_utf8};
@@ -30,19 +31,26 @@ const REPLACED: [&str; 5] = ["check", "peek", "take", "charge", "refund"];
 
 /// The other methods of `AsyncLimiter` that return an operation. `reserve` is not among them: what it returns is entered by
 /// `async with` more often than it is awaited, and a mock of a coroutine function cannot be entered.
-const AWAITED: [&str; 22] = [
+const AWAITED: [&str; 12] = [
     "reset",
-    "block",
-    "unblock",
     "acquire",
     "commit",
     "cancel",
     "renew",
     "check_many",
     "check_together",
+    "peek_together",
+    "reserve_together",
     "ready",
-    "doctor",
     "decide",
+    "close",
+];
+
+/// The methods of `AsyncAdmin` that return an operation.
+const AWAITED_BY_OPERATORS: [&str; 12] = [
+    "block",
+    "unblock",
+    "doctor",
     "set_entry",
     "delete_entry",
     "publish",
@@ -52,7 +60,6 @@ const AWAITED: [&str; 22] = [
     "reset_listed",
     "explain",
     "explain_request",
-    "close",
 ];
 
 /// The replaced methods, in the order of [`REPLACED`].
@@ -80,6 +87,9 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
     }
     for name in AWAITED {
         async_method::replace(&class, name, None)?;
+    }
+    for name in AWAITED_BY_OPERATORS {
+        async_method::replace(&py.get_type::<PyAsyncAdmin>(), name, None)?;
     }
     for name in ["commit", "cancel"] {
         async_method::replace(&py.get_type::<PyAsyncReservation>(), name, None)?;

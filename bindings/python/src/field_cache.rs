@@ -1,7 +1,7 @@
 //! The header fields of ASGI responses as Python objects, kept from one response to the next.
 
 use parking_lot::Mutex;
-use polylimit::headers::HeaderField;
+use polylimit::http::headers::HeaderField;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 

@@ -7,8 +7,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use polylimit::guard::{Guard, RequestFacts, Verdict};
-use polylimit::{ClientAddressRules, Limiter};
+use polylimit::Limiter;
+use polylimit::http::ClientAddressRules;
+use polylimit::http::guard::{Guard, RequestFacts, Verdict};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
@@ -277,7 +278,7 @@ impl PyGuard {
     ) -> PyResult<Option<PyGuardCheck>> {
         let (check, start) = call_core(py, || {
             let mut check = self.parts.guard.start(limits.core(), facts)?;
-            let start = if !check.try_ask() {
+            let start = if !check.try_run() {
                 CheckStart::Asking
             } else if check.outage().is_some() {
                 CheckStart::Answered

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use polylimit::guard::{Guard, GuardCheck, RequestFacts, Verdict};
-use polylimit::headers::Problem;
+use polylimit::http::guard::{Guard, GuardCheck, RequestFacts, Verdict};
+use polylimit::http::headers::Problem;
 use pyo3::prelude::*;
 
 use crate::configuration::OwnedAttributes;
@@ -24,7 +24,7 @@ pub(crate) struct PyGuardCheck {
 pub(crate) enum CheckStart {
     /// The store has to decide.
     Asking,
-    /// The store has decided, and ``on_outage`` hears of it.
+    /// The store has decided, and ``on_outage`` is called with it.
     Answered,
     Admitted,
     Denied(Problem),

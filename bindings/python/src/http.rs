@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use polylimit::headers::{self, HeaderSettings, HeaderStyle, Problem, ResetForm};
-use polylimit::{ClientAddress, ClientAddressRules, Decision, ForwardingHeader, Policy};
+use polylimit::http::headers::{self, HeaderSettings, HeaderStyle, Problem, ResetForm};
+use polylimit::http::{ClientAddress, ClientAddressRules, ForwardingHeader};
+use polylimit::{Decision, Policy};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 

@@ -1,6 +1,6 @@
 //! What is asked of a list of keys: its filter, its budget and its cursor.
 
-use polylimit::{KeyFilter, ListBudget};
+use polylimit::admin::{KeyFilter, ListBudget};
 use pyo3::prelude::*;
 
 use crate::convert::{Key, Utf8Text, read_integer};

@@ -9,6 +9,7 @@
               a self, and they write the unsafe code of the boundary"
 )]
 
+mod admin;
 mod async_limiter;
 mod async_method;
 mod call;
@@ -40,6 +41,7 @@ mod reports;
 mod request;
 mod request_decision;
 mod request_limits;
+mod request_reservation;
 mod reservation;
 mod reservation_end;
 mod reserve;
@@ -65,6 +67,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     error::add_to(module)?;
     module.add_class::<request::PyRequest>()?;
+    module.add_class::<admin::PyAdmin>()?;
+    module.add_class::<admin::PyAsyncAdmin>()?;
     module.add_class::<client::PyAttempts>()?;
     module.add_class::<client::PyBackoff>()?;
     module.add_class::<client::PyThrottle>()?;
@@ -95,6 +99,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<request_decision::PyPolicyDecision>()?;
     module.add_class::<request_decision::PyRequestDecision>()?;
     module.add_class::<request_limits::PyRequestLimits>()?;
+    module.add_class::<request_reservation::PyRequestReservation>()?;
     module.add_class::<reservation::PyAsyncReservation>()?;
     module.add_class::<reservation::PyReservation>()?;
     module.add_class::<reserve_operation::PyReserveOperation>()?;

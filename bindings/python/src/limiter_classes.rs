@@ -24,7 +24,7 @@ policies
     Policies by name: ``{"api": "100/minute; 1000/hour"}``. Quotas may also be given with each request.
 document
     A configuration with policies, rules and lists, in place of ``policies``: its text, in TOML or JSON, or a dict.
-    ``set_document`` replaces it.
+    ``admin().set_document`` replaces it.
 clock
     ``"system"``, ``"coarse"`` or a ``ManualClock``. By default Redis uses the clock of its server.
 on_degraded
@@ -35,7 +35,7 @@ credentials
     A function without arguments that gives the password for each new connection to Redis, or a tuple of user and password, in
     place of those in the URL: for tokens that expire. It is called on a thread of its own, and again when the server refuses what
     it gave, then not for 0.25 to 10 seconds, growing with each time in a row. It may block: decisions keep their deadline. An
-    exception is the cause in ``ready``, the events and the doctor. ``set_credentials`` replaces it.
+    exception is the cause in ``ready``, the events and the doctor. ``admin().set_credentials`` replaces it.
 options
     Options of the store by name, as ``options()`` lists them: text, numbers, and seconds or a ``timedelta`` for
     durations. ``outage`` may be a dict of policy names and their outage policies.
@@ -98,31 +98,7 @@ ClosedError
     };
 }
 
-/// The documentation of `block` in both classes, after its first paragraph.
-macro_rules! block_doc {
-    () => {
-        r#"
-Parameters
-----------
-key
-    The client or resource that is blocked: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-policy
-    A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-time
-    Seconds or a ``timedelta``, from 1 ms to 366 days. 0 ends the block, as ``unblock`` does.
-plan
-    The plan of the key, whose quotas decide where the policy has a plan of that name.
-
-Raises
-------
-InvalidArgumentError
-    When the key, the policy or the time is not valid.
-ClosedError
-    When the limiter was closed."#
-    };
-}
-
-pub(crate) use {block_doc, decision_doc, operation_doc};
+pub(crate) use {decision_doc, operation_doc};
 
 /// Decides whether requests may proceed.
 ///
@@ -197,17 +173,6 @@ pub(crate) fn stats<'py>(py: Python<'py>, limiter: &Limiter) -> PyResult<Bound<'
         stats.set_item(name, count)?;
     }
     Ok(stats)
-}
-
-pub(crate) fn set_credentials(
-    py: Python<'_>,
-    limiter: &Limiter,
-    password: &Bound<'_, PyAny>,
-    username: Option<&Bound<'_, PyAny>>,
-) -> PyResult<()> {
-    let password = Utf8Text::read(password, "password")?;
-    let username = username.map(|username| Utf8Text::read(username, "username")).transpose()?;
-    call_core(py, || limiter.set_credentials(username.as_deref(), &password))
 }
 
 /// Closes the connections, which may take as long as one deadline; other threads run meanwhile.

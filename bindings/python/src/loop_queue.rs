@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use polylimit::{Call, Completions, Limiter};
+use polylimit::Limiter;
+use polylimit::raw::{Call, Completions};
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -95,9 +96,14 @@ impl LoopQueue {
             pending.last += 1;
             (pending.last, pending.by_number.is_empty())
         };
-        // It waits in line, or pauses between round trips. One that is deferred could not be cancelled.
+        // It waits in line, pauses between round trips, or reserves without a handle that would cancel what no task takes. One that is
+        // deferred could not be cancelled.
         let is_long = match call {
-            Call::Acquire(..) | Call::List(..) | Call::ScanTop(..) | Call::ResetListed(..) => true,
+            Call::Acquire(..)
+            | Call::ReserveTogether(..)
+            | Call::List(..)
+            | Call::ScanTop(..)
+            | Call::ResetListed(..) => true,
             Call::Reserve(_, terms) => !terms.timeout.is_zero(),
             _ => false,
         };
@@ -119,7 +125,8 @@ impl LoopQueue {
             event_loop.call_method1(intern!(py, "call_soon"), (start,))?;
             queue.is_scheduled.store(true, Ordering::Relaxed);
         }
-        let ends_call = is_long || matches!(call, Call::Ready(_));
+        // Of a call to a store of this host nothing is done yet.
+        let ends_call = is_long || matches!(call, Call::Ready(_)) || limiter.raw().answers_at_once();
         let future =
             OperationFuture::new(event_loop.unbind(), this.clone().into_any().unbind(), number, ends_call);
         let future = Bound::new(py, future)?;

@@ -1,6 +1,7 @@
 //! Metrics: families of samples as values of Python, and as text.
 
-use polylimit::{Family, Limiter, Sample, SampleValue, TextFormat};
+use polylimit::Limiter;
+use polylimit::metrics::{Family, Sample, SampleValue, TextFormat};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

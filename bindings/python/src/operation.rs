@@ -7,7 +7,8 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::ptr::null_mut;
 
-use polylimit::{Call, Limiter, Request};
+use polylimit::raw::Call;
+use polylimit::{Limiter, Request};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;

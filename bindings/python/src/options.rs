@@ -2,9 +2,9 @@
 
 use std::ops::Deref;
 
-use polylimit::{
-    Clock, Limiter, LimiterBuilder, ManualClock, OptionKind, OptionPlace, StoreOption, Suggestion,
-};
+use polylimit::clock::{Clock, ManualClock};
+use polylimit::raw::{OptionKind, OptionPlace, StoreOption, Suggestion};
+use polylimit::{Limiter, LimiterBuilder};
 use pyo3::prelude::*;
 use pyo3::types::{PyDelta, PyDict, PyFloat, PyMapping, PyString};
 

@@ -2,7 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use polylimit::{Algorithm, Policy, Quota};
+use polylimit::quota::Algorithm;
+use polylimit::{Policy, Quota};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
@@ -35,7 +36,7 @@ use crate::value::immutable;
 /// count_denied
 ///     Denied requests are charged as well.
 /// excess
-///     Units beyond the limit or burst that are admitted as well and told as ``over`` in decisions, from 0 to ``limit``.
+///     Units beyond the limit or burst that are admitted as well and reported as ``over`` in decisions, from 0 to ``limit``.
 ///
 /// Raises
 /// ------
@@ -241,7 +242,7 @@ fn quota_text(quota: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
 /// Raises
 /// ------
 /// InvalidArgumentError
-///     When the name or a quota is not valid, or two quotas cannot be told apart.
+///     When the name or a quota is not valid, or two quotas cannot be distinguished.
 #[pyclass(name = "Policy", module = "polylimit", frozen, eq, weakref)]
 #[derive(PartialEq)]
 pub(crate) struct PyPolicy(pub(crate) Policy);

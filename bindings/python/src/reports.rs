@@ -1,24 +1,19 @@
-//! The reports of both limiter classes: which keys the store has, why a request is denied, and which keys are denied most often.
+//! The reports for operators: which keys the store has, why a request is denied, and which keys are denied most often.
 
-use polylimit::report_json;
+use polylimit::raw::report_json;
 use pyo3::prelude::*;
 
-use crate::async_limiter;
+use crate::admin::{PyAdmin, PyAsyncAdmin};
 use crate::call::{OwnedCall, report_to_python};
 use crate::configuration::PyRequestAttributes;
 use crate::convert::{Key, read_integer, read_object};
 use crate::error::call_core;
 use crate::key_list::{ListArguments, OwnedKeyList};
-use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
 use crate::request::{OwnedRequest, Plan, PolicyArgument};
 
-fn perform(this: &Bound<'_, PyLimiter>, call: OwnedCall) -> PyResult<Py<PyAny>> {
-    this.get().call(this.py(), &call)
-}
-
-/// Writes the methods, which differ only in how a call is made.
+/// Writes the methods, which are the same in both classes.
 macro_rules! report_methods {
-    ($class:ident, $make:path) => {
+    ($class:ident) => {
         #[pymethods]
         impl $class {
             /// A page of the keys that the store has, with what is used of their quotas; keys of which nothing counts any more are left
@@ -34,11 +29,11 @@ macro_rules! report_methods {
             /// key_prefix
             ///     What the keys begin with, as text or bytes. A long key, of which the store has only a digest, has no prefix.
             /// at_least_used
-            ///     Keys of which at least so much is used, in percent; the default is 0.
+            ///     Keys of which at least this much is used, in percent; the default is 0.
             /// entries
-            ///     The page ends once it has so many keys, or up to a thousand more; the default is 1,000.
+            ///     The page ends once it has this many keys, or up to a thousand more; the default is 1,000.
             /// examined
-            ///     The page ends once the store has gone over so many keys; the default is 100,000.
+            ///     The page ends once the store has examined this many keys; the default is 100,000.
             /// pace_percent
             ///     The share of one server's time that a list in Redis may take, from 1 to 100; the default is 10.
             /// cursor
@@ -71,13 +66,13 @@ macro_rules! report_methods {
             ) -> PyResult<Py<PyAny>> {
                 let arguments =
                     ListArguments { policy, key_prefix, at_least_used, entries, examined, pace_percent, cursor };
-                $make(this, OwnedCall::List(OwnedKeyList::read(arguments)?.into()))
+                Self::make(this, OwnedCall::List(OwnedKeyList::read(arguments)?.into()))
             }
 
             /// The keys of which the most is used, first the one of which most is: exact for all keys that are examined. With a
             /// ``cursor`` in the answer, the budget has ended before all were.
             ///
-            /// Denials leave no trace in a store: ``top_keys`` tells which keys are denied most often.
+            /// Denials leave no trace in a store: ``top_keys`` returns the keys that are denied most often.
             ///
             /// Parameters
             /// ----------
@@ -114,7 +109,7 @@ macro_rules! report_methods {
                     ..ListArguments::default()
                 };
                 let most = read_integer("most", most)?;
-                $make(this, OwnedCall::ScanTop(OwnedKeyList::read(arguments)?.into(), most))
+                Self::make(this, OwnedCall::ScanTop(OwnedKeyList::read(arguments)?.into(), most))
             }
 
             /// Lists a page of keys as ``list`` does, and resets them: the store forgets them, and what they have used. Keys of policies
@@ -148,7 +143,7 @@ macro_rules! report_methods {
             ) -> PyResult<Py<PyAny>> {
                 let arguments =
                     ListArguments { policy, key_prefix, at_least_used, entries, examined, pace_percent, cursor };
-                $make(this, OwnedCall::ResetListed(OwnedKeyList::read(arguments)?.into()))
+                Self::make(this, OwnedCall::ResetListed(OwnedKeyList::read(arguments)?.into()))
             }
 
             /// Why a request would be admitted or denied now: what each quota says, in the words of its algorithm; blocks and
@@ -188,7 +183,7 @@ macro_rules! report_methods {
                 plan: Option<Plan>,
             ) -> PyResult<Py<PyAny>> {
                 let request = OwnedRequest::new(key, policy, plan).with_cost(cost)?.with_headroom(headroom)?;
-                $make(this, OwnedCall::Explain(request))
+                Self::make(this, OwnedCall::Explain(request))
             }
 
             /// Why a request, by its attributes, would be admitted or denied by the configuration: the item of a list that decides, or
@@ -210,7 +205,7 @@ macro_rules! report_methods {
                 attributes: &Bound<'_, PyAny>,
             ) -> PyResult<Py<PyAny>> {
                 let attributes = read_object::<PyRequestAttributes>("attributes", attributes)?;
-                $make(this, OwnedCall::ExplainRequest(attributes.get().shared()))
+                Self::make(this, OwnedCall::ExplainRequest(attributes.get().shared()))
             }
 
             /// The keys that this limiter has denied and admitted most often in this process lately. It needs the option
@@ -229,12 +224,12 @@ macro_rules! report_methods {
             ///     A dict: see ``polylimit.reports``.
             fn top_keys(&self, py: Python<'_>, most: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
                 let most = read_integer("most", most)?;
-                let report = call_core(py, || Ok(report_json(&self.core().top_keys(most))))?;
+                let report = call_core(py, || Ok(report_json(&self.core().admin().top_keys(most))))?;
                 report_to_python(py, &report)
             }
         }
     };
 }
 
-report_methods!(PyLimiter, perform);
-report_methods!(PyAsyncLimiter, async_limiter::create);
+report_methods!(PyAdmin);
+report_methods!(PyAsyncAdmin);

@@ -72,12 +72,13 @@ pub(crate) struct OwnedRequest {
     cost: u64,
     headroom: u8,
     plan: Option<Plan>,
+    is_reserved: bool,
 }
 
 impl OwnedRequest {
     /// A request of cost 1.
     pub(crate) fn new(key: Key, policy: Option<PolicyArgument>, plan: Option<Plan>) -> Self {
-        Self { key, policy, cost: 1, headroom: 0, plan }
+        Self { key, policy, cost: 1, headroom: 0, plan, is_reserved: false }
     }
 
     pub(crate) fn with_cost(mut self, cost: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
@@ -98,6 +99,7 @@ impl OwnedRequest {
             cost: request.units(),
             headroom: request.headroom_percent(),
             plan: request.plan_name().map(|plan| Plan::Owned(plan.into())),
+            is_reserved: request.is_reserved(),
         }
     }
 
@@ -106,10 +108,10 @@ impl OwnedRequest {
         if let Some(policy) = &self.policy {
             request = request.policy(policy.as_str());
         }
-        match &self.plan {
-            Some(plan) => request.plan(plan.as_str()),
-            None => request,
+        if let Some(plan) = &self.plan {
+            request = request.plan(plan.as_str());
         }
+        if self.is_reserved { request.reserved() } else { request }
     }
 }
 
@@ -240,6 +242,7 @@ impl PyRequest {
             cost: self.cost,
             headroom: self.headroom,
             plan,
+            is_reserved: false,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! `RequestDecision` and `PolicyDecision`: the decision on a request by its attributes.
 
-use polylimit::{Cause, PolicyDecision, RequestDecision};
+use polylimit::decision::Cause;
+use polylimit::document::{PolicyDecision, RequestDecision};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use polylimit::guard::{Guard, GuardCheck, RequestLimits, Spent};
-use polylimit::headers::HeaderField;
+use polylimit::http::guard::{Guard, GuardCheck, RequestLimits, Spent};
+use polylimit::http::headers::HeaderField;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;

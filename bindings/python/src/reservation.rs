@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use polylimit::{Answer, Error, Reservation, ReservationId};
+use polylimit::Error;
+use polylimit::raw::Answer;
+use polylimit::reservation::{Reservation, ReservationId};
 use pyo3::prelude::*;
 
 use crate::call::{OwnedCall, Recipient};

@@ -1,7 +1,9 @@
 //! The core's handle of a reservation, and the calls that end it.
 
 use parking_lot::Mutex;
-use polylimit::{Call, Request, Reservation};
+use polylimit::Request;
+use polylimit::raw::Call;
+use polylimit::reservation::Reservation;
 
 /// How a reservation is ended.
 #[derive(Clone, Copy)]

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use polylimit::{Answer, Error, ErrorKind, Limiter, ReservationId, ReservationTerms, ReserveOptions};
+use polylimit::raw::{Answer, ReservationTerms};
+use polylimit::reservation::{ReservationId, ReserveOptions};
+use polylimit::{Error, ErrorKind, Limiter};
 use pyo3::prelude::*;
 
 use crate::call::{OwnedCall, Recipient};
@@ -11,7 +13,8 @@ use crate::convert::{Utf8Text, read_bool, read_duration};
 use crate::decision::PyDecision;
 use crate::error::{call_core, call_core_with, exception};
 use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
-use crate::request::OwnedRequest;
+use crate::request::{OwnedRequest, read_requests};
+use crate::request_reservation::PyRequestReservation;
 use crate::reservation::{PyAsyncReservation, PyReservation, ReservationParts, read_spent};
 
 /// The documentation of `reserve` in both classes, after its first paragraph.
@@ -57,6 +60,64 @@ ClosedError
 }
 
 pub(crate) use reserve_doc;
+
+/// The documentation of `peek_together` in both classes.
+macro_rules! peek_together_doc {
+    () => {
+        r"The decisions that ``check_together`` would make now; changes nothing.
+
+Parameters
+----------
+requests
+    ``Request`` objects, or keys.
+
+Returns
+-------
+list
+    A ``Decision`` for each request, in the same order.
+
+Raises
+------
+PolylimitError
+    The first error of any request."
+    };
+}
+
+/// The documentation of `reserve_together` in both classes.
+macro_rules! reserve_together_doc {
+    () => {
+        r#"As ``check_together``, but requests under a policy with a quota such as ``"20 concurrent"`` are reserved, all under one id; the
+others spend. When one request is denied, nothing is spent or reserved.
+
+The caller ends each reservation by the limiter's ``commit`` or ``cancel`` with its key, its policy and this id. They are not renewed in
+the background: ``renew`` makes them last longer.
+
+Parameters
+----------
+requests
+    ``Request`` objects, or keys.
+id
+    The id of the reservations: 1 to 64 bytes of text; random by default. A caller that has received no answer repeats the operation
+    with the same id.
+ttl
+    How long the reservations last, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+remember
+    How long after their commits the id is remembered, as in ``reserve``; by default it is not.
+
+Returns
+-------
+RequestReservation
+    A ``Decision`` for each request, and the id; true when all requests are admitted.
+
+Raises
+------
+PolylimitError
+    The first error of any request."#
+    };
+}
+
+pub(crate) use peek_together_doc;
+pub(crate) use reserve_together_doc;
 
 /// The arguments of `reserve`.
 pub(crate) struct ReserveArguments<'a, 'py> {
@@ -178,6 +239,53 @@ impl Recipient for Reserving {
     }
 }
 
+/// The reservations of a request over several policies: their id.
+struct ReservingTogether {
+    id: ReservationId,
+}
+
+impl Recipient for ReservingTogether {
+    fn receive(&self, py: Python<'_>, answer: Result<Answer, Error>) -> PyResult<Py<PyAny>> {
+        let Answer::Decisions(decisions) = call_core(py, || answer)? else {
+            return Err(exception(py, ErrorKind::Internal, "a reserve got no decisions"));
+        };
+        let decisions = call_core(py, || decisions.into_iter().collect())?;
+        Ok(Py::new(py, PyRequestReservation::new(self.id, decisions))?.into_any())
+    }
+}
+
+/// The call that reserves for a request over several policies.
+pub(crate) fn reserve_together_call(
+    requests: &Bound<'_, PyAny>,
+    id: Option<&Bound<'_, PyAny>>,
+    ttl: Option<&Bound<'_, PyAny>>,
+    remember: Option<&Bound<'_, PyAny>>,
+) -> PyResult<OwnedCall> {
+    let terms = read_terms(requests.py(), id, ttl, remember)?;
+    let call = OwnedCall::ReserveTogether(read_requests(requests)?, terms);
+    Ok(OwnedCall::For(Box::new(call), Arc::new(ReservingTogether { id: terms.id })))
+}
+
+/// Reads the terms of reservations that have no handle.
+pub(crate) fn read_terms(
+    py: Python<'_>,
+    id: Option<&Bound<'_, PyAny>>,
+    ttl: Option<&Bound<'_, PyAny>>,
+    remember: Option<&Bound<'_, PyAny>>,
+) -> PyResult<ReservationTerms> {
+    let mut options = ReserveOptions::default();
+    if let Some(id) = id {
+        options = options.id(read_id(id)?);
+    }
+    if let Some(ttl) = ttl {
+        options = options.ttl(read_duration("ttl", ttl)?);
+    }
+    if let Some(remember) = remember {
+        options = options.remember(read_duration("remember", remember)?);
+    }
+    call_core_with(py, &[("ttl", ttl), ("remember", remember)], || options.terms())
+}
+
 /// The call that commits by id.
 pub(crate) fn commit_call(
     request: OwnedRequest,
@@ -201,7 +309,7 @@ pub(crate) fn renew_call(
     Ok(OwnedCall::Renew(request, read_id(id)?, read_duration("ttl", ttl)?))
 }
 
-pub(crate) fn read_id(id: &Bound<'_, PyAny>) -> PyResult<ReservationId> {
+fn read_id(id: &Bound<'_, PyAny>) -> PyResult<ReservationId> {
     let text = Utf8Text::read(id, "id")?;
     call_core(id.py(), || ReservationId::new(&*text))
 }

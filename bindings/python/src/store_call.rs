@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use polylimit::guard::{GuardCheck, Verdict};
-use polylimit::{Answer, Error, Limiter};
+use polylimit::http::guard::{GuardCheck, Verdict};
+use polylimit::raw::Answer;
+use polylimit::{Error, Limiter};
 use pyo3::prelude::*;
 
 use crate::call::{OwnedCall, Recipient};
@@ -141,7 +142,7 @@ impl StoreCall {
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let Some(owned) = self.call.lock().take() else { return Ok(()) };
         let OwnedCall::For(_, recipient) = &owned else { return Ok(()) };
-        let known = call_core(py, || Ok(owned.with(|call| self.limiter.try_call(call))))?;
+        let known = call_core(py, || Ok(owned.with(|call| self.limiter.raw().try_call(call))))?;
         let answer = match known {
             Some(known) => Some(known),
             None => owned.with(|call| wait(py, &self.limiter.blocking(), call))?,

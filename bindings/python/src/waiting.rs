@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::process;
 use std::time::Duration;
 
-use polylimit::{Answer, Call, Error, Limiter, blocking};
+use polylimit::raw::{Answer, Call};
+use polylimit::{Error, Limiter, blocking};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -80,14 +81,15 @@ pub(crate) fn wait(
         return wait_in_hub(py, limiter.asynchronous(), call, &wait_function).map(Some);
     }
     if !is_main_thread(py)? {
-        return call_core(py, || py.detach(|| Ok(Some(limiter.call_store(call)))));
+        return call_core(py, || py.detach(|| Ok(Some(limiter.raw().call_store(call)))));
     }
     let mut interrupted = None;
     let stop = || {
         interrupted = Python::attach(|py: Python<'_>| py.check_signals()).err();
         interrupted.is_some()
     };
-    let answered = call_core(py, || py.detach(|| Ok(limiter.call_until(call, SIGNAL_CHECK_INTERVAL, stop))))?;
+    let answered =
+        call_core(py, || py.detach(|| Ok(limiter.raw().call_until(call, SIGNAL_CHECK_INTERVAL, stop))))?;
     match (answered, interrupted) {
         (None, Some(interrupted)) => Err(interrupted),
         (answered, _) => Ok(answered),

@@ -4,7 +4,8 @@
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use polylimit::{Answer, Call, Completions, Error, Limiter};
+use polylimit::raw::{Answer, Call, Completions};
+use polylimit::{Error, Limiter};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 

@@ -48,7 +48,7 @@ def test_invalid_cost_is_refused(cost, record):
         (lambda limiter: AsyncLimiter(None), "url is of type NoneType: allowed is str"),
         (lambda limiter: Policy(5, "1/s"), "name is of type int: allowed is str$"),
         (lambda limiter: limiter.set_policy(None, "1/s"), "name is of type NoneType: allowed is str$"),
-        (lambda limiter: limiter.set_credentials(None), "password is of type NoneType: allowed is str$"),
+        (lambda limiter: limiter.admin().set_credentials(None), "password is of type NoneType: allowed is str$"),
         (lambda limiter: limiter.policy_for("1/s", 5), "scope is of type int: allowed is str$"),
     ],
 )
@@ -86,7 +86,7 @@ def test_wrong_argument_type_raises_type_error(call, message):
         (lambda limiter: Quota(5, 0), "1 ms"),
         (lambda limiter: Quota(5, 60, burst=3), "burst"),
         (lambda limiter: Policy("a b", "1/s"), "a b"),
-        (lambda limiter: limiter.set_credentials("secret"), "memory"),
+        (lambda limiter: limiter.admin().set_credentials("secret"), "memory"),
     ],
 )
 def test_invalid_argument_raises_with_its_name(call, message):

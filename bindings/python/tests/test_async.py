@@ -25,7 +25,7 @@ def test_every_operation_on_every_store(run, store, key):
             assert not await limiter.acquire(key, cost=10, timeout=1)
             decisions = await limiter.check_many([key, Request(key, "5/day")])
             assert [decision.remaining for decision in decisions] == [8, 4]
-            assert isinstance(await limiter.doctor(), list)
+            assert isinstance(await limiter.admin().doctor(), list)
         with pytest.raises(polylimit.ClosedError):
             await limiter.check(key)
 
@@ -132,6 +132,24 @@ def test_check_together_spends_all_or_nothing(run, store, key):
             with pytest.raises(InvalidArgumentError):
                 await limiter.check_together([Request(key, "wide"), Request(key, "unknown")])
             assert (await limiter.peek(key, "wide")).remaining == 80
+
+    run(main())
+
+
+def test_request_is_reserved_together_or_not_at_all(run, store, key):
+    async def main():
+        async with AsyncLimiter(store, {"slots": "1 concurrent", "rate": "9/day fixed_window"}) as limiter:
+            both = [Request(key, "slots", cost=0), Request(key, "rate")]
+            assert all(await limiter.peek_together(both))
+            reserved = await limiter.reserve_together(both, id="first")
+            assert (bool(reserved), reserved.id) == (True, "first")
+            assert not await limiter.reserve_together(both)
+            assert (await limiter.peek(key, "rate")).remaining == 8
+            assert (await limiter.cancel(key, reserved.id, policy="slots")).found
+            for turn in range(2):
+                job = await limiter.reserve_together(both, id="job", remember=60)
+                left = await limiter.commit(key, job.id, policy="slots")
+                assert (left.found, left.repeated) == (True, turn == 1)
 
     run(main())
 

@@ -43,7 +43,7 @@ def test_decision_says_that_its_units_were_the_first_beyond_the_limit(store, key
 
 def test_blocked_key_is_denied(store, key):
     with Limiter(store, POLICIES) as limiter:
-        usage = limiter.block(key, "api", time=timedelta(hours=1))
+        usage = limiter.admin().block(key, "api", time=timedelta(hours=1))
         assert usage.remaining == 0
         assert 3590 < usage.reset_after <= 3600
         denied = limiter.check(key, "api")
@@ -51,20 +51,20 @@ def test_blocked_key_is_denied(store, key):
         assert 3590 < denied.retry_after <= 3600
         assert limiter.take(key, "api").taken == 0
         assert limiter.reserve(key, "model").allowed, "other policies go on"
-        assert limiter.block(key, "api", time=60).reset_after > 3590, "a longer block stays"
+        assert limiter.admin().block(key, "api", time=60).reset_after > 3590, "a longer block stays"
         assert limiter.charge(key, "api", cost=4).remaining == 0
-        assert limiter.unblock(key, "api").remaining == 8
+        assert limiter.admin().unblock(key, "api").remaining == 8
         assert limiter.check(key, "api").allowed
-        limiter.block(key, "api", time=60)
-        assert limiter.block(key, "api", time=0).remaining == 7
-        limiter.block(key, "api", time=60)
+        limiter.admin().block(key, "api", time=60)
+        assert limiter.admin().block(key, "api", time=0).remaining == 7
+        limiter.admin().block(key, "api", time=60)
         assert limiter.reset(key, "api").remaining == 12
 
 
 def test_block_ends_at_its_time(key):
     clock = ManualClock(1_000_000_000)
     limiter = Limiter(policies=POLICIES, clock=clock)
-    limiter.block(key, "api", time=0.001)
+    limiter.admin().block(key, "api", time=0.001)
     assert limiter.check(key, "api").retry_after_us == 1000
     clock.advance(0.001)
     assert limiter.check(key, "api").allowed
@@ -80,9 +80,9 @@ def test_asynchronous_limiter_has_the_same(run, store, key):
             assert not await limiter.acquire(key, "api", timeout=0, headroom=50)
             reservation = await limiter.reserve(key, "model", headroom=99)
             assert reservation.decision.cause == "concurrency"
-            assert (await limiter.block(key, "api", time=timedelta(minutes=1))).remaining == 0
+            assert (await limiter.admin().block(key, "api", time=timedelta(minutes=1))).remaining == 0
             assert (await limiter.check(key, "api")).cause == "blocked"
-            assert (await limiter.unblock(key, "api")).remaining == 6
+            assert (await limiter.admin().unblock(key, "api")).remaining == 6
 
     run(main())
 
@@ -100,8 +100,8 @@ def test_plan_without_a_configuration_changes_nothing(store, key):
         assert limiter.renew(key, reservation.id, 60, policy="model", plan="gold").found
         assert limiter.commit(key, reservation.id, policy="model", plan="gold").found
         assert not limiter.cancel(key, reservation.id, policy="model", plan="gold").found
-        limiter.block(key, "api", plan="gold", time=60)
-        assert limiter.unblock(key, "api", plan="gold").remaining == 8
+        limiter.admin().block(key, "api", plan="gold", time=60)
+        assert limiter.admin().unblock(key, "api", plan="gold").remaining == 8
         assert limiter.reset(key, "api", plan="gold").remaining == 12
 
 
@@ -117,15 +117,15 @@ def test_invalid_headroom_is_refused(key, headroom):
     ):
         with pytest.raises(InvalidArgumentError, match=r"headroom is .*: allowed is a whole number from 0 to 99"):
             call(key, "api", headroom=headroom)
-    assert limiter.keys() == 0
+    assert limiter.admin().keys() == 0
 
 
 @pytest.mark.parametrize("time", [-1, 0.0001, timedelta(days=366, microseconds=1), math.inf, math.nan])
 def test_invalid_time_of_a_block_is_refused(key, time):
     limiter = Limiter(policies=POLICIES)
     with pytest.raises(InvalidArgumentError, match=r"^time is|^a key is blocked for"):
-        limiter.block(key, "api", time=time)
-    assert limiter.keys() == 0
+        limiter.admin().block(key, "api", time=time)
+    assert limiter.admin().keys() == 0
 
 
 def test_types_of_arguments_are_checked(key):
@@ -134,8 +134,8 @@ def test_types_of_arguments_are_checked(key):
         (lambda: limiter.check(key, "api", headroom="5"), "headroom is of type str: allowed is int"),
         (lambda: limiter.check(key, "api", plan=5), "plan is of type int: allowed is str"),
         (lambda: limiter.take(key, "api", headroom=5), "headroom"),
-        (lambda: limiter.block(key, "api", time="1h"), "time is of type str: allowed are seconds"),
-        (lambda: limiter.block(key, "api"), "time"),
+        (lambda: limiter.admin().block(key, "api", time="1h"), "time is of type str: allowed are seconds"),
+        (lambda: limiter.admin().block(key, "api"), "time"),
         (lambda: Request(key, "api", plan=b"gold"), "plan is of type bytes: allowed is str"),
     ]
     for call, message in calls:
@@ -160,7 +160,7 @@ def test_decision_shows_its_cause(key):
     limiter.check(key, "api", cost=10)
     crossed = limiter.check(key, "api")
     assert repr(crossed).endswith(", over=1, crossed=True)")
-    limiter.block(key, "api", time=60)
+    limiter.admin().block(key, "api", time=60)
     denied = limiter.check(key, "api")
     assert repr(denied).endswith(", over=1, cause='blocked')")
     assert denied == limiter.check(key, "api")
@@ -170,6 +170,6 @@ def test_decision_shows_its_cause(key):
 def test_closed_limiter_blocks_nothing(key):
     limiter = Limiter(policies=POLICIES)
     limiter.close()
-    for call in (lambda: limiter.block(key, "api", time=60), lambda: limiter.unblock(key, "api")):
+    for call in (lambda: limiter.admin().block(key, "api", time=60), lambda: limiter.admin().unblock(key, "api")):
         with pytest.raises(ClosedError):
             call()

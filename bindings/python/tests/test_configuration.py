@@ -51,13 +51,13 @@ def request(path="/v1/orders", method="GET", peer="192.0.2.1", headers=(), **att
 
 def test_rules_apply_policies(store):
     with Limiter(store, document=DOCUMENT, clock=ManualClock(START)) as limiter:
-        found = limiter.matching(request(user="bob"))
+        found = limiter.admin().matching(request(user="bob"))
         assert [(one.policy, one.key, one.cost, one.headroom) for one in found] == [("api", b"user=bob", 1, 20)]
-        assert limiter.matching(request("/other")) == []
-        found = limiter.matching(request("/model/x", user="bob", tokens=40))
+        assert limiter.admin().matching(request("/other")) == []
+        found = limiter.admin().matching(request("/model/x", user="bob", tokens=40))
         assert [(one.policy, one.key, one.cost) for one in found] == [("model", b"bob", 40)]
         with pytest.raises(InvalidArgumentError, match="cost"):
-            limiter.matching(request("/model/x", user="bob", tokens="many"))
+            limiter.admin().matching(request("/model/x", user="bob", tokens="many"))
 
 
 def test_request_is_decided(store, key):
@@ -93,11 +93,22 @@ def test_concurrency_is_reserved(store, key):
         assert len(again.decisions[0].reservation) == 32
 
 
+def test_decision_remembers_the_commit(store, key):
+    with Limiter(store, document=DOCUMENT, clock=ManualClock(START)) as limiter:
+        for run in range(2):
+            asked = request("/model/x", user=key, tokens=40)
+            assert limiter.decide(asked, id="job", remember=timedelta(hours=1))
+            usage = limiter.commit(key, "job", spent=10, policy="model")
+            assert (usage.found, usage.repeated, usage.remaining) == (True, run == 1, 90)
+        with pytest.raises(InvalidArgumentError, match="remembered for"):
+            limiter.decide(asked, remember=49 * 3600)
+
+
 def test_penalty_blocks(store):
     with Limiter(store, document=DOCUMENT, clock=ManualClock(START)) as limiter:
         causes = [limiter.decide(request("/login?next=/", "POST")).cause for _ in range(4)]
         assert causes == [None, None, "blocked", "blocked"]
-        assert limiter.unblock("192.0.2.1", "login").remaining == 0
+        assert limiter.admin().unblock("192.0.2.1", "login").remaining == 0
 
 
 def test_plans_and_overrides_choose_the_numbers(store, key):
@@ -110,43 +121,43 @@ def test_plans_and_overrides_choose_the_numbers(store, key):
 
 def test_document_is_replaced(store, key):
     with Limiter(store, document=DOCUMENT, clock=ManualClock(START)) as limiter:
-        first = limiter.configuration()
+        first = limiter.admin().configuration()
         assert (first.source, first.error, first.age, len(first.digest)) == ("document", None, 0.0, 64)
         assert first.applied_at == first.applied_at_us / 1e6 > START - 10 * 366 * 86_400
         assert limiter.check(key, "api").remaining == 4
-        second = limiter.set_document({"polylimit": 1, "policies": {"api": {"quotas": "8/day fixed_window"}}})
-        assert second == limiter.configuration() != first
+        second = limiter.admin().set_document({"polylimit": 1, "policies": {"api": {"quotas": "8/day fixed_window"}}})
+        assert second == limiter.admin().configuration() != first
         assert second.version > first.version
         assert limiter.check(key, "api").remaining == 6
         bad = 'polylimit = 1\n[policies.api]\nquotas = "5/month"\n'
         with pytest.raises(InvalidArgumentError, match=r"^line 3, column 10: .*days"):
-            limiter.set_document(bad)
-        assert limiter.configuration() == second
+            limiter.admin().set_document(bad)
+        assert limiter.admin().configuration() == second
         with pytest.raises(InvalidArgumentError, match=r"^line 3"):
             Limiter(store, document=bad)
 
 
 def test_entries_are_set_and_deleted(store, key):
     with Limiter(store, document=DOCUMENT, clock=ManualClock(START)) as limiter:
-        version = limiter.configuration().version
-        status = limiter.set_entry(
+        version = limiter.admin().configuration().version
+        status = limiter.admin().set_entry(
             f"override api {key}", {"numbers": "7/day fixed_window", "by": "ann", "why": "launch"}
         )
         assert status.version > version
         assert limiter.check(key, "api").remaining == 6
-        limiter.delete_entry(f"override api {key}")
+        limiter.admin().delete_entry(f"override api {key}")
         assert limiter.check(key, "api").remaining == 3
-        limiter.set_entry("deny user mallory", json.dumps({"until": "2026-09-21T00:01:00Z"}))
+        limiter.admin().set_entry("deny user mallory", json.dumps({"until": "2026-09-21T00:01:00Z"}))
         assert limiter.decide(request(user="mallory")).retry_after == 60.0
         ends = datetime.fromtimestamp(START, timezone.utc) + timedelta(minutes=2, microseconds=1)
-        limiter.set_entry("deny user mallory", {"until": ends})
+        limiter.admin().set_entry("deny user mallory", {"until": ends})
         assert limiter.decide(request(user="mallory")).retry_after_us == 120_000_001
-        limiter.set_entry("allow user mallory")
-        limiter.delete_entry("deny user mallory")
+        limiter.admin().set_entry("allow user mallory")
+        limiter.admin().delete_entry("deny user mallory")
         assert limiter.decide(request(user="mallory")).cause == "allow_list"
-        assert limiter.delete_entry("deny user missing")
+        assert limiter.admin().delete_entry("deny user missing")
         with pytest.raises(InvalidArgumentError, match="unknown"):
-            limiter.set_entry("override unknown k", {"numbers": "1/s"})
+            limiter.admin().set_entry("override unknown k", {"numbers": "1/s"})
 
 
 def test_candidate_is_counted(store, key):
@@ -162,15 +173,15 @@ def test_candidate_is_counted(store, key):
             limiter.check(key, "api")
 
         def counts():
-            counted = limiter.candidate_counts("api")
+            counted = limiter.admin().candidate_counts("api")
             return counted.both_allow, counted.only_live_denies, counted.only_candidate_denies, counted.both_deny
 
         until(lambda: counts() == (2, 0, 1, 1), "the store has counted")
-        assert repr(limiter.candidate_counts("api")) == (
+        assert repr(limiter.admin().candidate_counts("api")) == (
             "CandidateCounts(both_allow=2, only_live_denies=0, only_candidate_denies=1, both_deny=1)"
         )
-        assert limiter.candidate_counts("other") is None
-        assert limiter.candidate_counts("unknown") is None
+        assert limiter.admin().candidate_counts("other") is None
+        assert limiter.admin().candidate_counts("unknown") is None
 
 
 def test_shadow_and_elastic_are_told(store, key):
@@ -202,17 +213,17 @@ def test_asynchronous_limiter_has_the_same(run, store, key):
             decided = await limiter.decide(request("/model/x", user=key, tokens=2), id="x", ttl=timedelta(seconds=30))
             assert (decided.allowed, decided.decisions[0].reservation) == (True, "x")
             assert (await limiter.cancel(key, "x", policy="model")).found
-            status = await limiter.set_entry("deny user mallory", {"why": "test"})
-            assert status == limiter.configuration()
-            assert (await limiter.wait_for_version(status.version, timeout=5)).version >= status.version
+            status = await limiter.admin().set_entry("deny user mallory", {"why": "test"})
+            assert status == limiter.admin().configuration()
+            assert (await limiter.admin().wait_for_version(status.version, timeout=5)).version >= status.version
             assert (await limiter.decide(request(user="mallory"))).status == 403
-            await limiter.delete_entry("deny user mallory")
+            await limiter.admin().delete_entry("deny user mallory")
             assert await limiter.decide(request(user="mallory"))
-            assert limiter.matching(request("/other")) == []
-            assert limiter.set_document(DOCUMENT).source == "document"
-            assert limiter.candidate_counts("api") is None
+            assert limiter.admin().matching(request("/other")) == []
+            assert limiter.admin().set_document(DOCUMENT).source == "document"
+            assert limiter.admin().candidate_counts("api") is None
             with pytest.raises(InvalidArgumentError):
-                await limiter.publish(DOCUMENT)
+                await limiter.admin().publish(DOCUMENT)
 
     run(main())
 
@@ -220,37 +231,39 @@ def test_asynchronous_limiter_has_the_same(run, store, key):
 def test_store_is_followed(own_redis, run, key):
     options = {"configuration": "store", "deadline": 10}
     with Limiter(own_redis.url, **options) as first, Limiter(own_redis.url, **options) as second:
-        assert first.configuration().source == "store"
-        status = first.publish(DOCUMENT, by="ann", why="the first one")
+        assert first.admin().configuration().source == "store"
+        status = first.admin().publish(DOCUMENT, by="ann", why="the first one")
         assert (status.version > 0, status.source) == (True, "store")
-        until(lambda: first.configuration().error is None, "all that the store has is known")
-        assert second.wait_for_version(status.version, timeout=10).digest == status.digest
+        until(lambda: first.admin().configuration().error is None, "all that the store has is known")
+        assert second.admin().wait_for_version(status.version, timeout=10).digest == status.digest
         assert second.check(key, "api").remaining == 4
         assert first.check(key, "api").remaining == 3
         with pytest.raises(InvalidArgumentError, match="version"):
-            first.publish(DOCUMENT, expected_version=99)
+            first.admin().publish(DOCUMENT, expected_version=99)
         with pytest.raises(InvalidArgumentError, match=r"^line 1, column "):
-            first.publish("polylimit = 2")
+            first.admin().publish("polylimit = 2")
         with pytest.raises(InvalidArgumentError, match="it may be incomplete"):
-            first.publish("polylimit = 1")
-        changed = first.set_entry(f"override api {key}", {"numbers": "9/day fixed_window"})
-        there = second.wait_for_version(changed.version, timeout=10)
+            first.admin().publish("polylimit = 1")
+        changed = first.admin().set_entry(f"override api {key}", {"numbers": "9/day fixed_window"})
+        there = second.admin().wait_for_version(changed.version, timeout=10)
         assert second.check(key, "api").remaining == 6
         assert there.document_version == status.document_version < there.version
-        published = second.publish(DOCUMENT, expected_version=there.document_version)
+        published = second.admin().publish(DOCUMENT, expected_version=there.document_version)
         assert published.document_version == there.document_version + 1
         with pytest.raises(InvalidArgumentError, match="read it again"):
-            first.publish(DOCUMENT, expected_version=there.document_version)
+            first.admin().publish(DOCUMENT, expected_version=there.document_version)
         with pytest.raises(StoreUnavailableError, match="version"):
-            second.wait_for_version(10_000, timeout=0.05)
+            second.admin().wait_for_version(10_000, timeout=0.05)
 
         async def main():
-            published = await second.asynchronous.publish({"polylimit": 1, "policies": {"api": {"quotas": "20/day"}}})
-            return await first.asynchronous.wait_for_version(published.version, 10)
+            published = await second.asynchronous.admin().publish(
+                {"polylimit": 1, "policies": {"api": {"quotas": "20/day"}}}
+            )
+            return await first.asynchronous.admin().wait_for_version(published.version, 10)
 
         assert run(main()).version > changed.version
         with pytest.raises(InvalidArgumentError, match="store"):
-            first.set_document(DOCUMENT)
+            first.admin().set_document(DOCUMENT)
 
 
 def test_file_is_followed(tmp_path, key):
@@ -258,36 +271,36 @@ def test_file_is_followed(tmp_path, key):
     path.write_text(DOCUMENT)
     copied = tmp_path / "copy"
     with Limiter(configuration=f"file:{path}", copy=str(copied)) as limiter:
-        first = limiter.configuration()
+        first = limiter.admin().configuration()
         assert first.source == f"file:{path}"
         assert limiter.check(key, "api").remaining == 4
         replaced = tmp_path / "new"
         replaced.write_text(DOCUMENT.replace("5/day", "9/day"))
         replaced.rename(path)
-        until(lambda: limiter.configuration().digest != first.digest, "the file is read again")
+        until(lambda: limiter.admin().configuration().digest != first.digest, "the file is read again")
         assert limiter.check(key, "api").remaining == 7
-        second = limiter.configuration()
+        second = limiter.admin().configuration()
         replaced.write_text("polylimit = 2")
         replaced.rename(path)
-        until(lambda: limiter.configuration().error is not None, "the mistake is told")
-        assert limiter.configuration().digest == second.digest
-        assert "line 1" in limiter.configuration().error
-        assert "error=" in repr(limiter.configuration())
+        until(lambda: limiter.admin().configuration().error is not None, "the mistake is in the status")
+        assert limiter.admin().configuration().digest == second.digest
+        assert "line 1" in limiter.admin().configuration().error
+        assert "error=" in repr(limiter.admin().configuration())
     with pytest.raises(InvalidArgumentError, match="line 1"):
         Limiter(configuration=f"file:{path}")
 
 
 def test_limiter_without_a_configuration(key):
     limiter = Limiter(policies={"api": "5/day"})
-    assert limiter.configuration() is None
-    assert limiter.candidate_counts("api") is None
+    assert limiter.admin().configuration() is None
+    assert limiter.admin().candidate_counts("api") is None
     for call in (
         lambda: limiter.decide(request()),
-        lambda: limiter.matching(request()),
-        lambda: limiter.set_entry("deny user mallory"),
-        lambda: limiter.delete_entry("deny user mallory"),
-        lambda: limiter.wait_for_version(1, 0),
-        lambda: limiter.publish(DOCUMENT),
+        lambda: limiter.admin().matching(request()),
+        lambda: limiter.admin().set_entry("deny user mallory"),
+        lambda: limiter.admin().delete_entry("deny user mallory"),
+        lambda: limiter.admin().wait_for_version(1, 0),
+        lambda: limiter.admin().publish(DOCUMENT),
     ):
         with pytest.raises(InvalidArgumentError, match="configuration"):
             call()
@@ -297,20 +310,20 @@ def test_types_of_arguments_are_checked():
     limiter = Limiter(document=DOCUMENT)
     calls = [
         (lambda: Limiter(document=5), "document is of type int: allowed are str and dict"),
-        (lambda: limiter.set_document(b"polylimit = 1"), "document is of type bytes: allowed are str and dict"),
-        (lambda: limiter.set_entry("deny user x", 5), "value is of type int: allowed are str and dict"),
-        (lambda: limiter.set_entry(5), "item is of type int: allowed is str"),
+        (lambda: limiter.admin().set_document(b"polylimit = 1"), "document is of type bytes: allowed are str and dict"),
+        (lambda: limiter.admin().set_entry("deny user x", 5), "value is of type int: allowed are str and dict"),
+        (lambda: limiter.admin().set_entry(5), "item is of type int: allowed is str"),
         (
-            lambda: limiter.set_entry("deny user x", {"until": {1}}),
+            lambda: limiter.admin().set_entry("deny user x", {"until": {1}}),
             "a value in value is of type set: allowed are what JSON has",
         ),
         (lambda: limiter.decide({"method": "GET"}), "attributes"),
         (lambda: limiter.decide(request(), id=5), "id is of type int: allowed is str"),
-        (lambda: limiter.wait_for_version("1", 1), "version is of type str: allowed is int"),
-        (lambda: limiter.wait_for_version(1, "1s"), "timeout is of type str"),
-        (lambda: limiter.publish(DOCUMENT, expected_version="1"), "expected_version is of type str"),
-        (lambda: limiter.publish(DOCUMENT, by=1), "by is of type int"),
-        (lambda: limiter.candidate_counts(5), "policy is of type int"),
+        (lambda: limiter.admin().wait_for_version("1", 1), "version is of type str: allowed is int"),
+        (lambda: limiter.admin().wait_for_version(1, "1s"), "timeout is of type str"),
+        (lambda: limiter.admin().publish(DOCUMENT, expected_version="1"), "expected_version is of type str"),
+        (lambda: limiter.admin().publish(DOCUMENT, by=1), "by is of type int"),
+        (lambda: limiter.admin().candidate_counts(5), "policy is of type int"),
         (lambda: RequestAttributes(method=1.5), "method is of type float: allowed are str, bytes, int and UUID"),
         (lambda: RequestAttributes(peer=b"::1"), "peer is of type bytes: allowed is str"),
         (lambda: RequestAttributes(headers="x"), "headers is of type str"),
@@ -334,7 +347,7 @@ def test_attributes_are_text_bytes_or_numbers():
     apply = [{ policy = "api", key = "{header.x-a}|{user}|{size}|{none}|{method}" }]
     """
     limiter = Limiter(document=document)
-    (found,) = limiter.matching(
+    (found,) = limiter.admin().matching(
         RequestAttributes(
             method=b"GET",
             headers=[("X-A", "1"), (b"x-b", b"no"), ("x-a", "2")],
@@ -342,7 +355,7 @@ def test_attributes_are_text_bytes_or_numbers():
         )
     )
     assert found.key == "1, 2|é|7||GET".encode()
-    (found,) = limiter.matching(RequestAttributes(headers={"x-a": "9"}))
+    (found,) = limiter.admin().matching(RequestAttributes(headers={"x-a": "9"}))
     assert found.key == b"9||||"
 
 
@@ -350,20 +363,22 @@ def test_nothing_shows_a_key_or_an_attribute(key):
     limiter = Limiter(document=DOCUMENT)
     asked = request(user=key, headers=[("authorization", key)], peer=key, path=f"/v1/{key}")
     shown = [
-        repr(each) for each in (asked, limiter.decide(asked), limiter.decide(asked).decisions, limiter.matching(asked))
+        repr(each)
+        for each in (asked, limiter.decide(asked), limiter.decide(asked).decisions, limiter.admin().matching(asked))
     ]
     assert not any(key in text for text in shown)
     assert shown[0] == 'RequestAttributes(method=..., path=..., peer=..., headers=1, attributes=["user"])'
     assert shown[1].startswith("RequestDecision(allowed=True, cause=None, retry_after=0.0, policies=")
     assert shown[3] == "[PolicyMatch(policy='api', key=..., cost=1, headroom=20)]"
-    assert repr(limiter.configuration()).startswith('ConfigurationStatus(source="document", version=')
+    assert repr(limiter.admin().configuration()).startswith('ConfigurationStatus(source="document", version=')
 
 
 def test_results_are_compared_by_value(key):
     limiter = Limiter(document=DOCUMENT, clock=ManualClock(START))
     asked = request("/other")
     assert limiter.decide(asked) == limiter.decide(asked)
-    assert limiter.matching(request(user=key)) == limiter.matching(request(user=key)) != limiter.matching(request())
+    matching = limiter.admin().matching
+    assert matching(request(user=key)) == matching(request(user=key)) != matching(request())
     assert limiter.decide(request(user=key)) != limiter.decide(request(user=key))
 
 
@@ -372,9 +387,9 @@ def test_closed_limiter_decides_nothing():
     limiter.close()
     for call in (
         lambda: limiter.decide(request()),
-        lambda: limiter.matching(request()),
-        lambda: limiter.set_document(DOCUMENT),
-        lambda: limiter.set_entry("deny user x"),
+        lambda: limiter.admin().matching(request()),
+        lambda: limiter.admin().set_document(DOCUMENT),
+        lambda: limiter.admin().set_entry("deny user x"),
     ):
         with pytest.raises(ClosedError):
             call()
@@ -382,15 +397,15 @@ def test_closed_limiter_decides_nothing():
 
 def test_forked_child_keeps_the_document_and_can_replace_it():
     with Limiter(document=DOCUMENT) as limiter:
-        before = limiter.configuration()
+        before = limiter.admin().configuration()
         child = os.fork()
         if child == 0:
             try:
-                kept = limiter.configuration() == before
-                replaced = limiter.set_document(DOCUMENT.replace("5/day", "6/day"))
+                kept = limiter.admin().configuration() == before
+                replaced = limiter.admin().set_document(DOCUMENT.replace("5/day", "6/day"))
                 allowed = limiter.check("a", policy="api").quotas[0].limit == 6
                 os._exit(0 if kept and replaced.version == before.version + 1 and allowed else 1)
             finally:
                 os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert limiter.configuration() == before
+        assert limiter.admin().configuration() == before

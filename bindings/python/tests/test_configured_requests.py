@@ -141,7 +141,7 @@ def test_response_that_does_not_count_is_refunded(made, store):
 
 def test_changed_document_decides_at_once():
     site = OfFlask("memory:")
-    site.limiter.set_document(
+    site.limiter.admin().set_document(
         'polylimit = 1\n[policies.all]\nquotas = "1/day"\n[[rules]]\napply = [{ policy = "all", key = "a" }]'
     )
     assert [site.ask("GET", "/other")[0] for _ in range(2)] == [200, 429]

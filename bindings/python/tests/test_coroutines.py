@@ -12,14 +12,14 @@ from unittest import mock
 
 import polylimit
 import pytest
-from polylimit import AsyncLimiter, AsyncReservation
+from polylimit import AsyncAdmin, AsyncLimiter, AsyncReservation
 
 STUBS = ast.parse((Path(polylimit.__file__).parent / "_core.pyi").read_text())
-BOTH = {"AsyncLimiter": AsyncLimiter, "AsyncReservation": AsyncReservation}
+CLASSES = {"AsyncLimiter": AsyncLimiter, "AsyncAdmin": AsyncAdmin, "AsyncReservation": AsyncReservation}
 METHODS = [
     (node.name, method.name)
     for node in STUBS.body
-    if isinstance(node, ast.ClassDef) and node.name in BOTH
+    if isinstance(node, ast.ClassDef) and node.name in CLASSES
     for method in node.body
     if isinstance(method, ast.AsyncFunctionDef)
 ]
@@ -34,23 +34,23 @@ def test_all_that_is_awaited_is_known():
     returned = {
         (node.name, method.name)
         for node in STUBS.body
-        if isinstance(node, ast.ClassDef) and node.name in BOTH
+        if isinstance(node, ast.ClassDef) and node.name in CLASSES
         for method in node.body
         if isinstance(method, ast.FunctionDef) and "Coroutine" in ast.dump(method.returns)
     }
     assert {name for _, name in returned} <= {"__aenter__", "__aexit__"}
-    assert len(set(METHODS)) == 29
+    assert len(set(METHODS)) == 31
 
 
 @pytest.mark.parametrize(("owner", "name"), sorted(set(METHODS)))
 def test_method_is_a_coroutine_function(owner, name):
-    method = getattr(BOTH[owner], name)
+    method = getattr(CLASSES[owner], name)
     assert inspect.iscoroutinefunction(method)
     assert next(iter(inspect.signature(method).parameters)) == "self"
     assert (method.__name__, method.__qualname__) == (name, f"{owner}.{name}")
     assert method.__doc__
-    if owner == "AsyncLimiter":
-        bound = getattr(AsyncLimiter(), name)
+    if owner != "AsyncReservation":
+        bound = getattr(AsyncLimiter() if owner == "AsyncLimiter" else AsyncLimiter().admin(), name)
         assert inspect.iscoroutinefunction(bound)
         assert "self" not in inspect.signature(bound).parameters
         assert bound.__self__ is not None
@@ -103,15 +103,17 @@ def test_task_shows_the_method(limiter):
             limiter.acquire("a", timeout=1),
             limiter.reserve("a"),
             limiter.check_many(["a"]),
+            limiter.admin().doctor(),
         ]
-        names = ["check", "acquire", "reserve", "check_many"]
-        assert [operation.__name__ for operation in operations] == names
+        of_limiter = ["check", "acquire", "reserve", "check_many"]
+        names = [*(f"AsyncLimiter.{name}" for name in of_limiter), "AsyncAdmin.doctor"]
+        assert [operation.__name__ for operation in operations] == [name.partition(".")[2] for name in names]
         assert [repr(operation).split(" at ")[0] for operation in operations] == [
-            f"<operation of AsyncLimiter.{name}" for name in names
+            f"<operation of {name}" for name in names
         ]
         tasks = [asyncio.create_task(operation) for operation in operations]
         for name, task in zip(names, tasks, strict=True):
-            assert f"coro=<AsyncLimiter.{name}()" in repr(task)
+            assert f"coro=<{name}()" in repr(task)
         await asyncio.gather(*tasks)
         for task in tasks:
             assert "finished" in repr(task)

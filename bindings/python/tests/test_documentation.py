@@ -26,7 +26,7 @@ PAGES = {
     page.name: page
     for page in (
         PACKAGE / "README.md",
-        *(DOCS / f"{name}.md" for name in ("clients", "listing", "metrics", "policies")),
+        *(DOCS / f"{name}.md" for name in ("clients", "listing", "metrics", "policies", "reservations")),
         *MIGRATION,
         *(DOCS / "migrate" / f"from-{peer}.md" for peer in ("aiolimiter", "django-ratelimit", "pyrate-limiter")),
     )
@@ -142,7 +142,7 @@ urlpatterns = [path("", lambda request: HttpResponse("well"))]
 django.setup()
 site.add_url_rule("/", view_func=lambda: "well", methods=["GET", "DELETE"])
 api.add_api_route("/", lambda: "well", methods=["GET", "DELETE"])
-limiter.publish('polylimit = 1\\nlists.deny = ["method DELETE"]')
+limiter.admin().publish('polylimit = 1\\nlists.deny = ["method DELETE"]')
 for client in (site.test_client(), Client(), TestClient(api)):
     statuses = client.get("/").status_code, client.delete("/").status_code
     if statuses != (200, 403):
@@ -165,7 +165,7 @@ def test_documentation_has_snippets():
     counts = {name: sum(name == page for page, *_ in SNIPPETS) for name in PAGES}
     assert counts["README.md"] >= 6
     assert counts["clients.md"] == 2
-    assert counts["listing.md"] == counts["metrics.md"] == counts["policies.md"] == 1
+    assert counts["listing.md"] == counts["metrics.md"] == counts["policies.md"] == counts["reservations.md"] == 1
     assert counts["from-flask-limiter.md"] == 3
     assert counts["from-slowapi.md"] == 2
     assert counts["from-aiolimiter.md"] == counts["from-django-ratelimit.md"] == counts["from-pyrate-limiter.md"] == 1
@@ -240,8 +240,8 @@ def test_stubs_have_docstrings():
     for node in stubs().body:
         if isinstance(node, ast.ClassDef) and node.name in polylimit.__all__ and node.name != "Operation":
             assert ast.get_docstring(node), node.name
-    (limiter,) = [node for node in stubs().body if getattr(node, "name", "") == "Limiter"]
-    methods = [node for node in limiter.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    classes = [node for node in stubs().body if getattr(node, "name", "") in {"Limiter", "Admin"}]
+    methods = [node for one in classes for node in one.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     undocumented = {node.name for node in methods if not ast.get_docstring(node)}
     assert {name for name in undocumented if not name.startswith("_")} <= {"check_many"}, "an overload has none"
 

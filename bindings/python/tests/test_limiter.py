@@ -5,11 +5,23 @@ import copy
 import math
 import pickle
 import threading
+import weakref
 from datetime import timedelta
 
 import polylimit
 import pytest
-from polylimit import AsyncLimiter, ClosedError, InvalidArgumentError, Limiter, ManualClock, Policy, Quota, Request
+from polylimit import (
+    Admin,
+    AsyncAdmin,
+    AsyncLimiter,
+    ClosedError,
+    InvalidArgumentError,
+    Limiter,
+    ManualClock,
+    Policy,
+    Quota,
+    Request,
+)
 
 
 def test_every_operation_on_every_store(store, key):
@@ -85,6 +97,10 @@ def test_check_many_decides_each_request(store, key):
                 limiter.check_many(mistaken)
             with pytest.raises(TypeError, match="allowed is a list"):
                 limiter.check_together(mistaken)
+            with pytest.raises(TypeError, match="allowed is a list"):
+                limiter.peek_together(mistaken)
+            with pytest.raises(TypeError, match="allowed is a list"):
+                limiter.reserve_together(mistaken)
 
 
 def test_manual_clock_controls_decisions(store, key):
@@ -121,8 +137,8 @@ def test_options_are_given_by_name(own_redis, key):
         assert limiter.check(key, "login")
         assert b"name=tests" in own_redis.command("CLIENT", "LIST")
         assert limiter.stats()["applied"] >= 1
-        assert limiter.keys() is None
-        assert {finding.severity for finding in limiter.doctor()} <= {"fine", "advice", "problem"}
+        assert limiter.admin().keys() is None
+        assert {finding.severity for finding in limiter.admin().doctor()} <= {"fine", "advice", "problem"}
         own_redis.stop()
         denied = limiter.check(key, "login")
         assert (denied.allowed, denied.source) == (False, "deny")
@@ -138,7 +154,7 @@ def test_unreachable_store_falls_back():
     assert not limiter.check("a")
     with pytest.raises(polylimit.StoreUnavailableError):
         limiter.ready(0.05)
-    assert any(finding.severity == "problem" for finding in limiter.doctor())
+    assert any(finding.severity == "problem" for finding in limiter.admin().doctor())
 
 
 def test_closed_limiter_raises(store):
@@ -153,8 +169,24 @@ def test_closed_limiter_raises(store):
 def test_limiter_cannot_be_copied_or_pickled(make_limiter):
     limiter = make_limiter()
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="cannot be pickled or copied"):
-            attempt(limiter)
+        for value in (limiter, limiter.admin()):
+            with pytest.raises(TypeError, match="cannot be pickled or copied"):
+                attempt(value)
+
+
+@pytest.mark.parametrize(("kind", "of"), [(polylimit.Limiter, Admin), (polylimit.AsyncLimiter, AsyncAdmin)])
+def test_admin_keeps_its_limiter(kind, of):
+    admin = kind(policies={"a": "1/hour"}).admin()
+    assert type(admin) is of and of.__module__ == "polylimit"
+    assert repr(admin) == f"{of.__name__}(a: 1/hour)"
+    assert weakref.ref(admin)() is admin
+    assert admin.keys() == 0
+    limiter = kind(policies={"a": "1/hour"})
+    limiter.close()
+    closed = limiter.admin()
+    assert closed.top_keys(1)["denied"] == []
+    with pytest.raises(ClosedError):
+        asyncio.run(awaited(closed.doctor()))
 
 
 def test_repr_shows_no_key_and_no_secret(key):
@@ -257,6 +289,18 @@ def test_check_together_spends_all_or_nothing(store, key):
         assert limiter.peek(key, "wide").remaining == 80
 
 
+def test_peek_together_spends_nothing(store, key):
+    with Limiter(store, {"wide": "9/day fixed_window"}) as limiter:
+        both = [Request(key, "wide", cost=4), Request(key, "1/day fixed_window")]
+        assert [decision.remaining for decision in limiter.peek_together(both)] == [9, 1]
+        assert all(limiter.check_together(both))
+        decisions = limiter.peek_together(both)
+        assert [(decision.allowed, decision.remaining) for decision in decisions] == [(True, 5), (False, 0)]
+        with pytest.raises(InvalidArgumentError):
+            limiter.peek_together([Request(key, "unknown")])
+        assert limiter.peek_together([]) == []
+
+
 def test_scope_has_a_separate_budget():
     limiter = Limiter(policies={"api": "9/day"})
     policy = limiter.policy_for("3/day", scope="/login")
@@ -275,14 +319,14 @@ def test_closed_limiter_still_describes_itself(kind):
     assert [policy.name for policy in limiter.policies()] == ["a"]
     assert limiter.policy("a") == limiter.policies()[0]
     assert limiter.stats() and limiter.metrics() and "polylimit_" in limiter.metrics_text()
-    assert limiter.configuration() is None and limiter.candidate_counts("a") is None
-    assert limiter.top_keys(1)["denied"] == []
+    assert limiter.admin().configuration() is None and limiter.admin().candidate_counts("a") is None
+    assert limiter.admin().top_keys(1)["denied"] == []
     limiter.close()
     for ask in (
         lambda: limiter.check("k"),
         lambda: limiter.reset("k"),
-        lambda: limiter.explain("k"),
-        limiter.list,
+        lambda: limiter.admin().explain("k"),
+        limiter.admin().list,
         lambda: limiter.ready(1),
     ):
         with pytest.raises(ClosedError):

@@ -145,11 +145,11 @@ def test_fixed_window_continues_during_an_outage(own_redis, key):
 def test_outage_policy_deny_raises_store_unavailable(name):
     uri = f"{NOWHERE}?outage=deny"
     arguments = ("LIMITER/key/5/1/minute", *CALLS[name])
-    with pytest.raises(StoreUnavailableError, match=r"^the store cannot be asked: unreachable$"):
+    with pytest.raises(StoreUnavailableError, match=r"^the store is unavailable: unreachable$"):
         getattr(storage_from_string(uri), name)(*arguments)
     with pytest.raises(StorageError):
         getattr(storage_from_string(uri, wrap_exceptions=True), name)(*arguments)
-    with pytest.raises(StoreUnavailableError, match=r"^the store cannot be asked: unreachable$"):
+    with pytest.raises(StoreUnavailableError, match=r"^the store is unavailable: unreachable$"):
         asyncio.run(getattr(storage_from_string(f"async+{uri}"), name)(*arguments))
     with pytest.raises(StorageError):
         asyncio.run(getattr(storage_from_string(f"async+{uri}", wrap_exceptions=True), name)(*arguments))

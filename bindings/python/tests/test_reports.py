@@ -48,9 +48,9 @@ def url(store, key):
 
 
 def all_pages(limiter, **named):
-    pages = [limiter.list(**named)]
+    pages = [limiter.admin().list(**named)]
     while (cursor := pages[-1]["cursor"]) is not None:
-        pages.append(limiter.list(**named, cursor=cursor))
+        pages.append(limiter.admin().list(**named, cursor=cursor))
     return pages
 
 
@@ -85,10 +85,10 @@ def test_filters_choose_keys(url):
         assert listed(limiter, policy="5/hour") == ["user:3"]
         assert listed(limiter, key_prefix=b"guest:") == ["guest:1"]
         assert listed(limiter, policy="api", key_prefix="user:", at_least_used=90) == ["user:1"]
-        top = limiter.scan_top(2, policy="api")
+        top = limiter.admin().scan_top(2, policy="api")
         assert [(entry["key"], entry["used_percent"]) for entry in top["keys"]] == [("guest:1", 100), ("user:1", 90)]
         assert top["cursor"] is None
-        top = limiter.scan_top(9, key_prefix="user:", at_least_used=50)
+        top = limiter.admin().scan_top(9, key_prefix="user:", at_least_used=50)
         assert [entry["key"] for entry in top["keys"]] == ["user:3", "user:1", "user:1"]
 
 
@@ -97,7 +97,7 @@ def test_key_has_what_is_used_of_its_quotas(url):
     with Limiter(url, {"api": "10/minute fixed_window; 3 concurrent"}, clock=clock) as limiter:
         with limiter.reserve("user:1", cost=2) as reservation:
             reservation.commit(4)
-        limiter.block("user:1", time=30)
+        limiter.admin().block("user:1", time=30)
         (page,) = all_pages(limiter)
         (entry,) = page["keys"]
         rate, slots = entry["quotas"]
@@ -118,18 +118,20 @@ def test_name_of_a_key_is_told_as_what_it_is(url):
         assert names == {"key": "text ä", "key_base64": "/wA="}
         assert re.fullmatch("[0-9a-f]{40}" if url.startswith("redis") else "[0-9a-f]{64}", digest)
         assert listed(limiter, key_prefix="text") == ["text ä"]
-        assert [entry["key_base64"] for entry in limiter.list(key_prefix=b"\xff")["keys"]] == ["/wA="]
-        assert limiter.list(key_prefix="kk")["keys"] == [], "no prefix finds a digest"
-        assert limiter.explain(b"\xff\x00")["key_base64"] == "/wA="
+        assert [entry["key_base64"] for entry in limiter.admin().list(key_prefix=b"\xff")["keys"]] == ["/wA="]
+        assert limiter.admin().list(key_prefix="kk")["keys"] == [], "no prefix finds a digest"
+        assert limiter.admin().explain(b"\xff\x00")["key_base64"] == "/wA="
 
 
 def test_listed_keys_are_reset(url):
     with Limiter(url, {"api": "2/day"}) as limiter:
         for name in ("user:1", "user:2", "guest:1", "k" * 300):
             limiter.charge(name, cost=2)
-        assert limiter.reset_listed(key_prefix="user:")["reset"] == 2
+        assert limiter.admin().reset_listed(key_prefix="user:")["reset"] == 2
         assert [limiter.peek(name).remaining for name in ("user:1", "user:2", "guest:1")] == [2, 2, 0]
-        page = limiter.reset_listed(policy="api", at_least_used=100, entries=10_000, examined=10**6, pace_percent=100)
+        page = limiter.admin().reset_listed(
+            policy="api", at_least_used=100, entries=10_000, examined=10**6, pace_percent=100
+        )
         assert (page["reset"], page["unknown"], page["cursor"]) == (2, 0, None)
         assert listed(limiter) == []
 
@@ -138,9 +140,9 @@ def test_keys_of_unknown_policies_stay(local, redis, key):
     for url in (local, f"{redis}&prefix={key}"):
         with Limiter(url, {"theirs": "2/day"}) as other, Limiter(url, {"api": "2/day"}) as limiter:
             other.charge("user:1", cost=2)
-            (entry,) = limiter.list()["keys"]
+            (entry,) = limiter.admin().list()["keys"]
             assert (entry["policy"], entry["quotas"]) == ("theirs", [])
-            page = limiter.reset_listed()
+            page = limiter.admin().reset_listed()
             assert (page["reset"], page["unknown"]) == (0, 1)
             assert other.peek("user:1").remaining == 0
 
@@ -149,19 +151,19 @@ def test_denied_key_is_explained(url):
     clock = ManualClock(1_700_000_000)
     with Limiter(url, {"api": "100/minute token_bucket; 20/hour"}, clock=clock) as limiter:
         limiter.charge("user:42", cost=20)
-        explained = limiter.explain("user:42", cost=2)
+        explained = limiter.admin().explain("user:42", cost=2)
         assert (explained["key"], explained["policy"], explained["cost"]) == ("user:42", "api", 2)
         assert (explained["allowed"], explained["cause"]) == (False, "quota")
-        assert limiter.explain("user:42", cost=2) == explained, "it spends nothing"
+        assert limiter.admin().explain("user:42", cost=2) == explained, "it spends nothing"
         assert explained["retry_after_us"] == limiter.peek("user:42", cost=2).retry_after_us
         bucket, window = explained["quotas"]
         assert (bucket["admits"], bucket["words"]) == (True, "debt 20 of 100, repays 1.67/s")
         assert (window["admits"], window["words"]) == (False, "20 of 20 in the last 1h, counted in 10 parts")
-        assert limiter.explain("user:42", headroom=99)["headroom"] == 99
-        assert limiter.explain("user:42", cost=21)["retry_after_us"] is None
-        assert limiter.explain("user:1", "3/day")["allowed"]
-        limiter.block("user:42", time=5)
-        blocked = limiter.explain("user:42")
+        assert limiter.admin().explain("user:42", headroom=99)["headroom"] == 99
+        assert limiter.admin().explain("user:42", cost=21)["retry_after_us"] is None
+        assert limiter.admin().explain("user:1", "3/day")["allowed"]
+        limiter.admin().block("user:42", time=5)
+        blocked = limiter.admin().explain("user:42")
         assert (blocked["cause"], blocked["blocked_for_us"]) == ("blocked", 5_000_000)
 
 
@@ -172,10 +174,10 @@ def request(peer="192.0.2.1", **attributes):
 def test_request_is_explained_by_the_configuration(url):
     with Limiter(url, document=DOCUMENT, clock=ManualClock(1_700_000_000)) as limiter:
         limiter.charge("user=bob", "api", cost=5)
-        explained = limiter.explain_request(request(user="bob"))
+        explained = limiter.admin().explain_request(request(user="bob"))
         assert (explained["allowed"], explained["cause"], explained["list_entry"]) == (False, "quota", None)
         api, own = explained["policies"]
-        assert (api["policy"], api["key"], api["rule"], api["numbers"], api["mode"]) == (
+        assert (api["policy"], api["key"], api["rule"], api["quotas_source"], api["mode"]) == (
             "api",
             "user=bob",
             1,
@@ -185,16 +187,16 @@ def test_request_is_explained_by_the_configuration(url):
         assert [quota["admits"] for quota in api["quotas"]] == [False, True]
         assert (own["allowed"], own["key"]) == (True, "192.0.2.1")
         assert explained["configuration"]["source"] == "document"
-        listed = limiter.explain_request(request("203.0.113.9"))
+        listed = limiter.admin().explain_request(request("203.0.113.9"))
         assert (listed["allowed"], listed["cause"], listed["policies"]) == (False, "deny_list", [])
         assert listed["list_entry"]["entry"] == "deny client 203.0.113.0/24"
         assert listed["list_entry"]["in_document"]
-        assert limiter.explain("user=bob", "api", plan="gold")["plan"] == "gold"
-        assert limiter.explain("user=alice", "api")["override_entry"]["entry"] == "override api user=alice"
+        assert limiter.admin().explain("user=bob", "api", plan="gold")["plan"] == "gold"
+        assert limiter.admin().explain("user=alice", "api")["override_entry"]["entry"] == "override api user=alice"
         with pytest.raises(TypeError, match="RequestAttributes"):
-            limiter.explain_request("user:42")
+            limiter.admin().explain_request("user:42")
     with Limiter(url) as limiter, pytest.raises(InvalidArgumentError, match="configuration"):
-        limiter.explain_request(request())
+        limiter.admin().explain_request(request())
 
 
 def test_keys_that_are_denied_most_often_are_told():
@@ -203,17 +205,17 @@ def test_keys_that_are_denied_most_often_are_told():
             limiter.check("busy")
         for _ in range(2_000):
             limiter.check("less busy")
-        top = limiter.top_keys(1)
+        top = limiter.admin().top_keys(1)
         (denied,) = top["denied"]
         assert (denied["key"], denied["policy"], denied["error"]) == ("busy", "api", 0)
         # A sample is counted, and all counts may have been halved in between.
         assert 2_000 < denied["count"] < 40_000
         assert (top["counters"], top["half_life_us"]) == (64, 60_000_000)
-        assert limiter.asynchronous.top_keys(5)["denied"][1]["key"] == "less busy"
-        assert limiter.explain("busy")["denials"] > 1_000
+        assert limiter.asynchronous.admin().top_keys(5)["denied"][1]["key"] == "less busy"
+        assert limiter.admin().explain("busy")["denials"] > 1_000
     with Limiter(policies={"api": "2/day"}) as limiter:
         limiter.check("busy")
-        assert limiter.top_keys(5) == {"denied": [], "admitted": [], "half_life_us": 0, "counters": 0}
+        assert limiter.admin().top_keys(5) == {"denied": [], "admitted": [], "half_life_us": 0, "counters": 0}
     with pytest.raises(InvalidArgumentError, match=r"observe_keys.*65536"):
         Limiter(observe_keys=1 << 17)
 
@@ -231,31 +233,31 @@ def test_arguments_out_of_bounds_are_refused(url):
             ({"at_least_used": -1}, "at_least_used is -1"),
             ({"cursor": "elsewhere"}, "cursor"),
         ):
-            for operation in (limiter.list, limiter.reset_listed):
+            for operation in (limiter.admin().list, limiter.admin().reset_listed):
                 with pytest.raises(InvalidArgumentError, match=told):
                     operation(**named)
-        cursor = limiter.list(entries=1, examined=1)["cursor"]
+        cursor = limiter.admin().list(entries=1, examined=1)["cursor"]
         assert cursor is not None
         with pytest.raises(InvalidArgumentError, match="cursor"):
-            limiter.list(policy="api", cursor=cursor)
+            limiter.admin().list(policy="api", cursor=cursor)
         for named in ({"entries": "1"}, {"key_prefix": 1.5}, {"cursor": 1}, {"policy": 1}):
             with pytest.raises(TypeError, match="is of type"):
-                limiter.list(**named)
+                limiter.admin().list(**named)
         with pytest.raises(TypeError):
-            limiter.list("api")
+            limiter.admin().list("api")
         with pytest.raises(InvalidArgumentError, match="most is -1"):
-            limiter.top_keys(-1)
+            limiter.admin().top_keys(-1)
     with pytest.raises(ClosedError):
-        limiter.list()
+        limiter.admin().list()
 
 
 def test_report_fails_without_its_store():
     with Limiter("redis://127.0.0.1:1", {"api": "9/day"}, first_connect_max=0) as limiter:
         for operation in (
-            limiter.list,
-            lambda: limiter.scan_top(5),
-            limiter.reset_listed,
-            lambda: limiter.explain("a"),
+            limiter.admin().list,
+            lambda: limiter.admin().scan_top(5),
+            limiter.admin().reset_listed,
+            lambda: limiter.admin().explain("a"),
         ):
             with pytest.raises(StoreUnavailableError):
                 operation()
@@ -266,20 +268,20 @@ def test_reports_are_awaited(run, url):
         async with AsyncLimiter(url, document=DOCUMENT) as limiter:
             await limiter.charge("user=bob", "api", cost=5)
             pages, top, explained, request_explained = await asyncio.gather(
-                limiter.list(policy="api"),
-                limiter.scan_top(5),
-                limiter.explain("user=bob", "api"),
-                limiter.explain_request(request(user="bob")),
+                limiter.admin().list(policy="api"),
+                limiter.admin().scan_top(5),
+                limiter.admin().explain("user=bob", "api"),
+                limiter.admin().explain_request(request(user="bob")),
             )
             assert [entry["key"] for entry in pages["keys"]] == [entry["key"] for entry in top["keys"]] == ["user=bob"]
             assert explained["cause"] == request_explained["cause"] == "quota"
-            assert (await limiter.list(entries=5))["cursor"] is None
-            assert [entry["key"] for entry in (await limiter.scan_top(1))["keys"]] == ["user=bob"]
-            assert (await limiter.explain("user=bob", "api"))["allowed"] is False
-            assert (await limiter.explain_request(request(user="carol")))["allowed"]
-            assert (await limiter.reset_listed(policy="api"))["reset"] == 1
+            assert (await limiter.admin().list(entries=5))["cursor"] is None
+            assert [entry["key"] for entry in (await limiter.admin().scan_top(1))["keys"]] == ["user=bob"]
+            assert (await limiter.admin().explain("user=bob", "api"))["allowed"] is False
+            assert (await limiter.admin().explain_request(request(user="carol")))["allowed"]
+            assert (await limiter.admin().reset_listed(policy="api"))["reset"] == 1
             with pytest.raises(InvalidArgumentError, match="entries"):
-                await limiter.list(entries=0)
+                await limiter.admin().list(entries=0)
 
     run(main())
 
@@ -296,7 +298,7 @@ def test_cancelled_list_ends(run, own_redis):
             for first in range(0, 20_000, 1_000):
                 await limiter.check_many(range(first, first + 1_000))
             with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(limiter.list(entries=10**6, examined=10**6, pace_percent=1), 0.05)
+                await asyncio.wait_for(limiter.admin().list(entries=10**6, examined=10**6, pace_percent=1), 0.05)
             before = calls(own_redis)
             await asyncio.sleep(0.3)
             assert calls(own_redis) == before
@@ -336,38 +338,41 @@ def test_reports_have_the_types_of_their_module(url):
         for number in range(2):
             limiter.check("192.0.2.1", "own")
             limiter.check(f"192.0.2.{number}", "own")
-        shape(limiter.list(), reports.KeyPage, seen)
-        shape(limiter.scan_top(2), reports.KeyPage, seen)
-        shape(limiter.top_keys(5), reports.TopKeys, seen)
+        shape(limiter.admin().list(), reports.KeyPage, seen)
+        shape(limiter.admin().scan_top(2), reports.KeyPage, seen)
+        shape(limiter.admin().top_keys(5), reports.TopKeys, seen)
         for name, policy in (("user=bob", "api"), ("user=alice", "api"), ("192.0.2.1", "own"), (b"\xff", "pool")):
-            shape(limiter.explain(name, policy), reports.KeyExplanation, seen)
-        assert limiter.explain("192.0.2.1", "own")["pool"] is not None
+            shape(limiter.admin().explain(name, policy), reports.KeyExplanation, seen)
+        assert limiter.admin().explain("192.0.2.1", "own")["pool"] is not None
         for peer in ("192.0.2.1", "203.0.113.1"):
-            shape(limiter.explain_request(request(peer)), reports.RequestExplanation, seen)
-        shape(limiter.reset_listed(), reports.ResetPage, seen)
+            shape(limiter.admin().explain_request(request(peer)), reports.RequestExplanation, seen)
+        shape(limiter.admin().reset_listed(), reports.ResetPage, seen)
     assert seen == set(reports.__all__)
 
 
 def test_types_of_reports_are_checked_by_mypy(tmp_path):
     program = """
-from polylimit import AsyncLimiter, Limiter, RequestAttributes
+from polylimit import Admin, AsyncAdmin, AsyncLimiter, Limiter, RequestAttributes
 from polylimit.reports import KeyExplanation, KeyPage, ListedKey
-page: KeyPage = Limiter().list(policy="api", key_prefix=b"a", at_least_used=80, cursor=None)
+admin: Admin = Limiter(observe_keys=16).admin()
+page: KeyPage = admin.list(policy="api", key_prefix=b"a", at_least_used=80, cursor=None)
 keys: list[ListedKey] = page["keys"]
 used: int = keys[0]["quotas"][0]["used"]
-cursor: str | None = Limiter().scan_top(5)["cursor"]
-count: int = Limiter().reset_listed()["reset"] + Limiter(observe_keys=16).top_keys(5)["denied"][0]["count"]
-cause: str | None = Limiter().explain_request(RequestAttributes())["policies"][0]["cause"]
+cursor: str | None = admin.scan_top(5)["cursor"]
+count: int = admin.reset_listed()["reset"] + admin.top_keys(5)["denied"][0]["count"]
+cause: str | None = admin.explain_request(RequestAttributes())["policies"][0]["cause"]
 policies: list[str] = [policy.name for policy in Limiter().policies()]
 async def main() -> KeyExplanation:
-    return await AsyncLimiter().explain("user:42", "1/s", cost=2)
+    awaited: AsyncAdmin = AsyncLimiter().admin()
+    return await awaited.explain("user:42", "1/s", cost=2)
 """
     wrong = [
-        "Limiter().list('api')",
+        "admin.list('api')",
         "page['key']",
         "text: str = page['cursor']",
-        "Limiter().list(entries='5')",
-        "AsyncLimiter().list()['keys']",
+        "admin.list(entries='5')",
+        "Limiter().list()",
+        "AsyncLimiter().admin().list()['keys']",
     ]
     for number, line in enumerate(["", *wrong]):
         (tmp_path / f"program{number}.py").write_text(program + line)

@@ -10,7 +10,16 @@ import weakref
 from datetime import timedelta
 
 import pytest
-from polylimit import ClosedError, InvalidArgumentError, Limiter, ManualClock, PolylimitError, Quota
+from polylimit import (
+    ClosedError,
+    InvalidArgumentError,
+    Limiter,
+    ManualClock,
+    PolylimitError,
+    Quota,
+    Request,
+    RequestReservation,
+)
 from redis_server import until
 
 POLICIES = {"model": "2 concurrent; 100/day fixed_window", "slots": "1 concurrent"}
@@ -42,6 +51,58 @@ def test_every_operation_on_every_store(store, key):
         assert not limiter.cancel(key, "first", policy="model").found
         assert not limiter.renew(key, "first", 10, policy="model").found
         assert limiter.peek(key, "model").remaining == 75
+
+
+def test_request_is_reserved_together_or_not_at_all(store, key):
+    with Limiter(store, {**POLICIES, "rate": "2/day fixed_window"}) as limiter:
+        requests = [Request(key, "model", cost=40), Request(key, "rate")]
+        first = limiter.reserve_together(requests)
+        assert isinstance(first, RequestReservation)
+        assert first
+        assert first.allowed
+        assert [decision.remaining for decision in first.decisions] == [60, 1]
+        second = limiter.reserve_together(requests, id="second", ttl=timedelta(seconds=40))
+        assert second.id == "second"
+        assert second.id != first.id
+        denied = limiter.reserve_together(requests)
+        assert not denied
+        assert [decision.allowed for decision in denied.decisions] == [False, False]
+        assert limiter.peek(key, "model").quotas[1].remaining == 20
+        assert limiter.peek(key, "rate").remaining == 0
+        # What was spent stays spent, and what was reserved ends by the id.
+        assert limiter.cancel(key, first.id, policy="model").remaining == 60
+        assert not limiter.cancel(key, first.id, policy="rate").found
+        used = limiter.commit(key, second.id, spent=10, policy="model")
+        assert (used.found, used.remaining) == (True, 90)
+        # A slot is free again, and the policy that has nothing left denies: no slot is taken.
+        assert not limiter.reserve_together(requests)
+        assert limiter.peek(key, "model").quotas[0].remaining == 2
+        assert limiter.reserve_together([]).decisions == ()
+
+
+def test_commits_of_a_request_are_remembered(store, key):
+    with Limiter(store, {**POLICIES, "rate": "9/day fixed_window"}) as limiter:
+        requests = [Request(key, "model", cost=40), Request(key, "rate")]
+        for run in range(2):
+            job = limiter.reserve_together(requests, id="job", remember=timedelta(hours=1))
+            left = limiter.commit(key, job.id, spent=30, policy="model")
+            assert (left.found, left.repeated, left.remaining) == (True, run == 1, 70)
+        for arguments in ({"remember": 49 * 3600}, {"ttl": 0}, {"id": ""}, {"id": "x" * 65}):
+            with pytest.raises(InvalidArgumentError):
+                limiter.reserve_together(requests, **arguments)
+        with pytest.raises(InvalidArgumentError, match="unknown"):
+            limiter.reserve_together([*requests, Request(key, "unknown")])
+        assert limiter.peek(key, "rate").remaining == 7
+
+
+def test_request_reservation_is_a_value():
+    limiter = Limiter(policies={"slots": "1 concurrent"}, clock=ManualClock(1))
+    reserved = limiter.reserve_together(["a"], id="mine")
+    assert repr(reserved) == "RequestReservation(id='mine', allowed=True, decisions=1)"
+    assert copy.copy(reserved) is reserved
+    assert copy.deepcopy(reserved) is reserved
+    assert reserved == limiter.reserve_together(["a"], id="mine")
+    assert reserved != limiter.reserve_together(["a"], id="other")
 
 
 def test_job_that_runs_again_is_charged_once(store, key):
@@ -235,7 +296,7 @@ def test_arguments_of_reserve_are_validated(key, arguments, message):
     limiter = Limiter(policies=POLICIES)
     with pytest.raises(InvalidArgumentError, match=message):
         limiter.reserve(key, **{"policy": "model", **arguments})
-    assert limiter.keys() == 0
+    assert limiter.admin().keys() == 0
 
 
 def test_bounds_of_reserve_are_allowed(key):

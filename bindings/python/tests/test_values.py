@@ -46,7 +46,7 @@ def decisions():
     yield limiter.reserve("k", "d", cost=2).decision
     yield limiter.peek("k", "d", cost=9)
     yield [limiter.check("k", "c") for _ in range(3)][-1]
-    limiter.block("k", "a", time=60)
+    limiter.admin().block("k", "a", time=60)
     yield limiter.check("k", "a")
     yield Limiter(document=DOCUMENT.replace('hour"', 'hour"\nmode = "shadow"')).check("k", "a", cost=2)
     yield Limiter("redis://127.0.0.1:1?first_connect_max=0&doctor_after=0&outage=deny").check("k", "1/s")
@@ -92,7 +92,7 @@ def usages():
     yield from (limiter.take("k", "a") for _ in range(3))
     yield limiter.charge("k", "c", cost=7)
     yield limiter.refund("k", "c")
-    yield limiter.block("k", "a", time=60)
+    yield limiter.admin().block("k", "a", time=60)
     yield limiter.commit("k", "nothing", policy="a")
     reservation = limiter.reserve("k", "b")
     yield limiter.renew("k", reservation.id, 5, policy="b")
@@ -156,8 +156,8 @@ def values():
         request,
         decided,
         decided.decisions[0],
-        configured.configuration(),
-        configured.matching(request)[0],
+        configured.admin().configuration(),
+        configured.admin().matching(request)[0],
         Backoff(base=0.5, cap=60, max_wait=5, max_retries=2),
         ClientAddressRules(["10.0.0.0/8"], "forwarded"),
         ClientAddressRules().resolve("192.0.2.1"),
@@ -165,7 +165,7 @@ def values():
         *polylimit.options()[:1],
         *limiter.metrics()[:1],
         limiter.metrics()[0].samples[0],
-        *limiter.doctor()[:1],
+        *limiter.admin().doctor()[:1],
     ]
 
 
@@ -192,7 +192,7 @@ def test_value_that_callers_make_can_be_pickled(value):
         assert restored == value
     limiter = Limiter(document=DOCUMENT)
     if isinstance(value, RequestAttributes):
-        assert limiter.matching(restored) == limiter.matching(value)
+        assert limiter.admin().matching(restored) == limiter.admin().matching(value)
 
 
 def test_usage_is_true_when_units_were_taken():

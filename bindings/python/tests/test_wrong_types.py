@@ -87,6 +87,7 @@ def objects():
     }
     for kind in (Limiter, AsyncLimiter):
         made |= {f"{kind.__name__}, {name}": limiter for name, limiter in limiters(kind).items()}
+        made |= {f"{kind.__name__}, {name}, admin": limiter.admin() for name, limiter in limiters(kind).items()}
     return made
 
 
@@ -189,8 +190,8 @@ NUMBERS = [
     lambda number: Limiter(policies={"a": "5/s"}).check(number),
     lambda number: Limiter(policies={"a": "5/s"}).check("k", headroom=number),
     lambda number: Limiter(policies={"a": "5/s"}).acquire("k", timeout=number),
-    lambda number: Limiter(policies={"a": "5/s"}).scan_top(number),
-    lambda number: Limiter(policies={"a": "5/s"}).list(entries=number),
+    lambda number: Limiter(policies={"a": "5/s"}).admin().scan_top(number),
+    lambda number: Limiter(policies={"a": "5/s"}).admin().list(entries=number),
     lambda number: Limiter(max_keys=number),
     lambda number: Quota(number, 60),
     lambda number: Quota(5, number),

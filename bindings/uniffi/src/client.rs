@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use polylimit::client::Step;
+use polylimit::http::client::Step;
 
 use crate::error::{PolylimitError, Result, guarded};
 use crate::number::{Span, unsigned};
@@ -33,7 +33,7 @@ pub fn server_wait(headers: HashMap<String, Vec<String>>, now_us: Option<i64>) -
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
         };
-        Ok(polylimit::server_wait(lines(&headers), now_us).map(span))
+        Ok(polylimit::http::server_wait(lines(&headers), now_us).map(span))
     })
 }
 
@@ -46,7 +46,7 @@ fn lines(headers: &HashMap<String, Vec<String>>) -> impl Iterator<Item = (&str, 
 /// added to it.
 #[derive(Debug, uniffi::Object)]
 pub struct Backoff {
-    backoff: polylimit::Backoff,
+    backoff: polylimit::http::Backoff,
 }
 
 #[uniffi::export]
@@ -62,7 +62,7 @@ impl Backoff {
         max_retries: Option<i32>,
     ) -> Result<Arc<Self>> {
         guarded(|| {
-            let mut builder = polylimit::Backoff::builder();
+            let mut builder = polylimit::http::Backoff::builder();
             if let Some(base) = base {
                 builder = builder.base(base.duration("base")?);
             }
@@ -95,7 +95,7 @@ impl Backoff {
 /// HTTP libraries.
 #[derive(Debug, uniffi::Object)]
 pub struct Throttle {
-    throttle: polylimit::client::Throttle,
+    throttle: polylimit::http::client::Throttle,
 }
 
 #[uniffi::export]
@@ -104,7 +104,7 @@ impl Throttle {
     #[uniffi::constructor(default(backoff = None))]
     pub fn new(backoff: Option<Arc<Backoff>>) -> Arc<Self> {
         let backoff = backoff.map(|backoff| backoff.backoff.clone()).unwrap_or_default();
-        Arc::new(Self { throttle: polylimit::client::Throttle::new(backoff) })
+        Arc::new(Self { throttle: polylimit::http::client::Throttle::new(backoff) })
     }
 
     /// Starts a request. `replayable` says whether its body can be sent again; its waits end after the timeout.
@@ -137,11 +137,11 @@ pub struct AttemptStep {
 /// The attempts of one request.
 #[derive(Debug, uniffi::Object)]
 pub struct Attempts {
-    attempts: Mutex<polylimit::client::Attempts>,
+    attempts: Mutex<polylimit::http::client::Attempts>,
 }
 
 impl Attempts {
-    fn with<R>(&self, work: impl FnOnce(&mut polylimit::client::Attempts) -> R) -> R {
+    fn with<R>(&self, work: impl FnOnce(&mut polylimit::http::client::Attempts) -> R) -> R {
         work(&mut self.attempts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -156,7 +156,7 @@ impl Attempts {
                 duration: duration.map(span),
                 message,
             };
-            Ok(match self.with(polylimit::client::Attempts::step) {
+            Ok(match self.with(polylimit::http::client::Attempts::step) {
                 Step::Wait(wait) => step("wait", Some(wait), None),
                 Step::Acquire(timeout) => step("acquire", Some(timeout), None),
                 Step::Send => step("send", None, None),

@@ -7,11 +7,11 @@ use crate::error::{PolylimitError, Result, guarded};
 /// The proxies that are trusted to name the client, and the prefix of an address that counts as one client.
 #[derive(Debug, uniffi::Object)]
 pub struct ClientAddressRules {
-    rules: polylimit::ClientAddressRules,
+    rules: polylimit::http::ClientAddressRules,
 }
 
 impl ClientAddressRules {
-    pub(crate) fn core(&self) -> &polylimit::ClientAddressRules {
+    pub(crate) fn core(&self) -> &polylimit::http::ClientAddressRules {
         &self.rules
     }
 }
@@ -30,7 +30,7 @@ impl ClientAddressRules {
         ipv6_prefix: Option<i32>,
     ) -> Result<Arc<Self>> {
         guarded(|| {
-            let mut builder = polylimit::ClientAddressRules::builder();
+            let mut builder = polylimit::http::ClientAddressRules::builder();
             for network in &trust {
                 builder = builder.trust(network);
             }

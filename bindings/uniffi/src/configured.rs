@@ -2,15 +2,16 @@
 
 use std::fmt;
 
-use polylimit::{Answer, Call, ReservationTerms, ReserveOptions};
+use polylimit::raw::{Answer, Call};
 
+use crate::admin::{Admin, AsyncAdmin};
 use crate::decision::{AnswerResult, Decision, unexpected};
 use crate::error::{Result, guarded};
 use crate::limiter::{AsyncLimiter, Limiter};
 use crate::number::{Span, signed, unsigned};
 use crate::pending_call::{AnswerFuture, answer};
 use crate::request_attributes::RequestAttributes;
-use crate::reserve_options::id_of;
+use crate::reserve_options::terms_of;
 
 /// A policy that the rules apply to a request.
 #[derive(Clone, PartialEq, Eq, uniffi::Record)]
@@ -58,17 +59,17 @@ pub struct RequestDecision {
     pub decisions: Vec<PolicyDecision>,
 }
 
-/// Which configuration is in force, and where it comes from.
+/// Which configuration is active, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct ConfigurationStatus {
     /// The source: `document` for one that the program gives, otherwise as the option `configuration` names it.
     pub source: String,
     /// Raised with each change; 0 before the first configuration.
     pub version: i64,
-    /// Which document of Redis is in force, counted from 1: what `expected_version` of a publication expects to replace. 0 where the
+    /// Which document of Redis is active, counted from 1: what `expected_version` of a publication expects to replace. 0 where the
     /// document does not come from Redis.
     pub document_version: i64,
-    /// SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
+    /// SHA-256 of the active document in canonical form, as hexadecimal digits; empty before the first.
     pub digest: String,
     /// When this version was applied, in microseconds since the Unix epoch; 0 before the first.
     pub applied_at_us: i64,
@@ -92,14 +93,14 @@ pub struct PublishOptions {
     pub why: String,
 }
 
-/// What a candidate would have decided beside the numbers in force, in checks since either's quotas changed.
+/// What a candidate would have decided compared with the effective quotas, in checks since either's quotas changed.
 #[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
 pub struct CandidateCounts {
     /// Both admit.
     pub both_allow: i64,
-    /// The numbers in force deny, and the candidate would admit.
+    /// The effective quotas deny, and the candidate would admit.
     pub only_live_denies: i64,
-    /// The numbers in force admit, and the candidate would deny.
+    /// The effective quotas admit, and the candidate would deny.
     pub only_candidate_denies: i64,
     /// Both deny.
     pub both_deny: i64,
@@ -124,8 +125,8 @@ impl fmt::Debug for PolicyMatch {
 }
 
 impl PublishOptions {
-    fn to_core(&self) -> Result<polylimit::PublishOptions<'_>> {
-        let options = polylimit::PublishOptions::default().by(&self.by).why(&self.why);
+    fn to_core(&self) -> Result<polylimit::admin::PublishOptions<'_>> {
+        let options = polylimit::admin::PublishOptions::default().by(&self.by).why(&self.why);
         Ok(match self.expected_version {
             Some(version) => options.expected_version(unsigned("expected_version", version)?),
             None => options,
@@ -133,8 +134,8 @@ impl PublishOptions {
     }
 }
 
-impl From<&polylimit::ConfigurationStatus> for ConfigurationStatus {
-    fn from(status: &polylimit::ConfigurationStatus) -> Self {
+impl From<&polylimit::admin::ConfigurationStatus> for ConfigurationStatus {
+    fn from(status: &polylimit::admin::ConfigurationStatus) -> Self {
         Self {
             source: status.source.to_string(),
             version: signed(status.version),
@@ -147,8 +148,8 @@ impl From<&polylimit::ConfigurationStatus> for ConfigurationStatus {
     }
 }
 
-impl From<polylimit::RequestDecision> for RequestDecision {
-    fn from(decided: polylimit::RequestDecision) -> Self {
+impl From<polylimit::document::RequestDecision> for RequestDecision {
+    fn from(decided: polylimit::document::RequestDecision) -> Self {
         let status = decided.status().map(i32::from);
         let each = decided.decisions.into_iter().map(|made| PolicyDecision {
             policy: made.policy.to_string(),
@@ -182,59 +183,85 @@ fn decided(answer: AnswerResult) -> Result<RequestDecision> {
     }
 }
 
-/// The terms of a decision's reservations.
-fn terms(id: Option<&Vec<u8>>, ttl: Option<Span>) -> Result<ReservationTerms> {
-    let mut options = ReserveOptions::default();
-    if let Some(id) = id {
-        options = options.id(id_of(id)?);
+#[uniffi::export]
+impl Limiter {
+    /// Decides about a request by the configuration: its lists, rules and policies. Policies with a quota of concurrency are
+    /// reserved, under this id (random by default) and for this ttl (30 seconds), all others spend. With `remember`, the id is
+    /// remembered for so long after the commit: see `ReserveOptions`. When one policy denies, nothing is spent or reserved.
+    #[uniffi::method(default(id = None, ttl = None, remember = None))]
+    pub fn decide(
+        &self,
+        attributes: RequestAttributes,
+        id: Option<Vec<u8>>,
+        ttl: Option<Span>,
+        remember: Option<Span>,
+    ) -> Result<RequestDecision> {
+        let terms = terms_of(id.as_ref(), ttl, remember)?;
+        guarded(|| decided(self.core().raw().call(&Call::Decide(&attributes.to_core(), terms))))
     }
-    if let Some(ttl) = ttl {
-        options = options.ttl(ttl.duration("ttl")?);
-    }
-    Ok(options.terms()?)
 }
 
 #[uniffi::export]
-impl Limiter {
-    /// Which configuration is in force; nothing for a limiter that has none.
+impl AsyncLimiter {
+    /// See `Limiter.decide`.
+    #[uniffi::method(default(id = None, ttl = None, remember = None))]
+    pub async fn decide(
+        &self,
+        attributes: RequestAttributes,
+        id: Option<Vec<u8>>,
+        ttl: Option<Span>,
+        remember: Option<Span>,
+    ) -> Result<RequestDecision> {
+        let terms = terms_of(id.as_ref(), ttl, remember)?;
+        let started = {
+            let attributes = attributes.to_core();
+            guarded(|| Ok(Box::pin(self.core().start(&Call::Decide(&attributes, terms))) as AnswerFuture))?
+        };
+        answer(started, decided).await
+    }
+}
+
+#[uniffi::export]
+impl Admin {
+    /// Which configuration is active; nothing for a limiter that has none.
     pub fn configuration(&self) -> Option<ConfigurationStatus> {
-        self.core().asynchronous().configuration().as_ref().map(Into::into)
+        self.core().asynchronous().admin().configuration().as_ref().map(Into::into)
     }
 
     /// Replaces the document that the program has given, in TOML or JSON. One that cannot be used is refused with line, column, what
-    /// was read and what is allowed; then the one before stays in force.
+    /// was read and what is allowed; then the previous one stays active.
     pub fn set_document(&self, text: String) -> Result<ConfigurationStatus> {
-        guarded(|| Ok((&self.core().asynchronous().set_document(&text)?).into()))
+        guarded(|| Ok((&self.core().asynchronous().admin().set_document(&text)?).into()))
     }
 
     /// Sets an entry: `deny ITEM`, `allow ITEM` or `override POLICY KEY`. The value is a JSON object that may have `until`, `by`, `why`
     /// and, for an override, `numbers`.
     pub fn set_entry(&self, item: String, value: String) -> Result<ConfigurationStatus> {
-        guarded(|| status(self.core().call(&Call::SetEntry(&item, &value))))
+        guarded(|| status(self.core().raw().call(&Call::SetEntry(&item, &value))))
     }
 
     /// Deletes an entry; one that is not there is no error.
     pub fn delete_entry(&self, item: String) -> Result<ConfigurationStatus> {
-        guarded(|| status(self.core().call(&Call::DeleteEntry(&item))))
+        guarded(|| status(self.core().raw().call(&Call::DeleteEntry(&item))))
     }
 
-    /// Publishes a document to the store that the configuration comes from, and waits until it is in force here.
+    /// Publishes a document to the store that the configuration comes from, and waits until it is active here.
     #[uniffi::method(default(options = None))]
     pub fn publish(&self, document: String, options: Option<PublishOptions>) -> Result<ConfigurationStatus> {
         let options = options.unwrap_or_default();
-        guarded(|| status(self.core().call(&Call::Publish(&document, options.to_core()?))))
+        guarded(|| status(self.core().raw().call(&Call::Publish(&document, options.to_core()?))))
     }
 
-    /// Waits until this version of the configuration or a later one is in force, at most for the timeout.
+    /// Waits until this version of the configuration or a later one is active, at most for the timeout.
     pub fn wait_for_version(&self, version: i64, timeout: Span) -> Result<ConfigurationStatus> {
         let (version, timeout) = (unsigned("version", version)?, timeout.duration("timeout")?);
-        guarded(|| status(self.core().call(&Call::WaitForVersion(version, timeout))))
+        guarded(|| status(self.core().raw().call(&Call::WaitForVersion(version, timeout))))
     }
 
     /// The policies that the rules apply to a request, each with its key, cost and headroom. Asks no store.
     pub fn matching(&self, attributes: RequestAttributes) -> Result<Vec<PolicyMatch>> {
         guarded(|| {
-            let found = self.core().asynchronous().matching(&attributes.to_core())?;
+            let found = self.core().asynchronous().admin().matching(&attributes.to_core())?;
             let each = found.into_iter().map(|found| PolicyMatch {
                 policy: found.policy.to_string(),
                 key: found.key,
@@ -245,23 +272,9 @@ impl Limiter {
         })
     }
 
-    /// Decides about a request by the configuration: its lists, rules and policies. Policies with a quota of concurrency are
-    /// reserved, under this id (random by default) and for this ttl (30 seconds), all others spend. When one policy denies, what the
-    /// others spent or reserved is given back.
-    #[uniffi::method(default(id = None, ttl = None))]
-    pub fn decide(
-        &self,
-        attributes: RequestAttributes,
-        id: Option<Vec<u8>>,
-        ttl: Option<Span>,
-    ) -> Result<RequestDecision> {
-        let terms = terms(id.as_ref(), ttl)?;
-        guarded(|| decided(self.core().call(&Call::Decide(&attributes.to_core(), terms))))
-    }
-
-    /// How the candidate of a policy compares with the numbers in force; nothing for a policy without a candidate.
+    /// How the candidate of a policy compares with the effective quotas; nothing for a policy without a candidate.
     pub fn candidate_counts(&self, policy: String) -> Option<CandidateCounts> {
-        self.core().asynchronous().candidate_counts(&policy).map(|counts| CandidateCounts {
+        self.core().asynchronous().admin().candidate_counts(&policy).map(|counts| CandidateCounts {
             both_allow: signed(counts.both_allow),
             only_live_denies: signed(counts.only_live_denies),
             only_candidate_denies: signed(counts.only_candidate_denies),
@@ -271,18 +284,18 @@ impl Limiter {
 }
 
 #[uniffi::export]
-impl AsyncLimiter {
-    /// See `Limiter.set_entry`.
+impl AsyncAdmin {
+    /// See `Admin.set_entry`.
     pub async fn set_entry(&self, item: String, value: String) -> Result<ConfigurationStatus> {
-        answer(self.start_call(|| Ok(Call::SetEntry(&item, &value)))?, status).await
+        answer(self.limiter.start_call(|| Ok(Call::SetEntry(&item, &value)))?, status).await
     }
 
-    /// See `Limiter.delete_entry`.
+    /// See `Admin.delete_entry`.
     pub async fn delete_entry(&self, item: String) -> Result<ConfigurationStatus> {
-        answer(self.start_call(|| Ok(Call::DeleteEntry(&item)))?, status).await
+        answer(self.limiter.start_call(|| Ok(Call::DeleteEntry(&item)))?, status).await
     }
 
-    /// See `Limiter.publish`.
+    /// See `Admin.publish`.
     #[uniffi::method(default(options = None))]
     pub async fn publish(
         &self,
@@ -290,28 +303,12 @@ impl AsyncLimiter {
         options: Option<PublishOptions>,
     ) -> Result<ConfigurationStatus> {
         let options = options.unwrap_or_default();
-        answer(self.start_call(|| Ok(Call::Publish(&document, options.to_core()?)))?, status).await
+        answer(self.limiter.start_call(|| Ok(Call::Publish(&document, options.to_core()?)))?, status).await
     }
 
-    /// See `Limiter.wait_for_version`.
+    /// See `Admin.wait_for_version`.
     pub async fn wait_for_version(&self, version: i64, timeout: Span) -> Result<ConfigurationStatus> {
         let (version, timeout) = (unsigned("version", version)?, timeout.duration("timeout")?);
-        answer(self.start_call(|| Ok(Call::WaitForVersion(version, timeout)))?, status).await
-    }
-
-    /// See `Limiter.decide`.
-    #[uniffi::method(default(id = None, ttl = None))]
-    pub async fn decide(
-        &self,
-        attributes: RequestAttributes,
-        id: Option<Vec<u8>>,
-        ttl: Option<Span>,
-    ) -> Result<RequestDecision> {
-        let terms = terms(id.as_ref(), ttl)?;
-        let started = {
-            let attributes = attributes.to_core();
-            guarded(|| Ok(Box::pin(self.core().start(&Call::Decide(&attributes, terms))) as AnswerFuture))?
-        };
-        answer(started, decided).await
+        answer(self.limiter.start_call(|| Ok(Call::WaitForVersion(version, timeout)))?, status).await
     }
 }

@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use polylimit::Credentials;
+use polylimit::redis::Credentials;
 
 use crate::error::{PolylimitError, Result, guarded};
 

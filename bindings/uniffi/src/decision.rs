@@ -1,6 +1,7 @@
 //! Answers of operations: decisions, usages and findings.
 
-use polylimit::{Answer, Cause, DecisionParts, Degradation, QuotaVerdict, Source};
+use polylimit::decision::{Cause, Degradation, QuotaVerdict, Source};
+use polylimit::raw::{Answer, DecisionParts};
 
 use crate::error::{PolylimitError, Result};
 use crate::number::{Span, signed, unsigned};
@@ -163,8 +164,8 @@ impl Decision {
 }
 
 impl QuotaUsage {
-    fn to_core(&self) -> Result<polylimit::QuotaUsage> {
-        Ok(polylimit::QuotaUsage {
+    fn to_core(&self) -> Result<polylimit::decision::QuotaUsage> {
+        Ok(polylimit::decision::QuotaUsage {
             limit: unsigned("limit", self.limit)?,
             remaining: unsigned("remaining", self.remaining)?,
             reset_after_us: self.reset_after.us("reset_after")?,
@@ -183,8 +184,8 @@ fn unknown(what: &str, name: &str) -> PolylimitError {
     ))
 }
 
-impl From<&polylimit::Usage> for Usage {
-    fn from(usage: &polylimit::Usage) -> Self {
+impl From<&polylimit::decision::Usage> for Usage {
+    fn from(usage: &polylimit::decision::Usage) -> Self {
         Self {
             remaining: signed(usage.remaining()),
             reset_after: Span::of_us(usage.reset_after_us()),
@@ -224,8 +225,8 @@ impl From<PolylimitError> for CheckResult {
     }
 }
 
-impl From<polylimit::Finding> for Finding {
-    fn from(finding: polylimit::Finding) -> Self {
+impl From<polylimit::admin::Finding> for Finding {
+    fn from(finding: polylimit::admin::Finding) -> Self {
         Self {
             severity: finding.severity.name().to_owned(),
             subject: finding.subject.to_owned(),
@@ -238,10 +239,10 @@ impl From<polylimit::Finding> for Finding {
 pub(crate) const ADMITS: QuotaVerdict = QuotaVerdict { allowed: true, retry_after_us: Some(0) };
 
 fn quotas(
-    each: &[polylimit::QuotaUsage],
+    each: &[polylimit::decision::QuotaUsage],
     verdicts: impl IntoIterator<Item = QuotaVerdict>,
 ) -> Vec<QuotaUsage> {
-    let one = |(usage, verdict): (&polylimit::QuotaUsage, QuotaVerdict)| QuotaUsage {
+    let one = |(usage, verdict): (&polylimit::decision::QuotaUsage, QuotaVerdict)| QuotaUsage {
         limit: signed(usage.limit),
         remaining: signed(usage.remaining),
         reset_after: Span::of_us(usage.reset_after_us),
@@ -275,6 +276,14 @@ pub(crate) fn usage(answer: AnswerResult) -> Result<Usage> {
 pub(crate) fn decisions(answer: AnswerResult) -> Result<Vec<CheckResult>> {
     match answer? {
         Answer::Decisions(decisions) => Ok(decisions.into_iter().map(Into::into).collect()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The decisions on requests that belong together, which have no errors of their own.
+pub(crate) fn all_decisions(answer: AnswerResult) -> Result<Vec<Decision>> {
+    match answer? {
+        Answer::Decisions(decisions) => decisions.into_iter().map(|made| Ok((&made?).into())).collect(),
         other => Err(unexpected(&other)),
     }
 }

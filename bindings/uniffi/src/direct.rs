@@ -12,6 +12,8 @@
 //! | reserve, commit, cancel, renew, end, release, is lost | 12 to 18 | limiter, or handle | `direct/reservation.rs` | |
 //! | block | 19 | limiter | a request; the time is the timeout of the header | a usage |
 //! | decide by a configuration, matching, and changes of it | 20 to 27 | limiter | `direct/configured.rs` | |
+//! | peek together | 28 | limiter | a list of requests | decisions |
+//! | reserve together | 29 | limiter | a list of requests, and terms: `direct/reservation.rs` | reservations of a request |
 //! | decide, continue, overrule, finish, outcomes, release, applies to, end | 32 to 39 | guard, or check | `direct/guard.rs` | |
 //! | list, scan top, reset listed, explain, explain request, top keys, metrics | 40 to 46 | limiter | `direct/reports.rs` | a report |
 //! | fields, problem | 48, 49 | | `direct/headers.rs` | |
@@ -40,7 +42,11 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polylimit::{Answer, Call, ConfigurationStatus, Error, PolicyMatch};
+use polylimit::Error;
+use polylimit::admin::ConfigurationStatus;
+use polylimit::document::PolicyMatch;
+use polylimit::raw::{Answer, Call};
+use polylimit::reservation::ReservationId;
 
 use crate::direct::held::Reserved;
 use crate::direct::layout::{HEADER_LENGTH, Header, Reader, SUBMIT, TRY, WAIT, Writer, malformed};
@@ -70,6 +76,8 @@ const CHECK_TOGETHER: u8 = 9;
 const READY: u8 = 10;
 const DOCTOR: u8 = 11;
 const BLOCK: u8 = 19;
+const PEEK_TOGETHER: u8 = 28;
+const RESERVE_TOGETHER: u8 = 29;
 const OPEN_QUEUE: u8 = 64;
 const TAKE: u8 = 65;
 const CANCEL: u8 = 66;
@@ -82,6 +90,8 @@ enum Outcome {
     Answer(std::result::Result<Answer, Error>),
     /// Several decisions, and with their positions the requests that were refused.
     Decisions(std::result::Result<Answer, Error>, Vec<(usize, PolylimitError)>),
+    /// The decisions on requests that were reserved under this id.
+    ReservedTogether(ReservationId, std::result::Result<Answer, Error>),
     Guard(guard::Reply),
     Headers(headers::Reply),
     Reserved(Reserved),
@@ -141,7 +151,7 @@ unsafe fn perform(target: u64, buffer: &[u8]) -> Result<Outcome> {
     let header = reader.header()?;
     debug_assert_eq!(HEADER_LENGTH, 32);
     match header.operation {
-        1..=DOCTOR | BLOCK => {
+        1..=DOCTOR | BLOCK | PEEK_TOGETHER | RESERVE_TOGETHER => {
             // SAFETY: the caller guarantees the target.
             let limiter = unsafe { object::<Limiter>(target) }?;
             call(limiter, &header, &mut reader)
@@ -237,12 +247,18 @@ fn call(limiter: &Limiter, header: &Header, reader: &mut Reader<'_>) -> Result<O
             Err(error) => return Err(error),
         }
     }
-    if header.operation == CHECK_TOGETHER {
-        crate::limiter::refuse_several_keys(requests.iter().map(polylimit::Request::key))?;
-    }
     let call = match header.operation {
         CHECK_MANY => Call::CheckMany(&requests),
-        _ => Call::CheckTogether(&requests),
+        CHECK_TOGETHER => Call::CheckTogether(&requests),
+        PEEK_TOGETHER => Call::PeekTogether(&requests),
+        _ => {
+            let terms = reservation::terms(reader)?;
+            let call = Call::ReserveTogether(&requests, terms);
+            let answered = answer(limiter, &call, header, || Then::ReserveTogether(terms.id))?;
+            return Ok(
+                answered.map_or_else(|waits| waits, |answer| Outcome::ReservedTogether(terms.id, answer))
+            );
+        }
     };
     let answered = answer(limiter, &call, header, || Then::Merge(refused.clone()))?;
     Ok(answered.map_or_else(|waits| waits, |answer| Outcome::Decisions(answer, refused)))
@@ -262,12 +278,12 @@ fn answer(
 ) -> Result<std::result::Result<std::result::Result<Answer, Error>, Outcome>> {
     let limiter = limiter.core();
     if header.waits & TRY != 0
-        && let Some(answer) = limiter.asynchronous().try_call(call)
+        && let Some(answer) = limiter.asynchronous().raw().try_call(call)
     {
         return Ok(Ok(answer));
     }
     if header.waits & WAIT != 0 {
-        return Ok(Ok(limiter.call_store(call)));
+        return Ok(Ok(limiter.raw().call_store(call)));
     }
     if header.waits & SUBMIT == 0 {
         return Ok(Err(Outcome::HasToWait));
@@ -285,6 +301,7 @@ fn write(outcome: Result<Outcome>, buffer: &mut [u8]) -> i32 {
         Ok(Outcome::Decisions(Ok(Answer::Decisions(decisions)), refused)) => {
             writer.decisions(&decisions, refused);
         }
+        Ok(Outcome::ReservedTogether(id, answer)) => writer.reserved_together(&id, &answer),
         Ok(Outcome::Answer(answer) | Outcome::Decisions(answer, _)) => writer.answer(&answer),
         Ok(Outcome::Guard(reply)) => reply.write(&mut writer),
         Ok(Outcome::Headers(reply)) => reply.write(&mut writer),

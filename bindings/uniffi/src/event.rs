@@ -51,7 +51,7 @@ pub(crate) fn subscribe(limiter: &polylimit::Limiter) -> i64 {
     number
 }
 
-fn push(limiter: i64, event: &polylimit::DegradedEvent) {
+fn push(limiter: i64, event: &polylimit::metrics::DegradedEvent) {
     let Some(mut queue) = QUEUE.try_lock_for(LOCK_TIMEOUT) else { return };
     if queue.len() == MAX_QUEUED {
         queue.pop_front();

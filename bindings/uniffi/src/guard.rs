@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use polylimit::guard::{self, KeyPart, MissingKey, RequestFacts, RequestLimits};
+use polylimit::http::guard::{self, KeyPart, MissingKey, RequestFacts, RequestLimits};
 
 use crate::client_address::ClientAddressRules;
 use crate::error::{PolylimitError, Result, guarded};
@@ -84,7 +84,7 @@ pub struct GuardOptions {
     /// Whether the guard decides, spends and reports without ever denying.
     #[uniffi(default)]
     pub dry_run: bool,
-    /// Whether the program hears of outages: then an answer may have an `outage`, which `overrule` concludes.
+    /// Whether the program is called with outages: then an answer may have an `outage`, which `overrule` concludes.
     #[uniffi(default)]
     pub hears_outages: bool,
     /// The proxies that may name the client's address; none by default.
@@ -162,7 +162,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) accept: Option<&'a str>,
     pub(crate) route: Option<&'a str>,
     /// For a guard that decides by the configuration of its limiter.
-    pub(crate) attributes: Option<polylimit::RequestAttributes<'a>>,
+    pub(crate) attributes: Option<polylimit::document::RequestAttributes<'a>>,
     /// The costs of single policies by what the guard calls them.
     pub(crate) costs: Vec<(&'a str, i64)>,
 }
@@ -189,7 +189,7 @@ impl GuardFacts {
 pub struct Guard {
     core: guard::Guard,
     hears_outages: bool,
-    rules: polylimit::ClientAddressRules,
+    rules: polylimit::http::ClientAddressRules,
     by_policy: Arc<ByPolicy>,
 }
 
@@ -197,7 +197,7 @@ impl Guard {
     pub(crate) fn new(limiter: &polylimit::Limiter, options: GuardOptions) -> Result<Arc<Self>> {
         let mut builder = guard::Guard::builder(limiter.clone());
         let is_by_configuration =
-            options.policies.is_none() && !options.per_request && limiter.configuration().is_some();
+            options.policies.is_none() && !options.per_request && limiter.admin().configuration().is_some();
         if is_by_configuration {
             builder = builder.by_configuration();
         }
@@ -261,7 +261,7 @@ impl Guard {
         }
         let rules = match options.client_address {
             Some(rules) => rules.core().clone(),
-            None => polylimit::ClientAddressRules::builder().build()?,
+            None => polylimit::http::ClientAddressRules::builder().build()?,
         };
         let (core, by_policy) = (builder.build()?, Arc::new(by_policy));
         Ok(Arc::new(Self { core, hears_outages: options.hears_outages, rules, by_policy }))

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use polylimit::headers::{self, HeaderSettings};
+use polylimit::http::headers::{self, HeaderSettings};
 
 use crate::decision::Decision;
 use crate::error::{Result, guarded};

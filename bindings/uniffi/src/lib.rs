@@ -12,6 +12,7 @@
 #![allow(clippy::missing_errors_doc, reason = "the documentation of the core lists the errors")]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
+mod admin;
 mod client;
 mod client_address;
 mod configured;
@@ -32,6 +33,7 @@ mod reservation;
 mod reserve_options;
 mod settings;
 
+pub use admin::{Admin, AsyncAdmin};
 pub use client::{AttemptStep, Attempts, Backoff, Throttle, server_wait};
 pub use client_address::ClientAddressRules;
 pub use configured::{

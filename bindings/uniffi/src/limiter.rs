@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use polylimit::{Call, blocking};
+use polylimit::blocking;
+use polylimit::raw::Call;
 
 use crate::credentials::CredentialsCalls;
 use crate::decision::{
-    AnswerResult, CheckResult, Decision, Finding, Usage, core_decision, decision, decisions, findings, ready,
+    AnswerResult, CheckResult, Decision, Usage, all_decisions, core_decision, decision, decisions, ready,
     usage,
 };
 use crate::error::{PolylimitError, Result, guarded};
@@ -18,8 +18,8 @@ use crate::number::{Span, address, signed};
 use crate::pending_call::{AnswerFuture, PendingCall, answer};
 use crate::request::Policy;
 use crate::request::Request;
-use crate::reservation::{AsyncReservation, Reservation};
-use crate::reserve_options::{ReserveOptions, id_of, spent_of};
+use crate::reservation::{AsyncReservation, RequestReservation, Reservation};
+use crate::reserve_options::{ReserveOptions, id_of, spent_of, terms_of};
 use crate::settings::Settings;
 
 /// Decides whether requests may proceed, and waits on the caller's own thread. A denial is a value, never an error.
@@ -35,13 +35,13 @@ impl Limiter {
         &self.limiter
     }
 
-    fn call<'a, T>(
+    pub(crate) fn call<'a, T>(
         &self,
         request: &'a Request,
         call: impl FnOnce(polylimit::Request<'a>) -> Call<'a>,
         read: impl FnOnce(AnswerResult) -> Result<T>,
     ) -> Result<T> {
-        guarded(|| read(self.limiter.call(&call(request.to_core()?))))
+        guarded(|| read(self.limiter.raw().call(&call(request.to_core()?))))
     }
 
     fn start(&self, call: Call<'_>) -> Result<Arc<PendingCall>> {
@@ -61,7 +61,7 @@ impl Limiter {
     /// passwords that expire, such as the tokens of a cloud. A thread of the program waits for the calls and answers them; it may take
     /// its time, since decisions have their deadline meanwhile. They are called again when the server refuses what they gave; after a
     /// refusal or a failure not for 0.25 to 10 seconds, growing with each time in a row. A failure is the cause in the errors of
-    /// `ready`, in events and in the doctor. `set_credentials` replaces them.
+    /// `ready`, in events and in the doctor. `Admin.set_credentials` replaces them.
     #[uniffi::constructor]
     pub fn with_credentials(settings: Settings, credentials: Arc<CredentialsCalls>) -> Result<Arc<Self>> {
         guarded(|| {
@@ -117,18 +117,6 @@ impl Limiter {
         self.call(&request, Call::Reset, usage)
     }
 
-    /// Denies every request of the key under its policy for that long, 1 ms to 366 days; 0 ends a block and forgets the key's
-    /// penalties.
-    pub fn block(&self, request: Request, time: Span) -> Result<Usage> {
-        let time = time.duration("time")?;
-        self.call(&request, |request| Call::Block(request, time), usage)
-    }
-
-    /// Ends a block of the key under its policy, and forgets its penalties.
-    pub fn unblock(&self, request: Request) -> Result<Usage> {
-        self.call(&request, |request| Call::Block(request, Duration::ZERO), usage)
-    }
-
     /// Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
     pub fn acquire(&self, request: Request, timeout: Span) -> Result<Decision> {
         let timeout = timeout.duration("timeout")?;
@@ -171,28 +159,50 @@ impl Limiter {
     pub fn check_many(&self, requests: Vec<Request>) -> Result<Vec<CheckResult>> {
         guarded(|| {
             let (valid, refused) = to_core_each(&requests);
-            Ok(merge(decisions(self.limiter.call(&Call::CheckMany(&valid)))?, refused))
+            Ok(merge(decisions(self.limiter.raw().call(&Call::CheckMany(&valid)))?, refused))
         })
     }
 
-    /// Checks several requests of one key that belong together, one for each policy: all are admitted, or nothing is
-    /// spent. Requests of several keys are refused.
+    /// Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
+    /// spent. When one is denied, the decisions that admit are those of a peek. Requests for the same key under the same policy are one
+    /// of their sum.
     pub fn check_together(&self, requests: Vec<Request>) -> Result<Vec<Decision>> {
         guarded(|| {
-            refuse_several_keys(requests.iter().map(|request| &*request.key))?;
             let decisions = self.limiter.check_together(&to_core(&requests)?)?;
             Ok(decisions.iter().map(Into::into).collect())
         })
     }
 
-    /// Waits until the store answers, at most for `timeout`. A service may call it when it starts.
-    pub fn ready(&self, timeout: Span) -> Result<()> {
-        guarded(|| ready(self.limiter.call(&Call::Ready(timeout.duration("timeout")?))))
+    /// The decisions that `check_together` would give now; changes no state.
+    pub fn peek_together(&self, requests: Vec<Request>) -> Result<Vec<Decision>> {
+        guarded(|| {
+            let decisions = self.limiter.peek_together(&to_core(&requests)?)?;
+            Ok(decisions.iter().map(Into::into).collect())
+        })
     }
 
-    /// Examines the store for an operator.
-    pub fn doctor(&self) -> Result<Vec<Finding>> {
-        guarded(|| findings(self.limiter.call(&Call::Doctor)))
+    /// As `check_together`, but requests under a policy with a quota such as `20 concurrent` are reserved: under this id (random by
+    /// default) and for this ttl (30 seconds); the others spend. The caller ends each reservation by `commit` or `cancel` with its
+    /// request and the id; they are not renewed in the background. With `remember`, 1 ms to 48 h, the id is remembered for so long after
+    /// their commits: see `ReserveOptions`.
+    #[uniffi::method(default(id = None, ttl = None, remember = None))]
+    pub fn reserve_together(
+        &self,
+        requests: Vec<Request>,
+        id: Option<Vec<u8>>,
+        ttl: Option<Span>,
+        remember: Option<Span>,
+    ) -> Result<RequestReservation> {
+        guarded(|| {
+            let terms = terms_of(id.as_ref(), ttl, remember)?;
+            let decisions = self.limiter.reserve_together(&to_core(&requests)?, &terms)?;
+            Ok(RequestReservation::new(&terms, decisions.iter().map(Into::into).collect()))
+        })
+    }
+
+    /// Waits until the store answers, at most for `timeout`. A service may call it when it starts.
+    pub fn ready(&self, timeout: Span) -> Result<()> {
+        guarded(|| ready(self.limiter.raw().call(&Call::Ready(timeout.duration("timeout")?))))
     }
 
     /// Starts `acquire`, for a thread that can be interrupted while it waits.
@@ -212,7 +222,7 @@ impl Limiter {
         self.start(Call::Doctor)
     }
 
-    /// Registers a policy, or changes the numbers of the policy of that name. The usage is kept.
+    /// Registers a policy, or changes the quotas of the policy of that name. The usage is kept.
     pub fn set_policy(&self, name: String, quotas: String) -> Result<()> {
         guarded(|| {
             let policy = polylimit::Policy::parse(&name, &quotas)?;
@@ -220,7 +230,7 @@ impl Limiter {
         })
     }
 
-    /// The policy of that name, with its current numbers; or the policy of these quotas, if a request has used them.
+    /// The policy of that name, with its current quotas; or the policy of these quotas, if a request has used them.
     pub fn policy(&self, name: String) -> Option<Policy> {
         self.limiter.asynchronous().policy(&name).as_ref().map(Policy::of)
     }
@@ -239,20 +249,10 @@ impl Limiter {
         self.limiter.asynchronous().policies().iter().map(Policy::of).collect()
     }
 
-    /// How many keys the memory store or the local one holds a state for; nothing for a store elsewhere.
-    pub fn keys(&self) -> Option<i64> {
-        self.limiter.asynchronous().keys().map(|keys| signed(keys as u64))
-    }
-
     /// Counters of the operations so far, by name.
     pub fn stats(&self) -> HashMap<String, i64> {
         let stats = self.limiter.asynchronous().stats();
         stats.iter().map(|(name, count)| (name.to_owned(), signed(count))).collect()
-    }
-
-    /// Authenticates new connections with another password, and user name if there is one, from now on.
-    pub fn set_credentials(&self, username: Option<String>, password: String) -> Result<()> {
-        guarded(|| Ok(self.limiter.asynchronous().set_credentials(username.as_deref(), &password)?))
     }
 
     /// Queues the events of the limiter for `take_events`, from now on until it is closed, under the number that this returns.
@@ -280,7 +280,7 @@ pub struct AsyncLimiter {
 }
 
 impl AsyncLimiter {
-    fn start<'a>(
+    pub(crate) fn start<'a>(
         &self,
         request: &'a Request,
         call: impl FnOnce(polylimit::Request<'a>) -> Call<'a>,
@@ -290,6 +290,16 @@ impl AsyncLimiter {
 
     pub(crate) fn core(&self) -> &polylimit::Limiter {
         &self.limiter
+    }
+
+    /// Starts a call about requests that belong together.
+    fn start_together(
+        &self,
+        requests: &[Request],
+        call: impl for<'a> FnOnce(&'a [polylimit::Request<'a>]) -> Call<'a>,
+    ) -> Result<AnswerFuture> {
+        let requests = guarded(|| to_core(requests))?;
+        self.start_call(|| Ok(call(&requests)))
     }
 
     pub(crate) fn start_call<'a>(&self, call: impl FnOnce() -> Result<Call<'a>>) -> Result<AnswerFuture> {
@@ -327,18 +337,6 @@ impl AsyncLimiter {
     /// Removes the state of the key under its policy; the cost does not matter.
     pub async fn reset(&self, request: Request) -> Result<Usage> {
         answer(self.start(&request, Call::Reset)?, usage).await
-    }
-
-    /// Denies every request of the key under its policy for that long, 1 ms to 366 days; 0 ends a block and forgets the key's
-    /// penalties.
-    pub async fn block(&self, request: Request, time: Span) -> Result<Usage> {
-        let time = time.duration("time")?;
-        answer(self.start(&request, |request| Call::Block(request, time))?, usage).await
-    }
-
-    /// Ends a block of the key under its policy, and forgets its penalties.
-    pub async fn unblock(&self, request: Request) -> Result<Usage> {
-        answer(self.start(&request, |request| Call::Block(request, Duration::ZERO))?, usage).await
     }
 
     /// Waits until the request is admitted. If the timeout is too short, returns a denial at once and spends nothing.
@@ -395,29 +393,37 @@ impl AsyncLimiter {
         Ok(merge(answer(future, decisions).await?, refused))
     }
 
+    /// See `Limiter.check_together`.
+    pub async fn check_together(&self, requests: Vec<Request>) -> Result<Vec<Decision>> {
+        let started = self.start_together(&requests, |requests| Call::CheckTogether(requests))?;
+        answer(started, all_decisions).await
+    }
+
+    /// See `Limiter.peek_together`.
+    pub async fn peek_together(&self, requests: Vec<Request>) -> Result<Vec<Decision>> {
+        let started = self.start_together(&requests, |requests| Call::PeekTogether(requests))?;
+        answer(started, all_decisions).await
+    }
+
+    /// See `Limiter.reserve_together`. A task that is cancelled while it waits leaves neither reservations nor charges behind.
+    #[uniffi::method(default(id = None, ttl = None, remember = None))]
+    pub async fn reserve_together(
+        &self,
+        requests: Vec<Request>,
+        id: Option<Vec<u8>>,
+        ttl: Option<Span>,
+        remember: Option<Span>,
+    ) -> Result<RequestReservation> {
+        let terms = terms_of(id.as_ref(), ttl, remember)?;
+        let started = self.start_together(&requests, |requests| Call::ReserveTogether(requests, terms))?;
+        Ok(RequestReservation::new(&terms, answer(started, all_decisions).await?))
+    }
+
     /// Waits until the store answers, at most for `timeout`. A service may call it when it starts.
     pub async fn ready(&self, timeout: Span) -> Result<()> {
         let timeout = timeout.duration("timeout")?;
         answer(self.start_call(|| Ok(Call::Ready(timeout)))?, ready).await
     }
-
-    /// Examines the store for an operator.
-    pub async fn doctor(&self) -> Result<Vec<Finding>> {
-        answer(self.start_call(|| Ok(Call::Doctor))?, findings).await
-    }
-}
-
-/// Requests that are checked together have one key.
-pub(crate) fn refuse_several_keys<'a>(mut keys: impl Iterator<Item = &'a [u8]>) -> Result<()> {
-    let first = keys.next();
-    if keys.all(|key| Some(key) == first) {
-        return Ok(());
-    }
-    Err(PolylimitError::InvalidArgument(
-        "the requests have several keys: allowed is one key, under several policies; those of several keys can be checked \
-         each on its own"
-            .to_owned(),
-    ))
 }
 
 fn to_core(requests: &[Request]) -> Result<Vec<polylimit::Request<'_>>> {

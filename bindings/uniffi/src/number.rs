@@ -33,7 +33,7 @@ uniffi::custom_type!(Span, i64, {
 });
 
 impl Span {
-    /// So many microseconds from the caller.
+    /// This many microseconds from the caller.
     pub(crate) fn of_signed(us: i64) -> Self {
         Self(us)
     }

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use polylimit::{Answer, Call, Completions};
+use polylimit::raw::{Answer, Call, Completions};
 
 use crate::decision::{AnswerResult, Decision, Finding, decision, findings, ready};
 use crate::error::{PolylimitError, Result, guarded, guarded_async};
@@ -55,7 +55,7 @@ impl PendingCall {
         let (wake, woken) = channel();
         // Sending fails only when this call has been dropped.
         let completions = Completions::new(move || _ = wake.send(()));
-        let answered = limiter.try_call(call).or_else(|| completions.submit(limiter, call, ()));
+        let answered = limiter.raw().try_call(call).or_else(|| completions.submit(limiter, call, ()));
         let state = Mutex::new(State { woken, answered });
         Self { limiter: limiter.clone(), completions, state, acquired: None }
     }

@@ -16,7 +16,7 @@ pub use records::{
     PenaltyExplanation, QuotaExplanation, RequestExplanation, ResetPage, TopKey, TopKeys,
 };
 
-use polylimit::report_json;
+use polylimit::raw::report_json;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

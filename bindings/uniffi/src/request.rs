@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use polylimit::{Algorithm, Quota};
+use polylimit::Quota;
+use polylimit::quota::Algorithm;
 
 use crate::error::{PolylimitError, Result, guarded};
 use crate::number::{Span, percent, unsigned};
@@ -122,7 +123,7 @@ pub struct QuotaNumbers {
     /// Whether denied requests count as well.
     #[uniffi(default)]
     pub count_denied: Option<bool>,
-    /// Units beyond the limit or burst that are admitted as well, and told as `over` in decisions.
+    /// Units beyond the limit or burst that are admitted as well, and reported as `over` in decisions.
     #[uniffi(default)]
     pub excess: Option<i64>,
 }

@@ -44,8 +44,8 @@ impl fmt::Debug for RequestAttributes {
 }
 
 impl RequestAttributes {
-    pub(crate) fn to_core(&self) -> polylimit::RequestAttributes<'_> {
-        let mut attributes = polylimit::RequestAttributes::new();
+    pub(crate) fn to_core(&self) -> polylimit::document::RequestAttributes<'_> {
+        let mut attributes = polylimit::document::RequestAttributes::new();
         if let Some(method) = &self.method {
             attributes = attributes.method(method);
         }
@@ -61,6 +61,6 @@ impl RequestAttributes {
         for (name, value) in &self.attributes {
             attributes = attributes.attribute(name, value);
         }
-        attributes.router_paths(polylimit::RouterPaths::from_bits(self.router_paths))
+        attributes.router_paths(polylimit::document::RouterPaths::from_bits(self.router_paths))
     }
 }

@@ -4,22 +4,44 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use polylimit::blocking;
+use polylimit::raw::ReservationTerms;
 
 use crate::decision::{Decision, Usage, usage};
 use crate::error::{Result, guarded};
 use crate::pending_call::{AnswerFuture, answer};
 use crate::reserve_options::spent_of;
 
+/// The decisions on requests that were reserved together, and the id of their reservations.
+#[derive(Clone, Debug, PartialEq, Eq, uniffi::Record)]
+pub struct RequestReservation {
+    /// Whether every request is admitted, so that units are set aside or spent.
+    pub allowed: bool,
+    /// The decision on each request, in their order. In a denied request, those that admit are the decisions of a peek.
+    pub decisions: Vec<Decision>,
+    /// The id, for `commit`, `cancel` and `renew` of the limiter.
+    pub id: Vec<u8>,
+}
+
+impl RequestReservation {
+    pub(crate) fn new(terms: &ReservationTerms, decisions: Vec<Decision>) -> Self {
+        let allowed = decisions.iter().all(|decision| decision.allowed);
+        Self { allowed, decisions, id: terms.id.as_bytes().to_vec() }
+    }
+}
+
 /// Units that are set aside for their holder, made by `Limiter.reserve`. While it exists, it is renewed in the background. When it
 /// is freed without a commit or a cancel, it ends by itself: it is cancelled, unless its options say that it is committed.
 #[derive(Debug, uniffi::Object)]
 pub struct Reservation {
     limiter: blocking::Limiter,
-    reservation: Mutex<polylimit::Reservation>,
+    reservation: Mutex<polylimit::reservation::Reservation>,
 }
 
 impl Reservation {
-    pub(crate) fn new(limiter: &blocking::Limiter, reservation: polylimit::Reservation) -> Arc<Self> {
+    pub(crate) fn new(
+        limiter: &blocking::Limiter,
+        reservation: polylimit::reservation::Reservation,
+    ) -> Arc<Self> {
         Arc::new(Self { limiter: limiter.clone(), reservation: Mutex::new(reservation) })
     }
 }
@@ -52,12 +74,12 @@ impl Reservation {
     #[uniffi::method(default(spent = None))]
     pub fn commit(&self, spent: Option<i64>) -> Result<Usage> {
         let spent = spent_of(spent)?;
-        guarded(|| usage(self.limiter.call(&self.reservation.lock().commit_call(spent))))
+        guarded(|| usage(self.limiter.raw().call(&self.reservation.lock().commit_call(spent))))
     }
 
     /// Ends the reservation and spends nothing.
     pub fn cancel(&self) -> Result<Usage> {
-        guarded(|| usage(self.limiter.call(&self.reservation.lock().cancel_call())))
+        guarded(|| usage(self.limiter.raw().call(&self.reservation.lock().cancel_call())))
     }
 }
 
@@ -65,11 +87,14 @@ impl Reservation {
 #[derive(Debug, uniffi::Object)]
 pub struct AsyncReservation {
     limiter: polylimit::Limiter,
-    reservation: Mutex<polylimit::Reservation>,
+    reservation: Mutex<polylimit::reservation::Reservation>,
 }
 
 impl AsyncReservation {
-    pub(crate) fn new(limiter: &polylimit::Limiter, reservation: polylimit::Reservation) -> Arc<Self> {
+    pub(crate) fn new(
+        limiter: &polylimit::Limiter,
+        reservation: polylimit::reservation::Reservation,
+    ) -> Arc<Self> {
         Arc::new(Self { limiter: limiter.clone(), reservation: Mutex::new(reservation) })
     }
 

@@ -1,6 +1,7 @@
 //! The options of reservations, and their arguments.
 
-use polylimit::ReservationId;
+use polylimit::raw::ReservationTerms;
+use polylimit::reservation::ReservationId;
 
 use crate::error::Result;
 use crate::number::{Span, unsigned};
@@ -33,8 +34,8 @@ pub struct ReserveOptions {
 }
 
 impl ReserveOptions {
-    pub(crate) fn to_core(&self) -> Result<polylimit::ReserveOptions> {
-        let mut options = polylimit::ReserveOptions::default().commit_at_end(self.commit_at_end);
+    pub(crate) fn to_core(&self) -> Result<polylimit::reservation::ReserveOptions> {
+        let mut options = polylimit::reservation::ReserveOptions::default().commit_at_end(self.commit_at_end);
         if let Some(id) = &self.id {
             options = options.id(id_of(id)?);
         }
@@ -52,6 +53,25 @@ impl ReserveOptions {
         }
         Ok(options)
     }
+}
+
+/// The terms of reservations that have no handle.
+pub(crate) fn terms_of(
+    id: Option<&Vec<u8>>,
+    ttl: Option<Span>,
+    remember: Option<Span>,
+) -> Result<ReservationTerms> {
+    let mut options = polylimit::reservation::ReserveOptions::default();
+    if let Some(id) = id {
+        options = options.id(id_of(id)?);
+    }
+    if let Some(ttl) = ttl {
+        options = options.ttl(ttl.duration("ttl")?);
+    }
+    if let Some(remember) = remember {
+        options = options.remember(remember.duration("remember")?);
+    }
+    Ok(options.terms()?)
 }
 
 pub(crate) fn id_of(id: &[u8]) -> Result<ReservationId> {

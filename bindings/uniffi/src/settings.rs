@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use polylimit::{LimiterBuilder, OptionKind, Suggestion};
+use polylimit::LimiterBuilder;
+use polylimit::raw::{OptionKind, Suggestion};
 
 use crate::error::{PolylimitError, Result, guarded};
 use crate::number::{Span, signed, unsigned};
@@ -13,7 +14,7 @@ use crate::request::Policy;
 /// A clock for tests: it stands still until it is set or advanced, and may go back.
 #[derive(Debug, uniffi::Object)]
 pub struct ManualClock {
-    pub(crate) clock: polylimit::ManualClock,
+    pub(crate) clock: polylimit::clock::ManualClock,
 }
 
 #[uniffi::export]
@@ -22,7 +23,7 @@ impl ManualClock {
     #[uniffi::constructor]
     pub fn new(now_us: i64) -> Result<Arc<Self>> {
         guarded(|| {
-            let clock = polylimit::ManualClock::new(unsigned("now_us", now_us)?)?;
+            let clock = polylimit::clock::ManualClock::new(unsigned("now_us", now_us)?)?;
             Ok(Arc::new(Self { clock }))
         })
     }
@@ -161,7 +162,7 @@ pub fn store_options() -> Vec<StoreOption> {
         OptionKind::Number => "number",
         _ => "text",
     };
-    let row = |option: polylimit::StoreOption| StoreOption {
+    let row = |option: polylimit::raw::StoreOption| StoreOption {
         name: option.name.to_owned(),
         kind: kind(option.kind).to_owned(),
         about: option.about.to_owned(),

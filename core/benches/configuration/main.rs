@@ -17,8 +17,8 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use polylimit::RequestAttributes;
-use polylimit::document_testing::CompiledConfiguration;
+use polylimit::document::RequestAttributes;
+use polylimit::testing::document::CompiledConfiguration;
 
 const RULES: usize = 1_000;
 /// How many requests a round has.

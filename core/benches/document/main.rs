@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polylimit::document_testing::read_document;
+use polylimit::testing::document::read_document;
 use polylimit::{Limiter, Policy, Request};
 
 const BYTES: usize = 1 << 20;
@@ -85,7 +85,7 @@ fn main() {
         }
     }
     println!(
-        "\nApplying it while another thread checks: ms from the call until it is in force, of {rounds} rounds, and the checks of \
+        "\nApplying it while another thread checks: ms from the call until it is active, of {rounds} rounds, and the checks of \
          that thread\n"
     );
     println!(
@@ -152,9 +152,9 @@ fn report_applying(name: &str, text: &str, rounds: usize) {
         let applied: Vec<Duration> = (0..rounds)
             .map(|_| {
                 let start = Instant::now();
-                limiter.set_document(text).expect("the document is valid");
+                limiter.admin().set_document(text).expect("the document is valid");
                 let took = start.elapsed();
-                limiter.set_document(SMALL).expect("the document is valid");
+                limiter.admin().set_document(SMALL).expect("the document is valid");
                 took
             })
             .collect();

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use polylimit::{KeyFilter, Limiter, ListBudget, Policy, Request};
+use polylimit::admin::{KeyFilter, ListBudget};
+use polylimit::{Limiter, Policy, Request};
 use polylimit_test_servers::{Kind, Server};
 use tokio::runtime::Runtime;
 
@@ -152,7 +153,9 @@ fn list(server: &Server, runtime: &Runtime, pace_percent: u8, lasts: Duration) -
     let budget = ListBudget::default().entries(100_000).examined(EXAMINED).pace_percent(pace_percent);
     let (mut examined, mut cursor) = (0, None);
     while started.elapsed() < lasts {
-        let page = runtime.block_on(listing.list(&KeyFilter::default(), &budget, cursor.as_deref())).unwrap();
+        let page = runtime
+            .block_on(listing.admin().list(&KeyFilter::default(), &budget, cursor.as_deref()))
+            .unwrap();
         examined += page.examined;
         cursor = page.cursor;
     }
@@ -165,7 +168,7 @@ fn top(server: &Server, runtime: &Runtime, pace_percent: u8, lasts: Duration) ->
     let budget = ListBudget::default().examined(EXAMINED).pace_percent(pace_percent);
     let mut examined = 0;
     while started.elapsed() < lasts {
-        let page = runtime.block_on(listing.scan_top(&KeyFilter::default(), 10, &budget)).unwrap();
+        let page = runtime.block_on(listing.admin().scan_top(&KeyFilter::default(), 10, &budget)).unwrap();
         examined += page.examined;
     }
     examined

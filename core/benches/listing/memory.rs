@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use polylimit::{KeyFilter, Limiter, ListBudget, Policy};
+use polylimit::admin::{KeyFilter, ListBudget};
+use polylimit::{Limiter, Policy};
 
 use super::at;
 
@@ -34,7 +35,7 @@ pub(crate) fn measure(keys: usize) {
             let mut listed = 0;
             if is_listed {
                 let budget = ListBudget::default().entries(usize::MAX).examined(u64::MAX);
-                listed = limiter.list(&KeyFilter::default(), &budget, None).unwrap().keys.len();
+                listed = limiter.admin().list(&KeyFilter::default(), &budget, None).unwrap().keys.len();
             } else {
                 std::thread::sleep(Duration::from_millis(keys as u64 / 1_000));
             }

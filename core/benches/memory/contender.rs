@@ -8,7 +8,8 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
-use polylimit::{Clock, Limiter, Policy, blocking};
+use polylimit::clock::Clock;
+use polylimit::{Limiter, Policy, blocking};
 
 /// The decisions of a round.
 pub(crate) struct Workload<'a> {

@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use polylimit::{Clock, Limiter, Policy, blocking};
+use polylimit::clock::Clock;
+use polylimit::{Limiter, Policy, blocking};
 
 use crate::contender::Contender;
 

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use polylimit::guard::{Guard, RequestFacts, RequestLimits, Verdict};
-use polylimit::headers::{HeaderSettings, fields};
+use polylimit::http::guard::{Guard, RequestFacts, RequestLimits, Verdict};
+use polylimit::http::headers::{HeaderSettings, fields};
 use polylimit::{Limiter, Policy};
 
 const ROUNDS: usize = 9;
@@ -24,7 +24,7 @@ pub(crate) fn report() {
     let guarded = |key: &str| {
         let facts = RequestFacts::new().key(key.as_bytes());
         let mut check = guard.start(&RequestLimits::default(), &facts).expect("a check");
-        check.ask_blocking();
+        check.run_blocking();
         assert!(matches!(check.conclude(), Verdict::Admit));
         check.finish(true);
         black_box(check.fields());

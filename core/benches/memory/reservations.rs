@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use polylimit::{Limiter, Policy, Request, ReservationId, ReserveOptions, blocking};
+use polylimit::reservation::{ReservationId, ReserveOptions};
+use polylimit::{Limiter, Policy, Request, blocking};
 
 const ROUNDS: usize = 9;
 const OPERATIONS: usize = 20_000;
@@ -33,7 +34,7 @@ pub(crate) fn report() {
     }
 }
 
-fn reserve(limiter: &blocking::Limiter, number: u32) -> polylimit::Reservation {
+fn reserve(limiter: &blocking::Limiter, number: u32) -> polylimit::reservation::Reservation {
     let id = ReservationId::new(number.to_string()).expect("an id");
     let options = ReserveOptions::default().id(id).ttl(Duration::from_secs(3_600)).max_age(Duration::ZERO);
     limiter.reserve(Request::new("with"), options).expect("a reservation")

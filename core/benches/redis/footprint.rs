@@ -25,7 +25,7 @@ pub(crate) fn report(server: &Server, runtime: &Runtime) {
             .unwrap();
         for _ in 0..units {
             let decision = runtime.block_on(limiter.check(KEY)).unwrap();
-            assert!(decision.allowed() && decision.source() == polylimit::Source::Store);
+            assert!(decision.allowed() && decision.source() == polylimit::decision::Source::Store);
         }
         let ours = all(server);
         println!("| {quota} | {peer} | {bytes} | {ours} | {:.2} |", ours as f64 / bytes as f64);

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use polylimit::{Lease, Limiter, Policy, Source};
+use polylimit::decision::Source;
+use polylimit::redis::Lease;
+use polylimit::{Limiter, Policy};
 use polylimit_test_servers::Server;
 
 const ROUNDS: usize = 21;

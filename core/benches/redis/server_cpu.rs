@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use polylimit::{Limiter, Policy, ReserveOptions};
+use polylimit::reservation::ReserveOptions;
+use polylimit::{Limiter, Policy};
 use polylimit_test_servers::Server;
 use tokio::runtime::Runtime;
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use polylimit::{Lease, Limiter};
+use polylimit::Limiter;
+use polylimit::redis::Lease;
 use polylimit_test_servers::Server;
 
 use crate::allocated::held;

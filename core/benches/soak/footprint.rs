@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use polylimit::{Lease, Limiter, Policy, blocking};
+use polylimit::redis::Lease;
+use polylimit::{Limiter, Policy, blocking};
 use polylimit_test_servers::Server;
 
 use crate::allocated::held;

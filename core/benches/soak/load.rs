@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use polylimit::{Lease, Limiter, Policy, Request};
+use polylimit::redis::Lease;
+use polylimit::{Limiter, Policy, Request};
 use polylimit_test_servers::Server;
 
 use crate::KEYS;

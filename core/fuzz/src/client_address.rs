@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use polylimit::{ClientAddress, ClientAddressRules, ForwardingHeader};
+use polylimit::http::{ClientAddress, ClientAddressRules, ForwardingHeader};
 
 const TRUSTED: [&str; 3] = ["10.0.0.0/8", "2001:db8:ffff::/48", "loopback"];
 const PROXY: [u8; 4] = [10, 0, 0, 1];

@@ -2,7 +2,7 @@
 //! document. Any two texts are an entry, or are refused.
 
 use polylimit::ErrorKind;
-use polylimit::document_testing::{read_document, read_entry};
+use polylimit::testing::document::{read_document, read_entry};
 
 /// A document that entries are checked against.
 const DOCUMENT: &[u8] = b"polylimit = 1

@@ -8,7 +8,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use polylimit::{ErrorKind, Limiter, ManualClock, Policy, blocking};
+use polylimit::clock::ManualClock;
+use polylimit::{ErrorKind, Limiter, Policy, blocking};
 
 const NOW_US: u64 = 1_790_000_000_000_000;
 /// The smallest size that the local store accepts.

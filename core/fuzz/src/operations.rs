@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use polylimit::{Decision, Limiter, ManualClock, Policy, Request, Usage, blocking};
+use polylimit::clock::ManualClock;
+use polylimit::decision::Usage;
+use polylimit::{Decision, Limiter, Policy, Request, blocking};
 
 /// The most operations of one input, so that an input runs quickly.
 const MAX_OPERATIONS: usize = 64;
@@ -149,14 +151,14 @@ impl World {
 
     /// A blocked key is denied whatever is left, and what is left is the same afterwards.
     fn block_denies_and_ends(&self, cost: u64) {
-        let block = |time| self.limiter.block(request(cost), time).expect("the time is in bounds");
+        let block = |time| self.limiter.admin().block(request(cost), time).expect("the time is in bounds");
         let blocked = block(Duration::from_secs(1));
         let before = self.peek(cost);
         assert_eq!((blocked.remaining(), before.remaining(), before.allowed()), (0, 0, cost == 0));
         assert!(before.reset_after() >= Duration::from_secs(1));
-        assert_eq!(before.cause(), (cost > 0).then_some(polylimit::Cause::Blocked));
+        assert_eq!(before.cause(), (cost > 0).then_some(polylimit::decision::Cause::Blocked));
         block(Duration::ZERO);
-        assert!(self.peek(cost).cause() != Some(polylimit::Cause::Blocked));
+        assert!(self.peek(cost).cause() != Some(polylimit::decision::Cause::Blocked));
     }
 
     /// The waits of a decision are exact. Peeks have no effect.

@@ -1,8 +1,9 @@
 //! Any attributes of a request are matched: nothing panics, a path has one form, and no client gets another one's key by what
 //! it writes.
 
-use polylimit::document_testing::{CompiledConfiguration, normalise_path};
-use polylimit::{ErrorKind, RequestAttributes};
+use polylimit::ErrorKind;
+use polylimit::document::RequestAttributes;
+use polylimit::testing::document::{CompiledConfiguration, normalise_path};
 
 const DOCUMENT: &str = r#"
 polylimit = 1

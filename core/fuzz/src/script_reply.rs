@@ -3,8 +3,9 @@
 //! The bytes are a policy, as a line of quotas, the number of entries, four bytes for each entry, and the reply. The call's
 //! nonce is that of the reply.
 
-use polylimit::testing::{Item, Operation, Outcome, Read, Script};
-use polylimit::{ManualClock, Policy};
+use polylimit::Policy;
+use polylimit::clock::ManualClock;
+use polylimit::testing::script::{Item, Operation, Outcome, Read, Script};
 
 /// The most entries of a call and checks of an entry, so that an input runs quickly.
 const MOST: u8 = 8;

@@ -1,6 +1,7 @@
 //! Any text is a store URL or refused; any password is accepted unchanged, and no part of it is ever shown.
 
-use polylimit::{ErrorKind, RedisOptions};
+use polylimit::ErrorKind;
+use polylimit::redis::RedisOptions;
 
 /// Secrets begin and end with this mark, so that a part of one is detected.
 const MARK: &str = "Zq7x";

@@ -80,7 +80,7 @@ impl Network {
         if network.prefix == 0 {
             let read = excerpt(text);
             return Err(Error::invalid_argument(format!(
-                "trusted network {read} is everybody; with everybody trusted the client names its own address"
+                "trusted network {read} contains every address, so each client could choose its own address"
             )));
         }
         Ok(vec![network])
@@ -233,7 +233,7 @@ mod tests {
             assert!(message.starts_with(&format!("trusted network is {text:?}; allowed")), "{message}");
         }
         for text in ["0.0.0.0/0", "::/0", "::ffff:0:0/96", "64:ff9b::/96"] {
-            assert!(Network::parse_trusted(text).unwrap_err().message().contains("everybody"), "{text}");
+            assert!(Network::parse_trusted(text).unwrap_err().message().contains("every address"), "{text}");
         }
         let message = Network::parse_trusted("10.0.0.5/8").unwrap_err().message().to_owned();
         assert!(message.contains("write 10.0.0.0/8 for the network or 10.0.0.5 for"), "{message}");

@@ -1,4 +1,4 @@
-//! The names of what requests are matched by.
+//! The names of the request attributes that rules match on.
 
 use std::fmt;
 
@@ -11,17 +11,17 @@ pub(crate) enum Attribute {
     Method,
     /// `path`, normalised.
     Path,
-    /// `path.NAME`: what the rule's path captured under a name.
+    /// `path.NAME`: the capture with this name from the rule's path.
     Capture(Box<str>),
     /// `client`: the client's address.
     Client,
     /// `header.NAME`, with the name in lower case.
     Header(Box<str>),
-    /// What the application provides, such as `user` or `plan`.
+    /// An attribute that the application provides, such as `user` or `plan`.
     Provided(Box<str>),
 }
 
-/// What an attribute may be called, for messages.
+/// The allowed names of attributes, for messages.
 const ALLOWED: &str = "method, path, client, header.NAME in lower case, and names that the application provides: a \
                        letter, then letters, digits and _, all in lower case, but not header, during or key";
 
@@ -29,7 +29,7 @@ impl Attribute {
     /// Reads a name, such as `client` or `header.x-api-key`.
     ///
     /// # Errors
-    /// Invalid argument: no attribute can have this name.
+    /// Invalid argument: the text is not the name of an attribute.
     pub(crate) fn parse(name: &str) -> Result<Self, Error> {
         match name {
             "method" => return Ok(Self::Method),
@@ -65,13 +65,13 @@ impl fmt::Display for Attribute {
     }
 }
 
-/// Whether a name is that of an attribute or of a captured segment: `[a-z][a-z0-9_]*`.
+/// Whether a text is the name of an attribute or of a captured segment: `[a-z][a-z0-9_]*`.
 pub(crate) fn is_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
-/// Whether a byte may stand in a field name in lower case (RFC 9110, section 5.6.2).
+/// Whether a byte is allowed in a lower-case field name (RFC 9110, section 5.6.2).
 fn is_header_byte(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

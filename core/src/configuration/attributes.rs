@@ -1,4 +1,4 @@
-//! The attributes of one request as a compiled configuration sees them: each is looked up once, and only if something asks.
+//! The attributes of one request for a compiled configuration: each is looked up once, and only when it is needed.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -24,13 +24,13 @@ pub(crate) enum Reference {
     /// The path in lower case, of a request behind a router that ignores case.
     FoldedPath,
     Client,
-    /// What the path of the rule that matches captured under a name.
+    /// The capture with this name from the path of the matching rule.
     Capture(Box<str>),
-    /// A header or what the application provides, by its index in the table.
+    /// A header or a provided attribute, by its index in the table.
     Indexed(usize),
 }
 
-/// The headers and provided attributes that a configuration is about.
+/// The headers and provided attributes that a configuration refers to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AttributeTable {
     attributes: Vec<Attribute>,
@@ -58,7 +58,7 @@ impl AttributeTable {
 }
 
 impl AttributeTable {
-    /// The reference to an attribute that the configuration is about.
+    /// The reference to an attribute, if the configuration refers to it.
     pub(crate) fn known(&self, attribute: &Attribute) -> Option<Reference> {
         Some(match attribute {
             Attribute::Method => Reference::Method,
@@ -76,7 +76,7 @@ impl AttributeTable {
 #[derive(Clone, Copy)]
 pub(crate) enum Client {
     Known(ClientAddress),
-    /// The peer is text that is no address.
+    /// The peer is text that is not an address.
     Unknown,
 }
 
@@ -90,7 +90,7 @@ impl Client {
     }
 }
 
-/// A value, once something has asked for it.
+/// A value that is looked up on first use.
 type Value<'a> = OnceCell<Option<Cow<'a, [u8]>>>;
 
 /// The attributes of one request.
@@ -125,7 +125,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The value of an attribute; none is empty. What a path captured has no value here.
+    /// The value of an attribute; never empty. Captures have no value here.
     pub(crate) fn value(&self, reference: &Reference) -> Option<&[u8]> {
         let value = match reference {
             Reference::Method => self.source.method(),
@@ -158,7 +158,7 @@ impl<'a> Attributes<'a> {
         self.router
     }
 
-    /// The ways to read the path, the normal form first; none without a path.
+    /// The ways to read the path, its normal form first; none without a path.
     pub(crate) fn readings(&self) -> &[Reading<'a>] {
         let readings =
             self.readings.get_or_init(|| self.source.path().map(|path| readings(path, self.router)));

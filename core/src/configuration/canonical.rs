@@ -1,29 +1,26 @@
-//! Canonical JSON (RFC 8785): one text for all documents that say the same, whether they were TOML or JSON, however they were
-//! spaced and ordered. Its digest names a document.
+//! Canonical JSON (RFC 8785): the same text for all equivalent documents, whether they were TOML or JSON, and regardless of
+//! spacing and order. Its digest identifies a document.
 
 use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
 use crate::configuration::tree::{Field, Node, Value};
+use crate::report::{hex, report_json};
 
 /// The canonical JSON of a checked document.
 pub(crate) fn canonical(document: &Node<'_>) -> String {
     let mut out = String::new();
-    write(document, &mut Vec::new(), &mut out);
+    write(document, &mut out);
     out
 }
 
 /// The SHA-256 of a canonical document, as 64 hexadecimal digits.
 pub(crate) fn digest(canonical: &str) -> String {
-    Sha256::digest(canonical).iter().fold(String::with_capacity(64), |mut digest, byte| {
-        let _ = write!(digest, "{byte:02x}");
-        digest
-    })
+    hex(&Sha256::digest(canonical))
 }
 
-/// Writes a value. `path` has the names of the fields that lead to it.
-fn write<'n>(node: &'n Node<'_>, path: &mut Vec<&'n str>, out: &mut String) {
+fn write(node: &Node<'_>, out: &mut String) {
     match &node.value {
         Value::Table(fields) => {
             let mut sorted: Vec<&Field<'_>> = fields.iter().collect();
@@ -33,9 +30,7 @@ fn write<'n>(node: &'n Node<'_>, path: &mut Vec<&'n str>, out: &mut String) {
                 separate(at, out);
                 write_text(&field.name, out);
                 out.push(':');
-                path.push(&field.name);
-                write(&field.node, path, out);
-                path.pop();
+                write(&field.node, out);
             }
             out.push('}');
         }
@@ -43,13 +38,9 @@ fn write<'n>(node: &'n Node<'_>, path: &mut Vec<&'n str>, out: &mut String) {
             out.push('[');
             for (at, element) in elements.iter().enumerate() {
                 separate(at, out);
-                write(element, path, out);
+                write(element, out);
             }
             out.push(']');
-        }
-        // `fallback` is read as the same word.
-        Value::Text(text) if text == "fallback" && matches!(path[..], ["policies", _, "outage"]) => {
-            write_text("local", out);
         }
         Value::Text(text) => write_text(text, out),
         Value::Integer(integer) => {
@@ -58,7 +49,7 @@ fn write<'n>(node: &'n Node<'_>, path: &mut Vec<&'n str>, out: &mut String) {
         Value::Boolean(boolean) => {
             let _ = write!(out, "{boolean}");
         }
-        // No checked document has them.
+        // A checked document has none.
         Value::OtherNumber(text) => out.push_str(text),
         Value::Other(_) => out.push_str("null"),
     }
@@ -70,25 +61,9 @@ fn separate(at: usize, out: &mut String) {
     }
 }
 
-/// Writes a text with the escapes of RFC 8785, section 3.2.2.2.
+/// Writes a text: `serde_json` has the escapes of RFC 8785, section 3.2.2.2.
 fn write_text(text: &str, out: &mut String) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\t' => out.push_str("\\t"),
-            '\n' => out.push_str("\\n"),
-            '\u{c}' => out.push_str("\\f"),
-            '\r' => out.push_str("\\r"),
-            '\0'..='\u{1f}' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            _ => out.push(c),
-        }
-    }
-    out.push('"');
+    out.push_str(&report_json(&text));
 }
 
 #[cfg(test)]
@@ -120,16 +95,6 @@ mod tests {
         assert_eq!(of(text), "{\"s\":\"€$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\"}");
         let names = r#"{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}"#;
         assert_eq!(of(names), "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}");
-    }
-
-    #[test]
-    fn outage_has_one_name() {
-        let expected =
-            r#"{"outage":"fallback","policies":{"fallback":{"outage":"local","quotas":"fallback"}}}"#;
-        assert_eq!(
-            of("outage = 'fallback'\n[policies.fallback]\nquotas='fallback'\noutage='fallback'\n"),
-            expected
-        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A document and its entries, compiled: what requests ask in the steps of a decision.
+//! A compiled document with its entries: the lookups for each step of a decision.
 
 pub(crate) mod statements;
 
@@ -8,32 +8,32 @@ use crate::configuration::Map;
 use crate::configuration::attribute::Attribute;
 use crate::configuration::attributes::{AttributeTable, Attributes, Reference};
 use crate::configuration::document::Document;
+use crate::configuration::effective::{EffectiveQuotas, QuotaSets};
 use crate::configuration::entry::{Entries, Subject};
 use crate::configuration::list::ListItem;
 use crate::configuration::lists::{AttributeLists, ListVerdict};
 use crate::configuration::matcher::{AppliedPolicies, AppliedPolicy, Matcher, PolicyMatch};
 use crate::configuration::model::DocumentPolicy;
-use crate::configuration::numbers::{NumbersChoice, PolicyNumbers};
 use crate::configuration::path::lower_case;
 use crate::configuration::request::AttributeSource;
 use crate::configuration::router_paths::RouterPaths;
 use crate::error::Error;
 use crate::rules::policy::Policy;
 
-/// A configuration in force. It never changes: with another document or entry it is another configuration.
+/// An active configuration. It is immutable: a changed document or entry makes a new one.
 #[derive(Debug)]
 pub(crate) struct Configuration {
     document: Arc<Document>,
     indices: Map<Box<str>, usize>,
     /// In the order of the document's policies.
-    numbers: Vec<PolicyNumbers>,
+    sets: Vec<QuotaSets>,
     lists: AttributeLists,
-    /// The rules as compiled for each kind of router; all but the document's own are compiled when a request needs them.
+    /// The rules as compiled for each kind of router; all but the document's own are compiled on first use.
     matchers: [OnceLock<Matcher>; RouterPaths::VARIANTS],
     table: AttributeTable,
     /// The attribute `plan`, if a policy has plans.
     plan: Option<Reference>,
-    /// Those that have no effect, too.
+    /// Including those that have no effect.
     entries: Entries,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Configuration {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConfiguredPolicy<'a> {
     pub(crate) document: &'a DocumentPolicy,
-    /// The sets of numbers, each once; the first is `quotas`.
+    /// The policy's sets of quotas without duplicates; the first is `quotas`.
     pub(crate) sets: &'a [Policy],
 }
 
@@ -52,14 +52,14 @@ impl Configuration {
         let router = document.paths.over(RouterPaths::new());
         let matcher = Matcher::new(&document.rules, &mut table, router);
         let matchers = [const { OnceLock::new() }; RouterPaths::VARIANTS];
-        // The cell is empty.
+        // The cell is still empty.
         let _ = matchers[router.variant()].set(matcher);
         let has_plans = document.policies.iter().any(|policy| !policy.plans.is_empty());
         let plan = has_plans.then(|| table.refer(&Attribute::Provided("plan".into())));
         let names = document.policies.iter().map(|policy| policy.policy.name().into());
         let mut compiled = Self {
             indices: names.zip(0..).collect(),
-            numbers: document.policies.iter().map(PolicyNumbers::new).collect(),
+            sets: document.policies.iter().map(QuotaSets::new).collect(),
             lists: AttributeLists::default(),
             matchers,
             table,
@@ -75,7 +75,7 @@ impl Configuration {
             match &entry.subject {
                 Subject::List { denies, item } => compiled.list(item, *denies, entry.until_us),
                 Subject::Override { policy, key, numbers } => {
-                    if let Some(policy) = compiled.numbers_mut(policy) {
+                    if let Some(policy) = compiled.sets_mut(policy) {
                         policy.add_entry(key, numbers, entry.until_us);
                     }
                 }
@@ -95,15 +95,15 @@ impl Configuration {
                 }
             }
             ListItem::Key { policy, key } => {
-                if let Some(policy) = self.numbers_mut(policy) {
+                if let Some(policy) = self.sets_mut(policy) {
                     policy.listing(key).add(denies, until_us);
                 }
             }
         }
     }
 
-    fn numbers_mut(&mut self, policy: &str) -> Option<&mut PolicyNumbers> {
-        self.numbers.get_mut(*self.indices.get(policy)?)
+    fn sets_mut(&mut self, policy: &str) -> Option<&mut QuotaSets> {
+        self.sets.get_mut(*self.indices.get(policy)?)
     }
 
     pub(crate) fn document(&self) -> &Arc<Document> {
@@ -112,13 +112,13 @@ impl Configuration {
 
     /// The policies in the order of the document.
     pub(crate) fn policies(&self) -> impl ExactSizeIterator<Item = ConfiguredPolicy<'_>> {
-        let policies = self.document.policies.iter().zip(&self.numbers);
-        policies.map(|(document, numbers)| ConfiguredPolicy { document, sets: numbers.sets() })
+        let policies = self.document.policies.iter().zip(&self.sets);
+        policies.map(|(document, sets)| ConfiguredPolicy { document, sets: sets.sets() })
     }
 
     /// The policy at an index.
     pub(crate) fn policy(&self, index: usize) -> ConfiguredPolicy<'_> {
-        ConfiguredPolicy { document: &self.document.policies[index], sets: self.numbers[index].sets() }
+        ConfiguredPolicy { document: &self.document.policies[index], sets: self.sets[index].sets() }
     }
 
     /// The index of a policy by its name.
@@ -132,15 +132,15 @@ impl Configuration {
         Attributes::new(source, &self.table, &self.document.client, router)
     }
 
-    /// Step 2: what the lists of attributes say.
+    /// Step 2: the verdict of the lists of attributes.
     pub(crate) fn list_verdict(&self, request: &Attributes<'_>, now_us: u64) -> Option<ListVerdict> {
         self.lists.verdict(request, now_us)
     }
 
-    /// Step 3: the policies of a request; none admit it.
+    /// Step 3: the policies that apply to a request; without any, it is admitted.
     ///
     /// # Errors
-    /// Invalid argument: the attribute that gives a cost holds none.
+    /// Invalid argument: the attribute that gives a cost does not hold one.
     pub(crate) fn apply_rules(
         &self,
         request: &Attributes<'_>,
@@ -153,7 +153,7 @@ impl Configuration {
         matcher.apply(request, now_us, &self.document.zone)
     }
 
-    /// What the rules apply to a request, for users.
+    /// The policies that the rules apply to a request, in their public form.
     ///
     /// # Errors
     /// Those of [`apply_rules`](Self::apply_rules).
@@ -176,22 +176,22 @@ impl Configuration {
         request.value(self.plan.as_ref()?)
     }
 
-    /// Step 4: what the lists of keys say about a key of a policy.
+    /// Step 4: the verdict of the lists of keys on a key of a policy.
     pub(crate) fn key_verdict(&self, policy: usize, key: &[u8], now_us: u64) -> Option<ListVerdict> {
-        self.numbers.get(policy)?.key_listing(key)?.verdict(now_us)
+        self.sets.get(policy)?.key_listing(key)?.verdict(now_us)
     }
 
-    /// Step 5: the numbers of a key of a policy.
-    pub(crate) fn numbers(
+    /// Step 5: the effective quotas of a key of a policy.
+    pub(crate) fn effective(
         &self,
         policy: usize,
         key: &[u8],
         plan: Option<&[u8]>,
         now_us: u64,
-    ) -> NumbersChoice {
-        match (self.document.policies.get(policy), self.numbers.get(policy)) {
-            (Some(document), Some(numbers)) => numbers.choose(document.policy.name(), key, plan, now_us),
-            _ => NumbersChoice::default(),
+    ) -> EffectiveQuotas {
+        match (self.document.policies.get(policy), self.sets.get(policy)) {
+            (Some(document), Some(sets)) => sets.choose(document.policy.name(), key, plan, now_us),
+            _ => EffectiveQuotas::default(),
         }
     }
 }

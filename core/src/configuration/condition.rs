@@ -1,4 +1,4 @@
-//! What has to hold of a request so that a rule matches it.
+//! The conditions under which a rule matches a request.
 
 use crate::client_address::address::Network;
 use crate::configuration::attribute::Attribute;
@@ -7,7 +7,7 @@ use crate::configuration::router_paths::RouterPaths;
 use crate::configuration::schedule::DailySpan;
 use crate::error::{Error, excerpt};
 
-/// The conditions of `match` or of `unless`; all of them hold, or it does not.
+/// The conditions of `match` or of `unless`, which must all hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     conditions: Vec<Condition>,
@@ -22,7 +22,7 @@ impl Conditions {
         self.conditions.iter()
     }
 
-    /// Whether a path of these conditions captures under a name.
+    /// Whether a path of these conditions has a capture with this name.
     pub(crate) fn capture(&self, name: &str) -> bool {
         self.conditions.iter().any(|condition| match condition {
             Condition::Path(patterns) => patterns.iter().any(|pattern| pattern.captures(name)),
@@ -40,7 +40,7 @@ pub(crate) enum Condition<A = Attribute> {
     During(Vec<DailySpan>),
 }
 
-/// What a value may be.
+/// A test of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TextTest {
     Exact(Box<[u8]>),
@@ -52,7 +52,7 @@ pub(crate) enum TextTest {
     Absent,
 }
 
-/// What the client's address may be.
+/// A test of the client's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ClientTest {
     Network(Network),
@@ -65,7 +65,7 @@ impl Condition {
     /// the application provides.
     ///
     /// # Errors
-    /// Invalid argument: nothing can be asked about this name.
+    /// Invalid argument: no condition can be about this name.
     pub(crate) fn about(name: &str) -> Result<Self, Error> {
         if name == "during" {
             return Ok(Self::During(Vec::new()));
@@ -84,7 +84,7 @@ impl Condition {
     /// Adds an alternative.
     ///
     /// # Errors
-    /// Invalid argument: the text is no test of this condition's subject.
+    /// Invalid argument: the text is not a test for this condition's subject.
     pub(crate) fn add(&mut self, text: &str) -> Result<(), Error> {
         match self {
             Self::Text(Attribute::Method, tests) => tests.push(TextTest::parse_method(text)?),
@@ -108,7 +108,7 @@ impl Condition {
         match self {
             Self::Text(attribute, tests) => {
                 let mut tests = tests.clone();
-                // Handlers of GET respond to HEAD, too.
+                // Handlers of GET also respond to HEAD.
                 if *attribute == Attribute::Method && tests.iter().any(|test| test.exact() == Some(b"GET")) {
                     tests.push(TextTest::Exact(b"HEAD".as_slice().into()));
                 }
@@ -162,7 +162,7 @@ impl TextTest {
         }
     }
 
-    /// The one value that passes, if there is one.
+    /// The only value that passes, if there is just one.
     pub(crate) fn exact(&self) -> Option<&[u8]> {
         match self {
             Self::Exact(value) => Some(value),
@@ -183,7 +183,7 @@ impl TextTest {
 }
 
 impl ClientTest {
-    /// The network whose addresses pass, if it is one.
+    /// The network whose addresses pass, if the test is a network.
     pub(crate) fn network(&self) -> Option<Network> {
         match self {
             Self::Network(network) => Some(*network),

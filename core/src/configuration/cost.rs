@@ -1,4 +1,4 @@
-//! How many units a request spends: a number, or what one of its attributes says.
+//! How many units a request spends: a number, or the value of one of its attributes.
 
 use crate::configuration::attribute::Attribute;
 use crate::configuration::condition::Conditions;
@@ -6,10 +6,10 @@ use crate::configuration::key_template::parse_placeholder;
 use crate::error::{Error, excerpt};
 use crate::rules::request::Request;
 
-/// The most digits of a cost in an attribute.
+/// The maximum number of digits of a cost in an attribute.
 const MAX_DIGITS: usize = 13;
 
-/// The cost of a request, as a rule says it. `A` is how an attribute is referred to.
+/// The cost in a rule. `A` is how an attribute is referred to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cost<A = Attribute> {
     Units(u64),
@@ -21,7 +21,7 @@ impl Cost {
     /// Reads the text of a cost: `{attribute}`.
     ///
     /// # Errors
-    /// Invalid argument: the text is no placeholder of one attribute, or the rule's path does not capture it.
+    /// Invalid argument: the text is not a placeholder of one attribute, or the rule's path does not capture it.
     pub(crate) fn parse(text: &str, when: &Conditions) -> Result<Self, Error> {
         let name = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
         let name = name.filter(|name| !name.contains(['{', '}', ','])).ok_or_else(|| {
@@ -34,7 +34,7 @@ impl Cost {
         Ok(Self::Attribute(parse_placeholder(name, when)?))
     }
 
-    /// The same cost with other references to attributes.
+    /// The same cost with its attribute mapped to another reference.
     pub(crate) fn map<B>(&self, mut refer: impl FnMut(&Attribute) -> B) -> Cost<B> {
         match self {
             Self::Units(units) => Cost::Units(*units),
@@ -47,13 +47,13 @@ impl<A> Cost<A> {
     /// The units of a request with these values.
     ///
     /// # Errors
-    /// Invalid argument: the attribute is absent or holds no number of 1 to 13 digits up to 10^12.
+    /// Invalid argument: the attribute is absent, or is not a number of 1 to 13 digits up to 10^12.
     pub(crate) fn units<'a>(&self, value: impl FnOnce(&A) -> Option<&'a [u8]>) -> Result<u64, Error> {
         match self {
             Self::Units(units) => Ok(*units),
             Self::Attribute(attribute) => value(attribute).and_then(parse_units).ok_or_else(|| {
                 Error::invalid_argument(
-                    "the attribute that gives the cost is absent or no number; allowed are 1 to 13 digits, up to \
+                    "the attribute that gives the cost is absent or not a number; allowed are 1 to 13 digits, up to \
                      1000000000000",
                 )
             }),

@@ -1,14 +1,14 @@
-//! What the entries of a descriptor of Envoy's rate limit service are called as attributes of a request.
+//! Maps the entries of a descriptor of Envoy's rate limit service to attributes of a request.
 
-/// The names that mean something else in rules.
+/// The names that have another meaning in rules.
 const TAKEN: [&str; 8] = ["client", "descriptor", "domain", "during", "header", "key", "method", "path"];
 
-/// The attribute of each entry of a descriptor of Envoy's rate limit service, by the keys of the entries: the key in lower case, with `_`
-/// for what no name contains. A name that means something else in rules, or does not begin with a letter, gets `entry_` in front,
-/// and the second entry of one name `_2` at the end.
+/// The attribute name of each entry of a descriptor of Envoy's rate limit service, from the keys of the entries: the key in
+/// lower case, with `_` for each character that names cannot contain. A name that has another meaning in rules, or does not
+/// begin with a letter, gets the prefix `entry_`, and the second entry with the same name the suffix `_2`.
 ///
 /// ```
-/// let names = polylimit::descriptor_attributes(&["generic_key", "X-Api-Key", "path", "generic_key"]);
+/// let names = polylimit::raw::descriptor_attributes(&["generic_key", "X-Api-Key", "path", "generic_key"]);
 /// assert_eq!(names, ["generic_key", "x_api_key", "entry_path", "generic_key_2"]);
 /// ```
 pub fn descriptor_attributes(keys: &[&str]) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! A policy document, checked: the policies, rules and lists that limits are made of.
+//! A checked policy document: the policies, rules and lists that define limits.
 
 mod clients;
 mod policies;
@@ -23,23 +23,23 @@ use crate::rules::quota::{Algorithm, Quota};
 use crate::store::lease_size::Lease;
 use crate::zone::Zone;
 
-/// What a document says. Every name in it is resolved, and every number is in bounds.
+/// The contents of a document. Every name is resolved, and every number is in bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Document {
     pub(crate) enabled: bool,
-    /// By whose clock `during` goes.
+    /// The time zone of `during`.
     pub(crate) zone: Zone,
     pub(crate) client: ClientAddressRules,
     pub(crate) paths: DocumentPaths,
-    /// In the order in which they stand in the document.
+    /// In the order of the document.
     pub(crate) policies: Vec<DocumentPolicy>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) lists: Vec<ListEntry>,
     names: Names,
-    /// For each pool one of the policies that use it.
+    /// For each pool, one of the policies that use it.
     pools: HashMap<usize, usize>,
     canonical: Box<str>,
-    /// Whether the text has a table of policies, be it an empty one.
+    /// Whether the text has a table of policies, even an empty one.
     names_policies: bool,
     digest: Box<str>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Document {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Names(HashMap<Box<str>, usize>);
 
-/// Why a document is refused, and where to look.
+/// Why a document is refused, and at which place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DocumentError {
     /// The line, from 1.
@@ -71,8 +71,8 @@ impl From<DocumentError> for Error {
     }
 }
 
-/// Checks a document, in TOML or JSON, and returns it as canonical JSON (RFC 8785): one text for all documents that say the same,
-/// as stores keep it.
+/// Checks a document, in TOML or JSON, and returns it as canonical JSON (RFC 8785), the form in which stores keep it: the same
+/// text for all equivalent documents.
 ///
 /// # Errors
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the document cannot be used: line, column, what was read and what is
@@ -82,10 +82,10 @@ pub fn canonical_document(text: &str) -> Result<Box<str>, Error> {
 }
 
 impl Document {
-    /// The longest text of a document: 1 MiB.
+    /// The maximum size of a document: 1 MiB.
     pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-    /// Reads TOML, or JSON when the first byte that is no space is `{`.
+    /// Reads TOML, or JSON when the first byte other than white space is `{`.
     ///
     /// # Errors
     /// The first mistake in the order of the text, or of its parts: syntax, then fields and types, then meaning.
@@ -107,7 +107,7 @@ impl Document {
 
     fn read(text: &str) -> Result<Self, Refusal> {
         let root = tree::parse(text)?;
-        // Another version has other fields: this is told first.
+        // Another version has other fields, so this is reported first.
         if let Some(version) = root.get("polylimit") {
             DOCUMENT.check_field("polylimit", version)?;
         }
@@ -145,8 +145,8 @@ impl Document {
         Ok(document)
     }
 
-    /// Refuses to take the place of a document that has policies without having any, unless it says so with an empty table or by
-    /// `enabled = false`: a document whose writing was interrupted may end after its first line.
+    /// Refuses to replace a document that has policies by one without any, unless this one declares that with an empty table or
+    /// by `enabled = false`: a document whose writing was interrupted may end after its first line.
     ///
     /// # Errors
     /// Invalid argument, with what to write.
@@ -162,7 +162,7 @@ impl Document {
         )))
     }
 
-    /// The same document as canonical JSON.
+    /// The document as canonical JSON.
     pub(crate) fn canonical(&self) -> &str {
         &self.canonical
     }
@@ -177,7 +177,7 @@ impl Document {
         self.names.0.get(name).copied()
     }
 
-    /// Refuses quotas that a policy cannot have, because it is leased, elastic or a pool.
+    /// Refuses quotas that a policy cannot have because it is leased, elastic or a pool.
     pub(crate) fn check_numbers(&self, policy: usize, numbers: &Policy) -> Result<(), Error> {
         let Some(configured) = self.policies.get(policy) else { return Ok(()) };
         let name = configured.policy.name();
@@ -226,7 +226,7 @@ pub(crate) fn unknown_policy(name: &str) -> String {
     format!("there is no policy {}: allowed are the names in policies", excerpt(name))
 }
 
-/// The zone by whose clock `during` goes: an offset, or the name of a place.
+/// The time zone of `during`: an offset, or the name of a place.
 fn zone(root: &Node<'_>) -> Result<Zone, Refusal> {
     match (root.get("utc_offset"), root.get("zone")) {
         (None, None) => Ok(Zone::UTC),
@@ -238,7 +238,7 @@ fn zone(root: &Node<'_>) -> Result<Zone, Refusal> {
     }
 }
 
-/// How the table `paths` says that the router reads paths.
+/// How the router reads paths, according to the table `paths`.
 fn paths(node: Option<&Node<'_>>) -> DocumentPaths {
     let field = |name| node.and_then(|node| node.get(name));
     let drops = |name| field(name).and_then(Node::text).map(|word| word == "drop");

@@ -1,12 +1,12 @@
-//! Entries: list items and overrides that are set one by one, beside the document. An entry is a text that says what it is about,
-//! such as `override api user=alice`, and a value in JSON, such as `{"numbers": "gold"}`.
+//! Entries: list items and overrides that are set individually, in addition to the document. An entry has a text that names its
+//! subject, such as `override api user=alice`, and a JSON value, such as `{"numbers": "gold"}`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::configuration::document::{Document, quotas, unknown_plan, unknown_policy};
 use crate::configuration::list::{ListItem, decode_word, encode_word};
-use crate::configuration::model::Numbers;
+use crate::configuration::model::OverrideQuotas;
 use crate::configuration::shape::{LIST_ENTRY, OVERRIDE_ENTRY, Shape};
 use crate::configuration::time::parse_time_us;
 use crate::configuration::tree::{self, Node, Refusal};
@@ -14,16 +14,16 @@ use crate::error::{Error, excerpt};
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
 
-/// The longest text of an entry: each byte of the longest key may be written as `%XX`.
+/// The maximum length of an entry's text: each byte of the longest key may be written as `%XX`.
 const MAX_TEXT_BYTES: usize = 3 * Request::MAX_KEY_LENGTH + 1024;
-/// The longest value of an entry.
+/// The maximum length of an entry's value.
 const MAX_VALUE_BYTES: usize = 1 << 16;
 
-/// An entry by itself. Whether it fits a document is another question.
+/// An entry that is not yet checked against a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) subject: Subject,
-    /// From this time on it has no effect.
+    /// The time from which it has no effect.
     pub(crate) until_us: Option<u64>,
     /// The author's name.
     pub(crate) by: Option<Box<str>>,
@@ -31,16 +31,16 @@ pub(crate) struct Entry {
     pub(crate) why: Option<Box<str>>,
 }
 
-/// What an entry is about.
+/// The subject of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// `deny ITEM` or `allow ITEM`.
     List { denies: bool, item: ListItem },
     /// `override POLICY KEY`.
-    Override { policy: Box<str>, key: Box<[u8]>, numbers: Numbers },
+    Override { policy: Box<str>, key: Box<[u8]>, numbers: OverrideQuotas },
 }
 
-/// Entries by their texts. A copy is cheap until one of the two changes.
+/// Entries by their texts. A clone is cheap until one of the two changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entries {
     entries: Arc<BTreeMap<Box<str>, Entry>>,
@@ -50,7 +50,7 @@ impl Entry {
     /// Reads an entry.
     ///
     /// # Errors
-    /// Invalid argument: the text or the value is too long or has another form.
+    /// Invalid argument: the text or the value is too long or malformed.
     pub(crate) fn parse(text: &str, value: &str) -> Result<Self, Error> {
         if text.len() > MAX_TEXT_BYTES || value.len() > MAX_VALUE_BYTES {
             return Err(Error::invalid_argument(format!(
@@ -91,8 +91,8 @@ impl Entry {
             Shape::Table(&OVERRIDE_ENTRY).check("it", root)?;
             let node = root.get("numbers").unwrap_or(root);
             let numbers = match node.text().filter(|text| !Policy::is_quotas(text)) {
-                Some(plan) => Numbers::Plan(plan.into()),
-                None => Numbers::Quotas(quotas(policy, node)?),
+                Some(plan) => OverrideQuotas::Plan(plan.into()),
+                None => OverrideQuotas::Quotas(quotas(policy, node)?),
             };
             Ok(Subject::Override { policy: policy.into(), key, numbers })
         })
@@ -115,8 +115,8 @@ impl Entry {
         })
     }
 
-    /// The one spelling of an entry's text: `deny user é` and `deny user %C3%A9` are the same entry. `None` for a text that is no
-    /// entry.
+    /// The canonical spelling of an entry's text: `deny user é` and `deny user %C3%A9` are the same entry. `None` for a text
+    /// that is not an entry.
     pub(crate) fn canonical_text(text: &str) -> Option<String> {
         let (word, rest) = text.split_once(' ')?;
         match word {
@@ -129,8 +129,8 @@ impl Entry {
         }
     }
 
-    /// Refuses an entry that has no effect under a document: for a policy or a plan that it does not have, or with quotas
-    /// that the policy cannot have.
+    /// Refuses an entry that has no effect under a document: one with an unknown policy or plan, or with quotas that the policy
+    /// cannot have.
     ///
     /// # Errors
     /// Invalid argument with what was read and what is allowed.
@@ -145,10 +145,10 @@ impl Entry {
             return Err(Error::invalid_argument(unknown_policy(name)));
         };
         match &self.subject {
-            Subject::Override { numbers: Numbers::Quotas(quotas), .. } => {
+            Subject::Override { numbers: OverrideQuotas::Quotas(quotas), .. } => {
                 document.check_numbers(index, quotas)
             }
-            Subject::Override { numbers: Numbers::Plan(plan), .. }
+            Subject::Override { numbers: OverrideQuotas::Plan(plan), .. }
                 if !document.policies[index].plans.iter().any(|(name, _)| name == plan) =>
             {
                 Err(Error::invalid_argument(unknown_plan(name, plan)))
@@ -159,13 +159,13 @@ impl Entry {
 }
 
 impl Entries {
-    /// The most entries.
+    /// The maximum number of entries.
     pub(crate) const MAX: usize = 100_000;
 
-    /// Sets an entry; one of the same text is replaced.
+    /// Sets an entry, replacing one with the same text.
     ///
     /// # Errors
-    /// Invalid argument: it cannot be read, or there are too many.
+    /// Invalid argument: it is malformed, or there are too many entries.
     pub(crate) fn set(&mut self, text: &str, value: &str) -> Result<(), Error> {
         let entry = Entry::parse(text, value)?;
         if self.entries.len() >= Self::MAX && !self.entries.contains_key(text) {
@@ -176,12 +176,12 @@ impl Entries {
         Ok(())
     }
 
-    /// Removes the entry of a text; false if there is none.
+    /// Removes the entry with this text; returns false if there is none.
     pub(crate) fn remove(&mut self, text: &str) -> bool {
         Arc::make_mut(&mut self.entries).remove(text).is_some()
     }
 
-    /// The entries by their texts, in the order of the texts: the same in every process.
+    /// The entries with their texts, in the order of the texts: the same in every process.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries.iter().map(|(text, entry)| (&**text, entry))
     }

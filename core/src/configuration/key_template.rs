@@ -1,4 +1,4 @@
-//! Keys that are made of a request's attributes, such as `{user,client}|{country}`.
+//! Keys that are built from a request's attributes, such as `{user,client}|{country}`.
 
 use smallvec::SmallVec;
 
@@ -6,7 +6,7 @@ use crate::configuration::attribute::Attribute;
 use crate::configuration::condition::Conditions;
 use crate::error::{Error, excerpt};
 
-/// A key, which usually needs no allocation.
+/// A key; usually short enough to need no allocation.
 pub(crate) type Key = SmallVec<[u8; 64]>;
 
 /// Text and placeholders. `A` is how an attribute is referred to.
@@ -18,14 +18,14 @@ pub(crate) struct KeyTemplate<A = Attribute> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part<A> {
     Text(Box<[u8]>),
-    /// The first attribute that is present counts.
+    /// The first attribute that is present is used.
     Placeholder(Box<[Alternative<A>]>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Alternative<A> {
     attribute: A,
-    /// What is written before the value: `a=`, or nothing if there is one alternative.
+    /// The label before the value: `a=`, or nothing if there is one alternative.
     label: Box<[u8]>,
 }
 
@@ -33,8 +33,8 @@ impl KeyTemplate {
     /// Reads a template of a rule with these conditions.
     ///
     /// # Errors
-    /// Invalid argument: a brace without its counterpart, a name that is no attribute or that the rule's path does not
-    /// capture, or placeholders without a `|` between them.
+    /// Invalid argument: an unmatched brace, a name that is not an attribute or that the rule's path does not capture, or
+    /// placeholders without a `|` between them.
     pub(crate) fn parse(text: &str, when: &Conditions) -> Result<Self, Error> {
         let refuse =
             |allowed: &str| Err(Error::invalid_argument(format!("key is {}; {allowed}", excerpt(text))));
@@ -68,7 +68,7 @@ impl KeyTemplate {
         Ok(Self { parts: parts.into() })
     }
 
-    /// The same template with other references to attributes.
+    /// The same template with its attributes mapped to other references.
     pub(crate) fn map<B>(&self, mut refer: impl FnMut(&Attribute) -> B) -> KeyTemplate<B> {
         let mut map = |part: &Part<Attribute>| match part {
             Part::Text(text) => Part::Text(text.clone()),
@@ -84,7 +84,7 @@ impl KeyTemplate {
 }
 
 impl<A> KeyTemplate<A> {
-    /// The key of a request with these values, and whether a placeholder found none of its attributes.
+    /// The key of a request with these values, and whether all attributes of a placeholder were absent.
     pub(crate) fn write<'a>(&self, value: impl Fn(&A) -> Option<&'a [u8]>) -> (Key, bool) {
         let mut key = Key::new();
         let mut is_missing = false;
@@ -123,7 +123,7 @@ fn alternatives(names: &str, when: &Conditions) -> Result<Box<[Alternative<Attri
 /// The attribute that a placeholder names, of a rule with these conditions.
 ///
 /// # Errors
-/// Invalid argument: it is no attribute, or the rule's path does not capture it.
+/// Invalid argument: it is not an attribute, or the rule's path does not capture it.
 pub(crate) fn parse_placeholder(name: &str, when: &Conditions) -> Result<Attribute, Error> {
     let attribute = Attribute::parse(name)?;
     match &attribute {
@@ -135,7 +135,7 @@ pub(crate) fn parse_placeholder(name: &str, when: &Conditions) -> Result<Attribu
     }
 }
 
-/// Writes a value so that it contains no byte that separates parts of a key.
+/// Escapes the bytes of a value that separate parts of a key.
 fn escape_into(key: &mut Key, value: &[u8]) {
     for &byte in value {
         match byte {

@@ -1,4 +1,4 @@
-//! Items of deny and allow lists, and their text: `client NETWORK`, `ATTRIBUTE VALUE`, `key POLICY KEY`.
+//! Items of deny and allow lists, and their textual form: `client NETWORK`, `ATTRIBUTE VALUE`, `key POLICY KEY`.
 
 use std::fmt::{self, Write as _};
 
@@ -8,11 +8,11 @@ use crate::configuration::path::{decode_escape, is_normalised};
 use crate::configuration::time::parse_time_us;
 use crate::error::{Error, excerpt};
 
-/// What a list names.
+/// The subject of a list item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ListItem {
     Client(Network),
-    /// An attribute, which is no client and nothing captured, and its value.
+    /// An attribute other than the client or a capture, and its value.
     Attribute(Attribute, Box<[u8]>),
     /// A key of a policy.
     Key {
@@ -26,12 +26,12 @@ pub(crate) enum ListItem {
 pub(crate) struct ListEntry {
     pub(crate) denies: bool,
     pub(crate) item: ListItem,
-    /// From this time on it has no effect.
+    /// The time from which it has no effect.
     pub(crate) until_us: Option<u64>,
 }
 
 impl ListItem {
-    /// Reads an item without a time, as entries have it.
+    /// Reads an item without an expiry, as in entries.
     ///
     /// # Errors
     /// Invalid argument with what was read and what is allowed.
@@ -40,14 +40,14 @@ impl ListItem {
         Self::from_words(&words).unwrap_or_else(|| Err(refuse(text)))
     }
 
-    /// Reads an item with an optional time: `ITEM until TIME`.
+    /// Reads an item with an optional expiry: `ITEM until TIME`.
     ///
     /// # Errors
     /// Invalid argument with what was read and what is allowed.
     pub(crate) fn parse_with_until(text: &str) -> Result<(Self, Option<u64>), Error> {
         let words: Vec<&str> = text.split(' ').collect();
         let (words, until_us) = match &words[..] {
-            // `until` is also the key in `key POLICY until`, which has no word after it.
+            // `until` may also be the key in `key POLICY until`, where no word follows it.
             [words @ .., "until", time] if words.len() >= 2 => (words, Some(parse_time_us(time)?)),
             words => (words, None),
         };
@@ -55,7 +55,7 @@ impl ListItem {
         Ok((item, until_us))
     }
 
-    /// `None`: there are too few or too many words.
+    /// `None` when there are too few or too many words.
     fn from_words(words: &[&str]) -> Option<Result<Self, Error>> {
         match words {
             ["key", policy, key] => {
@@ -103,7 +103,7 @@ fn refuse(text: &str) -> Error {
     ))
 }
 
-/// A word of an item or an entry that stands for these bytes.
+/// Encodes bytes as a word of an item or an entry.
 pub(crate) fn encode_word(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "%".to_owned();
@@ -118,7 +118,7 @@ pub(crate) fn encode_word(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes of a word of an item or an entry: `%XX` is a byte, and `%` alone is the empty text.
+/// Decodes a word of an item or an entry: `%XX` is a byte, and `%` alone is the empty text.
 ///
 /// # Errors
 /// Invalid argument: the word is empty, or has a `%` without two hexadecimal digits.
@@ -144,7 +144,7 @@ pub(crate) fn decode_word(word: &str) -> Result<Box<[u8]>, Error> {
     if decoded.is_empty() { Err(refuse_word(word)) } else { Ok(decoded.into()) }
 }
 
-/// Keys and values stay out of messages.
+/// Does not quote the word: keys and values stay out of messages.
 fn refuse_word(word: &str) -> Error {
     let read = if word.is_empty() { "is empty" } else { "has a % without two hexadecimal digits after it" };
     Error::invalid_argument(format!(

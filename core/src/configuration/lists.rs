@@ -1,7 +1,7 @@
-//! The compiled deny and allow lists, and what they say about a request or a key.
+//! The compiled deny and allow lists, and their verdicts on requests and keys.
 //!
-//! Of the networks that contain a client the one with the longest prefix counts; then allowing wins. An item that has run out
-//! says nothing.
+//! Of the networks that contain a client, only the one with the longest prefix counts; among the remaining items, allowing
+//! wins. Expired items are ignored.
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ use crate::configuration::attributes::{Attributes, Client, Reference};
 use crate::configuration::network_table::NetworkTable;
 use crate::configuration::value_table::ValueTable;
 
-/// What the lists say.
+/// The verdict of the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListVerdict {
     pub(crate) denies: bool,
@@ -18,7 +18,7 @@ pub(crate) struct ListVerdict {
     pub(crate) until_us: Option<u64>,
 }
 
-/// Until when one item denies and allows, both exclusive: 0 is not at all, `u64::MAX` always.
+/// Until when an item denies and until when it allows, both exclusive: 0 means not at all, `u64::MAX` always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
     deny_until_us: u64,
@@ -38,12 +38,12 @@ impl Listing {
         *until = (*until).max(until_us.unwrap_or(u64::MAX));
     }
 
-    /// Whether it denies at a time; `None` when it says nothing.
+    /// Whether it denies at a time; `None` when it neither denies nor allows.
     fn denies(self, at_us: u64) -> Option<bool> {
         if at_us < self.allow_until_us { Some(false) } else { (at_us < self.deny_until_us).then_some(true) }
     }
 
-    /// What it says alone.
+    /// The verdict of this listing alone.
     pub(crate) fn verdict(self, now_us: u64) -> Option<ListVerdict> {
         let denies = self.denies(now_us)?;
         Some(ListVerdict { denies, until_us: until(denies.then_some(self.deny_until_us)) })
@@ -55,17 +55,17 @@ fn until(until_us: Option<u64>) -> Option<u64> {
 }
 
 impl AttributeLists {
-    /// What is said about a network.
+    /// The listing of a network.
     pub(crate) fn network(&mut self, network: Network) -> &mut Listing {
         self.networks.entry(network)
     }
 
-    /// What is said about a value of an attribute.
+    /// The listing of a value of an attribute.
     pub(crate) fn value(&mut self, reference: &Reference, value: &[u8]) -> &mut Listing {
         self.values.entry(reference, value)
     }
 
-    /// What the items say that are about this request.
+    /// The verdict of the items that concern this request.
     pub(crate) fn verdict(&self, request: &Attributes<'_>, now_us: u64) -> Option<ListVerdict> {
         let mut found =
             Found { values: self.values.of(request).copied().collect(), networks: SmallVec::new() };
@@ -78,7 +78,7 @@ impl AttributeLists {
     }
 }
 
-/// What is about one request.
+/// The listings that concern one request.
 struct Found {
     values: SmallVec<[Listing; 4]>,
     /// From the longest prefix to the shortest.
@@ -95,11 +95,11 @@ impl Found {
     fn denies(&self, at_us: u64) -> Option<bool> {
         let network = self.networks.iter().find_map(|listing| listing.denies(at_us));
         let values = self.values.iter().filter_map(|listing| listing.denies(at_us));
-        // Allowing is `false`, which is less.
+        // Allowing is `false`, which sorts first.
         values.chain(network).min()
     }
 
-    /// The first time at which nothing denies. Only where an item runs out can that change.
+    /// The first time at which nothing denies. The verdict can change only when an item expires.
     fn denied_until_us(&self, now_us: u64) -> u64 {
         let mut at_us = now_us;
         while self.denies(at_us) == Some(true) {
@@ -206,7 +206,7 @@ mod tests {
             (request().path("//admin/"), Some(true)),
             (request().peer("192.0.2.1"), Some(true)),
             (request().peer("192.0.2.1").attribute("user", "root"), Some(false)),
-            // An empty value is absent.
+            // An empty value counts as absent.
             (request().attribute("plan", ""), None),
         ] {
             assert_eq!(verdict(&items, &request, 0).map(|(denies, _)| denies), denies, "{request:?}");

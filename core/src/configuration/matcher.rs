@@ -1,4 +1,4 @@
-//! Compiled rules: which requests they match, and what they apply.
+//! Compiled rules: which requests they match, and which policies they apply.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ pub(crate) struct AppliedPolicy {
     pub(crate) key: Key,
     pub(crate) cost: u64,
     pub(crate) headroom: u8,
-    /// Whether the request is denied, since it lacks an attribute of the key.
+    /// Whether the request is denied because it lacks an attribute of the key.
     pub(crate) is_missing: bool,
-    /// The number of the rule among those of the document, from 1 up.
+    /// The number of the rule in the document, from 1 up.
     pub(crate) rule: u32,
 }
 
@@ -80,16 +80,16 @@ impl fmt::Debug for PolicyMatch {
 pub(crate) struct Matcher {
     rules: Vec<CompiledRule>,
     index: RuleIndex,
-    /// Whether a rule asks for the time of day.
+    /// Whether a rule depends on the time of day.
     has_schedule: bool,
-    /// Whether a rule asks for the path.
+    /// Whether a rule depends on the path.
     has_paths: bool,
 }
 
 #[derive(Clone, Debug)]
 struct CompiledRule {
     when: Vec<Condition<Reference>>,
-    /// Which of these conditions the index has already found to hold.
+    /// The condition that the index has already found to hold.
     found_by: Option<usize>,
     unless: Vec<Condition<Reference>>,
     apply: Vec<CompiledApplication>,
@@ -106,7 +106,7 @@ struct CompiledApplication {
 }
 
 impl Matcher {
-    /// Compiles rules for paths as this router reads them; the attributes that they are about are added to the table.
+    /// Compiles rules for paths as this router reads them, and adds their attributes to the table.
     pub(crate) fn new(rules: &[Rule], table: &mut AttributeTable, router: RouterPaths) -> Self {
         let mut rules: Vec<_> = rules.iter().map(|rule| CompiledRule::new(rule, table, router)).collect();
         let conditions: Vec<_> = rules.iter().map(|rule| &*rule.when).collect();
@@ -122,11 +122,11 @@ impl Matcher {
         Self { rules, index, has_schedule, has_paths }
     }
 
-    /// The policies that the rules apply to a request, each by the first rule that names it. A request whose path can be read in
-    /// several ways has the policies of every reading, so that none of them is a way round a rule.
+    /// The policies that the rules apply to a request, each by the first rule that names it. A request whose path can be read
+    /// in several ways has the policies of every reading, so that none of them bypasses a rule.
     ///
     /// # Errors
-    /// Invalid argument: the attribute that gives a cost holds none.
+    /// Invalid argument: the attribute that gives a cost does not hold one.
     pub(crate) fn apply(
         &self,
         request: &Attributes<'_>,
@@ -184,7 +184,7 @@ impl CompiledRule {
         Self { when, found_by: None, unless, apply, continues: rule.continues }
     }
 
-    /// Whether it matches a request for which the index has found it.
+    /// Whether the rule matches a request for which the index has found it.
     fn matches_found(&self, request: &Attributes<'_>, path: Option<&[u8]>, now: LocalMinute) -> bool {
         self.when
             .iter()
@@ -239,7 +239,7 @@ fn holds(
 
 impl CompiledApplication {
     fn new(from: &Application, table: &mut AttributeTable, router: RouterPaths) -> Self {
-        // All spellings of a path that reach one handler have one key.
+        // All spellings of a path that reach the same handler must share one key.
         let mut refer = |attribute: &Attribute| match attribute {
             Attribute::Path if router.ignores_case() => Reference::FoldedPath,
             attribute => table.refer(attribute),

@@ -1,4 +1,4 @@
-//! What a document says, checked: every name is resolved, and every number is in bounds.
+//! The contents of a checked document: every name is resolved, and every number is in bounds.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use crate::rules::policy::Policy;
 use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
 
-/// A policy with all that a document says about it.
+/// A policy with all its settings in the document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DocumentPolicy {
-    /// The name, with the quotas that decide where nothing else does.
+    /// The name, with the quotas that decide by default.
     pub(crate) policy: Policy,
     /// The plans by their names, each as a policy of the same name.
     pub(crate) plans: Vec<(Arc<str>, Policy)>,
     pub(crate) overrides: Vec<Override>,
     pub(crate) mode: Mode,
-    /// `None`: as the limiter is built.
+    /// `None`: the limiter's setting.
     pub(crate) outage: Option<Outage>,
     pub(crate) lease: Option<Lease>,
     pub(crate) candidate: Option<Candidate>,
@@ -30,44 +30,44 @@ pub(crate) enum Mode {
     /// It decides.
     #[default]
     On,
-    /// It admits everything and asks no store.
+    /// It admits everything and does not call the store.
     Off,
-    /// It counts as when it decides, and admits everything.
+    /// It counts as if it decided, but admits everything.
     Shadow,
 }
 
-/// The numbers of one key.
+/// The quotas of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Override {
     pub(crate) key: Box<[u8]>,
-    pub(crate) numbers: Numbers,
-    /// From this time on it has no effect.
+    pub(crate) numbers: OverrideQuotas,
+    /// The time from which it has no effect.
     pub(crate) until_us: Option<u64>,
 }
 
 /// Quotas, or the plan that has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Numbers {
+pub(crate) enum OverrideQuotas {
     /// The name of a plan.
     Plan(Arc<str>),
     /// Quotas, as a policy of the same name.
     Quotas(Policy),
 }
 
-/// Quotas that are tried for some keys before they decide about all.
+/// Quotas that are tried for some keys before they apply to all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     /// The quotas tried, as a policy of the same name.
     pub(crate) policy: Policy,
     /// The same quotas as the policy under which compared checks are counted, named `NAME~` and 8 hexadecimal digits.
     pub(crate) comparison: Policy,
-    /// Thousandths of the keys whose checks are compared.
+    /// The share of the keys whose checks are compared, in thousandths.
     pub(crate) compare: u16,
-    /// Thousandths of the keys for which the candidate decides.
+    /// The share of the keys for which the candidate decides, in thousandths.
     pub(crate) enforce: u16,
 }
 
-/// Where requests go that a policy denies.
+/// The pool that serves requests which a policy denies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Elastic {
     /// The index of the pool among the document's policies.
@@ -76,6 +76,6 @@ pub(crate) struct Elastic {
     pub(crate) key: Box<[u8]>,
     /// Percent of the pool's units that are kept for others, 0 to 99.
     pub(crate) headroom: u8,
-    /// Whether the pool is also charged what the policy itself admits.
+    /// Whether the pool is also charged for requests that the policy itself admits.
     pub(crate) counts_all: bool,
 }

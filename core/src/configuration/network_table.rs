@@ -1,11 +1,11 @@
-//! A table of networks: an address finds all of them that contain it, however many there are.
+//! A table of networks: an address finds all that contain it, and the lookup does not slow down with their number.
 
 use std::net::IpAddr;
 
 use crate::client_address::address::Network;
 use crate::configuration::Map;
 
-/// Values by networks. A look-up costs one probe for each prefix length that occurs.
+/// Values by networks. A lookup costs one probe for each prefix length that occurs.
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkTable<T> {
     networks: Map<Network, T>,

@@ -1,7 +1,7 @@
-//! Paths in one form, and patterns of them.
+//! The normal form of paths, and patterns.
 //!
-//! Servers and applications read a path in different ways: with repeated slashes, dots and escapes there are many ways to
-//! write the same path. A rule compares one form, so that a client evades no limit by another spelling.
+//! Servers and applications read paths in different ways: repeated slashes, dots and escapes give the same path many spellings.
+//! Rules compare its normal form, so that a client cannot evade a limit by another spelling.
 
 use std::borrow::Cow;
 
@@ -11,11 +11,12 @@ use crate::configuration::attribute::is_name;
 use crate::configuration::router_paths::RouterPaths;
 use crate::error::{Error, excerpt};
 
-/// The path in its one form.
+/// The normal form of a path.
 ///
-/// Scheme and authority of an absolute-form target (RFC 9112, section 3.2.2) go first. The path is cut at the first `?` or
-/// `#`. Each `%XX` becomes its byte, except `%2F` and `%25`, which stay, in upper case. Empty segments and `.` go, `..` goes
-/// with the segment before it. What the router drops goes too. The result is `/` and the segments, joined by `/`.
+/// Scheme and authority of an absolute-form target (RFC 9112, section 3.2.2) are removed first. The path is cut at the first
+/// `?` or `#`. Each `%XX` becomes its byte, except `%2F` and `%25`, which stay, in upper case. Empty segments and `.` are
+/// removed, and `..` is removed with the segment before it, as is everything that the router drops. The result is `/` and the
+/// segments, joined by `/`.
 pub(crate) fn normalise(path: &[u8], router: RouterPaths) -> Cow<'_, [u8]> {
     let path = path_of_target(path);
     match borrow_normalised(path, router) {
@@ -27,7 +28,7 @@ pub(crate) fn normalise(path: &[u8], router: RouterPaths) -> Cow<'_, [u8]> {
 /// One way to read a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reading<'a> {
-    /// What rules compare: in lower case where the router ignores case.
+    /// The form that rules compare: in lower case where the router ignores case.
     pub(crate) compared: Cow<'a, [u8]>,
     /// The same in the case in which it was sent, where that differs.
     sent: Option<Cow<'a, [u8]>>,
@@ -52,9 +53,9 @@ impl<'a> Reading<'a> {
 /// The ways to read a path; the first one is its [normal form](normalise).
 pub(crate) type Readings<'a> = SmallVec<[Reading<'a>; 1]>;
 
-/// The ways in which routers may read a path: with an escaped slash or a backslash as a part of its segment or as one that
-/// separates segments and, where the router's treatment of dot segments is not known, with these resolved or taken literally.
-/// A path without any of them has one reading.
+/// The ways in which routers may read a path: with an escaped slash or a backslash as part of its segment or as a separator
+/// and, where the router's treatment of dot segments is unknown, with these resolved or taken literally. A path without any of
+/// them has one reading.
 pub(crate) fn readings(path: &[u8], router: RouterPaths) -> Readings<'_> {
     let mut readings = Readings::new();
     readings.push(Reading::new(normalise(path, router), router));
@@ -76,7 +77,7 @@ pub(crate) fn readings(path: &[u8], router: RouterPaths) -> Readings<'_> {
     readings
 }
 
-/// A text in lower case, where that differs. Bytes that are not UTF-8 keep their case but for ASCII letters.
+/// A text in lower case, borrowed if it already is. Bytes that are not UTF-8 keep their case, except for ASCII letters.
 pub(crate) fn lower_case(text: &[u8]) -> Cow<'_, [u8]> {
     if text.is_ascii() {
         if text.iter().any(u8::is_ascii_uppercase) {
@@ -89,7 +90,7 @@ pub(crate) fn lower_case(text: &[u8]) -> Cow<'_, [u8]> {
     if *lower == *text { Cow::Borrowed(text) } else { Cow::Owned(lower) }
 }
 
-/// The path and the query of a request's target, without the scheme and the authority that it may have.
+/// The path and the query of a request's target, without any scheme and authority.
 fn path_of_target(target: &[u8]) -> &[u8] {
     if target.first() == Some(&b'/') {
         return target;
@@ -130,12 +131,12 @@ fn split_at_other_slashes(decoded: &[u8]) -> Vec<u8> {
     split
 }
 
-/// What becomes of the segments `.` and `..`.
+/// How the segments `.` and `..` are treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dots {
-    /// `.` goes, and `..` goes with the segment before it.
+    /// `.` is removed, and `..` is removed with the segment before it.
     Resolved,
-    /// They are segments as any other.
+    /// They are ordinary segments.
     Literal,
 }
 
@@ -173,7 +174,7 @@ fn without_parameters(segment: &[u8]) -> &[u8] {
     &segment[..end]
 }
 
-/// The length of a path up to the format of its last segment, such as `.json`: the last dot with what follows it, where the
+/// The length of a path without the format of its last segment, such as `.json`: the last dot and what follows it, if the
 /// segment has a name before it.
 fn length_without_suffix(path: &[u8]) -> usize {
     let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -187,7 +188,7 @@ fn length_without_suffix(path: &[u8]) -> usize {
     }
 }
 
-/// The path up to its query, if it has no escape and no segment that could go; most paths are so.
+/// The path up to its query, if it has no escape and no segment to remove, like most paths.
 fn borrow_normalised(path: &[u8], router: RouterPaths) -> Option<&[u8]> {
     let mut before = 0;
     let mut end = path.len();
@@ -238,7 +239,7 @@ pub(crate) fn decode_escape(first: u8, after: &[u8]) -> Option<u8> {
     }
 }
 
-/// Whether some path has this form: segments without empty ones, `.` and `..`.
+/// Whether this can be the normal form of a path: it has no empty segments, `.` or `..`.
 pub(crate) fn is_normalised(path: &[u8]) -> bool {
     let is_kept = |segment: &[u8]| !matches!(segment, b"" | b"." | b"..");
     path.strip_prefix(b"/")
@@ -254,7 +255,7 @@ pub(crate) fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathPattern {
     segments: Box<[Segment]>,
-    /// The name of all the segments after these, if any may follow.
+    /// The name that captures all further segments, if any may follow.
     rest: Option<Box<str>>,
 }
 
@@ -262,7 +263,7 @@ pub(crate) struct PathPattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
     Literal(Box<[u8]>),
-    /// Any segment, under its name.
+    /// Any segment, captured under its name.
     Any(Box<str>),
 }
 
@@ -270,8 +271,8 @@ impl PathPattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// Invalid argument: the text is no normalised path, or has braces or `*` that are no `{name}` of a segment and no
-    /// `{*name}` of the last one, or a name twice.
+    /// Invalid argument: the text is not a normalised path, has braces or `*` other than in a `{name}` segment or a `{*name}`
+    /// as the last one, or duplicate names.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         if !text.starts_with('/') {
             return Err(Error::invalid_argument(format!(
@@ -286,7 +287,7 @@ impl PathPattern {
             let correction = if shown.ends_with('"') {
                 format!("write {shown}")
             } else {
-                // An excerpt of a long path may end before they differ.
+                // An excerpt of a long path may end before the difference.
                 let is_same = |(here, there): &(char, char)| here == there;
                 let same = text.chars().zip(normalised.chars()).take_while(is_same);
                 let same: usize = same.map(|(here, _)| here.len_utf8()).sum();
@@ -362,13 +363,13 @@ impl PathPattern {
         (&self.segments, self.rest.is_some())
     }
 
-    /// Whether it captures under a name.
+    /// Whether it has a capture with this name.
     pub(crate) fn captures(&self, name: &str) -> bool {
         self.rest.as_deref() == Some(name)
             || self.segments.iter().any(|segment| matches!(segment, Segment::Any(any) if **any == *name))
     }
 
-    /// Whether a normalised path has the pattern.
+    /// Whether a normalised path matches the pattern.
     pub(crate) fn matches(&self, path: &[u8]) -> bool {
         let mut found = segments(path);
         for segment in &self.segments {
@@ -381,7 +382,7 @@ impl PathPattern {
         self.rest.is_some() || found.next().is_none()
     }
 
-    /// What is captured under a name in a normalised path that has the pattern.
+    /// The capture with this name in a normalised path that matches the pattern.
     pub(crate) fn capture<'a>(&self, name: &str, path: &'a [u8]) -> Option<&'a [u8]> {
         let is_named = |segment: &Segment| matches!(segment, Segment::Any(any) if **any == *name);
         if let Some(at) = self.segments.iter().position(is_named) {

@@ -1,14 +1,14 @@
-//! What an application says about a request, so that a configuration finds the limits of it.
+//! The attributes of a request, by which a configuration finds its limits.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::configuration::router_paths::RouterPaths;
 
-/// The attributes of a request: what the rules, lists and plans of a configuration are about. What is not set is absent.
+/// The attributes of a request: what the rules, lists and plans of a configuration refer to. Attributes that are not set are absent.
 ///
 /// ```
-/// use polylimit::RequestAttributes;
+/// use polylimit::document::RequestAttributes;
 ///
 /// let attributes = RequestAttributes::new()
 ///     .method("POST")
@@ -30,7 +30,7 @@ pub struct RequestAttributes<'a> {
 }
 
 impl<'a> RequestAttributes<'a> {
-    /// A request about which nothing is known.
+    /// A request without attributes.
     #[inline]
     pub fn new() -> Self {
         Self::default()
@@ -61,7 +61,7 @@ impl<'a> RequestAttributes<'a> {
         self
     }
 
-    /// The other end of the socket, as an address or as text: see [`ClientAddressRules::key_of`](crate::ClientAddressRules::key_of).
+    /// The other end of the socket, as an address or as text: see [`ClientAddressRules::key_of`](crate::http::ClientAddressRules::key_of).
     #[inline]
     #[must_use]
     pub fn peer(mut self, peer: impl Into<Peer<'a>>) -> Self {
@@ -69,7 +69,7 @@ impl<'a> RequestAttributes<'a> {
         self
     }
 
-    /// One line of a header. The name is in any case; a header has as many lines as were added, in this order.
+    /// Adds one line of a header. The name may be in any case; a header has all lines that were added, in this order.
     #[inline]
     #[must_use]
     pub fn header(
@@ -81,8 +81,8 @@ impl<'a> RequestAttributes<'a> {
         self
     }
 
-    /// What the application knows of the request, such as `user` or `plan`. A name is a letter and then letters, digits and
-    /// `_`, all in lower case. Of two values of one name the later one counts.
+    /// An attribute that the application provides, such as `user` or `plan`. Its name is a letter followed by letters, digits
+    /// and `_`, all in lower case. If a name is set more than once, the last value counts.
     #[inline]
     #[must_use]
     pub fn attribute(mut self, name: &'a str, value: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
@@ -91,7 +91,7 @@ impl<'a> RequestAttributes<'a> {
     }
 }
 
-/// Shows which attributes there are, and no value: they identify clients.
+/// Shows the names of the attributes only: their values identify clients.
 impl fmt::Debug for RequestAttributes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let attributes: Vec<_> = self.attributes.iter().map(|(name, _)| name).collect();
@@ -107,7 +107,7 @@ impl fmt::Debug for RequestAttributes<'_> {
 pub enum Peer<'a> {
     /// Its address.
     Address(IpAddr),
-    /// What a web server calls it: an address, with or without a port, or any other text, such as `unix:`.
+    /// The web server's description: an address, with or without a port, or any other text, such as `unix:`.
     Text(&'a str),
 }
 
@@ -139,10 +139,10 @@ impl<'a> From<&'a String> for Peer<'a> {
     }
 }
 
-/// Where the attributes of a request come from. A configuration asks for those that its rules, lists and plans are about,
-/// and for each at most once or twice, so a framework's request can be a source without a copy of its headers.
+/// The source of a request's attributes. A configuration reads those that its rules, lists and plans refer to, and each at most
+/// once or twice, so a framework's request can be a source without a copy of its headers.
 ///
-/// [`RequestAttributes`] is a source. An empty value is the same as none.
+/// [`RequestAttributes`] is a source. An empty value counts as absent.
 pub trait AttributeSource {
     /// The method, as it was sent.
     fn method(&self) -> Option<&[u8]>;
@@ -157,7 +157,7 @@ pub trait AttributeSource {
     /// case.
     fn header<'a>(&'a self, name: &str, line: &mut dyn FnMut(&'a [u8]));
 
-    /// What the application knows of the request under a name.
+    /// The attribute that the application provides under a name.
     fn attribute(&self, name: &str) -> Option<&[u8]>;
 
     /// How the router behind the limit reads paths; byte by byte by default.
@@ -196,7 +196,7 @@ impl AttributeSource for RequestAttributes<'_> {
     }
 }
 
-/// The attributes of a request for a caller that goes on before the decision is there.
+/// The attributes of a request for a caller that continues before the decision is available.
 pub(crate) struct OwnedAttributes {
     method: Option<Box<[u8]>>,
     path: Option<Box<[u8]>>,

@@ -1,15 +1,16 @@
-//! How routers read paths, where they do not compare them byte by byte.
+//! How routers read paths when they do not compare them byte by byte.
 
 /// How the router behind a limit reads the path of a request, so that rules compare paths as it does: a router that ignores
-/// case reaches the handler of `/login` by `/LOGIN`, too. A middleware says it of its framework's router. The table `paths` of
-/// a document wins over it, for services behind a proxy.
+/// case reaches the handler of `/login` by `/LOGIN`, too. A middleware describes the router of its framework; the table `paths`
+/// of a document overrides that, for services behind a proxy.
 ///
 /// Rules about paths ignore repeated slashes, a slash at the end, dot segments and escapes in any case, and count a path with
 /// an escaped slash or a backslash as a part of its segment and as a separator: see the attribute `path` in the page on
 /// policies.
 ///
 /// ```
-/// use polylimit::{Limiter, RequestAttributes, RouterPaths};
+/// use polylimit::document::{RequestAttributes, RouterPaths};
+/// use polylimit::Limiter;
 ///
 /// let document = r#"
 ///     polylimit = 1
@@ -21,9 +22,9 @@
 /// "#;
 /// let limiter = Limiter::builder().document(document).build()?.blocking();
 /// let request = RequestAttributes::new().path("/LOGIN;a=1");
-/// assert!(limiter.matching(&request)?.is_empty());
+/// assert!(limiter.admin().matching(&request)?.is_empty());
 /// let router = RouterPaths::new().ignore_case().drop_parameters();
-/// assert_eq!(limiter.matching(&request.router_paths(router))?.len(), 1);
+/// assert_eq!(limiter.admin().matching(&request.router_paths(router))?.len(), 1);
 /// # Ok::<(), polylimit::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,7 +37,7 @@ impl RouterPaths {
     const DROP_PARAMETERS: u8 = 2;
     const DROP_SUFFIX: u8 = 4;
     const EVERY_READING: u8 = 8;
-    /// What a router does to all paths alike, so that rules can be compiled for it.
+    /// The properties that apply to all paths alike, so that rules can be compiled for them.
     const COMPILED: u8 = Self::IGNORE_CASE | Self::DROP_PARAMETERS | Self::DROP_SUFFIX;
     /// How many different routers rules can be compiled for.
     pub(crate) const VARIANTS: usize = Self::COMPILED as usize + 1;
@@ -47,7 +48,7 @@ impl RouterPaths {
     }
 
     /// A router by the sum of its properties, as foreign interfaces pass it: 1 ignores case, 2 drops parameters, 4 drops a
-    /// suffix, 8 counts every reading. Other bits mean nothing.
+    /// suffix, 8 counts every reading. Other bits are ignored.
     pub const fn from_bits(bits: u32) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "the mask leaves four bits")]
         Self { bits: (bits & (Self::COMPILED | Self::EVERY_READING) as u32) as u8 }
@@ -72,8 +73,9 @@ impl RouterPaths {
         Self { bits: self.bits | Self::DROP_SUFFIX }
     }
 
-    /// How the router treats dot segments is not known: a request counts under the rules for its path with them resolved and with
-    /// them as they are. Counting too much is safer than not counting. Guards that decide by a configuration always do so.
+    /// The router's treatment of dot segments is unknown: a request counts under the rules for its path both with them resolved
+    /// and with them as they are. Counting too much is safer than not counting. Guards that decide by a configuration always do
+    /// so.
     #[must_use]
     pub const fn every_reading(self) -> Self {
         Self { bits: self.bits | Self::EVERY_READING }
@@ -101,7 +103,7 @@ impl RouterPaths {
     }
 }
 
-/// What the table `paths` of a document says about the router; what it does not say is as the middleware says.
+/// The router's properties in the table `paths` of a document; those that are absent are as the middleware describes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DocumentPaths {
     pub(crate) ignore_case: Option<bool>,
@@ -110,7 +112,7 @@ pub(crate) struct DocumentPaths {
 }
 
 impl DocumentPaths {
-    /// The router that a middleware describes, with what the document says about it.
+    /// The router that a middleware describes, with the properties that the document overrides.
     pub(crate) fn over(self, router: RouterPaths) -> RouterPaths {
         let said = [
             (self.ignore_case, RouterPaths::IGNORE_CASE),

@@ -1,4 +1,4 @@
-//! A rule of a document: which requests it matches, and what it applies to them.
+//! A rule of a document: which requests it matches, and which policies it applies to them.
 
 use crate::configuration::condition::Conditions;
 use crate::configuration::cost::Cost;
@@ -7,13 +7,13 @@ use crate::configuration::key_template::KeyTemplate;
 /// A rule. Rules are tried in their order, up to the first one that matches and does not continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
-    /// All of them hold for a request that the rule matches.
+    /// Must all hold for the rule to match.
     pub(crate) when: Conditions,
-    /// If there are any, not all of them hold.
+    /// Unless empty, must not all hold.
     pub(crate) unless: Conditions,
     /// Empty: the request is exempt from what later rules would apply.
     pub(crate) apply: Vec<Application>,
-    /// Whether later rules are tried too.
+    /// Whether later rules are tried as well.
     pub(crate) continues: bool,
 }
 
@@ -26,6 +26,6 @@ pub(crate) struct Application {
     pub(crate) cost: Cost,
     /// Percent of the capacity that is kept for others, 0 to 99.
     pub(crate) headroom: u8,
-    /// Whether a request is denied that lacks an attribute of the key.
+    /// Whether a request that lacks an attribute of the key is denied.
     pub(crate) denies_missing: bool,
 }

@@ -1,8 +1,8 @@
-//! Finds the few rules that may match a request, among many.
+//! Finds the few rules that may match a request.
 //!
-//! Each rule stands in one index: by its paths, by the exact values of one attribute, or by the client's networks, whichever
-//! leaves it among the fewest others. A request looks into each index once and gets sorted lists of rules; all other rules do
-//! not match it. A rule without such a condition is in the list that every request gets.
+//! Each rule is in one index: by its paths, by the exact values of one attribute, or by the client's networks, whichever puts
+//! it with the fewest others. A request looks into each index once and gets sorted lists of rules; no other rule matches it. A
+//! rule without such a condition is in the list that every request gets.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -17,7 +17,7 @@ use crate::configuration::value_table::ValueTable;
 /// A rule's number, counted from 0 in the order of the document.
 pub(crate) type RuleNumber = u32;
 
-/// Up to so many rules at one place of the tree of paths, nothing finer is sought: the tree costs one walk for all rules.
+/// Up to this many rules at one place of the path tree count as none: one walk of the tree serves all rules.
 const FEW: usize = 4;
 
 #[derive(Clone, Debug, Default)]
@@ -30,10 +30,10 @@ pub(crate) struct RuleIndex {
 }
 
 impl RuleIndex {
-    /// The index of rules with these conditions, in their order, and by which of its conditions each rule is found: of a rule
-    /// that is found, that condition holds.
+    /// Indexes rules with these conditions, in their order, and returns by which of its conditions each rule is found: for a
+    /// rule that is found, that condition holds.
     pub(crate) fn new(rules: &[&[Condition<Reference>]]) -> (Self, Vec<Option<usize>>) {
-        // First every rule stands wherever it could; then each one stays where the fewest others are.
+        // First insert every rule wherever it could be; then keep each where the fewest others are.
         let mut all = Self::default();
         for (number, conditions) in (0..).zip(rules) {
             for condition in *conditions {
@@ -82,7 +82,7 @@ impl RuleIndex {
         }
     }
 
-    /// How many rules stand at the most crowded place of a condition; `None` if it has no place.
+    /// The number of rules at the most crowded place of a condition; `None` if it cannot be indexed.
     fn crowd(&mut self, condition: &Condition<Reference>) -> Option<usize> {
         match condition {
             Condition::Path(patterns) => {
@@ -118,12 +118,12 @@ impl RuleIndex {
     }
 }
 
-/// The values of a condition that nothing else passes.
+/// The values that pass a condition, if only exact values do.
 fn exact_values(tests: &[TextTest]) -> Option<impl Iterator<Item = &[u8]>> {
     tests.iter().all(|test| test.exact().is_some()).then(|| tests.iter().filter_map(TextTest::exact))
 }
 
-/// The networks of a condition that nothing else passes.
+/// The networks that pass a condition, if only networks do.
 fn exact_networks(tests: &[ClientTest]) -> Option<impl Iterator<Item = Network>> {
     tests.iter().all(|test| test.network().is_some()).then(|| tests.iter().filter_map(ClientTest::network))
 }
@@ -134,7 +134,7 @@ fn add<'i>(lists: &mut SmallVec<[&'i [RuleNumber]; 8]>, numbers: &'i [RuleNumber
     }
 }
 
-/// Several sorted lists as one, without repetitions.
+/// Several sorted lists merged into one, without duplicates.
 pub(crate) struct Candidates<'i> {
     lists: SmallVec<[&'i [RuleNumber]; 8]>,
 }
@@ -177,7 +177,7 @@ impl Default for PathTree {
 }
 
 impl PathTree {
-    /// The rules with this pattern, up to the names in it.
+    /// The rules with this pattern, whatever its names are.
     fn place(&mut self, pattern: &PathPattern) -> &mut Vec<RuleNumber> {
         let (pattern_segments, has_rest) = pattern.parts();
         let mut at = 0;
@@ -197,7 +197,7 @@ impl PathTree {
     }
 
     fn find<'i>(&'i self, path: &[u8], lists: &mut SmallVec<[&'i [RuleNumber]; 8]>) {
-        // Where a literal and `{name}` both fit, both ways are gone.
+        // Where both a literal and `{name}` fit, both branches are followed.
         let mut open: SmallVec<[_; 8]> = smallvec![(0, segments(path))];
         while let Some((at, mut rest)) = open.pop() {
             let node = &self.nodes[at];

@@ -1,4 +1,4 @@
-//! `during`: spans of local time that come back every day or on some days of the week.
+//! `during`: spans of local time that recur every day or on some days of the week.
 
 use crate::error::{Error, excerpt};
 use crate::zone::{Zone, minutes};
@@ -28,8 +28,8 @@ impl LocalMinute {
     }
 }
 
-/// A span such as `mon-fri 22:00-06:00`, which starts on certain days. One that ends before it starts goes over midnight
-/// and belongs to the day on which it starts.
+/// A span such as `mon-fri 22:00-06:00`, which starts on certain days. One that ends before it starts crosses midnight and
+/// belongs to the day on which it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DailySpan {
     /// The days on which it starts; bit 0 is Monday.
@@ -44,7 +44,7 @@ impl DailySpan {
     /// Reads a span: `[DAY[-DAY] ]HH:MM-HH:MM`.
     ///
     /// # Errors
-    /// Invalid argument: the text is no span, or its start is its end.
+    /// Invalid argument: the text is not a span, or its start equals its end.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let span = Self::read(text).filter(|span| span.start < 1440 && span.start != span.end);
         span.ok_or_else(|| {
@@ -65,7 +65,7 @@ impl DailySpan {
         Some(Self { days, start: minutes(start)?, end: minutes(end)? })
     }
 
-    /// Whether a moment lies in the span.
+    /// Whether a moment is within the span.
     pub(crate) fn contains(self, at: LocalMinute) -> bool {
         let starts_on = |day: u32| self.days >> (day % 7) & 1 == 1;
         if self.start < self.end {
@@ -76,7 +76,7 @@ impl DailySpan {
     }
 }
 
-/// `DAY` or `DAY-DAY`; days wrap, so that `fri-mon` is four days.
+/// `DAY` or `DAY-DAY`; days wrap around, so that `fri-mon` is four days.
 fn days_of(text: &str) -> Option<u8> {
     let index = |day| DAYS.iter().position(|name| *name == day);
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(LocalMinute::at(0, &Zone::Offset(-60_000_000)), LocalMinute { day: 2, minute: 1439 });
     }
 
-    /// When a span holds in 48 hours, as the first and the last minute that the clock of the zone shows of each run.
+    /// When a span holds within 48 hours, as the first and the last minute that the zone's clock shows in each run.
     fn runs(zone: &str, from: &str, text: &str) -> Vec<String> {
         let (zone, span) = (Zone::parse_name(zone).unwrap(), DailySpan::parse(text).unwrap());
         let from_us = parse_time_us(from).unwrap();

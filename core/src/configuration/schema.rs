@@ -1,5 +1,5 @@
-//! The JSON Schema of a document, for editors and for checks before a document is applied. It is written from the table of
-//! fields that the reader checks documents against; what a text may say is told by the core alone.
+//! The JSON Schema of a document, for editors and for checks before a document is applied. It is generated from the table of
+//! fields that the reader checks documents against; only the core checks the contents of texts.
 
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,7 @@ fn table(table: &Table) -> Map<String, Value> {
         schema.insert("required".to_owned(), json!(required));
     }
     let others = match table.others {
-        // It concerns the names above too, which match.
+        // It applies to the fields above as well, whose names match.
         Some((pattern, others)) => {
             schema.insert("propertyNames".to_owned(), json!({ "pattern": pattern }));
             Value::Object(shape(others))

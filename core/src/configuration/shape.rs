@@ -1,5 +1,5 @@
-//! Which fields a document has, and which kinds of values they take. The reader checks every document against this table,
-//! and the JSON Schema is written from it.
+//! The fields of a document, and the kinds of their values. The reader checks every document against this table, and the JSON
+//! Schema is generated from it.
 
 mod tables;
 
@@ -8,10 +8,10 @@ use crate::error::excerpt;
 
 pub(crate) use tables::{DOCUMENT, LIST_ENTRY, OVERRIDE_ENTRY};
 
-/// What a value has to be.
+/// The expected form of a value.
 #[derive(Debug)]
 pub(crate) enum Shape {
-    /// A text. What it may say is checked where its meaning is known.
+    /// A text. Its contents are checked where they are interpreted.
     Text(Text),
     /// One of these words.
     Word(&'static [&'static str]),
@@ -34,7 +34,7 @@ pub(crate) enum Shape {
 /// A text, for messages and the schema.
 #[derive(Debug)]
 pub(crate) struct Text {
-    /// What is allowed, such as `a duration such as 15m`.
+    /// The allowed texts, such as `a duration such as 15m`.
     pub(crate) allowed: &'static str,
     /// A regular expression that every allowed text matches.
     pub(crate) pattern: Option<&'static str>,
@@ -43,10 +43,10 @@ pub(crate) struct Text {
 /// The fields of a table.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// What it is, with an article.
+    /// Its name in messages, with an article.
     pub(crate) name: &'static str,
     pub(crate) fields: &'static [FieldShape],
-    /// The fields whose names are not in the table, if there may be any: their names as a regular expression, and their shape.
+    /// The fields whose names are not in the table, if any are allowed: their names as a regular expression, and their shape.
     pub(crate) others: Option<(&'static str, &'static Shape)>,
 }
 
@@ -55,13 +55,13 @@ pub(crate) struct Table {
 pub(crate) struct FieldShape {
     pub(crate) name: &'static str,
     pub(crate) is_required: bool,
-    /// What it means, with its default.
+    /// Its meaning and its default.
     pub(crate) about: &'static str,
     pub(crate) shape: Shape,
 }
 
 impl Shape {
-    /// Refuses a value of another shape, at the first place that differs. `name` is that of the field.
+    /// Refuses a value of another shape, at the first difference. `name` is that of the field.
     pub(crate) fn check(&self, name: &str, node: &Node<'_>) -> Result<(), Refusal> {
         if !self.is_kind_of(node) {
             return Err(self.refusal(name, node));
@@ -89,7 +89,7 @@ impl Shape {
         }
     }
 
-    /// Whether a value is of the kind that this shape has, whatever it contains.
+    /// Whether a value is of this shape's kind, regardless of its contents.
     fn is_kind_of(&self, node: &Node<'_>) -> bool {
         match self {
             Self::Text(_) | Self::Word(_) => matches!(node.value, Value::Text(_)),
@@ -106,7 +106,7 @@ impl Shape {
         Refusal::new(node.at, format!("{name} is {node}: allowed is {}", self.allowed()))
     }
 
-    /// What is allowed, in words.
+    /// The allowed values, in words.
     pub(crate) fn allowed(&self) -> String {
         match self {
             Self::Text(text) => text.allowed.to_owned(),
@@ -127,7 +127,7 @@ impl Shape {
 }
 
 impl Table {
-    /// Refuses unknown fields, values of another shape, and a table that lacks a field.
+    /// Refuses unknown fields, missing fields, and values of another shape.
     pub(crate) fn check(&self, node: &Node<'_>) -> Result<(), Refusal> {
         for field in node.fields() {
             let known = self.fields.iter().find(|known| known.name == field.name);
@@ -152,7 +152,7 @@ impl Table {
         }
     }
 
-    /// Refuses another value of one of the fields.
+    /// Refuses a value of another shape for one of the fields.
     pub(crate) fn check_field(&self, name: &str, node: &Node<'_>) -> Result<(), Refusal> {
         let field = self.fields.iter().find(|field| field.name == name);
         field.map_or(Ok(()), |field| field.shape.check(name, node))

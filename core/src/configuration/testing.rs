@@ -24,7 +24,7 @@ pub fn read_document(bytes: &[u8]) -> Result<String, Refused> {
     Ok(document.canonical().to_owned())
 }
 
-/// Reads an entry and checks it against a document, which has to be one.
+/// Reads an entry and checks it against a document, which must be valid.
 ///
 /// # Errors
 /// Invalid argument: the entry cannot be read, or has no effect under the document.
@@ -56,16 +56,17 @@ impl CompiledConfiguration {
         Ok(Self { configuration: Configuration::compile(document, &read) })
     }
 
-    /// What the rules apply to a request.
+    /// The policies that the rules apply to a request.
     ///
     /// # Errors
-    /// Invalid argument: the attribute that gives a cost holds none.
+    /// Invalid argument: the attribute that gives a cost does not hold one.
     pub fn matching(&self, source: &dyn AttributeSource, now_us: u64) -> Result<Vec<PolicyMatch>, Error> {
         self.configuration.matching(source, now_us)
     }
 
-    /// All that is found out about a request before a store is asked: its lists, its policies, the lists of their keys, and
-    /// their numbers. Returns whether the lists deny it, and the sum of the sets of numbers; none, if a cost is invalid.
+    /// Everything that is determined about a request before a store is called: the verdict of the lists, its policies, the
+    /// verdicts on their keys, and their effective quotas. Returns whether the lists deny it, and the sum of the indices of the
+    /// quotas' sets; `None` if a cost is invalid.
     pub fn resolve(&self, source: &dyn AttributeSource, now_us: u64) -> Option<(bool, u32)> {
         let request = self.configuration.attributes(source);
         if let Some(verdict) = self.configuration.list_verdict(&request, now_us) {
@@ -77,13 +78,13 @@ impl CompiledConfiguration {
             if let Some(verdict) = self.configuration.key_verdict(applied.policy, &applied.key, now_us) {
                 return Some((verdict.denies, 0));
             }
-            sum += self.configuration.numbers(applied.policy, &applied.key, plan, now_us).set;
+            sum += self.configuration.effective(applied.policy, &applied.key, plan, now_us).set;
         }
         Some((false, sum))
     }
 }
 
-/// A path in the form in which rules compare it.
+/// The normal form of a path, as rules compare it.
 pub fn normalise_path(path: &[u8]) -> Cow<'_, [u8]> {
     path::normalise(path, RouterPaths::new())
 }

@@ -1,4 +1,4 @@
-//! A document as values with their places: what TOML and JSON have in common. What reads it does not know which of them it was.
+//! A document as values with their places, common to TOML and JSON. Readers of the tree do not know which of them it was.
 
 mod json;
 mod toml;
@@ -15,18 +15,18 @@ pub(crate) struct Node<'t> {
     pub(crate) value: Value<'t>,
 }
 
-/// What a document is made of.
+/// A value of a document.
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'t> {
-    /// Fields in the order in which they stand in the text; no name is given twice.
+    /// Fields in the order in which they stand in the text; no name is duplicated.
     Table(Vec<Field<'t>>),
     List(Vec<Node<'t>>),
     Text(Cow<'t, str>),
     Integer(i64),
     Boolean(bool),
-    /// A number that is no integer of 64 bits, as it is written.
+    /// A number that is not a 64-bit integer, as written.
     OtherNumber(Cow<'t, str>),
-    /// TOML's dates and times, JSON's null: no field takes them.
+    /// TOML's dates and times, and JSON's null, which no field accepts.
     Other(&'static str),
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Field<'t> {
     pub(crate) node: Node<'t>,
 }
 
-/// Why a document is refused, and the byte of the text to look at.
+/// Why a document is refused, and the byte of the text that is to blame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) at: usize,
@@ -50,13 +50,13 @@ impl Refusal {
         Self { at, message: message.into() }
     }
 
-    /// What another part of the core refuses, at the place from which it was given its text.
+    /// The refusal of another part of the core, at the place of the text that it was given.
     pub(crate) fn of(at: usize, error: &Error) -> Self {
         Self::new(at, error.message())
     }
 }
 
-/// Reads TOML, or JSON when the first byte that is no space is `{`.
+/// Reads TOML, or JSON when the first byte other than white space is `{`.
 pub(crate) fn parse(text: &str) -> Result<Node<'_>, Refusal> {
     let is_json = text.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{');
     if is_json { json::parse(text) } else { toml::parse(text) }
@@ -93,7 +93,7 @@ impl<'t> Node<'t> {
         self.fields().iter().find(|field| field.name == name).map(|field| &field.node)
     }
 
-    /// The elements of a list; any other value counts as a list of it alone.
+    /// The elements of a list; any other value counts as a list of one.
     pub(crate) fn elements(&self) -> &[Self] {
         match &self.value {
             Value::List(elements) => elements,
@@ -136,7 +136,7 @@ impl<'t> Node<'t> {
     }
 }
 
-/// What was read, for messages: short values themselves, of others the kind.
+/// The value that was read, for messages: short values in full, others by their kind.
 impl fmt::Display for Node<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {

@@ -1,9 +1,9 @@
-//! A table of attributes' values: a request finds what is said about its own values, however many others there are.
+//! A table by attributes' values: a request finds the data for its own values, however many others there are.
 
 use crate::configuration::Map;
 use crate::configuration::attributes::{Attributes, Reference};
 
-/// Something for values of attributes. A look-up costs one probe for each attribute that occurs.
+/// Data by values of attributes. A lookup costs one probe for each attribute that occurs.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueTable<T> {
     attributes: Vec<(Reference, Values<T>)>,
@@ -18,7 +18,7 @@ impl<T> Default for ValueTable<T> {
 }
 
 impl<T: Default> ValueTable<T> {
-    /// What belongs to a value of an attribute.
+    /// The data for a value of an attribute.
     pub(crate) fn entry(&mut self, reference: &Reference, value: &[u8]) -> &mut T {
         let found = self.attributes.iter().position(|(other, _)| other == reference);
         let at = found.unwrap_or_else(|| {
@@ -28,7 +28,7 @@ impl<T: Default> ValueTable<T> {
         self.attributes[at].1.entry(value.into()).or_default()
     }
 
-    /// What belongs to the values of a request.
+    /// The data for the values of a request.
     pub(crate) fn of<'t>(&'t self, request: &Attributes<'_>) -> impl Iterator<Item = &'t T> {
         self.attributes.iter().filter_map(|(reference, values)| values.get(request.value(reference)?))
     }

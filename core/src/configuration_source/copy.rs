@@ -1,7 +1,7 @@
-//! The copy: the last configuration in a file of this host, for a process that starts while Redis is away.
+//! The copy: the last configuration in a local file, for a process that starts while Redis is unavailable.
 //!
-//! It is JSON: `of` names the configuration, so that the copy of another one is not taken for it; the rest is the
-//! [`Snapshot`]. A copy is replaced as a whole, so that a process which ends while it writes leaves the one before.
+//! It is JSON: `of` names the configuration, so that the copy of another one is not used by mistake; the rest is the
+//! [`Snapshot`]. A copy is replaced as a whole, so that a process which dies while writing leaves the previous one.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -18,7 +18,7 @@ const WRITABLE: &str = "name a file that this process may write, in a folder tha
 const DAMAGED: &str =
     "is no copy of a configuration, and is not used: it is replaced once the store answers, or remove it";
 
-/// The longest copy, in bytes.
+/// The maximum size of a copy, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// Replaces the copy. Only the user of this process can read it.
@@ -29,12 +29,12 @@ pub(crate) fn write(path: &Path, of: &str, snapshot: &Snapshot) -> Result<(), Er
 
 fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Made with the mode 0600.
+    // Created with mode 0600.
     let mut file = NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path)?;
-    // The new name lasts once the folder is written; not every system can do that.
+    // The rename is durable once the folder is synced, which not every system supports.
     drop(File::open(folder).and_then(|folder| folder.sync_all()));
     Ok(())
 }
@@ -54,7 +54,7 @@ fn bytes(of: &str, snapshot: &Snapshot) -> Vec<u8> {
     copy.to_string().into_bytes()
 }
 
-/// Reads the copy; `None` when there is none yet.
+/// Reads the copy; `None` if there is none.
 pub(crate) fn read(path: &Path, of: &str) -> Result<Option<Snapshot>, Error> {
     let mut bytes = Vec::new();
     let read = open_regular(path).and_then(|(file, _)| file.take(MAX_BYTES).read_to_end(&mut bytes));

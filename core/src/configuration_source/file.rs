@@ -1,11 +1,11 @@
-//! A document in a file, looked at from time to time.
+//! A document in a file that is polled.
 //!
-//! A file that replaces another one, by a rename or by a symbolic link that leads elsewhere, has another inode and is read
-//! at once. A file that is written in place may be half written: it is read when two looks in a row find the same size
-//! and times of modification and of change. The time of change also distinguishes a content that has the size and the time of
-//! modification of the one before, as copies that keep times leave it.
+//! A file that replaces another one, by a rename or by a symbolic link that is changed, has another inode and is read at once.
+//! A file that is written in place may be half written: it is read when two looks in a row find the same size and times of
+//! modification and of change. The time of change also detects new contents with the size and modification time of the old
+//! ones, as left by copies that keep times.
 //!
-//! Nothing but a regular file is opened for reading: opening a pipe would wait for a writer, and a device may have no end.
+//! Only a regular file is opened for reading: opening a pipe would wait for a writer, and a device may have no end.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -19,29 +19,29 @@ use crate::error::Error;
 #[derive(Debug)]
 pub(crate) struct WatchedFile {
     path: PathBuf,
-    /// What was read last, be it good or bad; `None` before the first.
+    /// What was read last, valid or not; `None` before the first read.
     read: Option<Stamp>,
-    /// What the look before found.
+    /// What the previous look found.
     seen: Option<Stamp>,
-    /// Why what was read last is no document, as long as it is there.
+    /// Why what was read last is not a document, as long as it is there.
     refused: Option<Error>,
 }
 
-/// What tells one content of the file from another.
+/// Distinguishes one content of the file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     inode: (u64, u64),
     length: u64,
     modified: Option<SystemTime>,
-    /// When content, name or rights changed, in seconds and nanoseconds; no program can set it.
+    /// When contents, name or permissions changed, in seconds and nanoseconds; no program can set it.
     changed: (i64, i64),
 }
 
-/// What a look finds.
+/// The result of a look.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     Unchanged,
-    /// It was written since the last look, and may be written still.
+    /// It has changed since the last look, and may still be being written.
     BeingWritten,
     Changed(Arc<str>),
     /// It is missing, or cannot be read.
@@ -53,7 +53,7 @@ impl WatchedFile {
         Self { path: path.to_owned(), read: None, seen: None, refused: None }
     }
 
-    /// Looks at the file, and reads it when it has changed and rests.
+    /// Looks at the file, and reads it when it has changed and is stable.
     pub(crate) fn look(&mut self) -> Look {
         let found = std::fs::metadata(&self.path).and_then(|found| regular(&found).map(|()| found));
         let stamp = match found {
@@ -74,7 +74,7 @@ impl WatchedFile {
         }
     }
 
-    /// Reads the file, whether it rests or not.
+    /// Reads the file, whether it is stable or not.
     pub(crate) fn read_now(&mut self) -> Look {
         let bytes = match self.contents() {
             Ok(bytes) => bytes,
@@ -86,7 +86,7 @@ impl WatchedFile {
     }
 
     fn contents(&mut self) -> io::Result<Vec<u8>> {
-        // The stamp is taken before the content, so that what is written meanwhile is a change.
+        // The stamp is taken before the content is read, so that a write in between counts as a change.
         let (file, found) = open_regular(&self.path)?;
         let mut bytes = Vec::new();
         file.take(Snapshot::MAX_DOCUMENT as u64 + 1).read_to_end(&mut bytes)?;
@@ -100,6 +100,7 @@ impl WatchedFile {
             "the configuration's file {:?} cannot be read ({error}): allowed is a file in TOML or JSON",
             self.path.display().to_string()
         ))
+        .caused_by_io(error)
     }
 }
 
@@ -123,7 +124,7 @@ fn regular(found: &Metadata) -> io::Result<()> {
     if found.is_file() { Ok(()) } else { Err(io::Error::other("it is no regular file")) }
 }
 
-/// Opens a regular file. Anything else is refused without waiting for it.
+/// Opens a regular file. Anything else is refused without blocking.
 pub(crate) fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
     let mut options = File::options();
     options.read(true);
@@ -245,7 +246,7 @@ mod tests {
         fs::rename(&path, &aside).unwrap();
         assert!(matches!(file.look(), Look::Unreadable(_)));
         fs::rename(&aside, &path).unwrap();
-        // Its time of change may be another one.
+        // Its time of change may differ.
         let _ = file.look();
         assert!(matches!(file.look(), Look::Unchanged | Look::Changed(_)));
         assert_eq!(file.look(), Look::Unchanged);
@@ -262,7 +263,7 @@ mod tests {
         write(&path, "110", 1);
         let mut file = WatchedFile::new(&path);
         assert_eq!(file.look(), changed("110"));
-        // The times of some file systems go by the kernel's ticks.
+        // Some file systems take their times from the kernel's ticks.
         std::thread::sleep(Duration::from_millis(20));
         write(&path, "111", 1);
         assert_eq!(file.look(), Look::BeingWritten);
@@ -289,7 +290,7 @@ mod tests {
         }
         fs::remove_dir(&path).unwrap();
         write(&path, "two", 1);
-        // It may have the number of the file before.
+        // It may have the previous file's inode number.
         assert!([file.look(), file.look()].contains(&changed("two")));
     }
 

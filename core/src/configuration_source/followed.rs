@@ -1,4 +1,4 @@
-//! What a limiter has of its source.
+//! A limiter's side of its configuration source.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::runtime::park;
 use crate::runtime::sleep::at_most;
 use crate::store::redis::configuration::ConfigurationStore;
 
-/// Takes a configuration, for one limiter.
+/// Receives the configuration, for one limiter.
 pub(crate) trait ConfigurationSink: Send + Sync {
-    /// Parses and compiles what has changed, and decides by it from then on. Returns the digest of the document. It is
-    /// called by one thread at a time, and must not close the limiter.
+    /// Parses and compiles the changes, and decides by them from then on. Returns the digest of the document. It is called by
+    /// one thread at a time, and must not close the limiter.
     ///
     /// # Errors
-    /// The document cannot be used: what was read and what is allowed. Then nothing has changed. Entries that are not valid
-    /// under the document are no error: they have no effect.
+    /// The document cannot be used: what was read and what is allowed. Then nothing has changed. Entries that are invalid under
+    /// the document are not an error: they have no effect.
     fn apply(&self, snapshot: &Snapshot, changed: Changed<'_>) -> Result<Box<str>, Error>;
 
-    /// Reports that something else keeps the limiter from the newest configuration than before, or nothing any more. Hooks of the
-    /// program run in it, and may close the limiter.
+    /// Reports a change of the obstacle to the newest configuration; `None` when there is none any more. Hooks of the program
+    /// run in it, and may close the limiter.
     fn report(&self, obstacle: Option<&Error>);
 }
 
@@ -37,28 +37,28 @@ pub(crate) struct SourceOptions {
     pub(crate) copy: Option<PathBuf>,
 }
 
-/// What a source tells of itself.
+/// The status of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SourceStatus {
     /// The place, as the option names it.
     pub(crate) source: String,
     /// 0 before the first.
     pub(crate) version: u64,
-    /// Which document of the store decides; 0 for one that is not of the store.
+    /// The version of the active document in the store; 0 if it does not come from the store.
     pub(crate) document_version: u64,
-    /// SHA-256 of the document that decides, as hexadecimal digits.
+    /// SHA-256 of the active document, as hexadecimal digits.
     pub(crate) digest: Option<Box<str>>,
     /// When this version was applied, in microseconds since the Unix epoch, by this host's clock.
     pub(crate) applied_at_us: Option<u64>,
-    /// Why a newer one was not applied, or may not be known.
+    /// Why a newer version was not applied, or may be unknown.
     pub(crate) error: Option<Error>,
-    /// Since when the file is missing or Redis does not answer, in microseconds since the Unix epoch.
+    /// Since when the file has been missing or Redis has not answered, in microseconds since the Unix epoch.
     pub(crate) unreachable_since_us: Option<u64>,
-    /// Whether the newest document that was read is in force. A source that cannot be reached may have no newer one.
+    /// Whether the newest document that was read is active. A source that cannot be reached may have no newer one.
     pub(crate) is_newest: bool,
 }
 
-/// A configuration that is kept up to date until this is closed or dropped. It keeps the sink, which therefore must not keep it.
+/// A configuration that is kept up to date until this is closed or dropped. It owns the sink, which therefore must not own it.
 pub(crate) struct FollowedConfiguration {
     follower: Arc<Follower>,
     subscription: Arc<Subscription>,
@@ -71,8 +71,8 @@ impl FollowedConfiguration {
     /// configuration, [`ready`](Self::ready) waits.
     ///
     /// # Errors
-    /// The file cannot be read and no copy serves, or its document cannot be used; the place needs a Redis store; the system
-    /// gives no thread.
+    /// The file cannot be read and no copy serves, or its document cannot be used; the place needs a Redis store; no thread can
+    /// be started.
     pub(crate) fn start(
         options: &SourceOptions,
         store: Option<ConfigurationStore>,
@@ -123,13 +123,13 @@ impl FollowedConfiguration {
         }
     }
 
-    /// Whether there is a configuration. Until then operations wait inside their deadlines.
+    /// Whether there is a configuration. Until then operations wait within their deadlines.
     #[cfg(feature = "testing")]
     pub(crate) fn is_ready(&self) -> bool {
         self.subscription.is_ready()
     }
 
-    /// Waits until there is a configuration, at most for this long.
+    /// Waits until there is a configuration, at most this long.
     ///
     /// # Errors
     /// [`StoreUnavailable`](ErrorKind::StoreUnavailable), with the reason as far as it is known.
@@ -143,20 +143,20 @@ impl FollowedConfiguration {
         park::block_on_for(longest, waiting).ok_or_else(|| self.unavailable())
     }
 
-    /// Waits until this version of the configuration, or a later one, decides.
+    /// Waits until this version of the configuration, or a later one, is active.
     pub(crate) async fn wait_for_version(&self, version: u64) {
         self.subscription.wait_for(|decides| decides >= version).await;
     }
 
-    /// Ends following: the sink is told nothing any more, except for what is being applied. The last limiter of a follower
-    /// waits for the end of its thread. Closing again does nothing.
+    /// Stops following: the sink receives nothing more, except for a change that is being applied. The last limiter of a
+    /// follower waits for its thread to end. Closing again has no effect.
     pub(crate) fn close(&self) {
         if !self.is_closed.swap(true, Ordering::Relaxed) {
             Followers::leave(&self.follower, &self.subscription);
         }
     }
 
-    /// The error of an operation that has waited in vain.
+    /// The error of an operation whose wait for a configuration was in vain.
     pub(crate) fn unavailable(&self) -> Error {
         let reason = match self.status().error {
             Some(error) => format!("there is no configuration yet: {error}"),

@@ -1,8 +1,8 @@
-//! A follower: keeps the limiters of a process up to date that take their configuration from the same place.
+//! A follower keeps the limiters of a process that take their configuration from the same place up to date.
 //!
-//! It has one thread, on which its tasks look at the file and read the store's log. Documents are
-//! parsed and compiled there, so that decisions go on meanwhile. The first limiter of a place starts it, and the last one
-//! ends it. A forked child has followers of its own.
+//! It has one thread, on which its tasks look at the file and read the store's log. Documents are parsed and compiled there, so
+//! that decisions continue meanwhile. The first limiter of a place starts it, and the last one stops it. A forked child has its
+//! own followers.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub(crate) struct Follower {
     state: Mutex<State>,
     subscriptions: Mutex<Vec<Weak<Subscription>>>,
     problems: ArcSwap<Problems>,
-    /// The looks at the file and at the store.
+    /// The looks in progress at the file and at the store.
     file_looks: Arc<Looks>,
     store_looks: Arc<Looks>,
     driver: OnceLock<Driver>,
@@ -54,16 +54,16 @@ struct State {
     snapshot: Snapshot,
     /// Whether document and entries are known.
     is_complete: bool,
-    /// Which version of the store was read last, be its document good or bad.
+    /// The version of the store that was read last, whether its document was valid or not.
     version: u64,
-    /// Which document of the store was read last, be it good or bad.
+    /// The document of the store that was read last, whether it was valid or not.
     document_version: u64,
-    /// Whether the start has been made: file and copy were read.
+    /// Whether file and copy were read at the start.
     has_begun: bool,
     file: Option<WatchedFile>,
 }
 
-/// Up to where the store's changes are applied.
+/// How far the store's changes are applied.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) version: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Known {
     pub(crate) document_version: u64,
 }
 
-/// What the store has beyond the snapshot.
+/// The store's changes since the snapshot.
 #[derive(Debug)]
 pub(crate) struct StoreChange<'a> {
     pub(crate) version: u64,
@@ -82,7 +82,7 @@ pub(crate) struct StoreChange<'a> {
 
 #[derive(Debug)]
 pub(crate) enum EntriesChange<'a> {
-    /// These are all entries.
+    /// All entries, in place of those of the snapshot.
     All(super::snapshot::Entries),
     Some(&'a [EntryChange]),
 }
@@ -108,7 +108,7 @@ impl Follower {
         self.problems.load_full()
     }
 
-    /// Since when a source cannot be reached, or a look at it has not ended, in microseconds since the Unix epoch.
+    /// Since when a source has been unreachable, or a look at it has not ended, in microseconds since the Unix epoch.
     pub(crate) fn unreachable_since_us(&self) -> Option<u64> {
         let now_us = Clock::system().now_us();
         let unended = [&self.file_looks, &self.store_looks].map(|looks| looks.unended_since_us(now_us));
@@ -124,7 +124,7 @@ impl Follower {
         self.subscriptions.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Feeds one more limiter. The file is read, and must be good; the first limiter also reads the copy.
+    /// Feeds one more limiter. The file is read, and must be valid; the first limiter also reads the copy.
     pub(crate) fn begin(self: &Arc<Self>, new: &Arc<Subscription>, tasks: Tasks) -> Result<(), Error> {
         let mut state = self.state.lock();
         self.add(new);
@@ -154,7 +154,7 @@ impl Follower {
         self.start(tasks)
     }
 
-    /// Feeds one more limiter of a forked child, which decides by what its parent had.
+    /// Feeds one more limiter of a forked child, which starts with its parent's configuration.
     pub(crate) fn go_on(self: &Arc<Self>, new: &Arc<Subscription>, tasks: Tasks) {
         let state = self.state.lock();
         self.add(new);
@@ -216,8 +216,8 @@ impl Follower {
         });
     }
 
-    /// Reports to each limiter what keeps it from the newest configuration. The caller does not hold the state: hooks of the program
-    /// run in it.
+    /// Reports to each limiter what keeps it from the newest configuration. The caller must not hold the state: hooks of the
+    /// program run in it.
     fn report(&self) {
         let problems = self.problems();
         for subscription in self.subscriptions() {
@@ -225,7 +225,7 @@ impl Follower {
         }
     }
 
-    /// The store has answered: all that it has is applied.
+    /// The store has answered, and everything that it has is applied.
     pub(crate) fn reached(&self) {
         let has_document = self.state.lock().snapshot.document.is_some();
         let error = (!has_document).then(|| {
@@ -235,7 +235,7 @@ impl Follower {
         self.report();
     }
 
-    /// The store has answered, with this left to tell.
+    /// The store has answered; `error` remains to be reported.
     fn note_answer(&self, error: Option<&Error>) {
         let problems = self.problems.load_full();
         if problems.store_unreachable_since_us.is_some() || problems.store.as_ref() != error {
@@ -256,7 +256,7 @@ impl Follower {
         self.report();
     }
 
-    /// Up to where the store's changes are applied; `None` before anything of the store is known.
+    /// How far the store's changes are applied; `None` before anything of the store is known.
     pub(crate) fn known(&self) -> Option<Known> {
         let State { snapshot, is_complete, version, document_version, .. } = &*self.state.lock();
         let known =
@@ -282,7 +282,7 @@ impl Follower {
     fn take_file(&self, state: &mut State, text: Arc<str>) {
         self.note_file(None);
         if state.snapshot.document.as_ref().is_some_and(|document| document.text == text) {
-            // The limiters that have refused another one since go on with this one.
+            // Limiters that have since refused another document continue with this one.
             let waiting = |one: &Arc<Subscription>| one.refused().is_some() || one.applied().is_none();
             for subscription in self.subscriptions().into_iter().filter(waiting) {
                 repeat(state, &subscription);
@@ -301,7 +301,7 @@ impl Follower {
         }
     }
 
-    /// Applies what the store has.
+    /// Applies the store's changes.
     pub(crate) fn take_change(&self, change: StoreChange<'_>) {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -320,7 +320,7 @@ impl Follower {
         };
         if let Some(document) = &document {
             state.document_version = document.version;
-            // A caller that waits for this version does not read what was wrong before it.
+            // A caller that waits for this version must not read an earlier error.
             self.note_answer(None);
         }
         let is_offered = document.is_some();
@@ -330,7 +330,7 @@ impl Follower {
             state.snapshot.version = before;
             return;
         }
-        // Entries change under the document that decides.
+        // Entries change under the active document.
         if !is_taken && state.snapshot.document.is_some() {
             for subscription in self.subscriptions() {
                 subscription.apply(&state.snapshot, changed, true);
@@ -339,7 +339,7 @@ impl Follower {
         self.write_copy(state);
     }
 
-    /// Offers a document to all limiters; `false` when all refuse it, and the one before stays.
+    /// Offers a document to all limiters; `false` when all refuse it, so that the previous one stays.
     fn offer(&self, state: &mut State, document: DocumentText) -> bool {
         let before = state.snapshot.document.replace(document);
         let subscriptions = self.subscriptions();
@@ -380,7 +380,7 @@ impl Follower {
         }
     }
 
-    /// What a copy is a copy of. Two servers with the same prefix are not told apart.
+    /// Identifies the source of a copy. Two servers with the same prefix are not distinguished.
     fn of(&self) -> String {
         match &self.key.store {
             Some(store) => format!("{} of {}", self.key.place, store.prefix()),
@@ -389,7 +389,7 @@ impl Follower {
     }
 }
 
-/// Applies to one limiter what the others have.
+/// Applies to one limiter what the others already have.
 fn repeat(state: &State, new: &Arc<Subscription>) {
     if state.snapshot.document.is_some() && new.apply(&state.snapshot, Changed::All, state.is_complete) {
         new.has_newest_document();
@@ -399,7 +399,7 @@ fn repeat(state: &State, new: &Arc<Subscription>) {
 /// The followers of this process.
 pub(crate) struct Followers {
     generation: ProcessGeneration,
-    /// Each with the number of its limiters.
+    /// Each with its number of limiters.
     shared: Mutex<HashMap<Key, (Arc<Follower>, usize)>>,
     /// Those of a forked child: the parent's lock may be held by a thread that does not exist in the child.
     after_fork: OnceLock<Box<Self>>,
@@ -429,7 +429,7 @@ impl Followers {
         Arc::clone(follower)
     }
 
-    /// Leaves a follower for one limiter. The last one ends its thread.
+    /// Leaves a follower for one limiter. The last one stops its thread.
     pub(crate) fn leave(follower: &Arc<Follower>, subscription: &Arc<Subscription>) {
         follower.remove(subscription);
         let mut shared = Self::here().shared.lock();

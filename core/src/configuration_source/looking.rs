@@ -1,19 +1,19 @@
-//! Looks at a source that are under way. One that does not end, over a connection whose other side is gone or at a file whose file
-//! system does not answer, finds neither a change nor an error: how long it lasts is all that shows.
+//! Looks at a source that are in progress. A look that never ends, over a dead connection or at a file on a file system that
+//! does not answer, finds neither a change nor an error: only its duration shows the problem.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::runtime::clock::Clock;
 
-/// How long a look may last that is not reported. The server holds a read of its log for a second.
+/// How long a look may take before it is reported. The server holds a read of its log for a second.
 const USUAL_US: u64 = 2_000_000;
 
-/// Since when a look has been under way, in microseconds since the Unix epoch; 0 while there is none.
+/// Since when a look has been in progress, in microseconds since the Unix epoch; 0 while there is none.
 #[derive(Debug, Default)]
 pub(crate) struct Looks(AtomicU64);
 
-/// A look; it ends when this is dropped.
+/// A look in progress; it ends when this is dropped.
 #[must_use = "the look ends at once"]
 pub(crate) struct Looking(Arc<Looks>);
 
@@ -23,7 +23,7 @@ impl Looks {
         Looking(Arc::clone(self))
     }
 
-    /// Since when a look lasts that should have ended.
+    /// Since when a look has been in progress that should have ended.
     pub(crate) fn unended_since_us(&self, now_us: u64) -> Option<u64> {
         let since_us = self.0.load(Ordering::Relaxed);
         (since_us > 0 && now_us.saturating_sub(since_us) >= USUAL_US).then_some(since_us)

@@ -12,7 +12,7 @@ pub(crate) enum ConfigurationPlace {
     File(PathBuf),
     /// Document and entries are in Redis.
     Store,
-    /// The document is a file, the entries are in Redis.
+    /// The document is a file; the entries are in Redis.
     StoreAndFile(PathBuf),
 }
 
@@ -41,7 +41,7 @@ pub(crate) const COPY: StoreOption = StoreOption {
 };
 
 impl ConfigurationPlace {
-    /// `None` when the text has another form.
+    /// `None` for any other text.
     pub(crate) fn read(text: &str) -> Option<Self> {
         if text == "store" {
             return Some(Self::Store);

@@ -3,24 +3,24 @@
 use crate::configuration_source::snapshot::EntryChange;
 use crate::error::Error;
 
-/// The longest names of authors, in bytes, and the longest reasons.
+/// The maximum length of an author's name and of a reason, in bytes.
 const MAX_BY: usize = 256;
 const MAX_WHY: usize = 1_024;
 
-/// What publishing did.
+/// The result of publishing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
     Done {
         version: u64,
         document_version: u64,
     },
-    /// Another document was published meanwhile, or none yet: this is the version that is there.
+    /// Another document was published meanwhile, or none yet: this is the current version.
     Conflict {
         document_version: u64,
     },
 }
 
-/// One change of the past.
+/// A change in the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PastChange {
     pub(crate) version: u64,
@@ -33,7 +33,7 @@ pub(crate) struct PastChange {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PastKind {
-    /// A document. Its text is there for the last 32.
+    /// A document. The text is kept for the last 32.
     Document {
         document_version: u64,
         digest: Box<str>,
@@ -46,7 +46,7 @@ pub(crate) enum PastKind {
 pub(crate) struct PastDocument {
     /// Canonical JSON.
     pub(crate) document: String,
-    /// As its author has written it, with comments.
+    /// As written by its author, with comments.
     pub(crate) text: String,
     /// SHA-256 of the canonical JSON, as hexadecimal digits.
     pub(crate) digest: String,

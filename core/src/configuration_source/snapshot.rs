@@ -1,14 +1,14 @@
-//! A configuration as its sources have it: texts that are not checked yet.
+//! A configuration as its sources provide it: texts that are not yet checked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A document and the entries beside it.
+/// A document and its entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// Raised with each change: by the store, or by the process that watches a file. 0 before the first.
+    /// Incremented with each change: by the store, or by the process that watches a file. 0 before the first.
     pub(crate) version: u64,
-    /// The id of the last record of the store's log that is part of this; empty when there is none.
+    /// The id of the last record of the store's log that is included; empty when there is none.
     pub(crate) last: Box<str>,
     pub(crate) document: Option<DocumentText>,
     pub(crate) entries: Entries,
@@ -33,17 +33,17 @@ pub(crate) struct EntryChange {
     pub(crate) value: Option<Box<str>>,
 }
 
-/// What differs from the snapshot before.
+/// The difference from the previous snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changed<'a> {
     /// The document, all entries, or both.
     All,
-    /// These entries, in this order; one may be there twice.
+    /// These entries, in this order; duplicates are allowed.
     Entries(&'a [EntryChange]),
 }
 
 impl Snapshot {
-    /// The longest document, in bytes.
+    /// The maximum size of a document, in bytes.
     pub(crate) const MAX_DOCUMENT: usize = 1 << 20;
 
     pub(crate) const MAX_ENTRIES: usize = 100_000;

@@ -21,15 +21,15 @@ pub(crate) struct Subscription {
     applied: ArcSwapOption<Applied>,
     /// Why the newest document was not applied.
     refused: ArcSwapOption<Error>,
-    /// What was reported last.
+    /// The obstacle that was reported last.
     reported: Mutex<Option<Error>>,
-    /// Whether the sink has applied anything since it subscribed. A forked child begins with what its parent has applied.
+    /// Whether the sink has applied anything since it subscribed. A forked child starts with what its parent has applied.
     has_begun: AtomicBool,
-    /// The version that decides; `None` while document or entries are missing.
+    /// The active version; `None` while document or entries are missing.
     decides: watch::Sender<Option<u64>>,
 }
 
-/// What a limiter has applied.
+/// The configuration that a limiter has applied.
 #[derive(Clone, Debug)]
 pub(crate) struct Applied {
     pub(crate) version: u64,
@@ -99,7 +99,7 @@ impl Subscription {
         }
     }
 
-    /// The newest document is applied.
+    /// Records that the newest document is applied.
     pub(crate) fn has_newest_document(&self) {
         self.refused.store(None);
     }
@@ -112,13 +112,13 @@ impl Subscription {
         self.refused.load_full()
     }
 
-    /// Why a newer configuration was not applied, or may not be known.
+    /// Why a newer configuration was not applied, or may be unknown.
     pub(crate) fn error(&self, problems: &Problems) -> Option<Error> {
         let source = self
             .refused()
             .map(|error| Error::clone(&error))
             .or_else(|| [&problems.file, &problems.store].into_iter().flatten().next().cloned());
-        // A damaged copy is the reason why there are no limits while the store is away: neither hides the other.
+        // A damaged copy explains why there are no limits while the store is unavailable: neither error hides the other.
         match (source, &problems.copy) {
             (Some(source), Some(copy)) => {
                 Some(Error::new(source.kind(), format!("{}; {}", source.message(), copy.message())))
@@ -127,8 +127,8 @@ impl Subscription {
         }
     }
 
-    /// Reports to the limiter what keeps it from the newest configuration, once for each reason, and when nothing does any more. That a
-    /// store cannot be reached is not reported here: decisions without it are.
+    /// Reports to the limiter what keeps it from the newest configuration, once for each reason, and once when nothing does any
+    /// more. An unreachable store is not reported here, because decisions without it are.
     pub(crate) fn report(&self, problems: &Problems) {
         let obstacle =
             problems.document().cloned().or_else(|| self.refused().map(|error| Error::clone(&error)));
@@ -147,7 +147,7 @@ impl Subscription {
         self.decides.borrow().is_some()
     }
 
-    /// Waits until a version decides for which this is true.
+    /// Waits until a version that satisfies the predicate is active.
     pub(crate) async fn wait_for(&self, is_awaited: impl Fn(u64) -> bool) {
         let mut decides = self.decides.subscribe();
         if decides.wait_for(|version| version.is_some_and(&is_awaited)).await.is_err() {

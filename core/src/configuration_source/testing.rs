@@ -59,7 +59,7 @@ impl ConfigurationSink for Recorder {
     }
 }
 
-/// What a source tells of itself.
+/// The status of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields of a limiter's configuration")]
 pub struct Status {
@@ -79,7 +79,7 @@ impl Followed {
         self.sink.0.lock().reported.clone()
     }
 
-    /// Starts to follow; without a URL for a store in this process.
+    /// Starts to follow; without a URL, an in-process store.
     ///
     /// # Errors
     /// As building a limiter with these options.
@@ -129,7 +129,7 @@ impl Followed {
         self.sink.0.lock().applied
     }
 
-    /// What the source tells of itself.
+    /// The status of the source.
     pub fn status(&self) -> Status {
         let status = self.configuration.status();
         Status {
@@ -154,7 +154,7 @@ impl Followed {
         self.configuration.ready_blocking(longest)
     }
 
-    /// Waits for a version, and returns whether it has come in time.
+    /// Waits for a version, and returns whether it arrived in time.
     pub fn wait_for_version(&self, version: u64, longest: Duration) -> bool {
         park::block_on_for(longest, self.configuration.wait_for_version(version)).is_some()
     }
@@ -167,7 +167,7 @@ impl Followed {
         self.store().set_credentials(Some(username), password)
     }
 
-    /// Publishes a document. Returns its version; the version that is there, when it is not the expected one.
+    /// Publishes a document. Returns its version, or the current version when it is not the expected one.
     ///
     /// # Errors
     /// As publishing by a limiter.

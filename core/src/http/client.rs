@@ -1,14 +1,14 @@
-//! What an HTTP client does to stay within a limit of its own and to wait as servers demand, without I/O.
+//! How an HTTP client stays within its own limit and waits as servers demand, without I/O.
 //!
-//! All requests of one client share a [`Throttle`]. Each request has its [`Attempts`], which say what comes next: to wait, to
-//! acquire from the client's limiter, to send, or to give up. A wrapper of an HTTP library therefore contains no rule of its
-//! own: it does what [`Attempts::step`] says and reports what came of it.
+//! All requests of one client share a [`Throttle`]. The [`Attempts`] of each request return its next step: to wait, to acquire
+//! from the client's limiter, to send, or to give up. A wrapper of an HTTP library therefore contains no rules of its own: it
+//! does what [`Attempts::step`] returns and reports the result.
 //!
-//! The rules, each stated once:
+//! The rules:
 //!
 //! - **Order.** A request waits until the server's pause for its key is over, then acquires from the limiter, and is sent
 //!   unless another response has paused the key meanwhile. A retry does the same again.
-//! - **Pauses.** A response pauses its key for the [wait](crate::server_wait) that it asks for: by `Retry-After` when the
+//! - **Pauses.** A response pauses its key for the [wait](crate::http::server_wait) that it asks for: by `Retry-After` when the
 //!   status is 400 or above, and by `RateLimit` fields with nothing left, whatever the status. A pause is known to this
 //!   throttle alone and costs no units. The longer of two pauses counts.
 //! - **Retries.** A response with 429, with 503, or with 403 and `Retry-After` (GitHub's secondary limits) is followed
@@ -34,14 +34,15 @@ use crate::runtime::clock::Clock;
 use crate::runtime::monotonic;
 use crate::units::micros;
 
-/// How many keys may be paused at once. When one more comes, the pause that ends first is forgotten.
+/// The maximum number of paused keys. When one more is added, the pause that ends first is forgotten.
 const MAX_PAUSES: usize = 4096;
 
-/// The backoff of a client, and the pauses that servers have asked it for. Clones share them.
+/// The backoff of a client, and the pauses that servers have requested. Clones share them.
 ///
 /// ```
-/// use polylimit::client::{Step, Throttle};
-/// use polylimit::{Backoff, Limiter};
+/// use polylimit::http::client::{Step, Throttle};
+/// use polylimit::http::Backoff;
+/// use polylimit::Limiter;
 ///
 /// # fn send() -> (u16, [(&'static str, &'static str); 1]) { (200, [("content-type", "text/plain")]) }
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -98,7 +99,7 @@ impl Throttle {
     /// Starts a request.
     ///
     /// Requests with the same `key` share pauses and a budget of the limiter. `method` is the HTTP method, in upper case.
-    /// `replayable` says whether the body can be sent again; a request without a body is. All waits together end
+    /// `replayable` is whether the body can be sent again, which is true of a request without a body. All waits together end
     /// `timeout` from now, and after `max_wait` of the backoff if that is shorter.
     ///
     /// # Errors
@@ -157,10 +158,10 @@ impl Shared {
     }
 }
 
-/// What an HTTP client does next with a request.
+/// The next step of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Wait this long, then ask again.
+    /// Wait this long, then call [`Attempts::step`] again.
     Wait(Duration),
     /// Acquire from the limiter with this timeout, and report the decision to [`Attempts::acquired`].
     Acquire(Duration),
@@ -170,7 +171,7 @@ pub enum Step {
     Refuse(Refusal),
 }
 
-/// The attempts of one request. An HTTP client that gives a request up drops it.
+/// The attempts of one request. An HTTP client that abandons a request drops them.
 pub struct Attempts {
     shared: Arc<Shared>,
     key: Box<[u8]>,
@@ -192,7 +193,7 @@ enum Phase {
 }
 
 impl Attempts {
-    /// What to do next. Ask again after a wait: another response may have paused the key meanwhile.
+    /// The next step. Call this again after a wait: another response may have paused the key meanwhile.
     pub fn step(&mut self) -> Step {
         self.step_at(monotonic::now())
     }
@@ -212,7 +213,7 @@ impl Attempts {
         if let Some(until) = max(pause.map(|pause| pause.until), self.not_before)
             && until > now
         {
-            // Timers count at most microseconds; a wait that was rounded down would be followed by another one.
+            // Timers count microseconds at best; a wait that was rounded down would be followed by another one.
             return Step::Wait(Duration::from_micros(micros(until - now) + 1));
         }
         match self.phase {
@@ -221,7 +222,7 @@ impl Attempts {
         }
     }
 
-    /// The limiter has decided: whether it admits the request, and if not, after which wait it would; `None` for never.
+    /// Reports the limiter's decision: whether it admits the request, and if not, after which wait it would; `None` for never.
     pub fn acquired(&mut self, allowed: bool, retry_after: Option<Duration>) {
         self.phase = if allowed {
             Phase::Admitted
@@ -230,11 +231,11 @@ impl Attempts {
         };
     }
 
-    /// A response has arrived. Returns whether to try again: then the client discards the response and asks for the
-    /// next [step](Self::step). Otherwise the response is the caller's.
+    /// Reports a response. Returns whether to try again: then the client discards the response and takes the next
+    /// [step](Self::step). Otherwise the caller gets the response.
     ///
-    /// `fields` are the names and values of the response's fields, a pair for each line; [`server_wait`](crate::server_wait)
-    /// has those that are read.
+    /// `fields` are the names and values of the response's fields, a pair for each line;
+    /// [`server_wait`](crate::http::server_wait) lists those that are read.
     pub fn responded<N: AsRef<[u8]>, V: AsRef<[u8]>>(
         &mut self,
         status: u16,
@@ -243,7 +244,7 @@ impl Attempts {
         let fields = WaitFields::of(fields);
         let retry_after = match status {
             400.. => fields.retry_after(Clock::system().now_us()),
-            // After a success or a redirection, Retry-After says when to come back, not to stay away.
+            // After a success or a redirection, Retry-After is the time to come back, not a demand to stay away.
             _ => None,
         };
         let asked = retry_after.or_else(|| fields.rate_limit());
@@ -261,7 +262,7 @@ impl Attempts {
         may_retry && self.replayable && self.backs_off(asked, now, random())
     }
 
-    /// Whether one more retry ends its wait in time; it becomes the next attempt.
+    /// Whether one more retry ends its wait in time; if so, it becomes the next attempt.
     fn backs_off(&mut self, asked: Option<Duration>, now: Instant, random: u64) -> bool {
         let left = self.deadline.saturating_duration_since(now);
         let Some(wait) = self.shared.backoff.wait_with(self.retries, asked, random) else { return false };
@@ -315,12 +316,12 @@ impl Refusal {
         Self { retry_after, message: message.into() }
     }
 
-    /// After which time the request would be sent; `None` if the limiter never admits it.
+    /// The wait after which the request would be sent; `None` if the limiter never admits it.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// What the server or the limiter asked for, and how long the request might have waited. It contains no key.
+    /// The wait that the server or the limiter asked for, and the longest that the request allowed. It contains no key.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -1,29 +1,29 @@
-//! The guard: what a limit does with an HTTP request, the same in every framework and language, without I/O.
+//! The guard: how a limit handles an HTTP request, the same in every framework and language, without I/O.
 //!
-//! A middleware gives a [`Guard`] the facts of a request and gets a [`GuardCheck`]. The check says what the store has
-//! to decide; it takes the store's answer and concludes with a [`Verdict`]: the request proceeds, or this response is
-//! sent. It also says which fields the response has and which units are refunded. A middleware therefore contains no
-//! rule of its own: it reads its framework's request, waits for the store, and writes the response.
+//! A middleware passes the facts of a request to a [`Guard`] and gets a [`GuardCheck`]. The check returns the calls that the
+//! store has to decide, takes the answers and concludes with a [`Verdict`]: the request proceeds, or a response is sent
+//! instead. It also returns the fields of the response and the units to refund. A middleware therefore contains no rules of its
+//! own: it reads its framework's request, waits for the store, and writes the response.
 //!
-//! The rules, each stated once:
+//! The rules:
 //!
-//! - **Lists.** Several policies of one guard are decided together: all of them admit the request, or it spends nothing under
-//!   any. Equal quotas are one policy, however they are written, and a list has each policy once.
+//! - **Lists.** Several policies of one guard are decided together: either all of them admit the request, or it spends nothing
+//!   under any. Equal quotas are one policy, however they are written, and a list has no duplicates.
 //! - **One charge.** Several guards of one request that have the same policy of the same limiter and the same key charge it
 //!   once, with the highest of their costs.
 //! - **Asking ahead.** A guard may have the store decide for later guards of the request in the same round trip. A later guard
-//!   takes its decision when the request gets there, and what none has taken by the response is refunded, so that the
-//!   meaning is that of asking one after the other.
+//!   takes its decision when the request reaches it, and units that none has claimed by the response are refunded, so that the
+//!   result is that of one call after the other.
 //! - **Refunds.** A limit that admitted a request keeps its units, unless a later limit of the same request denies it or
 //!   cannot decide because of the store, or `count` says that the response does not count. Where the framework may attempt
 //!   a request again, the last attempt decides. Units that an outage policy admitted are not refunded: the store does not
 //!   know them. Units that several guards rely on are refunded when no guard relies on them any more.
 //! - **Reservations.** A policy with a quota of concurrency is reserved until the response is done, as is every policy of a
-//!   guard whose program says what a response has [spent](GuardCheck::end). Then what was spent is committed, or the cost
-//!   where the program does not say it; nothing, where a check would be refunded.
-//! - **Outages.** `on_outage` hears of every decision that was made without the store, and of a store that could not decide
-//!   at all; it may admit the request or deny it. It cannot admit what the store itself denied. Without its answer the
-//!   outage policy's decision holds, and a store that could not decide is answered by 503.
+//!   guard whose program reports the units that a response has [spent](GuardCheck::end). Then those units are committed, or the
+//!   cost where the program reports none; nothing, where a check would be refunded.
+//! - **Outages.** `on_outage` is called for every decision without the store, and when the store could not decide at all; it
+//!   may admit the request or deny it. It cannot admit a request that the store itself denied. If it does not answer, the
+//!   outage policy's decision holds, and the response is 503 where the store could not decide.
 //! - **Dry run.** A guard in a dry run decides, spends and reports, and never denies.
 
 mod asking;
@@ -58,14 +58,14 @@ use crate::limiter::Limiter;
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
 
-/// How many lists of policies a guard remembers by route and by what its function returned. A list beyond that is
-/// resolved for each request.
+/// The maximum number of lists of policies that a guard remembers, by route and by the result of its function. A further list
+/// is resolved for each request.
 const MAX_RESOLVED: usize = 4096;
 
-/// The options of a limit, validated. Clones are cheap and share everything.
+/// The validated options of a limit. Clones are cheap and share everything.
 ///
 /// ```
-/// use polylimit::guard::{Guard, RequestFacts, RequestLimits, Verdict};
+/// use polylimit::http::guard::{Guard, RequestFacts, RequestLimits, Verdict};
 /// use polylimit::{Limiter, Policy};
 ///
 /// # fn main() -> Result<(), polylimit::Error> {
@@ -73,7 +73,7 @@ const MAX_RESOLVED: usize = 4096;
 /// let guard = Guard::builder(limiter).policy("api").build()?;
 /// let admitted = |key: &str| {
 ///     let mut check = guard.start(&RequestLimits::default(), &RequestFacts::new().key(key.as_bytes()))?;
-///     check.ask_blocking();
+///     check.run_blocking();
 ///     Ok::<bool, polylimit::Error>(matches!(check.conclude(), Verdict::Admit))
 /// };
 /// assert!(admitted("user:42")? && !admitted("user:42")?);
@@ -85,7 +85,7 @@ pub struct Guard {
     shared: Arc<Shared>,
 }
 
-/// What a middleware knows about a request.
+/// The facts that a middleware knows about a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestFacts<'a> {
     key: Option<&'a [u8]>,
@@ -102,7 +102,7 @@ impl<'a> RequestFacts<'a> {
         Self::default()
     }
 
-    /// The key that the request counts by. An empty one is no key.
+    /// The key by which the request is counted. An empty key counts as none.
     #[must_use]
     pub fn key(mut self, key: &'a [u8]) -> Self {
         self.key = Some(key);
@@ -116,25 +116,26 @@ impl<'a> RequestFacts<'a> {
         self
     }
 
-    /// The units that the request spends under each policy, in the order of the policies, where they depend on the request. `None`,
-    /// and a policy beyond the end, is the guard's [cost for that policy](GuardBuilder::costs) or the request's [cost](Self::cost).
+    /// The units that the request spends under each policy, in the order of the policies, where they depend on the request. For
+    /// `None`, and for policies beyond the end, the guard's [cost for that policy](GuardBuilder::costs) or the request's
+    /// [cost](Self::cost) applies.
     #[must_use]
     pub fn costs(mut self, units: &'a [Option<u64>]) -> Self {
         self.costs = units;
         self
     }
 
-    /// The framework's name of the route, which is the same in every process, such as `GET /users/{id}`. A name above 256 bytes is
-    /// replaced by its SHA-256. `HEAD` at its beginning is read as `GET`, unless
-    /// [`separate_head`](GuardBuilder::separate_head) says otherwise.
+    /// The framework's name of the route, which is the same in every process, such as `GET /users/{id}`. A name above 256 bytes
+    /// is replaced by its SHA-256. `HEAD` at its beginning is read as `GET`, unless
+    /// [`separate_head`](GuardBuilder::separate_head) is set.
     #[must_use]
     pub fn route(mut self, route: &'a str) -> Self {
         self.route = Some(route);
         self
     }
 
-    /// The policies of this request, in place of the guard's: names of policies, or quotas as text. The texts must
-    /// come from the program and never from its users, who would choose their own limits. With none the request is not limited.
+    /// The policies of this request, in place of the guard's: names of policies, or quotas as text. The texts must come from
+    /// the program and never from its users, who would choose their own limits. With an empty list the request is not limited.
     #[must_use]
     pub fn policies(mut self, policies: &'a [&'a str]) -> Self {
         self.policies = Some(policies);
@@ -162,24 +163,24 @@ impl Guard {
         &self.shared.limiter
     }
 
-    /// Whether a request with this method is limited. Handlers of `GET` respond to `HEAD` too, so a limit on `GET` has both,
-    /// unless [`separate_head`](GuardBuilder::separate_head) says otherwise.
+    /// Whether a request with this method is limited. Handlers of `GET` respond to `HEAD` too, so a limit on `GET` covers both,
+    /// unless [`separate_head`](GuardBuilder::separate_head) is set.
     ///
-    /// `requested_method` is the value of `access-control-request-method` in a request that has an `origin` too: with the
-    /// method `OPTIONS` it is a preflight, by which a browser asks whether a page may send a request. No limit has preflights,
-    /// unless [`count_preflights`](GuardBuilder::count_preflights) says otherwise or `OPTIONS` is one of its methods. A limit
-    /// that is attached to a handler passes `None`, because an `OPTIONS` request that gets there runs the handler.
+    /// `requested_method` is the value of `access-control-request-method` in a request that also has an `origin`: with the
+    /// method `OPTIONS` it is a preflight, by which a browser asks whether a page may send a request. Preflights are not
+    /// limited, unless [`count_preflights`](GuardBuilder::count_preflights) is set or `OPTIONS` is one of the limit's methods.
+    /// A limit that is attached to a handler passes `None`, because an `OPTIONS` request that gets there runs the handler.
     pub fn applies_to(&self, method: &str, requested_method: Option<&str>) -> bool {
         self.shared.options.methods.apply_to(method, requested_method)
     }
 
-    /// The fields by which a page of this origin may read a denial, for a denial without `access-control-allow-origin`; none
+    /// The fields that let a page of this origin read a denial, for a denial without `access-control-allow-origin`; none
     /// without [`cors_origins`](GuardBuilder::cors_origins), and for other origins.
     pub fn cors_fields(&self, origin: Option<&str>) -> Vec<HeaderField> {
         self.shared.options.cors_origins.fields(origin, self.headers())
     }
 
-    /// The parts of the key, in order; none where a function of the program finds the key.
+    /// The parts of the key, in order; none if a function of the program returns the key.
     pub fn key_parts(&self) -> &[KeyPart] {
         &self.shared.options.key_parts
     }
@@ -189,23 +190,23 @@ impl Guard {
         key::join(&self.shared.options.key_parts, values)
     }
 
-    /// How a request without a key is counted. For [`MissingKey::Address`] the middleware gives the client's address as
-    /// the key; for the others it gives none.
+    /// How a request without a key is counted. For [`MissingKey::Address`] the middleware passes the client's address as the
+    /// key; for the others it passes none.
     pub fn missing_key(&self) -> MissingKey {
         self.shared.options.missing_key
     }
 
-    /// The fields of its responses.
+    /// The settings of the fields of its responses.
     pub fn headers(&self) -> &HeaderSettings {
         &self.shared.options.headers
     }
 
-    /// The fields of a response to a request with these limits, at the time of this guard's limiter.
+    /// The fields of a response to a request with these limits, by the clock of this guard's limiter.
     pub fn fields(&self, limits: &RequestLimits) -> Vec<HeaderField> {
         limits.fields_at(&|| self.limiter().shared().store().clock().now_us())
     }
 
-    /// Whether it decides by the configuration of its limiter, so that it needs the attributes of a request and no key.
+    /// Whether it decides by the configuration of its limiter, and so needs the attributes of a request and no key.
     pub fn is_by_configuration(&self) -> bool {
         self.shared.is_by_configuration
     }
@@ -215,7 +216,7 @@ impl Guard {
         self.shared.is_per_route
     }
 
-    /// The names of the policies of a request that is on no route.
+    /// The names of the policies of a request without a route.
     pub fn policies(&self) -> impl Iterator<Item = &str> {
         self.shared.everywhere.iter().map(Policy::name)
     }
@@ -223,9 +224,10 @@ impl Guard {
     /// Starts the decision on a request. `limits` belong to the request and are shared by all of its guards.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key has more than [`Request::MAX_KEY_LENGTH`]
-    /// bytes or a cost is above [`Request::MAX_COST`], when one of the request's own policies is not known or
-    /// a duplicate, and when it has policies of its own but the guard has costs of single policies; [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key has more than [`Request::MAX_KEY_LENGTH`] bytes or a
+    /// cost is above [`Request::MAX_COST`], when one of the request's own policies is unknown or a duplicate, and when it has
+    /// policies of its own but the guard has costs of single policies; [`Closed`](crate::ErrorKind::Closed) when the limiter is
+    /// closed.
     pub fn start(&self, limits: &RequestLimits, facts: &RequestFacts<'_>) -> Result<GuardCheck, Error> {
         let shared = &*self.shared;
         if shared.is_by_configuration {
@@ -270,7 +272,7 @@ impl Guard {
         GuardCheck::new(self.clone(), limits.clone(), key, &cost, policies, is_refused, None)
     }
 
-    /// Whether the policies of a request are those of requests on no route.
+    /// Whether a request has the same policies as one without a route.
     fn is_same_for_all(&self, facts: &RequestFacts<'_>) -> bool {
         facts.policies.is_none() && (self.route_of(facts).is_none() || self.shared.everywhere.is_empty())
     }
@@ -311,14 +313,14 @@ impl Guard {
 }
 
 impl GuardBuilder {
-    /// Makes the guard.
+    /// Builds the guard.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is not known or its quotas cannot be
-    /// read, when a list is empty or has a duplicate, when none is given and the limiter has not exactly one, when the
-    /// scope of quotas is not 1 to 256 bytes, when a cost is above [`Request::MAX_COST`] or more than its policy can ever admit, when
-    /// more costs than policies are given, when a field's name is not allowed, and when the status is not 400 to 599; [`Closed`](crate::ErrorKind::Closed) when the limiter is
-    /// closed.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is unknown or its quotas cannot be parsed, when a
+    /// list is empty or has a duplicate, when none is given and the limiter does not have exactly one, when the scope of quotas
+    /// is not 1 to 256 bytes, when a cost is above [`Request::MAX_COST`] or more than its policy can ever admit, when there are
+    /// more costs than policies, when a field's name is not allowed, and when the status is not 400 to 599;
+    /// [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
     pub fn build(self) -> Result<Guard, Error> {
         Ok(Guard { shared: Arc::new(self.checked()?) })
     }

@@ -46,13 +46,13 @@ pub struct HeaderField {
 /// | `ratelimit-policy`, `ratelimit` | [`Ietf`](HeaderStyle::Ietf), [`Both`](HeaderStyle::Both) | draft-ietf-httpapi-ratelimit-headers-11, sections 3 and 4 |
 /// | `x-ratelimit-limit`, `-remaining`, `-reset` | [`Legacy`](HeaderStyle::Legacy), [`Both`](HeaderStyle::Both) | no standard |
 /// | `retry-after` | in any style, on a denial that is not for ever | RFC 9110, section 10.2.3 |
-/// | `x-ratelimit-outage` | in any style but [`None`](HeaderStyle::None), when a [guard](crate::guard) admitted without the store; only in [`RequestLimits::fields`](crate::guard::RequestLimits::fields) | no standard |
+/// | `x-ratelimit-outage` | in any style but [`None`](HeaderStyle::None), when a [guard](crate::http::guard) admitted without the store; only in [`RequestLimits::fields`](crate::http::guard::RequestLimits::fields) | no standard |
 ///
 /// **`ratelimit-policy`** and **`ratelimit`** have one item for each quota, in order, as in `"api";q=100;w=60` and
 /// `"api";r=5;t=30`. The item of a policy's only quota has the policy's name; with several quotas, each item adds a colon
 /// and its position from 1 up, as in `"api:2"`. No policy's name contains a colon, so two items never have the same name.
 ///
-/// - `q` is the quota's capacity, and `w` the time in which so many units come back: the period where burst and limit
+/// - `q` is the quota's capacity, and `w` the time in which that many units come back: the period where burst and limit
 ///   are equal. So `q` in `w` is the rate, and `r` never exceeds `q`, as it could exceed a limit below the burst.
 /// - `r` is what remains, and `t` the time in which no more than that should be used: until nothing counts as used any
 ///   more. While nothing counts as used, `t` is `w`, since only the policy limits the client then; so a limit of 0 does
@@ -71,7 +71,7 @@ pub struct HeaderField {
 /// for [`ResetForm::Epoch`].
 ///
 /// ```
-/// use polylimit::headers::{HeaderSettings, fields};
+/// use polylimit::http::headers::{HeaderSettings, fields};
 /// use polylimit::{Limiter, Policy};
 ///
 /// let policy = Policy::parse("api", "100/minute")?;
@@ -273,7 +273,7 @@ impl QuotaReport<'_> {
         }
     }
 
-    /// What remains of the limit; an excess is not told as a part of it.
+    /// What remains of the limit; an excess is not a part of it.
     fn remaining(&self) -> u64 {
         self.usage.remaining.saturating_sub(self.quota.excess())
     }

@@ -1,12 +1,12 @@
 //! Throttles the requests of reqwest (feature `reqwest`), as a middleware of `reqwest-middleware`.
 //!
-//! The rules are those of [`client`](crate::client). A request that would have to wait for too long fails with
+//! The rules are those of [`client`](crate::http::client). A request that would have to wait for too long fails with
 //! `reqwest_middleware::Error::Middleware` of a [`Refusal`], and one for which the limiter cannot decide with that of an
 //! [`Error`](crate::Error).
 //!
 //! ```no_run
 //! use polylimit::Limiter;
-//! use polylimit::reqwest::RateLimitMiddleware;
+//! use polylimit::http::reqwest::RateLimitMiddleware;
 //! use reqwest_middleware::ClientBuilder;
 //!
 //! # async fn call() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,13 +26,13 @@ use ::reqwest::{Request, Response, Url};
 use async_trait::async_trait;
 use reqwest_middleware::{Error, Middleware, Next, Result};
 
-use crate::client::{Attempts, Refusal, Step, Throttle};
+use crate::http::client::{Attempts, Refusal, Step, Throttle};
 use crate::limiter::Limiter;
 use crate::runtime::backoff::Backoff;
 
 type KeyFunction = Box<dyn Fn(&Request) -> Vec<u8> + Send + Sync>;
 
-/// Stays within a limit of its own and waits as servers demand.
+/// Keeps a client within its own limit and waits as servers demand.
 ///
 /// All waits of a request end within `max_wait` of the backoff, and within the timeout that
 /// `reqwest_middleware::RequestBuilder::timeout` gives it.
@@ -45,8 +45,8 @@ pub struct RateLimitMiddleware {
 }
 
 impl RateLimitMiddleware {
-    /// A middleware whose attempts acquire one unit each from the limiter's only policy. Their key is the host, with the
-    /// port unless it is the scheme's own.
+    /// A middleware whose attempts acquire one unit each from the limiter's only policy. Their key is the host, with the port
+    /// unless it is the scheme's default.
     pub fn new(limiter: Limiter) -> Self {
         Self {
             limiter,
@@ -131,7 +131,7 @@ impl Middleware for RateLimitMiddleware {
     }
 }
 
-/// The host, with the port unless it is the scheme's own.
+/// The host, with the port unless it is the scheme's default.
 fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))

@@ -2,20 +2,20 @@
 
 use std::time::{Duration, SystemTime};
 
-/// The longest wait, about 285 years: in microseconds it is below 2^53, so that every language has it exactly, as a double, a
-/// duration or an integer.
+/// The longest wait, about 285 years: in microseconds it is below 2^53, so that every language can represent it exactly, as a
+/// double, a duration or an integer.
 const MAX_WAIT: Duration = Duration::from_secs(9_007_199_254);
 
-/// How many bytes the field `RateLimit` may have, with all its lines joined.
+/// The maximum size of the field `RateLimit`, with all its lines joined.
 const MAX_BYTES: usize = 4096;
 
-/// How long a response asks its client to wait, counted from now; `None` if it does not say.
+/// How long a response asks its client to wait, counted from now; `None` if it does not ask for a wait.
 ///
 /// `fields` are the header fields of the response, a pair of name and value for each line; names are in any letter case.
 /// These are read, and other fields and malformed values are ignored:
 ///
-/// - `Retry-After-Ms` is milliseconds, also with a decimal fraction, which is rounded up to the next millisecond. No standard
-///   has it; services of Azure and others send it, with `Retry-After` rounded to seconds, and it has precedence.
+/// - `Retry-After-Ms` is milliseconds, also with a decimal fraction, which is rounded up to the next millisecond. It is not
+///   standardised; services of Azure and others send it, with `Retry-After` rounded to seconds, and it has precedence.
 /// - `Retry-After` (RFC 9110, section 10.2.3) is seconds, also with a decimal fraction, which is rounded up to the next
 ///   second, or a date in any of the three formats of HTTP. A date is compared with the response's `Date`, so that it does
 ///   not matter whose clock is wrong, and without one with `now_us`, the time in microseconds since the Unix epoch. A date
@@ -91,7 +91,7 @@ fn text(value: &[u8]) -> Option<&str> {
     str::from_utf8(value.trim_ascii()).ok()
 }
 
-/// A decimal number, rounded up to the next integer. Some servers send a fraction, such as 2.0, though the RFC has whole
+/// A decimal number, rounded up to the next integer. Some servers send a fraction, such as 2.0, although the RFC requires whole
 /// seconds.
 fn rounded_up(value: &str) -> Option<u64> {
     let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
@@ -104,12 +104,12 @@ fn rounded_up(value: &str) -> Option<u64> {
     Some(whole.saturating_add(u64::from(fraction.bytes().any(|digit| digit != b'0'))))
 }
 
-/// The time of a date of HTTP.
+/// The time of an HTTP date.
 fn since_epoch(date: &str) -> Option<Duration> {
     httpdate::parse_http_date(date).ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()
 }
 
-/// The longest `t` over the policies with `r=0`, if there is one.
+/// The longest `t` over the policies with `r=0`, if there are any.
 ///
 /// The field `RateLimit` is a List of Items (RFC 9651), one for each policy, with the parameters `r`, the available quota,
 /// and `t`, the seconds in which no more than that may be used: `"burst";r=0;t=30, "daily";r=5;t=3600`. By section 4.2 of
@@ -124,7 +124,7 @@ fn longest_exhausted(field: &[u8]) -> Option<Duration> {
     parser.longest.map(Duration::from_secs)
 }
 
-/// The values of parameters that matter here.
+/// The parameter values that matter here.
 #[derive(Clone, Copy)]
 enum Value {
     /// An Integer that is not negative.
@@ -132,7 +132,7 @@ enum Value {
     Other,
 }
 
-/// Each method parses what its name says from the front of `rest`; `None` means that the field is malformed.
+/// Each method parses the element that it is named after from the front of `rest`; `None` means that the field is malformed.
 struct Parser<'a> {
     rest: &'a [u8],
     /// The longest wait of the members parsed so far, in seconds.
@@ -177,7 +177,7 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// The parameters `r` and `t`. Of a parameter that occurs twice the last one counts.
+    /// The parameters `r` and `t`. If one is repeated, the last value counts.
     fn parameters(&mut self) -> Option<[Value; 2]> {
         let [mut available, mut window] = [Value::Other; 2];
         while self.take(b';') {

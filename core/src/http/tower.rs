@@ -1,13 +1,13 @@
 //! Limits the requests of axum and of other tower services (feature `tower`).
 //!
-//! A [`RateLimitLayer`] asks a [guard](crate::guard), whose rules are the same in every language, about each request before
-//! the service gets it. Every request that passes a layer has the extension [`RequestLimits`](crate::guard::RequestLimits) with
-//! the decisions so far, and every response has the [fields](crate::headers::fields) that tell clients their limits. A denied
+//! A [`RateLimitLayer`] asks a [guard](crate::http::guard), whose rules are the same in every language, about each request before
+//! the service gets it. Every request that passes a layer has the extension [`RequestLimits`](crate::http::guard::RequestLimits) with
+//! the decisions so far, and every response has the [fields](crate::http::headers::fields) that show clients their limits. A denied
 //! request gets a problem document, or its text where the client prefers that: 429 (Too Many Requests), or 503 (Service
 //! Unavailable) when the store cannot decide and the outage policy denies. Bodies, including streams, pass through unchanged.
 //!
 //! ```
-//! use polylimit::tower::{RateLimitLayer, header};
+//! use polylimit::http::tower::{RateLimitLayer, header};
 //! use polylimit::{Limiter, Policy};
 //!
 //! # fn layered() -> Result<axum::Router, polylimit::Error> {
@@ -31,7 +31,7 @@
 //! A handler reads the decisions:
 //!
 //! ```
-//! use polylimit::guard::RequestLimits;
+//! use polylimit::http::guard::RequestLimits;
 //!
 //! fn remaining(request: &http::Request<()>) -> Option<u64> {
 //!     let limits = request.extensions().get::<RequestLimits>()?;

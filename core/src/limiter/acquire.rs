@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::limiter::cancellation::Admission;
 use crate::limiter::configured::key_decision::waits;
 use crate::limiter::configured::key_steps::Opening;
+use crate::limiter::configured::wait::Wait;
 use crate::limiter::deadline::{AskedAt, Deadline};
 use crate::limiter::tally::counts::OperationKind;
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE, Shared};
@@ -21,7 +22,8 @@ use crate::rules::request::Request;
 use crate::rules::transition::Operation;
 use crate::store::request::{Action, StoreRequest};
 
-/// How soon the first caller in line for a reservation asks again: another process may end one of its own at any time.
+/// How soon the first caller in line for a reservation calls the store again: another process may end one of its
+/// reservations at any time.
 const ASK_AGAIN_US: u64 = 50_000;
 const PEEK: Action = Action::Apply(Operation::Peek);
 
@@ -29,16 +31,16 @@ impl Limiter {
     /// Waits until the request is admitted and, in a leaky bucket, until its turn has come. If the timeout cannot be met,
     /// it returns a denial at once and spends nothing.
     ///
-    /// Callers of one limiter that wait for one key under one policy are served in the order in which they came; a
-    /// `check` does not queue. Between limiters that share a store, in one process or in several, the order is random:
-    /// each waits a random time of at most 1 ms beyond the time at which units come, and the first one to ask gets them.
-    /// No waiter polls: it sleeps until its request can be admitted, or until this limiter refunds, resets or changes the
-    /// policy. A future that is not polled any more keeps its place, and the callers behind it wait.
+    /// Callers of one limiter that wait for one key under one policy are served in order of arrival; a `check` does not
+    /// queue. Between limiters that share a store, in one process or in several, the order is random: each waits a
+    /// random time of at most 1 ms beyond the time at which units become available, and the first one to call the store
+    /// gets them. No waiter polls: it sleeps until its request can be admitted, or until this limiter refunds, resets
+    /// or changes the policy. A future that is no longer polled keeps its place, and the callers behind it wait.
     ///
     /// A dropped future leaves the queue. Units that the store has spent for it, because the check was in progress or a
-    /// leaky bucket's delay had not passed, are refunded once: at once in a store of this process or host, and in the
-    /// background with Redis, after the answer to the check has arrived. They stay spent when that answer does not come
-    /// before the deadline, when the refund fails, or when the process ends or the limiter is closed first.
+    /// leaky bucket's delay had not passed, are refunded once: immediately in a store of this process or host, and in
+    /// the background with Redis, after the answer to the check has arrived. They stay spent if that answer does not
+    /// arrive before the deadline, if the refund fails, or if the process ends or the limiter is closed first.
     ///
     /// # Errors
     /// See [`Limiter`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also when it has to wait by the system
@@ -56,7 +58,7 @@ impl Limiter {
         shared.closing.unless_closed(self.wait_in_line(&call, timeout)).await
     }
 
-    /// Waits in line for a check or a reserve. A configured policy is asked once before: it may admit what its quotas deny.
+    /// Waits in line for a check or a reserve. A configured policy decides once before that: it may admit what its quotas deny.
     pub(super) async fn wait_in_line(
         &self,
         call: &KeyCall<'_>,
@@ -65,18 +67,19 @@ impl Limiter {
         let shared = self.shared();
         let kind = if call.action == RESERVE { OperationKind::Reserve } else { OperationKind::Acquire };
         if shared.registry.is_configured()
-            && let Some(decision) = self.decide_in_line(call, kind).await?
+            && let Some((in_force, configured)) = self.configured_in_line(call).await?
         {
-            if decision.allowed || !waits(&decision) {
-                return Ok(decision);
-            }
-            if let Some(in_force) = shared.configured.in_force()
-                && let Some(configured) = in_force.call(call)
-                && let Opening::Asked(asked) = self.open(&in_force, configured)?
+            let quotas = in_force.effective(configured);
+            let (decision, _) = self.decide_uncounted(&in_force, configured, Wait::Await).await?;
+            if let Opening::Asked(asked) = self.open(&in_force, configured)?
+                && !decision.allowed
+                && waits(&decision)
             {
-                let quotas = in_force.quotas(configured.policy, asked.set);
                 return self.acquire_counted(asked.request, kind, quotas, timeout).await;
             }
+            let counted = (in_force.policy(configured.policy).id, configured.key);
+            shared.count_by_quotas(counted, Some(kind), configured.cost, &decision, quotas);
+            return Ok(decision);
         }
         let request = shared.key_request(call)?;
         let policy = shared.registry.policy_of(request.id).ok_or_else(Error::no_answer)?;
@@ -93,13 +96,7 @@ impl Limiter {
     ) -> Result<Decision, Error> {
         let _held = self.shared().registry.hold(request.id);
         let decision = self.acquire_while_open(request, policy, timeout).await?;
-        self.shared().count_by_numbers(
-            (request.id, request.key),
-            Some(kind),
-            request.cost,
-            &decision,
-            policy,
-        );
+        self.shared().count_by_quotas((request.id, request.key), Some(kind), request.cost, &decision, policy);
         Ok(decision)
     }
 
@@ -141,7 +138,7 @@ impl Limiter {
             match poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await {
                 Poll::Ready(turn) => Some(turn),
                 Poll::Pending => {
-                    // The end of a reservation may come at any time, so its callers wait in any case.
+                    // A reservation may end at any time, so its callers wait in any case.
                     if ahead > 0 && request.hold.is_none() {
                         let denied = shared.denied_behind(request, policy, ahead).await?;
                         if denied.wait_us > deadline.left_us() {
@@ -219,7 +216,7 @@ impl Shared {
             return Ok(None);
         }
         let (peeked, _) = self.ask_store(StoreRequest { action: PEEK, ..request }).await?;
-        // The turn comes when everything that is in the bucket now has drained.
+        // The turn comes once everything that is in the bucket now has drained.
         let turns_us = policy
             .quotas()
             .iter()
@@ -274,15 +271,16 @@ impl Shared {
     }
 }
 
-/// The denial of a caller in line, with the waits of the quotas. Where the store itself would admit it, the callers ahead use the
-/// quota up.
+/// The denial of a caller in line, with the waits of the quotas. Where the store itself would admit it, the callers
+/// ahead use up the quota.
 fn denied_of(peeked: Decision, wait_us: u64, each_us: &[u64]) -> Decision {
     let cause = peeked.cause.or(Some(Cause::Quota));
     Decision { allowed: false, wait_us, cause, ..peeked }.with_waits(each_us)
 }
 
-/// A time from now before which `units` cannot all be admitted by these quotas, whose usage these are. As many of them as can be
-/// spent at once fit after `fitting_after_us`, and a window of the policy forgets after `forgets_us` at the earliest.
+/// A lower bound on the time from now until these quotas, with these usages, can admit all of `units`. As many of them
+/// as can be spent at once fit after `fitting_after_us`, and a window of the policy forgets units after `forgets_us` at
+/// the earliest.
 fn no_sooner_us(
     (quotas, usages): (&[Quota], &[QuotaUsage]),
     units: u64,

@@ -13,10 +13,10 @@ use crate::runtime::driver::no_resources;
 use crate::store::finding::Finding;
 use crate::store::request::Action;
 
-/// Decides whether requests may proceed, without `await`; made by [`Limiter::blocking`](AsyncLimiter::blocking). Clones
-/// share everything, and so do the blocking and the asynchronous limiter.
+/// Decides whether requests may proceed, without `await`; created by [`Limiter::blocking`](AsyncLimiter::blocking).
+/// Clones share everything, and so do the blocking and the asynchronous limiter.
 ///
-/// Every operation does what it does on the [asynchronous limiter](crate::Limiter), with the same errors.
+/// Every operation behaves as on the [asynchronous limiter](crate::Limiter), with the same errors.
 ///
 /// ```
 /// use polylimit::{Limiter, Policy};
@@ -31,10 +31,40 @@ pub struct Limiter {
     limiter: AsyncLimiter,
 }
 
+/// The operations for operators, by [`Limiter::admin`]. Each behaves as that of [`admin::Admin`](crate::admin::Admin), with the same errors.
+#[derive(Clone, Copy, Debug)]
+pub struct Admin<'a> {
+    pub(super) limiter: &'a Limiter,
+}
+
+/// The operations for bindings, by [`Limiter::raw`].
+#[derive(Clone, Copy, Debug)]
+pub struct Raw<'a> {
+    pub(super) limiter: &'a Limiter,
+}
+
 impl AsyncLimiter {
     /// The blocking limiter, which shares everything with this one.
     pub fn blocking(&self) -> Limiter {
         Limiter { limiter: self.clone() }
+    }
+}
+
+impl Admin<'_> {
+    /// See [`Admin::doctor`](crate::admin::Admin::doctor).
+    ///
+    /// # Errors
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) as for [`ready`](Limiter::ready).
+    pub fn doctor(self) -> Result<Vec<Finding>, Error> {
+        self.limiter.block_on(self.limiter.limiter.admin().doctor())?
+    }
+
+    /// See [`Admin::block`](crate::admin::Admin::block).
+    ///
+    /// # Errors
+    /// See [`Admin::block`](crate::admin::Admin::block).
+    pub fn block<'a>(self, request: impl Into<Request<'a>>, time: Duration) -> Result<Usage, Error> {
+        self.limiter.limiter.ask_key_blocking(&KeyCall::block(request.into(), time)).map(usage)
     }
 }
 
@@ -43,6 +73,17 @@ impl Limiter {
     /// those for policies.
     pub fn asynchronous(&self) -> &AsyncLimiter {
         &self.limiter
+    }
+
+    /// The operations for operators.
+    pub fn admin(&self) -> Admin<'_> {
+        Admin { limiter: self }
+    }
+
+    /// The operations that only bindings need.
+    #[inline]
+    pub fn raw(&self) -> Raw<'_> {
+        Raw { limiter: self }
     }
 
     /// See [`Limiter::check`](AsyncLimiter::check).
@@ -69,8 +110,7 @@ impl Limiter {
         self.limiter.check_many_blocking(requests)
     }
 
-    /// See [`Limiter::acquire`](AsyncLimiter::acquire). Blocks this thread while it waits, also when it is called in
-    /// an asynchronous context.
+    /// See [`Limiter::acquire`](AsyncLimiter::acquire). Blocks this thread while it waits, even when called in an asynchronous context.
     ///
     /// # Errors
     /// See [`Limiter`](AsyncLimiter); [`StoreUnavailable`](ErrorKind::StoreUnavailable) on a thread of a tokio runtime when the
@@ -93,29 +133,13 @@ impl Limiter {
         self.limiter.close();
     }
 
-    /// See [`Limiter::doctor`](AsyncLimiter::doctor).
-    ///
-    /// # Errors
-    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) as for [`ready`](Self::ready).
-    pub fn doctor(&self) -> Result<Vec<Finding>, Error> {
-        self.block_on(self.limiter.doctor())?
-    }
-
-    /// See [`Limiter::block`](AsyncLimiter::block).
-    ///
-    /// # Errors
-    /// See [`Limiter::block`](AsyncLimiter::block).
-    pub fn block<'a>(&self, request: impl Into<Request<'a>>, time: Duration) -> Result<Usage, Error> {
-        self.limiter.ask_key_blocking(&KeyCall::block(request.into(), time)).map(usage)
-    }
-
     /// Blocks on a future that may need a timer and connections.
     pub(crate) fn block_on<F: Future<Output: Send> + Send>(&self, future: F) -> Result<F::Output, Error> {
         let store = self.limiter.shared().store();
         outside_of_runtimes(|| store.block_on(future))
     }
 
-    /// Blocks on a future that waits in line, also when the system has no resources for a timer or for connections.
+    /// Blocks on a future that waits in line, even when the system has no resources for a timer or for connections.
     pub(super) fn block_on_wait<F: Future<Output: Send> + Send>(
         &self,
         future: F,

@@ -1,4 +1,4 @@
-//! Builds a limiter.
+//! The builder of limiters. Options are kept as given and checked when the limiter is built.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,6 +20,7 @@ use crate::rules::quota::parse_duration;
 use crate::runtime::clock::Clock;
 use crate::store::Store;
 use crate::store::credentials::{Credentials, CredentialsFunction};
+use crate::store::custom::{self, CustomStore};
 use crate::store::finding::{Finding, Severity};
 use crate::store::lease_size::Lease;
 use crate::store::memory::MemoryStore;
@@ -30,8 +31,8 @@ use crate::store::request::PolicyOptions;
 use crate::store::shared_file::{SharedFileOptions, SharedFileStore};
 use crate::store::suggestion::{Suggestion, unknown_option};
 
-/// The settings of a [`Limiter`] before they are checked; made by [`Limiter::builder`]. `Debug` shows no value that was
-/// given as text, since it may be a secret.
+/// The settings of a [`Limiter`] before they are checked; created by [`Limiter::builder`]. `Debug` shows no value that
+/// was given as text, since it may be a secret.
 #[derive(Clone, Default)]
 #[must_use = "a builder makes a limiter only when `build` is called"]
 pub struct LimiterBuilder {
@@ -75,6 +76,7 @@ enum Place {
     Memory,
     Local(SharedFileOptions),
     Redis(Box<RedisOptions>),
+    Custom(Arc<dyn custom::Store>),
 }
 
 impl Place {
@@ -83,10 +85,11 @@ impl Place {
             Self::Memory => "memory",
             Self::Local(_) => "local",
             Self::Redis(_) => "redis",
+            Self::Custom(_) => "custom",
         }
     }
 
-    /// Takes credentials from a function, where there is a server.
+    /// Takes credentials from a function, if the store has a server.
     fn with_credentials(self, function: Option<CredentialsFunction>, unused: &mut Unused) -> Self {
         match (self, function) {
             (Self::Redis(options), Some(function)) => {
@@ -146,7 +149,7 @@ impl Unused {
         }
     }
 
-    /// What is said of them, once for each limiter.
+    /// The finding that reports them, once for each limiter.
     fn finding(&self, store: &str) -> Option<Finding> {
         let (are, have) = if self.names.len() == 1 { ("option", "has") } else { ("options", "have") };
         let (names, last) = (&self.names, self.names.last()?);
@@ -217,7 +220,7 @@ fn local_of(url: &str, sizes: NamedTexts) -> Result<Place, Error> {
 const MAX_KEYS: StoreOption = StoreOption {
     name: "max_keys",
     kind: OptionKind::Number,
-    about: "The most keys that are held in this process, over all policies.",
+    about: "The maximum number of keys in this process, over all policies.",
     allowed: "1 or more",
     default: Some("1000000"),
     secret: false,
@@ -226,13 +229,13 @@ const MAX_KEYS: StoreOption = StoreOption {
 const LOCAL_SIZE: StoreOption = StoreOption {
     name: "local_size",
     kind: OptionKind::Text,
-    about: "How many bytes a local store takes when it is made. One that is there has to have that size.",
+    about: "The size of a local store in bytes when it is created. An existing one must have that size.",
     allowed: "1MiB to 64GiB",
     default: Some("16MiB"),
     secret: false,
 };
 
-/// The options that say where a configuration comes from, as texts.
+/// The options that name the source of the configuration, as text.
 #[derive(Default)]
 struct SourceText {
     place: Option<Box<str>>,
@@ -257,7 +260,7 @@ impl SourceText {
             ))
         })?;
         if self.copy.as_deref().is_some_and(|path| !is_path(path)) {
-            return Err(Error::invalid_argument(format!("copy is no path: allowed is {}", COPY.allowed)));
+            return Err(Error::invalid_argument(format!("copy is not a path: allowed is {}", COPY.allowed)));
         }
         Ok(Some(SourceOptions { place, copy: self.copy }))
     }
@@ -301,11 +304,12 @@ impl LimiterBuilder {
     /// Where the states are kept, as a URL: `memory:`, which is the default; `local:<name>` or `file:///path`, which all
     /// processes of a host share; or one that [`RedisOptions`] describes, such as `redis://localhost?deadline=20ms`.
     ///
-    /// A local store (Linux only) is a file in shared memory, or the file that the URL names. The process that creates it
-    /// chooses its size: 16 MiB, or as the URL (`?size=16MiB`) or [`local_size`](Self::local_size) says. Only the user
-    /// that owns the file can use it, and its contents do not survive a reboot. When it is full of keys in use, new keys
-    /// share one state per policy, as in the memory store. While the file cannot be used, because the process has no descriptor or
-    /// the file no space or another process keeps it locked, the outage policy decides: `?outage=` and `?fallback_share=`, as for
+    /// A local store (Linux only) is a file in shared memory, or the file that the URL names. The process that creates
+    /// it chooses its size: 16 MiB, or the size in the URL (`?size=16MiB`) or in [`local_size`](Self::local_size). Only
+    /// the user that owns the file can use it, and its contents do not survive a reboot. When it is full of keys in
+    /// use, new keys share one state per policy, as in the memory store. While the file cannot be used, because the
+    /// process has no descriptor or the file no space or another process keeps it locked, the outage policy decides:
+    /// `?outage=` and `?fallback_share=`, as for Redis.
     /// Redis.
     ///
     /// [`build`](Self::build) reports a URL that cannot be used.
@@ -341,8 +345,14 @@ impl LimiterBuilder {
         self
     }
 
-    /// The outage policy of the policy with this name, in place of the one in the store's options. It has no effect in memory,
-    /// where there are no outages.
+    /// Keeps the states in a store that this crate does not have.
+    pub fn custom_store(mut self, store: impl custom::Store) -> Self {
+        self.store = Some(Ok(Place::Custom(Arc::new(store))));
+        self
+    }
+
+    /// The outage policy of the policy with this name, instead of the one in the store's options. It has no effect in
+    /// memory, where there are no outages.
     pub fn outage(mut self, policy: &str, outage: Outage) -> Self {
         self.outages.push((policy.into(), outage));
         self
@@ -355,14 +365,16 @@ impl LimiterBuilder {
         self
     }
 
-    /// A function that gives user and password for each new connection to Redis, in place of those in the URL and the options: for
-    /// passwords that expire, such as the tokens of a cloud. It is called again when the server refuses what it gave, and then, and
-    /// after an error, not for 0.25 to 10 seconds, growing with each time in a row. It runs on a thread of its own, one call at a
-    /// time, and may block: decisions have their deadline meanwhile. What it returns as an error is the cause in
-    /// [`ready`](crate::Limiter::ready), the events and the doctor. [`set_credentials`](crate::Limiter::set_credentials) replaces it.
+    /// A function that returns user and password for each new connection to Redis, in place of those in the URL and the
+    /// options: for passwords that expire, such as cloud tokens. It is called again when the server refuses its
+    /// credentials; after a refusal or an error, it is not called for 0.25 to 10 seconds, longer with each failure in a
+    /// row. It runs on a thread of its own, one call at a time, and may block: decisions keep their deadline meanwhile.
+    /// An error that it returns is the cause that [`ready`](crate::Limiter::ready), the events and the doctor report.
+    /// [`set_credentials`](crate::admin::Admin::set_credentials) replaces the function.
     ///
     /// ```
-    /// use polylimit::{Credentials, Limiter};
+    /// use polylimit::redis::Credentials;
+    /// use polylimit::Limiter;
     ///
     /// fn token() -> Result<String, std::io::Error> {
     ///     std::fs::read_to_string("/run/secrets/token")
@@ -382,33 +394,35 @@ impl LimiterBuilder {
     }
 
     /// The clock by which the limiter decides; the default is the server's clock for Redis and the system's otherwise. A
-    /// [`ManualClock`](crate::ManualClock) decides with every store.
+    /// [`ManualClock`](crate::clock::ManualClock) decides with every store.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
         self
     }
 
-    /// The most keys that this process keeps, over all policies; at least 1. The memory store keeps all states here:
-    /// expired states make room for new keys, states in use do not. When it is full of states in use, new keys share one
-    /// state per policy, and their decisions are [degraded](crate::Degradation::StoreFull). With Redis and a local store, this
-    /// bounds the keys of [`Outage::Fallback`].
+    /// The maximum number of keys that this process keeps, over all policies; at least 1. The memory store keeps all
+    /// its states in this process: expired states make room for new keys, states in use do not. When it is full of
+    /// states in use, new keys share one state per policy, and their decisions are
+    /// [degraded](crate::decision::Degradation::StoreFull). With Redis and a local store, this bounds the keys of
+    /// [`Outage::Fallback`].
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = Some(max_keys);
         self
     }
 
-    /// Counts which keys are denied and admitted most often in this process, for [`top_keys`](Limiter::top_keys): for so many keys, up
-    /// to 65,536, which take about 200 bytes each. A sample is counted: one of 16 denials, one of 64 admissions. 0, the default, counts
-    /// none.
+    /// Counts the keys that are denied and admitted most often in this process, for [`top_keys`](crate::admin::Admin::top_keys):
+    /// for this many keys, at most 65,536, which take about 200 bytes each. A sample is counted: one of 16 denials, one
+    /// of 64 admissions. 0, the default, counts none.
     pub fn observe_keys(mut self, keys: usize) -> Self {
         self.observe_keys = Some(keys);
         self
     }
 
-    /// Tells the other processes that share this limiter's Redis every so often what it counts, 1 second to 1 hour, for
-    /// [`fleet`](Limiter::fleet): its policies, its store, its configuration and, with [`observe_keys`](Self::observe_keys), the keys
-    /// that it denies most often. A thread of the limiter writes a report of at most 16 KiB over a connection of its own, with three
-    /// commands. Without it, the default, nothing is told. A process that is forked from this one does not report.
+    /// Reports the counts to the other processes that share this limiter's Redis at this interval, 1 second to 1 hour, for
+    /// [`fleet`](crate::admin::Admin::fleet): its policies, its store, its configuration and, with
+    /// [`observe_keys`](Self::observe_keys), the keys that it denies most often. A thread of the limiter writes a report of at most
+    /// 16 KiB over a connection of its own, with three commands. Without it, the default, nothing is reported. A process that is
+    /// forked from this one does not report.
     pub fn report(mut self, every: Duration) -> Self {
         self.report = Some(every);
         self
@@ -418,8 +432,8 @@ impl LimiterBuilder {
     /// doctor's findings; see [`DegradedEvent`]. With the feature `tracing` they are also emitted as events of that
     /// crate.
     ///
-    /// The limiter calls it on the thread that detects the event, which may be one of its own, and the decision there
-    /// waits for it: it must not block. A panic has no effect beyond what the panic hook prints.
+    /// The limiter calls it on the thread that detects the event, which may be one of its own, and the decision on that
+    /// thread waits for it: it must not block. A panic has no effect beyond what the panic hook prints.
     ///
     /// ```
     /// use polylimit::Limiter;
@@ -432,38 +446,40 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets an option by its name from a text, for example from a configuration file: any of [`options`](Self::options),
-    /// or `outage.<policy>` and `lease.<policy>`, which are [`outage`](Self::outage) and [`lease`](Self::lease).
-    /// [`build`](Self::build) reports mistakes. An option of another store than the limiter's is checked and has no effect, so
-    /// that the same settings serve a test in memory and production; a [finding](DegradedEvent::Finding) named `options` lists
-    /// them, once for each limiter.
+    /// Sets an option by its name from a text, for example from a configuration file: any of
+    /// [`options`](Self::options), or `outage.<policy>` and `lease.<policy>`, which are [`outage`](Self::outage) and
+    /// [`lease`](Self::lease). [`build`](Self::build) reports mistakes. An option of a different store than the
+    /// limiter's is checked and has no effect, so that the same settings serve a test in memory and production; a
+    /// [finding](DegradedEvent::Finding) named `options` lists such options, once for each limiter.
     pub fn option(mut self, name: &str, text: &str) -> Self {
         self.options.push((name.into(), text.into()));
         self
     }
 
     /// Takes the limits from a document, in TOML or JSON, that the program gives and may replace with
-    /// [`set_document`](Limiter::set_document). [`build`](Self::build) reports mistakes in it.
+    /// [`set_document`](crate::admin::Admin::set_document). [`build`](Self::build) reports mistakes in it.
     pub fn document(mut self, text: &str) -> Self {
         self.document = Some(text.into());
         self
     }
 
-    /// Takes the limits from a configuration that is followed: `file:PATH` is a document in TOML or JSON, `store` a document and
-    /// entries in the Redis store, `store+file:PATH` a document in a file with entries in Redis. Each change is in force within a
-    /// second. A bad document keeps the one before in force, and [`configuration`](Limiter::configuration) tells the error.
+    /// Takes the limits from a configuration and follows its changes: `file:PATH` is a document in TOML or JSON,
+    /// `store` a document and entries in the Redis store, `store+file:PATH` a document in a file with entries in Redis.
+    /// Each change is active within a second. If a new document is invalid, the previous one stays active, and
+    /// [`configuration`](crate::admin::Admin::configuration) has the error.
     pub fn configuration(self, place: &str) -> Self {
         self.option(CONFIGURATION.name, place)
     }
 
-    /// A file to which the configuration is written after each change, and from which it is read when the limiter is built, so
-    /// that it starts while Redis is away. Only with [`configuration`](Self::configuration).
+    /// A file to which the configuration is written after each change, and from which it is read when the limiter is
+    /// built, so that the limiter can start while Redis is unavailable. Only with
+    /// [`configuration`](Self::configuration).
     pub fn copy(self, path: &str) -> Self {
         self.option(COPY.name, path)
     }
 
-    /// Every option that [`option`](Self::option) knows: those of this builder, and those of a Redis store. For `memory:` and
-    /// local stores they may also be parameters of the URL, such as `memory:?max_keys=1000`.
+    /// Every option that [`option`](Self::option) accepts: those of this builder, and those of a Redis store. For
+    /// `memory:` and local stores they may also be parameters of the URL, such as `memory:?max_keys=1000`.
     pub fn options() -> Vec<StoreOption> {
         [MAX_KEYS, OBSERVE_KEYS, REPORT, LOCAL_SIZE, CONFIGURATION, COPY]
             .into_iter()
@@ -471,7 +487,7 @@ impl LimiterBuilder {
             .collect()
     }
 
-    /// Checks the settings and makes the limiter. It does not connect: a store that cannot be reached is no error here,
+    /// Checks the settings and builds the limiter. It does not connect: an unreachable store is not an error here,
     /// since it may become reachable later.
     ///
     /// # Errors
@@ -554,7 +570,7 @@ impl LimiterBuilder {
             let options = PolicyOptions {
                 outage: last_of(&outages, policy.name()),
                 lease: last_of(&leases, policy.name()),
-                has_numbers_of_keys: false,
+                has_quotas_of_keys: false,
             };
             shared.set_policy(&policy, options)?;
         }
@@ -578,5 +594,6 @@ fn store_at(place: Place, local_size: Option<u64>, clock: Clock, max_keys: usize
             Store::Local(Box::new(SharedFileStore::new(options, clock, max_keys)))
         }
         Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
+        Place::Custom(store) => Store::Custom(Box::new(CustomStore::new(store, clock, max_keys))),
     })
 }

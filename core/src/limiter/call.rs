@@ -1,4 +1,4 @@
-//! One operation as a value, so that a caller such as a binding passes all operations in the same way.
+//! An operation as a value, so that a caller such as a binding passes all operations in the same way.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::limiter::configured::status::ConfigurationStatus;
 use crate::limiter::configured::wait::Wait;
 use crate::limiter::explanation::report::{KeyExplanation, RequestExplanation};
 use crate::limiter::listing::page::{KeyFilter, KeyPage, ListBudget, ResetPage};
-use crate::limiter::{KeyCall, Limiter, blocking, usage};
+use crate::limiter::together::Together;
+use crate::limiter::{KeyCall, Limiter, Raw, blocking, usage};
 use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
 use crate::rules::reservation::id::ReservationId;
@@ -42,7 +43,7 @@ pub enum Call<'a> {
     Refund(Request<'a>),
     /// See [`Limiter::reset`].
     Reset(Request<'a>),
-    /// Reserves as [`Limiter::reserve`] does, without the handle that gives back.
+    /// Reserves as [`Limiter::reserve`] does, without a handle that ends the reservation.
     Reserve(Request<'a>, ReservationTerms),
     /// See [`Limiter::commit`]; `None` commits what was reserved.
     Commit(Request<'a>, ReservationId, Option<u64>),
@@ -50,37 +51,41 @@ pub enum Call<'a> {
     Cancel(Request<'a>, ReservationId),
     /// See [`Limiter::renew`].
     Renew(Request<'a>, ReservationId, Duration),
-    /// See [`Limiter::block`].
+    /// See [`Admin::block`](crate::admin::Admin::block).
     Block(Request<'a>, Duration),
     /// See [`Limiter::decide`].
     Decide(&'a RequestAttributes<'a>, ReservationTerms),
-    /// See [`Limiter::set_entry`].
+    /// See [`Admin::set_entry`](crate::admin::Admin::set_entry).
     SetEntry(&'a str, &'a str),
-    /// See [`Limiter::delete_entry`].
+    /// See [`Admin::delete_entry`](crate::admin::Admin::delete_entry).
     DeleteEntry(&'a str),
-    /// See [`Limiter::publish`].
+    /// See [`Admin::publish`](crate::admin::Admin::publish).
     Publish(&'a str, PublishOptions<'a>),
-    /// See [`Limiter::wait_for_version`].
+    /// See [`Admin::wait_for_version`](crate::admin::Admin::wait_for_version).
     WaitForVersion(u64, Duration),
     /// See [`Limiter::check_many`].
     CheckMany(&'a [Request<'a>]),
     /// See [`Limiter::check_together`].
     CheckTogether(&'a [Request<'a>]),
+    /// See [`Limiter::peek_together`].
+    PeekTogether(&'a [Request<'a>]),
+    /// See [`Limiter::reserve_together`].
+    ReserveTogether(&'a [Request<'a>], ReservationTerms),
     /// See [`Limiter::acquire`].
     Acquire(Request<'a>, Duration),
-    /// See [`Limiter::list`].
+    /// See [`Admin::list`](crate::admin::Admin::list).
     List(KeyFilter<'a>, ListBudget, Option<&'a str>),
-    /// See [`Limiter::scan_top`].
+    /// See [`Admin::scan_top`](crate::admin::Admin::scan_top).
     ScanTop(KeyFilter<'a>, usize, ListBudget),
-    /// See [`Limiter::reset_listed`].
+    /// See [`Admin::reset_listed`](crate::admin::Admin::reset_listed).
     ResetListed(KeyFilter<'a>, ListBudget, Option<&'a str>),
-    /// See [`Limiter::explain`].
+    /// See [`Admin::explain`](crate::admin::Admin::explain).
     Explain(Request<'a>),
-    /// See [`Limiter::explain_request`].
+    /// See [`Admin::explain_request`](crate::admin::Admin::explain_request).
     ExplainRequest(&'a RequestAttributes<'a>),
     /// See [`Limiter::ready`].
     Ready(Duration),
-    /// See [`Limiter::doctor`].
+    /// See [`Admin::doctor`](crate::admin::Admin::doctor).
     Doctor,
 }
 
@@ -92,20 +97,19 @@ pub enum Answer {
     Decision(Decision),
     /// The answer to a take, a charge, a refund, a reset, a commit, a cancel, a renew or a block.
     Usage(Usage),
-    /// The answers to checks of several requests, in their order. A [`Call::CheckTogether`] that succeeds has no errors
-    /// among them.
+    /// The answers to several requests, in their order. Requests that are decided together have no errors among them.
     Decisions(Vec<Result<Decision, Error>>),
     /// The store answers.
     Ready,
-    /// What the doctor found.
+    /// The doctor's findings.
     Findings(Vec<Finding>),
     /// The decision on a request by its attributes.
     Request(RequestDecision),
     /// The configuration after a change, or after waiting for one.
     Configuration(ConfigurationStatus),
-    /// A part of a list of keys, or those of which the most is used.
+    /// A page of a list of keys, or the most used keys.
     Keys(KeyPage),
-    /// What became of listed keys that were to be reset.
+    /// The result of resetting listed keys.
     KeysReset(ResetPage),
     /// Why a request would be admitted or denied.
     Explanation(Box<KeyExplanation>),
@@ -155,64 +159,154 @@ impl<'a> Call<'a> {
         };
         Some(KeyCall { action, request, hold })
     }
+
+    /// The requests that are decided together, and how.
+    pub(super) fn together(&self) -> Option<(&'a [Request<'a>], Together)> {
+        match *self {
+            Self::CheckTogether(requests) => Some((requests, Together::Check)),
+            Self::PeekTogether(requests) => Some((requests, Together::Peek)),
+            Self::ReserveTogether(requests, terms) => Some((requests, Together::Reserve(terms))),
+            _ => None,
+        }
+    }
 }
 
-impl Limiter {
-    /// The decision on a check that the memory store answers on the shortest path; `None` for every other check, of which nothing
-    /// was done yet, and on every other store, whose caches [`try_call`](Self::try_call) asks. What that returns goes through memory.
+impl Call<'_> {
+    /// Whether it may wait for more than the answers of a store: for units, for a version, for a reply in time.
+    fn waits_beyond_stores(&self) -> bool {
+        match self {
+            Self::CheckMany(_)
+            | Self::CheckTogether(_)
+            | Self::PeekTogether(_)
+            | Self::ReserveTogether(..)
+            | Self::Decide(..)
+            | Self::List(..)
+            | Self::ScanTop(..)
+            | Self::ResetListed(..)
+            | Self::Explain(_)
+            | Self::ExplainRequest(_) => false,
+            call => call.on_key().is_none(),
+        }
+    }
+}
+
+impl Raw<'_> {
+    /// The decision on a check that the memory store answers on the shortest path; `None`, before any effect, for every
+    /// other check and for every other store: [`try_call`](Self::try_call) consults their caches, and its result is
+    /// passed through memory.
     #[expect(
         clippy::inline_always,
         reason = "its answer would go through memory, which takes longer than deciding"
     )]
     #[inline(always)]
-    pub fn try_check(&self, request: Request<'_>) -> Option<Decision> {
-        let shared = self.shared();
+    pub fn try_check(self, request: Request<'_>) -> Option<Decision> {
+        let shared = self.limiter.shared();
         if matches!(shared.store(), Store::Memory(_)) { shared.check_known(request) } else { None }
     }
 
-    /// Answers a call that need not wait: from memory, from the store of this host, from the denial cache or from a
-    /// lease. `None` when the call has to wait for a store: then nothing was done yet. The caller goes on with
-    /// [`call_store`](Self::call_store) or with [`Completions`](crate::Completions), which do not ask the caches again.
-    pub fn try_call(&self, call: &Call<'_>) -> Option<Result<Answer, Error>> {
-        let shared = self.shared();
+    /// Answers a call that need not wait: from memory, from the store of this host if the call uses it once, from the
+    /// denial cache or from a lease. `None`, before any effect, when the call has to wait for a store, or may have to
+    /// between two of its parts. The caller continues with [`call_store`](Self::call_store) or with
+    /// [`Completions`](crate::raw::Completions), which do not consult the caches again.
+    pub fn try_call(self, call: &Call<'_>) -> Option<Result<Answer, Error>> {
+        let shared = self.limiter.shared();
         if let Call::Check(request) = call
             && let Some(decision) = shared.check_known(*request)
         {
             return Some(Ok(Answer::Decision(decision)));
         }
         if let Some(call) = call.on_key() {
-            let answer = self.try_ask(&call).transpose()?;
+            let answer = self.limiter.try_ask(&call).transpose()?;
             return Some(answer.map(|answer| Answer::of(call.action, answer)));
         }
-        if let Some(closed) = self.answer_closed(call) {
+        if let Some(closed) = self.limiter.answer_closed(call) {
             return Some(closed);
         }
         match call {
-            Call::CheckMany(requests) if shared.store().is_here() => {
-                Some(Ok(Answer::Decisions(self.check_many_blocking(requests.iter().copied()))))
+            Call::CheckMany(requests) if shared.store().never_waits() => {
+                Some(Ok(Answer::Decisions(self.limiter.check_many_blocking(requests.iter().copied()))))
             }
-            Call::Decide(request, terms) if shared.store().is_here() => {
-                let decided = self.decide_request(*request, terms, Wait::Block).now_or_never();
+            Call::Decide(request, terms) if shared.store().never_waits() => {
+                let decided = self.limiter.decide_request(*request, terms, Wait::Block).now_or_never();
                 Some(decided.unwrap_or_else(|| Err(Error::no_answer())).map(Answer::Request))
             }
-            Call::CheckTogether(requests) if shared.store().is_here() => {
-                Some(self.blocking().check_together(requests).map(Answer::of_each))
+            Call::CheckTogether(_) | Call::PeekTogether(_) | Call::ReserveTogether(..)
+                if shared.store().never_waits() =>
+            {
+                let (requests, together) = call.together()?;
+                Some(self.limiter.decide_together_blocking(requests, together).map(Answer::of_each))
             }
             Call::List(..)
             | Call::ScanTop(..)
             | Call::ResetListed(..)
             | Call::Explain(..)
             | Call::ExplainRequest(..)
-                if shared.store().is_here() =>
+                if shared.store().never_waits() =>
             {
-                let told = self.call_report(call, Wait::Block).now_or_never();
-                Some(told.unwrap_or_else(|| Err(Error::no_answer())))
+                let answer = self.limiter.call_report(call, Wait::Block).now_or_never();
+                Some(answer.unwrap_or_else(|| Err(Error::no_answer())))
             }
             _ => None,
         }
     }
 
-    /// The answer of a closed limiter, whatever else is wrong with a call that is no operation on one key.
+    /// Performs the call.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    pub async fn call(self, call: &Call<'_>) -> Result<Answer, Error> {
+        match self.try_call(call) {
+            Some(answer) => answer,
+            None => self.call_store(call).await,
+        }
+    }
+
+    /// Performs the call after [`try_call`](Self::try_call) returned `None`.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    pub async fn call_store(self, call: &Call<'_>) -> Result<Answer, Error> {
+        if let Some(call) = call.on_key() {
+            return self.limiter.act(&call).await;
+        }
+        if let Some(closed) = self.limiter.answer_closed(call) {
+            return closed;
+        }
+        if let Some((requests, together)) = call.together() {
+            return self.limiter.decide_together(requests, together, Wait::Await).await.map(Answer::of_each);
+        }
+        Ok(match call {
+            Call::CheckMany(requests) => {
+                Answer::Decisions(self.limiter.check_many(requests.iter().copied()).await)
+            }
+            Call::Acquire(request, timeout) => {
+                Answer::Decision(self.limiter.acquire(*request, *timeout).await?)
+            }
+            Call::Reserve(request, terms) => {
+                Answer::Decision(self.limiter.reserve_in_line(*request, terms).await?)
+            }
+            Call::Decide(request, terms) => Answer::Request(self.limiter.decide(*request, terms).await?),
+            Call::SetEntry(entry, value) => {
+                Answer::Configuration(self.limiter.admin().set_entry(entry, value).await?)
+            }
+            Call::DeleteEntry(entry) => {
+                Answer::Configuration(self.limiter.admin().delete_entry(entry).await?)
+            }
+            Call::Publish(document, options) => {
+                Answer::Configuration(self.limiter.admin().publish(document, *options).await?)
+            }
+            Call::WaitForVersion(version, timeout) => {
+                Answer::Configuration(self.limiter.admin().wait_for_version(*version, *timeout).await?)
+            }
+            Call::Ready(timeout) => self.limiter.ready(*timeout).await.map(|()| Answer::Ready)?,
+            Call::Doctor => Answer::Findings(self.limiter.admin().doctor().await?),
+            call => return self.limiter.call_report(call, Wait::Await).await,
+        })
+    }
+}
+
+impl Limiter {
+    /// The answer of a closed limiter to a call other than an operation on one key, whatever else is wrong with that call.
     fn answer_closed(&self, call: &Call<'_>) -> Option<Result<Answer, Error>> {
         let closed = self.shared().registry.check_open().err()?;
         Some(match call {
@@ -224,55 +318,17 @@ impl Limiter {
         })
     }
 
-    /// Performs the call.
-    ///
-    /// # Errors
-    /// Those of the operation.
-    pub async fn call(&self, call: &Call<'_>) -> Result<Answer, Error> {
-        match self.try_call(call) {
-            Some(answer) => answer,
-            None => self.call_store(call).await,
-        }
-    }
-
-    /// Performs the call after [`try_call`](Self::try_call) returned `None`.
-    ///
-    /// # Errors
-    /// Those of the operation.
-    pub async fn call_store(&self, call: &Call<'_>) -> Result<Answer, Error> {
-        if let Some(call) = call.on_key() {
-            return self.act(&call).await;
-        }
-        if let Some(closed) = self.answer_closed(call) {
-            return closed;
-        }
-        Ok(match call {
-            Call::CheckMany(requests) => Answer::Decisions(self.check_many(requests.iter().copied()).await),
-            Call::CheckTogether(requests) => self.check_together(requests).await.map(Answer::of_each)?,
-            Call::Acquire(request, timeout) => Answer::Decision(self.acquire(*request, *timeout).await?),
-            Call::Reserve(request, terms) => Answer::Decision(self.reserve_in_line(*request, terms).await?),
-            Call::Decide(request, terms) => Answer::Request(self.decide(*request, terms).await?),
-            Call::SetEntry(entry, value) => Answer::Configuration(self.set_entry(entry, value).await?),
-            Call::DeleteEntry(entry) => Answer::Configuration(self.delete_entry(entry).await?),
-            Call::Publish(document, options) => {
-                Answer::Configuration(self.publish(document, *options).await?)
-            }
-            Call::WaitForVersion(version, timeout) => {
-                Answer::Configuration(self.wait_for_version(*version, *timeout).await?)
-            }
-            Call::Ready(timeout) => self.ready(*timeout).await.map(|()| Answer::Ready)?,
-            Call::Doctor => Answer::Findings(self.doctor().await?),
-            call => return self.call_report(call, Wait::Await).await,
-        })
-    }
-
     /// Performs a call whose answer is a report about keys.
     async fn call_report(&self, call: &Call<'_>, wait: Wait) -> Result<Answer, Error> {
         Ok(match call {
-            Call::List(filter, budget, cursor) => Answer::Keys(self.list(filter, budget, *cursor).await?),
-            Call::ScanTop(filter, most, budget) => Answer::Keys(self.scan_top(filter, *most, budget).await?),
+            Call::List(filter, budget, cursor) => {
+                Answer::Keys(self.admin().list(filter, budget, *cursor).await?)
+            }
+            Call::ScanTop(filter, most, budget) => {
+                Answer::Keys(self.admin().scan_top(filter, *most, budget).await?)
+            }
             Call::ResetListed(filter, budget, cursor) => {
-                Answer::KeysReset(self.reset_listed(filter, budget, *cursor).await?)
+                Answer::KeysReset(self.admin().reset_listed(filter, budget, *cursor).await?)
             }
             Call::Explain(request) => Answer::Explanation(Box::new(self.explain_key(*request, wait).await?)),
             Call::ExplainRequest(request) => {
@@ -291,35 +347,44 @@ impl Limiter {
     }
 }
 
-impl blocking::Limiter {
+impl blocking::Raw<'_> {
     /// Performs the call and blocks this thread until it is answered.
     ///
     /// # Errors
     /// Those of the operation.
-    pub fn call(&self, call: &Call<'_>) -> Result<Answer, Error> {
-        self.asynchronous().try_call(call).unwrap_or_else(|| self.call_store(call))
+    pub fn call(self, call: &Call<'_>) -> Result<Answer, Error> {
+        self.limiter
+            .asynchronous()
+            .raw()
+            .try_call(call)
+            .unwrap_or_else(|| self.limiter.raw().call_store(call))
     }
 
-    /// Performs the call and blocks this thread, after [`try_call`](Limiter::try_call) returned `None`.
+    /// Performs the call and blocks this thread, after [`try_call`](crate::raw::Raw::try_call) returned `None`.
     ///
     /// # Errors
     /// Those of the operation.
-    pub fn call_store(&self, call: &Call<'_>) -> Result<Answer, Error> {
+    pub fn call_store(self, call: &Call<'_>) -> Result<Answer, Error> {
         if let Some(call) = call.on_key() {
-            let answer = self.asynchronous().ask_key_blocking(&call)?;
+            let answer = self.limiter.asynchronous().ask_key_blocking(&call)?;
             return Ok(Answer::of(call.action, answer));
         }
-        if let Some(closed) = self.asynchronous().answer_closed(call) {
+        if let Some(closed) = self.limiter.asynchronous().answer_closed(call) {
             return closed;
         }
+        if let Some((requests, together)) = call.together() {
+            let decided = self.limiter.asynchronous().decide_together_blocking(requests, together);
+            return decided.map(Answer::of_each);
+        }
         match call {
-            Call::CheckMany(requests) => Ok(Answer::Decisions(self.check_many(requests.iter().copied()))),
-            Call::CheckTogether(requests) => self.check_together(requests).map(Answer::of_each),
-            Call::Decide(request, terms) => self.decide(*request, terms).map(Answer::Request),
-            Call::Acquire(..) | Call::Reserve(..) => {
-                self.block_on_wait(self.asynchronous().call_store(call))?
+            Call::CheckMany(requests) => {
+                Ok(Answer::Decisions(self.limiter.check_many(requests.iter().copied())))
             }
-            _ => self.block_on(self.asynchronous().call_store(call))?,
+            Call::Decide(request, terms) => self.limiter.decide(*request, terms).map(Answer::Request),
+            Call::Acquire(..) | Call::Reserve(..) => {
+                self.limiter.block_on_wait(self.limiter.asynchronous().raw().call_store(call))?
+            }
+            _ => self.limiter.block_on(self.limiter.asynchronous().raw().call_store(call))?,
         }
     }
 
@@ -327,28 +392,31 @@ impl blocking::Limiter {
     /// returns `true`; then the answer is `None`. This thread calls `stop` each time `every` has passed without an
     /// answer, and `stop` may use the limiter.
     ///
-    /// When an [`acquire`](Self::acquire) is stopped, the caller leaves the queue, and units that the store has spent for
-    /// it are refunded, as described [there](crate::Limiter::acquire). Another operation may have been applied.
+    /// When an [`acquire`](blocking::Limiter::acquire) is stopped, the caller leaves the queue, and units that the store has
+    /// spent for it are refunded, as described [there](crate::Limiter::acquire). Any other operation may have been applied.
     ///
-    /// On a thread of a tokio runtime `stop` is never called, and the call waits to the end.
+    /// On a thread of a tokio runtime `stop` is never called, and the call waits to the end; so does a call that waits for nothing but
+    /// the answer of a store in this process or on this host.
     pub fn call_until(
-        &self,
+        self,
         call: &Call<'_>,
         every: Duration,
         mut stop: impl FnMut() -> bool,
     ) -> Option<Result<Answer, Error>> {
-        if Handle::try_current().is_ok() {
-            return Some(self.call_store(call));
+        let limiter = self.limiter.asynchronous();
+        // A store of this host answers within milliseconds.
+        let is_short = limiter.shared().store().is_here() && !call.waits_beyond_stores();
+        if is_short || Handle::try_current().is_ok() {
+            return Some(self.limiter.raw().call_store(call));
         }
-        let limiter = self.asynchronous();
         let driver = match limiter.shared().driver_to_wait_on() {
             Ok(driver) => driver,
             Err(error) if error.kind() == ErrorKind::StoreUnavailable => {
-                return self.call_without_driver(call, every, stop);
+                return self.limiter.call_without_driver(call, every, stop);
             }
             Err(error) => return Some(Err(error)),
         };
-        let mut answer = pin!(limiter.call_store(call));
+        let mut answer = pin!(limiter.raw().call_store(call));
         loop {
             // The thread leaves the runtime before it calls `stop`, so that other threads and `stop` itself can drive it
             // meanwhile.
@@ -360,9 +428,11 @@ impl blocking::Limiter {
             }
         }
     }
+}
 
-    /// [`call_until`](Self::call_until) while the system has no resources for a runtime. Nothing but a wait in line takes time
-    /// then: the outage policy decides, or the call fails.
+impl blocking::Limiter {
+    /// [`call_until`](blocking::Raw::call_until) while the system has no resources for a runtime. Only a wait in line takes time
+    /// then: otherwise the outage policy decides, or the call fails.
     fn call_without_driver(
         &self,
         call: &Call<'_>,
@@ -370,9 +440,9 @@ impl blocking::Limiter {
         mut stop: impl FnMut() -> bool,
     ) -> Option<Result<Answer, Error>> {
         if !matches!(call, Call::Acquire(..) | Call::Reserve(..)) {
-            return Some(self.call_store(call));
+            return Some(self.raw().call_store(call));
         }
-        let mut answer = pin!(self.asynchronous().call_store(call));
+        let mut answer = pin!(self.asynchronous().raw().call_store(call));
         loop {
             match park::block_on_for(every, answer.as_mut()) {
                 Some(answer) => return Some(answer),
@@ -385,10 +455,16 @@ impl blocking::Limiter {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Answer, Call, Decision, Error, ErrorKind, Limiter, Policy, Request};
-    use crate::{RequestAttributes, ReserveOptions};
+    use crate::document::RequestAttributes;
+    use crate::raw::{Answer, Call};
+    use crate::reservation::ReserveOptions;
+    use crate::{Decision, Error, ErrorKind, Limiter, Policy, Request};
+    use std::time::Duration;
+
+    use crate::runtime::park;
 
     type Way = fn(&Limiter, &[Request<'_>]) -> Result<Vec<Decision>, Error>;
+    type Calling = fn(&Limiter, &Call<'_>) -> Result<Answer, Error>;
 
     #[test]
     fn a_call_decides_by_attributes_that_live_no_longer_than_it() {
@@ -398,7 +474,9 @@ mod tests {
         let user = String::from("alice");
         let attributes = RequestAttributes::new().attribute("user", &user);
         let call = Call::Decide(&attributes, ReserveOptions::default().terms().unwrap());
-        let Answer::Request(made) = limiter.blocking().call(&call).unwrap() else { panic!("another answer") };
+        let Answer::Request(made) = limiter.blocking().raw().call(&call).unwrap() else {
+            panic!("another answer")
+        };
         assert_eq!((made.decisions.len(), &*made.decisions[0].key), (1, &b"alice"[..]));
     }
 
@@ -409,7 +487,7 @@ mod tests {
             runtime.block_on(limiter.check_together(requests))
         },
         |limiter, requests| limiter.blocking().check_together(requests),
-        |limiter, requests| match limiter.try_call(&Call::CheckTogether(requests)) {
+        |limiter, requests| match limiter.raw().try_call(&Call::CheckTogether(requests)) {
             Some(Ok(Answer::Decisions(decisions))) => decisions.into_iter().collect(),
             Some(Err(error)) => Err(error),
             other => panic!("{other:?}"),
@@ -420,6 +498,46 @@ mod tests {
         let policy = |name, quotas| Policy::parse(name, quotas).unwrap();
         let builder = Limiter::builder().policy(policy("wide", "9/hour")).policy(policy("narrow", "1/hour"));
         builder.build().unwrap()
+    }
+
+    /// Each way decides as the method does.
+    #[test]
+    fn calls_decide_together() {
+        let policy = |name, quotas| Policy::parse(name, quotas).unwrap();
+        let terms = ReserveOptions::default().terms().unwrap();
+        let both = ["wide", "slots"].map(|policy| Request::new("key").policy(policy));
+        let reserve = Call::ReserveTogether(&both, terms);
+        let ways: [Calling; 5] = [
+            |limiter, call| limiter.raw().try_call(call).unwrap(),
+            |limiter, call| limiter.blocking().raw().call(call),
+            |limiter, call| limiter.blocking().raw().call_store(call),
+            |limiter, call| park::block_on(limiter.raw().call_store(call)),
+            |limiter, call| park::block_on(limiter.start(call)),
+        ];
+        for way in ways {
+            let builder = Limiter::builder().policy(policy("wide", "9/hour"));
+            let limiter = builder.policy(policy("slots", "1 concurrent")).build().unwrap();
+            let shown = |call| match way(&limiter, &call).unwrap() {
+                Answer::Decisions(decisions) => {
+                    let decisions = decisions.into_iter().map(Result::unwrap);
+                    decisions.map(|decision| (decision.allowed(), decision.remaining())).collect()
+                }
+                other => panic!("{other:?}"),
+            };
+            let shown: [Vec<_>; 4] =
+                [Call::PeekTogether(&both), reserve, reserve, Call::PeekTogether(&both)].map(shown);
+            // Reserving again with the same id yields the same reservation.
+            let expected = [
+                [(true, 9), (true, 1)],
+                [(true, 8), (true, 0)],
+                [(true, 7), (true, 0)],
+                [(true, 7), (false, 0)],
+            ];
+            assert_eq!(shown, expected.map(Vec::from));
+            let in_line = ReserveOptions::default().timeout(Duration::from_secs(1)).terms().unwrap();
+            let error = way(&limiter, &Call::ReserveTogether(&both, in_line)).unwrap_err();
+            assert!(error.message().starts_with("timeout is 1s"), "{error}");
+        }
     }
 
     #[test]

@@ -23,21 +23,23 @@ use crate::limiter::completion::pending_call::{CallResult, Claim, PendingCall, S
 use crate::limiter::owned_call::OwnedCall;
 use crate::runtime::atomic::{AtomicU8, Ordering};
 use crate::runtime::fork::{self, ProcessGeneration};
+use crate::store::Store;
 
 /// The calls that one event loop waits for, each with a tag by which the loop identifies it.
 ///
-/// A program asks [`Limiter::try_call`] first and submits only calls that have to wait:
+/// A program calls [`Raw::try_call`](crate::raw::Raw::try_call) first and submits only calls that have to wait:
 ///
 /// ```
 /// use std::sync::mpsc::channel;
-/// use polylimit::{Answer, Call, Completions, Limiter};
+/// use polylimit::raw::{Answer, Call, Completions};
+/// use polylimit::Limiter;
 ///
 /// # fn example() -> Result<(), polylimit::Error> {
 /// let limiter = Limiter::builder().store("redis://localhost").build()?;
 /// let (wake, woken) = channel();
 /// let completions = Completions::new(move || _ = wake.send(()));
 /// let check = Call::Check(polylimit::Request::new("user:42").policy("100/minute"));
-/// let answer = limiter.try_call(&check).or_else(|| completions.submit(&limiter, &check, "first"));
+/// let answer = limiter.raw().try_call(&check).or_else(|| completions.submit(&limiter, &check, "first"));
 /// if answer.is_none() {
 ///     while completions.pending() > 0 && woken.recv().is_ok() {
 ///         completions.drain(|tag, answer| println!("{tag}: {answer:?}"));
@@ -79,7 +81,7 @@ struct Running<T> {
     /// `None` once the call has finished or was cancelled.
     call: Option<(T, PendingCall)>,
     claim: Option<Arc<Claim>>,
-    /// Has the call polled again.
+    /// Causes the call to be polled again.
     waker: Option<Waker>,
 }
 
@@ -100,7 +102,7 @@ impl<T: Unpin> Future for Running<T> {
     }
 }
 
-/// How often calls are polled again that are woken while they are polled, before the loop continues.
+/// How often calls that are woken while being polled are polled again before the loop continues.
 const MAX_POLLS: usize = 3;
 
 impl<T: Unpin> Calls<T> {
@@ -136,14 +138,14 @@ impl<T: Unpin> Calls<T> {
                 return known;
             }
         }
-        // Polling continues when the loop comes.
+        // Polling continues when the loop runs again.
         waker.wake_by_ref();
         known
     }
 }
 
 impl<T: PartialEq> Calls<T> {
-    /// Takes the answer of an acquire or a reserve that has finished, for a caller that does not want it any more.
+    /// Takes the answer of an acquire or a reserve that has finished, for a caller that no longer wants it.
     fn take_unused(&mut self, tag: &T) -> Option<(CallResult, Arc<Claim>)> {
         let found = self.finished.iter().position(|call| call.claim.is_some() && call.finished.0 == *tag)?;
         let Undelivered { finished: (_, answer), claim } = self.finished.remove(found);
@@ -152,8 +154,8 @@ impl<T: PartialEq> Calls<T> {
 }
 
 impl<T: Send + Unpin + 'static> Completions<T> {
-    /// `wake` wakes the event loop. It is called on any thread, once until the loop has called [`drain`](Self::drain), and
-    /// must not call these completions.
+    /// `wake` wakes the event loop. It may be called on any thread, at most once until the loop calls
+    /// [`drain`](Self::drain), and must not call these completions.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         let wake = Arc::new(WakeOnce { state: AtomicU8::new(0), wake: Box::new(wake) });
         let calls =
@@ -163,8 +165,8 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         Self { parts: Some(parts), wake, waker, generation: ProcessGeneration::here() }
     }
 
-    /// Starts a call that [`Limiter::try_call`] did not answer. Returns the answer if the call finishes without waiting;
-    /// otherwise [`drain`](Self::drain) hands it out. When the limiter is closed meanwhile, the call fails with
+    /// Starts a call that [`Raw::try_call`](crate::raw::Raw::try_call) did not answer. Returns the answer if the call finishes
+    /// without waiting; otherwise [`drain`](Self::drain) hands it out. When the limiter is closed meanwhile, the call fails with
     /// [`Closed`](ErrorKind::Closed).
     pub fn submit(&self, limiter: &Limiter, call: &Call<'_>, tag: T) -> Option<Result<Answer, Error>> {
         let started = self.parts().and_then(|parts| Ok((parts, start(limiter, OwnedCall::of(call))?)));
@@ -186,20 +188,25 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     ) -> Option<Result<Answer, Error>> {
         let polling = self.wake.polling(false);
         let known = calls.poll(&self.waker, &polling, added);
-        // A wake-up for one of the finished calls may have been taken for one of a call that was polled.
+        // A wake-up for a finished call may have been mistaken for one of a call that was polled.
         if !calls.finished.is_empty() || parts.deferred.has_finished() {
             self.waker.wake_by_ref();
         }
         known
     }
 
-    /// As [`submit`](Self::submit), but [`flush`](Self::flush) starts the call, together with all others that are deferred:
-    /// for loops that know when they have no more calls for the moment. Many calls are started without that. Several calls
-    /// run on the thread that drives the limiter's connections, which is woken once for all of them, and cannot be
-    /// cancelled. An acquire is better submitted: most of them need no waiting, which shows only when they are started.
+    /// As [`submit`](Self::submit), but [`flush`](Self::flush) starts the call, together with all others that are
+    /// deferred: for loops that know when they have no more calls for the moment. Once many calls are deferred, they
+    /// are started without it. Several calls run on the thread that drives the limiter's connections, which is woken
+    /// once for all of them, and cannot be cancelled. An acquire is better submitted: most of them need no waiting,
+    /// which is known only once they are started. With the local store, which has no connections, the call is
+    /// submitted.
     ///
     /// Returns an error if the call cannot be deferred.
     pub fn defer(&self, limiter: &Limiter, call: &Call<'_>, tag: T) -> Option<Result<Answer, Error>> {
+        if matches!(limiter.shared().store(), Store::Local(_)) {
+            return self.submit(limiter, call, tag);
+        }
         match self.parts() {
             Ok(parts) => parts.deferred.defer(limiter, OwnedCall::of(call), tag),
             Err(error) => return Some(Err(error)),
@@ -210,7 +217,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
     /// Starts the deferred calls.
     pub fn flush(&self) {
         let Ok(parts) = self.parts() else { return };
-        // Under the lock the call is pending all the time.
+        // Under the lock, so that the call counts as pending throughout.
         let mut calls = parts.submitted.lock();
         let Some((limiter, tag, call)) = parts.deferred.take_single() else {
             drop(calls);
@@ -232,7 +239,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         let mut finished: Vec<_>;
         {
             let mut calls = parts.submitted.lock();
-            // A call that finishes from here on wakes the loop again.
+            // A call that finishes from now on wakes the loop again.
             let polling = self.wake.polling(true);
             calls.poll(&self.waker, &polling, None);
             finished = calls.finished.drain(..).map(|call| call.finished).collect();
@@ -274,7 +281,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         true
     }
 
-    /// How many calls were started, and not handed out or cancelled yet.
+    /// The number of calls that were started and neither handed out nor cancelled yet.
     pub fn pending(&self) -> usize {
         self.parts().map_or(0, |Parts { submitted, deferred }| {
             let calls = submitted.lock();
@@ -282,7 +289,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         })
     }
 
-    /// Whether this process has made these completions: a forked child has to make others.
+    /// Whether this process created these completions: a forked child has to create its own.
     pub fn is_here(&self) -> bool {
         self.generation.is_here()
     }
@@ -291,7 +298,7 @@ impl<T: Send + Unpin + 'static> Completions<T> {
         self.parts.as_ref().filter(|_| self.is_here()).ok_or_else(|| {
             Error::new(
                 ErrorKind::Internal,
-                "these completions belong to the parent process: make others in a forked child",
+                "these completions belong to the parent process: create others in a forked child",
             )
         })
     }
@@ -312,14 +319,14 @@ impl<T> std::fmt::Debug for Completions<T> {
     }
 }
 
-/// Wakes the loop once until the loop has come.
+/// Wakes the loop only once until it drains.
 struct WakeOnce {
     /// [`WOKEN`], [`POLLING`] or both.
     state: AtomicU8,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
-/// The loop was woken and has not come yet. Together with [`POLLING`]: a call has to be polled again.
+/// The loop was woken and has not drained yet. Together with [`POLLING`]: a call has to be polled again.
 const WOKEN: u8 = 1;
 /// A thread polls the calls. A wake-up meanwhile sets [`WOKEN`] and does not wake the loop.
 const POLLING: u8 = 2;
@@ -337,7 +344,7 @@ impl Wake for WakeOnce {
 }
 
 impl WakeOnce {
-    /// `is_loop` says that the loop polls, and takes all results for which it was woken.
+    /// With `is_loop`, it is the event loop that polls, and it takes all results for which it was woken.
     fn polling(&self, is_loop: bool) -> Polling<'_> {
         let before = self.state.swap(POLLING, Ordering::AcqRel);
         Polling { wake: self, was_woken: !is_loop && before & WOKEN != 0 }
@@ -347,12 +354,12 @@ impl WakeOnce {
 /// Exists while calls are polled.
 struct Polling<'a> {
     wake: &'a WakeOnce,
-    /// Whether the loop was woken before and comes anyway.
+    /// Whether the loop was already woken and will drain anyway.
     was_woken: bool,
 }
 
 impl Polling<'_> {
-    /// Whether a call was woken since this was asked last.
+    /// Whether a call was woken since the last call of this method.
     fn again(&self) -> bool {
         self.wake.state.swap(POLLING, Ordering::AcqRel) & WOKEN != 0
     }
@@ -376,11 +383,11 @@ mod loom_tests {
 
     use super::*;
 
-    /// An answer that the loop has not taken wakes the loop again, in whatever order it comes.
+    /// An answer that the loop has not taken wakes the loop again, in any order of events.
     #[test]
     fn no_wake_up_is_lost() {
         let mut model = loom::model::Builder::new();
-        // Threads are interrupted at most so often in one run: without a bound the runs take minutes.
+        // The bound on interruptions of threads in one run: without it the runs take minutes.
         model.preemption_bound = Some(3);
         model.check(|| {
             let answers = loom::sync::Arc::new(AtomicU8::new(0));
@@ -399,7 +406,7 @@ mod loom_tests {
                     Wake::wake_by_ref(&wake);
                 })
             });
-            // The loop reads its wake-up, polls, and takes what is there.
+            // The loop reads its wake-up, polls, and takes the results.
             woken.swap(0, Ordering::AcqRel);
             let polling = wake.polling(true);
             loop {

@@ -1,5 +1,6 @@
-//! The configuration of a limiter: the document and entries in force, prepared for its store, and how a newer one replaces
-//! them. A decision by the configuration reads all of it from one snapshot, so that no change happens halfway.
+//! The configuration of a limiter: the document and active entries, prepared for its store, and how a newer one
+//! replaces them. A decision by the configuration reads all of it from one snapshot, so that it never sees half of a
+//! change.
 
 pub(crate) mod apply;
 pub(crate) mod candidate_counts;
@@ -36,19 +37,19 @@ type MakeSink = dyn Fn() -> Arc<dyn ConfigurationSink> + Send + Sync;
 /// The configuration of a limiter.
 #[derive(Default)]
 pub(crate) struct Configured {
-    /// `None` until the first one is there.
+    /// `None` until the first one is active.
     pub(crate) in_force: ArcSwapOption<InForce>,
     /// Held while a configuration replaces another.
     pub(crate) replacing: Mutex<()>,
-    /// What the program itself has given.
+    /// The configuration that the program itself has given.
     pub(crate) own: ArcSwapOption<OwnConfiguration>,
-    /// Held while the program changes its own.
+    /// Held while the program changes its own configuration.
     pub(crate) changing_own: Mutex<()>,
-    /// The source that is followed, if there is one.
+    /// The source that is followed, if any.
     pub(crate) followed: OnceLock<FollowedConfiguration>,
-    /// Whether a forked child goes on following, or has begun to.
+    /// Whether a forked child continues to follow the source, or has begun to.
     pub(crate) goes_on: AtomicBool,
-    /// Makes the sink of a process: a forked child has its own.
+    /// Creates the sink of a process: a forked child has its own.
     pub(crate) make_sink: OnceLock<Arc<MakeSink>>,
     pub(crate) pool_charges: PoolCharges,
     /// Why entries of the source cannot be read.
@@ -65,7 +66,7 @@ impl Configured {
         }
     }
 
-    /// Ends following.
+    /// Stops following the source.
     pub(crate) fn close(&self) {
         if let Some(followed) = self.followed.get() {
             followed.close();

@@ -1,8 +1,9 @@
-//! What is counted, and when: a decision once it stands, every other operation once the store has answered it.
+//! What is counted, and when: a decision once it is final, every other operation once the store has answered it.
 //!
-//! A decision is counted by the operation that a caller has made: an acquire counts one, however often it asks the store.
+//! Decisions are counted per operation of a caller: an acquire counts as one, however often it calls the store.
 //!
-//! With `polylimit_uncounted`, which `UNCOUNTED=1 benches/compare` sets, no decision is counted: what counting costs is the difference.
+//! With `polylimit_uncounted`, which `UNCOUNTED=1 benches/compare` sets, no decision is counted: the difference is the
+//! cost of counting.
 
 use crate::limiter::near_limit::is_near;
 use crate::limiter::operations::Shared;
@@ -39,7 +40,7 @@ impl Shared {
         }
     }
 
-    /// Counts what several quotas say, for the only thread that writes these counts.
+    /// Counts the verdicts of several quotas, for the only thread that writes these counts.
     #[inline]
     fn count_several(&self, id: PolicyId, counts: &PolicyCounts, allowed: bool, several: &Several) {
         if !allowed {
@@ -49,7 +50,7 @@ impl Shared {
         }
     }
 
-    /// Counts a decision by the numbers of its policy.
+    /// Counts a decision by the quotas of its policy.
     #[inline(never)]
     fn count_facts(&self, id: PolicyId, facts: Facts<'_>) {
         if cfg!(polylimit_uncounted) {
@@ -79,14 +80,14 @@ impl Shared {
         self.count_facts(request.id, Facts::of(decision, request.cost));
     }
 
-    /// Counts a decision by these numbers, which an operation other than a check has made where it has a kind.
-    pub(crate) fn count_by_numbers(
+    /// Counts a decision by these quotas. `kind` is that of an operation other than a check.
+    pub(crate) fn count_by_quotas(
         &self,
         (id, key): (PolicyId, &[u8]),
         kind: Option<OperationKind>,
         cost: u64,
         decision: &Decision,
-        numbers: &Policy,
+        effective: &Policy,
     ) {
         if let Some(kind) = kind {
             self.tally.count_decider(id, kind);
@@ -96,7 +97,7 @@ impl Shared {
             self.observe(id, key, decision.allowed);
         }
         let facts = Facts::of(decision, cost);
-        let is_near = knows_what_is_left(&facts) && is_near(numbers, decision.quotas());
+        let is_near = knows_what_is_left(&facts) && is_near(effective, decision.quotas());
         self.tally.count(id, facts, is_near);
     }
 
@@ -109,7 +110,7 @@ impl Shared {
         }
     }
 
-    /// Tells the caller's span of a decision, with the feature `tracing`.
+    /// Records a decision in the caller's span, with the feature `tracing`.
     #[inline]
     fn tell(&self, id: PolicyId, decision: &Decision) {
         #[cfg(feature = "tracing")]
@@ -140,8 +141,8 @@ impl Shared {
     }
 }
 
-/// Whether the decision admits by what its quotas have left.
+/// Whether this is an admission based on what its quotas have left.
 fn knows_what_is_left(facts: &Facts<'_>) -> bool {
-    let is_told = matches!(facts.source, Source::Store | Source::Lease | Source::Fallback);
-    facts.allowed && !facts.elastic && !facts.shadowed && is_told
+    let is_reported = matches!(facts.source, Source::Store | Source::Lease | Source::Fallback);
+    facts.allowed && !facts.elastic && !facts.shadowed && is_reported
 }

@@ -12,7 +12,7 @@ use crate::runtime::park;
 use crate::runtime::sleep::{sleep, sleep_until};
 use crate::units::micros;
 
-/// The longest timeout; longer ones are cut to these 100 years.
+/// The longest timeout; longer ones are truncated to these 100 years.
 const MAX_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 /// When a caller stops waiting. With the system clock this is monotonic time, so that a step of the system clock makes no
@@ -23,7 +23,7 @@ pub(crate) enum Deadline {
     Manual(ManualClock, u64),
 }
 
-/// When a store was asked, by a manual clock.
+/// When a store was called, by a manual clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AskedAt(u64);
 
@@ -62,8 +62,8 @@ impl Deadline {
         }
     }
 
-    /// What a manual clock shows now, before a store is asked how long to wait: the wait counts from then. The program may advance
-    /// the clock before the answer comes. By the system clock a wait counts from the answer.
+    /// The time of a manual clock now, before a store is called for the time to wait: the wait counts from it, since
+    /// the program may advance the clock before the answer arrives. By the system clock a wait counts from the answer.
     pub(crate) fn asked_at(&self) -> AskedAt {
         match self {
             Self::Monotonic(_) => AskedAt(0),

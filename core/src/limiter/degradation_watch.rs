@@ -40,16 +40,16 @@ pub(crate) struct DegradationWatch {
     /// The flags [`DEGRADED`] and [`UNEXAMINED`]; 0 while nothing needs attention.
     attention: AtomicU8,
     made: Instant,
-    /// When and why the first decision was made without the store; the event of the end reports both.
+    /// When and why the first decision was made without the store; the event that ends the outage reports both.
     began: Mutex<(u64, Option<Degradation>)>,
-    /// When the last decision was made without the store, in microseconds since this watch was made.
+    /// When the last decision was made without the store, in microseconds since this watch was created.
     last_us: AtomicU64,
     /// How many decisions were made without the store.
     decisions: AtomicU64,
     /// How long after the first decision the doctor examines the store, and when the first decision was; 0 before.
     doctor_after: Option<Duration>,
     first_us: AtomicU64,
-    /// How events call the store.
+    /// The name of the store in events.
     store: Option<Arc<str>>,
     /// Dropped, with everything that it owns, when the limiter is closed.
     hook: ReentrantMutex<RefCell<Option<Hook>>>,
@@ -83,13 +83,12 @@ impl DegradationWatch {
 
     /// A watch with the same settings for a forked child.
     pub(crate) fn after_fork(&self) -> Arc<Self> {
-        // A thread of the parent that does not exist here may hold the lock; then the child has no hook.
+        // A thread of the parent that does not exist in this process may hold the lock; then the child has no hook.
         let hook = self.hook.try_lock().and_then(|hook| hook.borrow().clone());
         Self::new(self.doctor_after, hook, self.store.clone())
     }
 
-    /// Takes note of a decision. `true` when it is time to examine the store; the caller then calls
-    /// [`examine`](Self::examine).
+    /// Records a decision. Returns `true` when it is time to examine the store; the caller then calls [`examine`](Self::examine).
     #[inline]
     #[must_use = "the store is looked at once"]
     pub(crate) fn see(&self, decision: &Decision, store: &Store) -> bool {
@@ -110,7 +109,7 @@ impl DegradationWatch {
         false
     }
 
-    /// Takes note of a decision without the store.
+    /// Records a decision without the store.
     fn went_without(&self, reason: Degradation, now_us: u64, cause: &Cause<'_>) {
         self.last_us.store(now_us, Ordering::Relaxed);
         self.decisions.fetch_add(1, Ordering::Relaxed);
@@ -121,7 +120,7 @@ impl DegradationWatch {
         self.publish(DegradedEvent::Started { reason, store: self.store.clone(), cause: cause(reason) });
     }
 
-    /// Takes note of a decision by the store.
+    /// Records a decision by the store.
     fn went_with(&self, now_us: u64) {
         let last_us = self.last_us.load(Ordering::Relaxed);
         let is_calm = now_us.saturating_sub(last_us) >= micros(DegradedEvent::CALM);
@@ -188,27 +187,26 @@ impl DegradationWatch {
         self.attention.fetch_or(UNEXAMINED, Ordering::Relaxed);
     }
 
-    /// Publishes what keeps the limiter from the newest configuration, or that nothing does any more.
+    /// Publishes why the newest configuration is not active, or that nothing prevents it any longer.
     pub(crate) fn report_configuration(&self, obstacle: Option<&Error>, has_limits: bool) {
         let (severity, message) = if let Some(error) = obstacle {
             let until_then =
-                if has_limits { "the limits before stay in force" } else { "no limits are in force" };
+                if has_limits { "the previous limits stay active" } else { "no limits are active" };
             (Severity::Problem, format!("{error}; {until_then}"))
         } else {
-            (Severity::Fine, "the newest limits are in force again".to_owned())
+            (Severity::Fine, "the newest limits are active again".to_owned())
         };
         let finding = Finding { severity, subject: CONFIGURATION, message };
         self.publish(DegradedEvent::Finding(finding));
     }
 
-    /// Ends an examination that is under way, and removes the hook.
+    /// Ends an examination in progress, and removes the hook.
     pub(crate) fn close(&self) {
         self.closing.close();
         self.set_hook(None);
     }
 
-    /// Replaces the hook. Once this returns, the previous hook is not called any more, unless the previous hook itself
-    /// called this.
+    /// Replaces the hook. Once this returns, the previous hook is no longer called, unless the previous hook itself called this.
     pub(crate) fn set_hook(&self, hook: Option<Hook>) {
         let before = self.hook.lock().replace(hook);
         // Dropped after the lock is released: dropping the hook may run code of the user that calls back into this watch.
@@ -255,7 +253,7 @@ impl DegradationWatch {
         self.attention.load(Ordering::Relaxed) & what != 0
     }
 
-    /// Microseconds since this watch was made; never 0.
+    /// Microseconds since this watch was created; never 0.
     fn now_us(&self) -> u64 {
         micros(monotonic::now().saturating_duration_since(self.made)).max(1)
     }

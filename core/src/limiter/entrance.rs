@@ -1,6 +1,6 @@
-//! Where an operation on a key enters: the configuration decides, or a cache, or the store.
+//! The entry point of operations on a key: the configuration decides, or a cache, or the store.
 
-use futures_util::future::FutureExt;
+use futures_util::future::{Either, FutureExt};
 
 use crate::error::Error;
 use crate::limiter::configured::wait::{DecidedAnswer, Wait};
@@ -25,14 +25,10 @@ impl Limiter {
         if let Some(decided) = self.decide_configured(&call, Wait::Await) {
             return decided.await;
         }
-        let shared = self.shared();
-        let request = shared.request(action, request)?;
-        let answer = shared.ask_store(request).await?;
-        shared.count_decision(&request, &answer);
-        Ok(answer)
+        self.ask_kept(self.shared().request(action, request)?).await
     }
 
-    /// Answers a request that need not wait.
+    /// Answers a request that need not wait; `None`, before any effect, for one that has to.
     #[inline]
     pub(crate) fn try_ask(&self, call: &KeyCall<'_>) -> Result<Option<Answer>, Error> {
         let shared = self.shared();
@@ -40,14 +36,17 @@ impl Limiter {
             if !shared.store.is_here() {
                 return Ok(None);
             }
-            if let Some(decided) = self.find_configured(call, Wait::Block) {
-                return at_once(decided).map(Some);
+            match self.find_configured(call, Wait::Block) {
+                // It calls a store several times, or again, and any of these calls may have to wait.
+                Some(Either::Right(_)) if !shared.store.never_waits() => return Ok(None),
+                Some(decided) => return at_once(decided).map(Some),
+                None => {}
             }
         }
         shared.try_store(shared.key_request(call)?)
     }
 
-    /// Checks, by the shortest path where there is one.
+    /// Checks, by the shortest path if there is one.
     #[expect(clippy::inline_always, reason = "as for `check_known`")]
     #[inline(always)]
     pub(crate) fn check_blocking(&self, request: Request<'_>) -> Result<Decision, Error> {

@@ -11,8 +11,8 @@ use crate::store::finding::{Finding, Severity};
 
 /// An event for operators: see [`LimiterBuilder::on_degraded`](crate::LimiterBuilder::on_degraded).
 ///
-/// `Display` writes a sentence for a log. It says which store the limiter has, since a program may have several limiters, and contains
-/// no key, user or password.
+/// `Display` writes a sentence for a log. It names the limiter's store, since a program may have several limiters, and
+/// contains no key, user or password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DegradedEvent {
@@ -38,10 +38,10 @@ pub enum DegradedEvent {
         /// The limiter's store: see [`store`](DegradedEvent::store).
         store: Option<Arc<str>>,
     },
-    /// A problem: the limits of a document are not in force because it was refused or is missing (subject `configuration`), or the
+    /// A problem: the limits of a document are not active because it was refused or is missing (subject `configuration`), or the
     /// doctor found a reason why limits cannot always be held. It examines the store once, in the background, for all limiters that
     /// share connections, and the limiter that started it publishes the findings; see
-    /// [`doctor_after`](crate::RedisOptions::doctor_after). [`Fine`](Severity::Fine): the limits are in force again, or (subject
+    /// [`doctor_after`](crate::redis::RedisOptions::doctor_after). [`Fine`](Severity::Fine): the limits are active again, or (subject
     /// `options`) options have no effect on the limiter's store.
     Finding(Finding),
 }
@@ -80,8 +80,9 @@ impl DegradedEvent {
         }
     }
 
-    /// Why the store cannot be used, as the doctor says it, such as a password that the server refuses, a certificate that is not
-    /// trusted, or rights that the user needs. `None` where the reason says it all, where it is not known, and for other events.
+    /// Why the store cannot be used, as the doctor reports it, such as a password that the server refuses, a
+    /// certificate that is not trusted, or rights that the user needs. `None` where the reason is sufficient, where the
+    /// cause is not known, and for other events.
     pub fn cause(&self) -> Option<&str> {
         match self {
             Self::Started { cause, .. } => cause.as_deref(),
@@ -167,7 +168,7 @@ impl Hook {
         Self(Arc::new(hook))
     }
 
-    /// Calls the hook; a panic of the hook does not disturb the decision.
+    /// Calls the hook; a panic of the hook does not affect the decision.
     pub(crate) fn call(&self, event: &DegradedEvent) {
         let _ = catch_unwind(AssertUnwindSafe(|| (self.0)(event)));
     }

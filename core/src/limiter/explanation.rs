@@ -2,34 +2,34 @@
 
 pub(crate) mod report;
 
+use crate::configuration::effective::QuotasOrigin;
 use crate::configuration::model::Mode;
-use crate::configuration::numbers::NumbersOrigin;
 use crate::configuration::request::AttributeSource;
 use crate::error::{Error, ErrorKind};
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::wait::Wait;
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::explanation::report::{
-    ConfigurationExplanation, EntryExplanation, KeyExplanation, NumbersSource, PenaltyExplanation,
-    PolicyMode, QuotaExplanation, RequestExplanation,
+    ConfigurationExplanation, EntryExplanation, KeyExplanation, PenaltyExplanation, PolicyMode,
+    QuotaExplanation, QuotasSource, RequestExplanation,
 };
 use crate::limiter::listing::page::capacity_of;
-use crate::limiter::{CHECK, Limiter, blocking};
+use crate::limiter::{Admin, CHECK, Limiter, blocking};
 use crate::rules::decision::Cause;
 use crate::rules::penalty::{BlockRecord, Penalty};
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
 use crate::rules::transition::PolicyRules;
 use crate::rules::words::words;
-use crate::store::request::{Numbers, PolicyId, StoreRequest};
+use crate::store::request::{PolicyId, PreparedQuotas, StoreRequest};
 use crate::store::scan::{KeyName, KnownHere, Look, LookRequest, StoredKey};
 
-/// A key that is explained, with the numbers that decide about it.
+/// A key that is explained, with its effective quotas.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     id: PolicyId,
     policy: &'a Policy,
-    numbers: Option<&'a Numbers>,
+    effective: Option<&'a PreparedQuotas>,
     key: &'a [u8],
     cost: u64,
     headroom: u8,
@@ -43,14 +43,15 @@ struct AskedByConfiguration<'a> {
     cost: u64,
     headroom: u8,
     plan: Option<&'a [u8]>,
+    now_us: u64,
     /// The rule that applies the policy, and whether the request lacks an attribute of the key.
     rule: Option<(u32, bool)>,
 }
 
-impl Limiter {
-    /// Why a request would be admitted or denied now: what each quota says, in the words of its algorithm; blocks and reservations;
-    /// and what the configuration says about the key. It charges nothing, and what it says may have changed when the next request
-    /// comes.
+impl Admin<'_> {
+    /// Explains why a request would be admitted or denied now: the state of each quota, in the words of its algorithm;
+    /// blocks and reservations; and what the configuration specifies for the key. It charges nothing, and may be
+    /// outdated when the next request arrives.
     ///
     /// ```
     /// use polylimit::{Limiter, Policy};
@@ -59,7 +60,7 @@ impl Limiter {
     /// for _ in 0..3 {
     ///     let _ = limiter.check("user:42")?;
     /// }
-    /// let explained = limiter.explain("user:42")?;
+    /// let explained = limiter.admin().explain("user:42")?;
     /// assert!(!explained.allowed && explained.quotas[0].admits && !explained.quotas[1].admits);
     /// assert_eq!(explained.quotas[1].words, "2 of 2 in the last 1h, counted in 10 parts");
     /// # Ok::<(), polylimit::Error>(())
@@ -69,22 +70,24 @@ impl Limiter {
     /// See [`Limiter`]; [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the store does not answer: no outage policy answers in
     /// its place. [`InvalidArgument`](ErrorKind::InvalidArgument) also outside of a tokio runtime, unless the store is in this process
     /// or on this host.
-    pub async fn explain<'a>(&self, request: impl Into<Request<'a>>) -> Result<KeyExplanation, Error> {
-        self.explain_key(request.into(), Wait::Await).await
+    pub async fn explain<'a>(self, request: impl Into<Request<'a>>) -> Result<KeyExplanation, Error> {
+        self.limiter.explain_key(request.into(), Wait::Await).await
     }
 
-    /// Why a request, by its attributes, would be admitted or denied by the configuration: the lists, the rules that match, and what
-    /// each of their policies says.
+    /// Explains why a request, by its attributes, would be admitted or denied by the configuration: the lists, the
+    /// rules that match, and each of their policies.
     ///
     /// # Errors
     /// As for [`explain`](Self::explain) and [`matching`](Self::matching).
     pub async fn explain_request(
-        &self,
+        self,
         request: &(dyn AttributeSource + Sync),
     ) -> Result<RequestExplanation, Error> {
-        self.explain_attributes(request, Wait::Await).await
+        self.limiter.explain_attributes(request, Wait::Await).await
     }
+}
 
+impl Limiter {
     pub(crate) async fn explain_key(
         &self,
         request: Request<'_>,
@@ -96,7 +99,7 @@ impl Limiter {
         if !shared.store.is_here() {
             in_tokio("explain")?;
         }
-        let Request { key, policy, cost, headroom, plan } = request;
+        let Request { key, policy, cost, headroom, plan, .. } = request;
         if shared.registry.is_configured() {
             let in_force = self.wait_for_configuration(wait).await?;
             let index = match policy {
@@ -105,13 +108,14 @@ impl Limiter {
             };
             if let Some(policy) = index {
                 let plan = plan.map(str::as_bytes);
-                let asked = AskedByConfiguration { policy, key, cost, headroom, plan, rule: None };
+                let now_us = shared.store.clock().now_us();
+                let asked = AskedByConfiguration { policy, key, cost, headroom, plan, now_us, rule: None };
                 return self.explain_configured(&in_force, asked).await;
             }
         }
         let id = shared.registry.id(policy, &shared.store)?;
         let policy = shared.registry.policy_of(id).ok_or_else(Error::no_answer)?;
-        self.look_at(Asked { id, policy: &policy, numbers: None, key, cost, headroom }).await
+        self.look_at(Asked { id, policy: &policy, effective: None, key, cost, headroom }).await
     }
 
     pub(crate) async fn explain_attributes(
@@ -133,7 +137,7 @@ impl Limiter {
             retry_after_us,
             list_entry: None,
             policies: Vec::new(),
-            configuration: self.configuration().map(ConfigurationExplanation::of),
+            configuration: self.admin().configuration().map(ConfigurationExplanation::of),
         };
         if !configuration.document().enabled {
             return Ok(in_total(true, Some(Cause::Off), Some(0)));
@@ -161,6 +165,7 @@ impl Limiter {
                 cost: applied.cost,
                 headroom: applied.headroom,
                 plan: plan.as_deref(),
+                now_us,
                 rule: Some((applied.rule, applied.is_missing)),
             };
             policies.push(self.explain_configured(&in_force, asked).await?);
@@ -180,8 +185,7 @@ impl Limiter {
     ) -> Result<KeyExplanation, Error> {
         let mut explained = self.explain_by_store(in_force, asked).await?;
         let configuration = &in_force.configuration;
-        let AskedByConfiguration { policy, key, cost, rule, .. } = asked;
-        let now_us = self.shared().store.clock().now_us();
+        let AskedByConfiguration { policy, key, cost, now_us, rule, .. } = asked;
         let document = in_force.document(policy);
         let decide = |explained: &mut KeyExplanation, cause, retry_after_us| {
             (explained.allowed, explained.cause) = (retry_after_us == Some(0), Some(cause));
@@ -207,7 +211,8 @@ impl Limiter {
             (&document.elastic, explained.cause, explained.retry_after_us)
         {
             let (policy, key, headroom) = (elastic.pool, &*elastic.key, elastic.headroom);
-            let of_pool = AskedByConfiguration { policy, key, cost, headroom, plan: None, rule: None };
+            let of_pool =
+                AskedByConfiguration { policy, key, cost, headroom, plan: None, now_us, rule: None };
             let pool = self.explain_by_store(in_force, of_pool).await?;
             if pool.allowed {
                 (explained.allowed, explained.elastic, explained.cause) = (true, true, None);
@@ -224,30 +229,29 @@ impl Limiter {
         Ok(explained)
     }
 
-    /// What the store says about a key of a configured policy, and which numbers the key has.
+    /// Explains a key of a configured policy by its states in the store and its effective quotas.
     async fn explain_by_store(
         &self,
         in_force: &InForce,
         asked: AskedByConfiguration<'_>,
     ) -> Result<KeyExplanation, Error> {
-        let AskedByConfiguration { policy, key, cost, headroom, plan, rule } = asked;
+        let AskedByConfiguration { policy, key, cost, headroom, plan, now_us, rule } = asked;
         let shared = self.shared();
         let configuration = &in_force.configuration;
-        let now_us = shared.store.clock().now_us();
-        let choice = configuration.numbers(policy, key, plan, now_us);
-        let (origin, statement) = configuration.numbers_origin(policy, key, plan, now_us);
+        let choice = configuration.effective(policy, key, plan, now_us);
+        let (origin, statement) = configuration.quotas_origin(policy, key, plan, now_us);
         let explained = self
             .look_at(Asked {
                 id: in_force.policy(policy).id,
                 policy: in_force.quotas(policy, choice.set),
-                numbers: in_force.numbers(policy, choice.set, &shared.store),
+                effective: in_force.prepared(policy, choice.set, &shared.store),
                 key,
                 cost,
                 headroom,
             })
             .await?;
         let plan = match origin {
-            NumbersOrigin::Plan => plan.map(|plan| String::from_utf8_lossy(plan).into()),
+            QuotasOrigin::Plan => plan.map(|plan| String::from_utf8_lossy(plan).into()),
             _ => statement.as_ref().and_then(|statement| statement.plan.clone()),
         };
         let is_on = configuration.document().enabled;
@@ -255,11 +259,11 @@ impl Limiter {
         Ok(KeyExplanation {
             mode: mode.into(),
             rule: rule.map(|(rule, _)| rule),
-            numbers: match origin {
-                NumbersOrigin::Entry | NumbersOrigin::Document => NumbersSource::Override,
-                NumbersOrigin::Plan => NumbersSource::Plan,
-                NumbersOrigin::Candidate => NumbersSource::Candidate,
-                NumbersOrigin::Quotas => NumbersSource::Quotas,
+            quotas_source: match origin {
+                QuotasOrigin::Entry | QuotasOrigin::Document => QuotasSource::Override,
+                QuotasOrigin::Plan => QuotasSource::Plan,
+                QuotasOrigin::Candidate => QuotasSource::Candidate,
+                QuotasOrigin::Quotas => QuotasSource::Quotas,
             },
             plan,
             override_entry: statement.map(EntryExplanation::of),
@@ -267,11 +271,11 @@ impl Limiter {
         })
     }
 
-    /// What the states of a key say.
+    /// Explains a key by its states.
     async fn look_at(&self, asked: Asked<'_>) -> Result<KeyExplanation, Error> {
-        let Asked { id, policy, numbers, key, cost, headroom } = asked;
+        let Asked { id, policy, effective, key, cost, headroom } = asked;
         let shared = self.shared();
-        let request = LookRequest { id, key: StoredKey::Plain(key), cost, headroom, numbers };
+        let request = LookRequest { id, key: StoredKey::Plain(key), cost, headroom, effective };
         let looks = [request];
         let looked = shared.closing.unless_closed(shared.store.look_many(&looks)).await?;
         let Look { states, now_us, degraded } = looked.into_iter().next().flatten().ok_or_else(|| {
@@ -284,7 +288,7 @@ impl Limiter {
         let seen = rules.inspect(&states, now_us, cost, headroom);
         let each = policy.quotas().iter().zip(&rules.quotas).zip(states.iter().zip(&seen.quotas));
         let quotas = each.map(|((quota, numbers), (state, seen))| {
-            let told = (seen.used, seen.usage.reset_after_us);
+            let usage = (seen.used, seen.usage.reset_after_us);
             QuotaExplanation {
                 quota: quota.to_string().into(),
                 limit: quota.limit(),
@@ -296,7 +300,7 @@ impl Limiter {
                 admits: seen.admits,
                 retry_after_us: seen.retry_after_us,
                 reset_after_us: seen.usage.reset_after_us,
-                words: words(quota, &numbers.rules, state, told, now_us),
+                words: words(quota, &numbers.rules, state, usage, now_us),
             }
         });
         let KnownHere { leased_units, denial_cached } = shared.store.known_here(StoreRequest {
@@ -306,7 +310,7 @@ impl Limiter {
             cost,
             headroom,
             hold: None,
-            numbers,
+            effective,
         });
         let (denials, denials_error) = shared.observed_denials(id, key).unzip();
         Ok(KeyExplanation {
@@ -321,7 +325,7 @@ impl Limiter {
             shadowed: false,
             mode: PolicyMode::On,
             rule: None,
-            numbers: NumbersSource::Quotas,
+            quotas_source: QuotasSource::Quotas,
             plan: None,
             override_entry: None,
             list_entry: None,
@@ -338,7 +342,7 @@ impl Limiter {
             denials,
             denials_error,
             pool: None,
-            configuration: self.configuration().map(ConfigurationExplanation::of),
+            configuration: self.admin().configuration().map(ConfigurationExplanation::of),
         })
     }
 }
@@ -353,24 +357,24 @@ fn explain_penalty(penalty: &Penalty, record: &BlockRecord) -> PenaltyExplanatio
     }
 }
 
-impl blocking::Limiter {
-    /// See [`Limiter::explain`].
+impl blocking::Admin<'_> {
+    /// See [`Admin::explain`].
     ///
     /// # Errors
-    /// See [`Limiter::explain`].
-    pub fn explain<'a>(&self, request: impl Into<Request<'a>>) -> Result<KeyExplanation, Error> {
+    /// See [`Admin::explain`].
+    pub fn explain<'a>(self, request: impl Into<Request<'a>>) -> Result<KeyExplanation, Error> {
         let request = request.into();
-        self.block_on(self.asynchronous().explain(request))?
+        self.limiter.block_on(self.limiter.asynchronous().admin().explain(request))?
     }
 
-    /// See [`Limiter::explain_request`].
+    /// See [`Admin::explain_request`].
     ///
     /// # Errors
-    /// See [`Limiter::explain_request`].
+    /// See [`Admin::explain_request`].
     pub fn explain_request(
-        &self,
+        self,
         request: &(dyn AttributeSource + Sync),
     ) -> Result<RequestExplanation, Error> {
-        self.block_on(self.asynchronous().explain_request(request))?
+        self.limiter.block_on(self.limiter.asynchronous().admin().explain_request(request))?
     }
 }

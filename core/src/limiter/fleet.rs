@@ -1,4 +1,4 @@
-//! The processes that share a store: what each tells of itself every some seconds, and what all have told.
+//! The processes that share a store: each writes a report about itself every few seconds, and all reports can be read.
 
 pub(crate) mod report;
 
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::error::{Error, ErrorKind};
 use crate::limiter::fleet::report::{DeniedKey, ProcessReport};
-use crate::limiter::{Limiter, Shared, blocking};
+use crate::limiter::{Admin, Limiter, Shared, blocking};
 use crate::report::hex;
 use crate::runtime::clock::Clock;
 use crate::store::Store;
@@ -20,17 +20,17 @@ use crate::store::redis::fleet::{FleetConnection, FleetStore};
 pub(crate) const REPORT: StoreOption = StoreOption {
     name: "report",
     kind: OptionKind::Text,
-    about: "How often the process tells the others that share its Redis what it counts; never without it.",
+    about: "How often the process reports its counts to the others that share its Redis; by default never.",
     allowed: "1s to 1h",
     default: None,
     secret: false,
 };
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(3_600);
-/// A report is there for so many intervals.
+/// A report is kept for this many intervals.
 const LASTS: u32 = 3;
 
-/// Refuses an interval that is out of bounds.
+/// Rejects an interval that is out of bounds.
 pub(crate) fn check_interval(every: Duration) -> Result<Duration, Error> {
     if (SHORTEST..=LONGEST).contains(&every) {
         return Ok(every);
@@ -38,17 +38,17 @@ pub(crate) fn check_interval(every: Duration) -> Result<Duration, Error> {
     Err(Error::invalid_argument(format!("report is {every:?}: allowed is 1s to 1h")))
 }
 
-impl Limiter {
-    /// What the processes that share this limiter's Redis have told of themselves last, in the order of their hosts and numbers: those
-    /// that report, as the option [`report`](crate::LimiterBuilder::report) lets them, and have not ended longer ago than three of their
-    /// intervals. 10,000 are read at most.
+impl Admin<'_> {
+    /// The latest reports of the processes that share this limiter's Redis, ordered by host and process number: of
+    /// those that report, by the option [`report`](crate::LimiterBuilder::report), and did not end more than three of
+    /// their intervals ago. At most 10,000 are read.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the store is not in Redis;
     /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when Redis does not answer;
     /// [`StoreFailed`](crate::ErrorKind::StoreFailed) when the user lacks the right.
-    pub async fn fleet(&self) -> Result<Vec<ProcessReport>, Error> {
-        let shared = self.shared();
+    pub async fn fleet(self) -> Result<Vec<ProcessReport>, Error> {
+        let shared = self.limiter.shared();
         shared.registry.check_open()?;
         let Some(store) = store(shared) else {
             return Err(Error::invalid_argument(
@@ -62,18 +62,18 @@ impl Limiter {
     }
 }
 
-impl blocking::Limiter {
-    /// See [`Limiter::fleet`].
+impl blocking::Admin<'_> {
+    /// See [`Admin::fleet`].
     ///
     /// # Errors
-    /// See [`Limiter::fleet`].
-    pub fn fleet(&self) -> Result<Vec<ProcessReport>, Error> {
-        self.block_on(self.asynchronous().fleet())?
+    /// See [`Admin::fleet`].
+    pub fn fleet(self) -> Result<Vec<ProcessReport>, Error> {
+        self.limiter.block_on(self.limiter.asynchronous().admin().fleet())?
     }
 }
 
-/// The keys that some processes deny most often, over all of them, so many at most. A key that is not among the first of a process is not
-/// counted for it.
+/// The keys that these processes deny most often, over all of them, at most `most`. A key that is not among those most
+/// denied by a process is not counted for that process.
 pub fn top_denied(reports: &[ProcessReport], most: usize) -> Vec<DeniedKey> {
     let mut sums: HashMap<(&str, &[u8], bool), DeniedKey> = HashMap::new();
     for denied in reports.iter().flat_map(|report| &report.denied) {
@@ -88,13 +88,13 @@ pub fn top_denied(reports: &[ProcessReport], most: usize) -> Vec<DeniedKey> {
 }
 
 impl Shared {
-    /// Reports every so often, until the limiter is closed or dropped.
+    /// Reports at this interval, until the limiter is closed or dropped.
     pub(crate) fn start_reporting(self: &Arc<Self>, every: Duration) -> Result<(), Error> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|error| {
             Error::new(
                 ErrorKind::Internal,
-                format!("the system gives no random bytes for the name of a process: {error}"),
+                format!("the system provides no random bytes for the name of a process: {error}"),
             )
         })?;
         let reporter = Reporter { instance: hex(&random), started_at_ms: now_ms(), every, connection: None };
@@ -103,7 +103,7 @@ impl Shared {
     }
 }
 
-/// What stays the same from one report to the next.
+/// The parts that are the same in every report.
 struct Reporter {
     instance: String,
     started_at_ms: u64,
@@ -115,7 +115,7 @@ impl Reporter {
     async fn run(mut self, shared: Weak<Shared>) {
         // Nothing of the limiter is held while this waits, so that its last user can drop it.
         while let Some((store, report)) = shared.upgrade().and_then(|shared| self.make(&Limiter { shared })) {
-            // A report that could not be written is followed by the next one.
+            // A report that could not be written is not retried: the next one replaces it.
             if self.write(&store, &report).await.is_err() {
                 self.connection = None;
             }
@@ -123,7 +123,7 @@ impl Reporter {
         }
     }
 
-    /// The report of now; `None` once the limiter is closed.
+    /// The current report; `None` once the limiter is closed.
     fn make(&self, limiter: &Limiter) -> Option<(FleetStore, ProcessReport)> {
         limiter.shared().registry.check_open().ok()?;
         let mut report = limiter.process_report();
@@ -148,7 +148,7 @@ impl Reporter {
 fn store(shared: &Shared) -> Option<FleetStore> {
     match &shared.store {
         Store::Redis(store) => Some(store.fleet()),
-        Store::Memory(_) | Store::Local(_) => None,
+        Store::Memory(_) | Store::Local(_) | Store::Custom(_) => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Lists of the keys that a store has, and what is done with all keys of a list.
+//! Lists of the keys in a store, and operations on all keys of a list.
 
 mod cursor;
 pub(crate) mod known_policies;
@@ -13,9 +13,9 @@ use foldhash::fast::FixedState;
 use crate::error::Error;
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::listing::cursor::Cursor;
-use crate::limiter::listing::known_policies::{KeyNumbers, KnownPolicies};
+use crate::limiter::listing::known_policies::{KeyQuotas, KnownPolicies};
 use crate::limiter::listing::page::{KeyFilter, KeyPage, ListBudget, ListedKey, ResetPage};
-use crate::limiter::{Limiter, Shared, blocking};
+use crate::limiter::{Admin, Limiter, Shared, blocking};
 use crate::rules::policy::Policy;
 use crate::runtime::monotonic;
 use crate::runtime::sleep::sleep;
@@ -23,7 +23,7 @@ use crate::store::listing::Scan;
 use crate::store::request::{Action, StoreRequest};
 use crate::store::scan::{FoundKey, KeyName, LookRequest, ScanFilter, StoredKey};
 
-/// How many keys are looked at in one call of a paced store.
+/// How many keys are examined in one call to a paced store.
 const LOOKS: usize = 32;
 /// How many keys are reset in one call.
 const RESETS: usize = 64;
@@ -31,36 +31,38 @@ const RESETS: usize = 64;
 const MIN_STEP: usize = 16;
 const MAX_STEP: usize = 1_000;
 
-/// What a walk over keys has come to.
+/// The result of a walk over keys.
 struct Walked {
     examined: u64,
     cursor: Option<String>,
 }
 
-/// Takes each key that the filter takes; returns whether it is one more.
+/// Receives each key that passes the filter; returns whether this adds one to the result.
 type Take<'t> = dyn FnMut(&FoundKey, ListedKey) -> bool + Send + 't;
 
-impl Limiter {
-    /// The keys that the store has, with what is used of their quotas; keys of which nothing counts any more are left out. A page
-    /// ends by its [`budget`](ListBudget), and its [`cursor`](KeyPage::cursor) leads to the next one.
+impl Admin<'_> {
+    /// Lists the keys in the store, with the usage of their quotas; keys of which nothing counts any longer are left
+    /// out. A page ends by its [`budget`](ListBudget), and its [`cursor`](KeyPage::cursor) leads to the next one.
     ///
-    /// A key that is there from the first page to the last is listed. A key that comes or goes meanwhile may be, and a key may be
-    /// listed twice when a table grows, or a cluster changes, in between. In Redis the keys are found by `SCAN`, for which the user
-    /// needs the right, over connections of its own; each call is followed by a pause, so that it takes no more than a share of
-    /// the server's time ([`ListBudget::pace_percent`]).
+    /// A key that exists from the first page to the last is listed. A key that appears or disappears meanwhile may be,
+    /// and a key may be listed twice when a table grows, or a cluster changes, in between. In Redis the keys are found
+    /// by `SCAN`, for which the user needs the right, over connections of its own; each call is followed by a pause, so
+    /// that it takes no more than a share of the server's time ([`ListBudget::pace_percent`]).
     ///
-    /// Every key is looked at by the numbers that decide about it: a policy of the configuration or of the program, with overrides,
-    /// or quotas that a request has named. Of a policy that this limiter does not know, the page has the names of keys and how long
-    /// they stay. A long key has only its [digest](crate::KeyName::Digest), and no prefix finds it.
+    /// Every key is examined by its effective quotas: those of a policy of the configuration or of the program, with
+    /// overrides, or quotas that a request has named. For a policy that this limiter does not know, the page has the
+    /// names of keys and how long they stay. A long key has only its [digest](crate::admin::KeyName::Digest), so no
+    /// prefix matches it.
     ///
     /// ```
-    /// use polylimit::{KeyFilter, Limiter, ListBudget, Policy};
+    /// use polylimit::admin::{KeyFilter, ListBudget};
+    /// use polylimit::{Limiter, Policy};
     ///
     /// let limiter = Limiter::builder().policy(Policy::parse("api", "2/minute")?).build()?.blocking();
     /// for key in ["user:1", "user:2", "user:2"] {
     ///     let _ = limiter.check(key)?;
     /// }
-    /// let page = limiter.list(&KeyFilter::default().key_prefix(b"user:").at_least_used(100), &ListBudget::default(), None)?;
+    /// let page = limiter.admin().list(&KeyFilter::default().key_prefix(b"user:").at_least_used(100), &ListBudget::default(), None)?;
     /// assert_eq!(page.keys.len(), 1);
     /// assert_eq!(page.keys[0].key.bytes(), Some(&b"user:2"[..]));
     /// assert_eq!((page.keys[0].quotas[0].used, page.cursor), (2, None));
@@ -73,7 +75,7 @@ impl Limiter {
     /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when the store does not answer;
     /// [`StoreFailed`](crate::ErrorKind::StoreFailed) when the user may not list keys.
     pub async fn list(
-        &self,
+        self,
         filter: &KeyFilter<'_>,
         budget: &ListBudget,
         cursor: Option<&str>,
@@ -86,19 +88,19 @@ impl Limiter {
             }
             is_new
         };
-        let Walked { examined, cursor } = self.walk(filter, budget, cursor, &mut take).await?;
+        let Walked { examined, cursor } = self.limiter.walk(filter, budget, cursor, &mut take).await?;
         Ok(KeyPage { keys, examined, cursor })
     }
 
-    /// The keys of which the most is used, first the one of which most is: exact for all keys that are examined. With a cursor in
-    /// the answer, the budget has ended before all were.
+    /// The most used keys, most used first: exact for all keys that are examined. A cursor in the answer means that the
+    /// budget ended before all keys were examined.
     ///
-    /// Denials leave no trace in a store, so this cannot tell which keys are denied most often: see [`top_keys`](Self::top_keys).
+    /// Denials leave no trace in a store, so this cannot show which keys are denied most often: see [`top_keys`](Self::top_keys).
     ///
     /// # Errors
     /// As for [`list`](Self::list).
     pub async fn scan_top(
-        &self,
+        self,
         filter: &KeyFilter<'_>,
         most: usize,
         budget: &ListBudget,
@@ -114,15 +116,16 @@ impl Limiter {
             true
         };
         let budget = ListBudget { entries: usize::MAX, ..*budget };
-        let Walked { examined, cursor } = self.walk(filter, &budget, None, &mut take).await?;
+        let Walked { examined, cursor } = self.limiter.walk(filter, &budget, None, &mut take).await?;
         Ok(KeyPage { keys, examined, cursor })
     }
 
-    /// Lists a page of keys as [`list`](Self::list) does, and resets them: the store forgets them, and what they have used. Keys of
-    /// policies that this limiter does not know stay. To count the keys first, list them.
+    /// Lists a page of keys as [`list`](Self::list) does, and resets them: the store forgets them, and what they have
+    /// used. Keys of policies that this limiter does not know are kept. To count the keys first, list them.
     ///
     /// ```
-    /// use polylimit::{KeyFilter, Limiter, ListBudget, Policy};
+    /// use polylimit::admin::{KeyFilter, ListBudget};
+    /// use polylimit::{Limiter, Policy};
     ///
     /// let limiter = Limiter::builder().policy(Policy::parse("api", "2/minute")?).build()?.blocking();
     /// for key in ["user:1", "user:2", "guest:1"] {
@@ -131,7 +134,7 @@ impl Limiter {
     /// let (filter, mut cursor) = (KeyFilter::default().policy("api").key_prefix(b"user:"), None);
     /// let mut reset = 0;
     /// loop {
-    ///     let page = limiter.reset_listed(&filter, &ListBudget::default(), cursor.as_deref())?;
+    ///     let page = limiter.admin().reset_listed(&filter, &ListBudget::default(), cursor.as_deref())?;
     ///     reset += page.reset;
     ///     cursor = page.cursor;
     ///     if cursor.is_none() {
@@ -145,19 +148,21 @@ impl Limiter {
     /// # Errors
     /// As for [`list`](Self::list). Keys may have been reset before an error.
     pub async fn reset_listed(
-        &self,
+        self,
         filter: &KeyFilter<'_>,
         budget: &ListBudget,
         cursor: Option<&str>,
     ) -> Result<ResetPage, Error> {
         let mut keys = HashSet::new();
         let mut take = |found: &FoundKey, _: ListedKey| keys.insert(found.clone());
-        let Walked { examined, cursor } = self.walk(filter, budget, cursor, &mut take).await?;
+        let Walked { examined, cursor } = self.limiter.walk(filter, budget, cursor, &mut take).await?;
         let keys: Vec<FoundKey> = keys.into_iter().collect();
-        let reset = self.reset_found(&keys, budget).await?;
+        let reset = self.limiter.reset_found(&keys, budget).await?;
         Ok(ResetPage { reset, unknown: keys.len() as u64 - reset, examined, cursor })
     }
+}
 
+impl Limiter {
     /// Walks over the keys of the store until the budget ends.
     async fn walk(
         &self,
@@ -193,8 +198,8 @@ impl Limiter {
         for keys in keys.chunks(RESETS) {
             let started = monotonic::now();
             let now_us = shared.store.clock().now_us();
-            let known: Vec<(&FoundKey, KeyNumbers<'_>)> =
-                keys.iter().filter_map(|found| Some((found, known.numbers(found, now_us)?))).collect();
+            let known: Vec<(&FoundKey, KeyQuotas<'_>)> =
+                keys.iter().filter_map(|found| Some((found, known.effective(found, now_us)?))).collect();
             let mut requests = Vec::with_capacity(known.len());
             for (found, of) in &known {
                 let (id, key) = (of.id, found.key.stored());
@@ -206,10 +211,10 @@ impl Limiter {
                         cost: 1,
                         headroom: 0,
                         hold: None,
-                        numbers: of.numbers,
+                        effective: of.effective,
                     }),
                     StoredKey::Digest(_) => {
-                        let digest = LookRequest { id, key, cost: 1, headroom: 0, numbers: of.numbers };
+                        let digest = LookRequest { id, key, cost: 1, headroom: 0, effective: of.effective };
                         shared.closing.unless_closed(shared.store.forget_digest(digest)).await?;
                     }
                 }
@@ -233,7 +238,7 @@ impl Limiter {
     }
 }
 
-/// Stands for a filter in cursors, the same in every process.
+/// Identifies a filter in cursors, the same in every process.
 fn number_of(filter: ScanFilter<'_>, at_least_used: u8) -> u64 {
     let mut hasher = FixedState::default().build_hasher();
     hasher.write(filter.policy.unwrap_or_default().as_bytes());
@@ -243,7 +248,7 @@ fn number_of(filter: ScanFilter<'_>, at_least_used: u8) -> u64 {
     hasher.finish()
 }
 
-/// Waits as long as a call that was started then has to be followed by nothing.
+/// Waits out the pause that the budget requires after a call that started at `started`.
 async fn pause(budget: &ListBudget, started: Instant) {
     let percent = u32::from(budget.pace_percent);
     let took = monotonic::now().saturating_duration_since(started);
@@ -279,7 +284,7 @@ impl Walk<'_, '_> {
                 break;
             };
             let wanted = self.budget.entries.saturating_sub(taken).clamp(MIN_STEP, MAX_STEP);
-            // Where few keys are taken, larger steps save round trips.
+            // If few keys pass the filter, larger steps save round trips.
             step_keys = wanted.max(step_keys);
             let left = usize::try_from(self.budget.examined.saturating_sub(examined)).unwrap_or(usize::MAX);
             let started = monotonic::now();
@@ -299,7 +304,7 @@ impl Walk<'_, '_> {
         Ok(Walked { examined, cursor: cursor.text() })
     }
 
-    /// Looks at the keys of a step; returns how many were taken.
+    /// Examines the keys of a step; returns how many were taken.
     async fn take_step(
         &mut self,
         scan: &mut Scan<'_>,
@@ -310,24 +315,24 @@ impl Walk<'_, '_> {
         known.learn(&found);
         let now_us = self.shared.store.clock().now_us();
         let unknown: Vec<FoundKey> =
-            found.extract_if(.., |found| known.numbers(found, now_us).is_none()).collect();
+            found.extract_if(.., |found| known.effective(found, now_us).is_none()).collect();
         let mut taken = self.take_unknown(scan, node, known, unknown).await?;
         for found in found.chunks(LOOKS) {
             let started = monotonic::now();
-            let numbers: Vec<(&FoundKey, KeyNumbers<'_>)> =
-                found.iter().filter_map(|found| Some((found, known.numbers(found, now_us)?))).collect();
-            let requests: Vec<LookRequest<'_>> = numbers
+            let effective: Vec<(&FoundKey, KeyQuotas<'_>)> =
+                found.iter().filter_map(|found| Some((found, known.effective(found, now_us)?))).collect();
+            let requests: Vec<LookRequest<'_>> = effective
                 .iter()
                 .map(|(found, of)| {
                     let key = found.key.stored();
-                    LookRequest { id: of.id, key, cost: 0, headroom: 0, numbers: of.numbers }
+                    LookRequest { id: of.id, key, cost: 0, headroom: 0, effective: of.effective }
                 })
                 .collect();
             let looks = self.shared.store.look_many(&requests).await?;
             if scan.is_paced() {
                 pause(self.budget, started).await;
             }
-            for ((found, of), look) in numbers.iter().zip(looks) {
+            for ((found, of), look) in effective.iter().zip(looks) {
                 let listed = look.and_then(|look| ListedKey::of(&found.key, &of.policy, &look));
                 if let Some(listed) = listed.filter(|listed| listed.used_percent >= self.at_least_used.into())
                 {
@@ -338,7 +343,7 @@ impl Walk<'_, '_> {
         Ok(taken)
     }
 
-    /// Lists keys of policies that are not known, of which it is not known either how much is used.
+    /// Lists keys of unknown policies, whose usage is unknown, too.
     async fn take_unknown(
         &mut self,
         scan: &mut Scan<'_>,
@@ -364,43 +369,43 @@ impl Walk<'_, '_> {
     }
 }
 
-impl blocking::Limiter {
-    /// See [`Limiter::list`].
+impl blocking::Admin<'_> {
+    /// See [`Admin::list`].
     ///
     /// # Errors
-    /// See [`Limiter::list`].
+    /// See [`Admin::list`].
     pub fn list(
-        &self,
+        self,
         filter: &KeyFilter<'_>,
         budget: &ListBudget,
         cursor: Option<&str>,
     ) -> Result<KeyPage, Error> {
-        self.block_on(self.asynchronous().list(filter, budget, cursor))?
+        self.limiter.block_on(self.limiter.asynchronous().admin().list(filter, budget, cursor))?
     }
 
-    /// See [`Limiter::scan_top`].
+    /// See [`Admin::scan_top`].
     ///
     /// # Errors
-    /// See [`Limiter::scan_top`].
+    /// See [`Admin::scan_top`].
     pub fn scan_top(
-        &self,
+        self,
         filter: &KeyFilter<'_>,
         most: usize,
         budget: &ListBudget,
     ) -> Result<KeyPage, Error> {
-        self.block_on(self.asynchronous().scan_top(filter, most, budget))?
+        self.limiter.block_on(self.limiter.asynchronous().admin().scan_top(filter, most, budget))?
     }
 
-    /// See [`Limiter::reset_listed`].
+    /// See [`Admin::reset_listed`].
     ///
     /// # Errors
-    /// See [`Limiter::reset_listed`].
+    /// See [`Admin::reset_listed`].
     pub fn reset_listed(
-        &self,
+        self,
         filter: &KeyFilter<'_>,
         budget: &ListBudget,
         cursor: Option<&str>,
     ) -> Result<ResetPage, Error> {
-        self.block_on(self.asynchronous().reset_listed(filter, budget, cursor))?
+        self.limiter.block_on(self.limiter.asynchronous().admin().reset_listed(filter, budget, cursor))?
     }
 }

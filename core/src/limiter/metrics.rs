@@ -1,24 +1,26 @@
-//! The metrics of a limiter: what it has counted, and what its store and its configuration are like now.
+//! The metrics of a limiter: its counts, and the current state of its store and its configuration.
 
 #[cfg(feature = "opentelemetry")]
 pub mod opentelemetry;
 mod policies;
 mod store;
 
+use crate::families::{Family, FamilyKind, SampleValue, TextFormat};
 use crate::limiter::{Limiter, blocking, name_of};
-use crate::metrics::{Family, FamilyKind, SampleValue, TextFormat};
 
 impl Limiter {
-    /// What this limiter has decided since it was made, and the state of its store and of its configuration. No key is in it.
+    /// The decisions of this limiter since it was built, and the state of its store and its configuration. They contain no key.
     ///
-    /// The families are always the same; those that do not apply to the limiter have no samples. docs/metrics.md describes each.
-    /// A forked child counts from 0. Policies with own samples are the first 1,024; those beyond are counted together as `other`.
+    /// The families are always the same; those that do not apply to the limiter have no samples. docs/metrics.md
+    /// describes each. A forked child counts from 0. The first 1,024 policies have samples of their own; those beyond
+    /// are counted together as `other`.
     ///
-    /// This adds up the counts of all threads and looks at the store in this process: some microseconds, which no decision waits
-    /// for, and about 20 ns for each 1,000 keys in the memory store. Nothing is sent.
+    /// This adds up the counts of all threads and examines the store in this process: a few microseconds, which no
+    /// decision waits for, and about 20 ns for each 1,000 keys in the memory store. Nothing is sent.
     ///
     /// ```
-    /// use polylimit::{Limiter, Policy, SampleValue};
+    /// use polylimit::metrics::SampleValue;
+    /// use polylimit::{Limiter, Policy};
     ///
     /// let limiter = Limiter::builder().policy(Policy::parse("api", "100/minute")?).build()?;
     /// let _ = limiter.blocking().check("user:42")?;
@@ -32,18 +34,18 @@ impl Limiter {
         let mut families = policies::families(shared);
         families.extend(store::families(shared));
         let mut policies =
-            Family::new("polylimit_policies_version_info", FamilyKind::Gauge, "The configuration in force.");
+            Family::new("polylimit_policies_version_info", FamilyKind::Gauge, "The active configuration.");
         let mut reload = Family::new(
             "polylimit_policies_last_reload_successful",
             FamilyKind::Gauge,
-            "1 when the newest document is in force; 0 when it was refused, is missing or cannot be read.",
+            "1 when the newest document is active; 0 when it was refused, is missing or cannot be read.",
         );
         let mut unreachable = Family::new(
             "polylimit_policies_unreachable_seconds",
             FamilyKind::Gauge,
             "For how long the source of the configuration has been unreachable.",
         );
-        if let Some(status) = self.configuration() {
+        if let Some(status) = self.admin().configuration() {
             let version = status.version.to_string();
             let labels = [("source", &*status.source), ("version", &*version), ("digest", &*status.digest)];
             policies.add(labels, SampleValue::Number(1.0));
@@ -61,7 +63,8 @@ impl Limiter {
     /// [`metrics`](Self::metrics) as text, for an endpoint that a monitoring system reads.
     ///
     /// ```
-    /// use polylimit::{Limiter, Policy, TextFormat};
+    /// use polylimit::metrics::TextFormat;
+    /// use polylimit::{Limiter, Policy};
     ///
     /// let limiter = Limiter::builder().policy(Policy::parse("api", "100/minute")?).build()?;
     /// let text = limiter.metrics_text(TextFormat::Prometheus);

@@ -1,4 +1,4 @@
-//! When an admission leaves little of a quota: less than a fifth of its capacity.
+//! Detects admissions that leave little of a quota: less than a fifth of its capacity.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,14 @@ use crate::store::request::PolicyId;
 #[derive(Debug, Default)]
 pub(crate) struct NearLimits {
     first: [NearLimit; FIRST],
-    /// Made for the first policy behind those.
+    /// Allocated for the first policy beyond those.
     more: OnceLock<Box<[NearLimit]>>,
 }
 
-/// The bounds of a policy's quotas; 0, below which nothing is, for those that it does not have.
+/// The bounds of a policy's quotas; 0, which nothing is below, for quotas that it does not have.
 #[derive(Debug, Default)]
 struct NearLimit {
-    /// The bound of the only quota; 0 where there are several.
+    /// The bound of the only quota; 0 if there are several.
     only: AtomicU64,
     /// The bounds of the first quotas.
     each: [AtomicU64; IN_LINE],
@@ -42,7 +42,7 @@ pub(crate) fn is_near(policy: &Policy, usages: &[QuotaUsage]) -> bool {
 }
 
 impl NearLimits {
-    /// Takes the bounds of a policy's quotas. Only one thread at a time does.
+    /// Sets the bounds of a policy's quotas. Called by one thread at a time.
     pub(crate) fn set(&self, id: PolicyId, policy: &Policy) {
         let at = id.index();
         let limit = self.first.get(at).or_else(|| {
@@ -67,7 +67,7 @@ impl NearLimits {
         self.first.get(id.index()).map_or(0, |limit| limit.only.load(Ordering::Relaxed))
     }
 
-    /// Whether one of a policy's quotas has little left; `None` for a policy whose bounds are not here.
+    /// Whether one of a policy's quotas has little left; `None` for a policy whose bounds are not kept.
     #[inline]
     pub(crate) fn is_near(&self, id: PolicyId, usages: &[QuotaUsage]) -> Option<bool> {
         let at = id.index();

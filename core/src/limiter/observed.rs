@@ -1,8 +1,8 @@
 //! The keys that are denied and admitted most often, counted from a sample in a bounded number of counters.
-//!
-//! The counters are those of Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient Computation of Frequent and Top-k Elements in Data
-//! Streams", ICDT 2005): a key without a counter takes the one with the smallest count and goes on from there, so a count is never
-//! too low, and too high by at most the count that was taken over. All counts are halved once a minute: what is told is about the last
+//! The counters are those of Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient Computation of Frequent and Top-k
+//! Elements in Data Streams", ICDT 2005): a key without a counter takes over the one with the smallest count and
+//! continues from that count, so a count is never too low, and too high by at most the count that was taken over. All
+//! counts are halved once a minute, so that they reflect the last minutes.
 //! minutes.
 
 use std::cell::Cell;
@@ -22,14 +22,14 @@ use crate::store::scan::KeyName;
 pub(crate) const OBSERVE_KEYS: StoreOption = StoreOption {
     name: "observe_keys",
     kind: OptionKind::Number,
-    about: "How many keys are counted to tell which are denied and admitted most often.",
+    about: "How many keys are counted, to show which are denied and admitted most often.",
     allowed: "0 (none) to 65536",
     default: Some("0"),
     secret: false,
 };
 pub(crate) const MAX_OBSERVED: usize = 1 << 16;
 
-/// One of so many denials and admissions is counted, on average.
+/// 1/n of denials and admissions are counted, on average.
 const DENIALS: u32 = 16;
 const ADMISSIONS: u32 = 64;
 /// The time in which counts are halved.
@@ -38,7 +38,7 @@ pub(crate) const HALF_LIFE: Duration = Duration::from_secs(60);
 const MAX_PLAIN_KEY: usize = 256;
 const DIGEST_BYTES: usize = 20;
 
-/// How often a key was denied or admitted, estimated from the sample, and by how much that is too high at most.
+/// How often a key was denied or admitted, estimated from the sample, and the most by which that is too high.
 pub(crate) struct Counted {
     pub(crate) id: PolicyId,
     pub(crate) key: KeyName,
@@ -71,7 +71,7 @@ impl Observed {
         self.keys
     }
 
-    /// Counts a decision if it is in the sample. A sample that meets another one is dropped rather than waited for.
+    /// Counts a decision if it is in the sample. A sample that would have to wait for another one is dropped.
     pub(crate) fn observe(&self, id: PolicyId, key: &[u8], allowed: bool) {
         let (sketch, one_in) = if allowed { (&self.admitted, ADMISSIONS) } else { (&self.denied, DENIALS) };
         if is_sampled(usize::from(allowed), one_in)
@@ -81,17 +81,17 @@ impl Observed {
         }
     }
 
-    /// The keys that were denied most often lately.
+    /// The keys that were denied most often recently.
     pub(crate) fn top_denied(&self, most: usize) -> Vec<Counted> {
         self.denied.lock().top(most, DENIALS)
     }
 
-    /// The keys that were admitted most often lately.
+    /// The keys that were admitted most often recently.
     pub(crate) fn top_admitted(&self, most: usize) -> Vec<Counted> {
         self.admitted.lock().top(most, ADMISSIONS)
     }
 
-    /// How often a key was denied lately, and by how much that is too high at most.
+    /// How often a key was denied recently, and the most by which that is too high.
     pub(crate) fn denials(&self, id: PolicyId, key: &[u8]) -> Option<(u64, u64)> {
         let mut sketch = self.denied.lock();
         sketch.decay();
@@ -101,7 +101,8 @@ impl Observed {
     }
 }
 
-/// Whether this decision is one of so many. The distances are random: with equal ones, a regular pattern of requests could hide keys.
+/// Whether this decision is counted; 1/n of them are. The distances are random: with equal ones, a regular pattern of
+/// requests could hide keys.
 #[inline]
 fn is_sampled(kind: usize, one_in: u32) -> bool {
     LEFT.with(|left| {
@@ -282,7 +283,7 @@ mod tests {
         let mut x = 1_u64;
         for _ in 0..20_000 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // The smaller a number, the more often it comes.
+            // The smaller a number, the more often it occurs.
             let key = ((x >> 33) % 1_000) * ((x >> 43) % 1_000) / 10_000;
             let key = key.to_string().into_bytes();
             *real.entry(KeyName::Bytes(key.clone())).or_insert(0_u64) += 1;
@@ -296,7 +297,7 @@ mod tests {
                 real[&key]
             );
         }
-        // Every key that came more often than all events divided by the counters has one.
+        // Every key that occurred more often than all events divided by the counters has one.
         for (key, real) in real.iter().filter(|(_, real)| **real > 20_000 / 20) {
             assert!(sketch.find(PolicyId(0), key).is_some(), "{real}");
         }

@@ -26,14 +26,14 @@ use crate::store::request::{Action, Answer, PolicyOptions, StoreRequest};
 use crate::store::stats::Stats;
 use crate::units::micros;
 
-/// Shared by a limiter's clones in one process.
+/// The state that a limiter's clones in one process share.
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
-    /// What the configuration has in force.
+    /// The configuration and its state.
     pub(crate) configured: Configured,
     pub(crate) store: Store,
     pub(crate) tally: Tally,
-    /// The callers of `acquire` that wait, for each key.
+    /// The waiting callers of `acquire`, by key.
     pub(crate) wait_queues: WaitQueues,
     /// The reservations that are renewed while their handles live.
     pub(crate) renewals: Arc<Renewals>,
@@ -114,7 +114,7 @@ impl Shared {
     pub(crate) fn driver(&self) -> Result<Arc<Driver>, Error> {
         let driver = match &self.store {
             Store::Redis(store) => store.driver()?,
-            Store::Memory(_) | Store::Local(_) => Arc::clone(self.timers()?),
+            Store::Memory(_) | Store::Local(_) | Store::Custom(_) => Arc::clone(self.timers()?),
         };
         driver.run_for_good()?;
         Ok(driver)
@@ -124,7 +124,7 @@ impl Shared {
     pub(crate) fn driver_to_wait_on(&self) -> Result<Arc<Driver>, Error> {
         match &self.store {
             Store::Redis(store) => store.driver_to_wait_on(),
-            Store::Memory(_) | Store::Local(_) => self.timers().cloned(),
+            Store::Memory(_) | Store::Local(_) | Store::Custom(_) => self.timers().cloned(),
         }
     }
 
@@ -162,12 +162,12 @@ impl Shared {
         &self.store
     }
 
-    /// How many keys have a state in a store of this process or host.
+    /// The number of keys with a state in a store of this process or host.
     pub(crate) fn keys(&self) -> Option<usize> {
         match &self.store {
             Store::Memory(store) => Some(store.keys()),
             Store::Local(store) => store.keys(),
-            Store::Redis(_) => None,
+            Store::Redis(_) | Store::Custom(_) => None,
         }
     }
 
@@ -176,6 +176,7 @@ impl Shared {
         match &self.store {
             Store::Memory(_) => Stats { applied: applied(), ..Stats::default() },
             Store::Local(store) => Stats { applied: applied(), ..store.stats() },
+            Store::Custom(store) => Stats { applied: applied(), ..store.stats() },
             Store::Redis(store) => store.stats(),
         }
     }
@@ -193,7 +194,7 @@ impl Shared {
             self.registry.refuse_unreserved(id, action)?;
         }
         let (Request { key, cost, .. }, headroom) = (request, headroom_of(action, &request));
-        Ok(StoreRequest { id, key, action, cost, headroom, hold: None, numbers: None })
+        Ok(StoreRequest { id, key, action, cost, headroom, hold: None, effective: None })
     }
 
     /// Checks the bounds of a request that may concern a reservation, and finds its policy.
@@ -208,7 +209,7 @@ impl Shared {
             self.registry.refuse_reserved(id, &self.store)?;
         }
         let (Request { key, cost, .. }, headroom) = (*request, headroom_of(*action, request));
-        Ok(StoreRequest { id, key, action: *action, cost, headroom, hold: Some(hold), numbers: None })
+        Ok(StoreRequest { id, key, action: *action, cost, headroom, hold: Some(hold), effective: None })
     }
 
     /// The answer of a store in this process or on this host; `None` for Redis.
@@ -238,8 +239,8 @@ impl Shared {
         Ok(answer)
     }
 
-    /// Takes note of an answer of the store, and counts it where it decides nothing. A refund, a reset, the end of a reservation and that of
-    /// a block may admit waiting callers sooner, so it wakes them.
+    /// Records an answer of the store, and counts it if it is not a decision. A refund, a reset, the end of a
+    /// reservation and that of a block may admit waiting callers sooner, so it wakes them.
     #[inline]
     pub(crate) fn answered(&self, request: StoreRequest<'_>, answer: &Answer) {
         self.see(&answer.0);
@@ -254,7 +255,7 @@ impl Shared {
         }
     }
 
-    /// Takes note of whether the store decided, and starts the doctor when it is time.
+    /// Records whether the store decided, and starts the doctor when it is time.
     #[inline]
     fn see(&self, decision: &Decision) {
         if self.watch.see(decision, &self.store)
@@ -293,13 +294,13 @@ impl Shared {
                     cost,
                     headroom: 0,
                     hold: None,
-                    numbers: None,
+                    effective: None,
                 })?;
                 let decision = decision.by_fields();
                 self.count_known(id, key, cost, &decision);
                 Some(decision)
             }
-            Store::Redis(_) | Store::Local(_) => None,
+            Store::Redis(_) | Store::Local(_) | Store::Custom(_) => None,
         }
     }
 
@@ -352,14 +353,14 @@ impl Shared {
     }
 }
 
-/// The headroom of an operation that decides; the others leave nothing for others.
+/// The headroom of an operation that decides; 0 for all others.
 #[inline]
 pub(crate) fn headroom_of(action: Action, request: &Request<'_>) -> u8 {
     let decides = matches!(action, Action::Apply(Operation::Check | Operation::Peek | Operation::Reserve));
     if decides { request.headroom } else { 0 }
 }
 
-/// Refuses bounds that an operation on a reservation does not have.
+/// Rejects arguments that are out of bounds for an operation on a reservation.
 pub(crate) fn check_hold(action: Action, request: &Request<'_>, hold: &Hold) -> Result<(), Error> {
     let has_ttl = matches!(action, Action::Apply(Operation::Reserve | Operation::Renew));
     if has_ttl {
@@ -375,7 +376,7 @@ pub(crate) fn check_hold(action: Action, request: &Request<'_>, hold: &Hold) -> 
     Ok(())
 }
 
-/// Refuses times that no reservation has.
+/// Rejects times that are out of bounds for a reservation.
 pub(crate) fn check_times(Hold { ttl_us, remember_us, .. }: &Hold) -> Result<(), Error> {
     let allowed = ReservationTerms::MIN_TTL_US..=ReservationTerms::MAX_TTL_US;
     if !allowed.contains(ttl_us) {

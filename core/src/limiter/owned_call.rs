@@ -1,4 +1,4 @@
-//! A call that owns its arguments, for callers that go on before it ends.
+//! A call that owns its arguments, for callers that continue before it completes.
 
 use std::time::Duration;
 
@@ -7,16 +7,18 @@ use crate::error::Error;
 use crate::limiter::call::{Answer, Call};
 use crate::limiter::configured::manage::PublishOptions;
 use crate::limiter::listing::page::{KeyFilter, ListBudget};
+use crate::limiter::together::Together;
 use crate::limiter::{KeyCall, Limiter};
 use crate::rules::request::Request;
 use crate::rules::reservation::list::{Hold, ReservationTerms};
+use crate::store::Store;
 use crate::store::request::Action;
 
 /// A call that owns its texts and so can outlive its caller.
 pub(crate) enum OwnedCall {
     OneKey(OwnedRequest, Action, Option<Hold>),
     ReserveInLine(OwnedRequest, ReservationTerms),
-    Checks { requests: Vec<OwnedRequest>, together: bool },
+    Many(Vec<OwnedRequest>, Option<Together>),
     Acquire(OwnedRequest, Duration),
     Decide(OwnedAttributes, ReservationTerms),
     SetEntry(Box<str>, Box<str>),
@@ -57,17 +59,20 @@ pub(crate) struct OwnedRequest {
     cost: u64,
     plan: Option<Box<str>>,
     headroom: u8,
+    is_reserved: bool,
 }
 
 impl OwnedRequest {
     fn of(request: &Request<'_>) -> Self {
-        let Request { key, policy, cost, plan, headroom } = *request;
-        Self { key: key.into(), policy: policy.map(Into::into), cost, plan: plan.map(Into::into), headroom }
+        let Request { key, policy, cost, plan, headroom, is_reserved } = *request;
+        let (policy, plan) = (policy.map(Into::into), plan.map(Into::into));
+        Self { key: key.into(), policy, cost, plan, headroom, is_reserved }
     }
 
     pub(crate) fn request(&self) -> Request<'_> {
-        let Self { key, policy, cost, plan, headroom } = self;
-        Request { key, policy: policy.as_deref(), cost: *cost, plan: plan.as_deref(), headroom: *headroom }
+        let Self { key, policy, cost, plan, headroom, is_reserved } = self;
+        let (policy, plan, cost) = (policy.as_deref(), plan.as_deref(), *cost);
+        Request { key, policy, cost, plan, headroom: *headroom, is_reserved: *is_reserved }
     }
 }
 
@@ -77,10 +82,13 @@ impl OwnedCall {
             return Self::OneKey(OwnedRequest::of(&request), action, hold);
         }
         match call {
-            Call::CheckMany(requests) | Call::CheckTogether(requests) => Self::Checks {
-                requests: requests.iter().map(OwnedRequest::of).collect(),
-                together: matches!(call, Call::CheckTogether(_)),
-            },
+            Call::CheckMany(requests)
+            | Call::CheckTogether(requests)
+            | Call::PeekTogether(requests)
+            | Call::ReserveTogether(requests, _) => {
+                let requests = requests.iter().map(OwnedRequest::of).collect();
+                Self::Many(requests, call.together().map(|(_, together)| together))
+            }
             Call::Acquire(request, timeout) => Self::Acquire(OwnedRequest::of(request), *timeout),
             Call::Reserve(request, terms) => Self::ReserveInLine(OwnedRequest::of(request), *terms),
             Call::Decide(request, terms) => Self::Decide(OwnedAttributes::of(request), *terms),
@@ -107,12 +115,21 @@ impl OwnedCall {
         }
     }
 
-    /// Whether the call may have to wait for more than the store's answer.
-    pub(crate) fn needs_timer(&self) -> bool {
-        !matches!(self, Self::OneKey(..) | Self::Checks { .. } | Self::Decide(..))
+    /// Whether the call may have to wait for more than the store's answers.
+    pub(crate) fn needs_timer(&self, store: &Store) -> bool {
+        match self {
+            Self::OneKey(..) | Self::Many(..) | Self::Decide(..) => false,
+            // A walk over the keys of another host pauses.
+            Self::List(..)
+            | Self::ScanTop(..)
+            | Self::ResetListed(..)
+            | Self::Explain(_)
+            | Self::ExplainRequest(_) => !store.is_here(),
+            _ => true,
+        }
     }
 
-    /// Performs the call, after [`Limiter::try_call`] returned `None`.
+    /// Performs the call, after [`Raw::try_call`](crate::raw::Raw::try_call) returned `None`.
     pub(crate) async fn run(&self, limiter: &Limiter) -> Result<Answer, Error> {
         let borrowed: Vec<Request<'_>>;
         let call = match self {
@@ -121,9 +138,14 @@ impl OwnedCall {
                 return limiter.act(&call).await;
             }
             Self::ReserveInLine(request, terms) => Call::Reserve(request.request(), *terms),
-            Self::Checks { requests, together } => {
+            Self::Many(requests, together) => {
                 borrowed = requests.iter().map(OwnedRequest::request).collect();
-                if *together { Call::CheckTogether(&borrowed) } else { Call::CheckMany(&borrowed) }
+                match together {
+                    None => Call::CheckMany(&borrowed),
+                    Some(Together::Check) => Call::CheckTogether(&borrowed),
+                    Some(Together::Peek) => Call::PeekTogether(&borrowed),
+                    Some(Together::Reserve(terms)) => Call::ReserveTogether(&borrowed, *terms),
+                }
             }
             Self::Acquire(request, timeout) => Call::Acquire(request.request(), *timeout),
             Self::Decide(request, terms) => return limiter.decide(request, terms).await.map(Answer::Request),
@@ -140,12 +162,12 @@ impl OwnedCall {
             }
             Self::Explain(request) => Call::Explain(request.request()),
             Self::ExplainRequest(request) => {
-                let explained = limiter.explain_request(request).await?;
+                let explained = limiter.admin().explain_request(request).await?;
                 return Ok(Answer::RequestExplanation(Box::new(explained)));
             }
             Self::Ready(timeout) => Call::Ready(*timeout),
             Self::Doctor => Call::Doctor,
         };
-        limiter.call_store(&call).await
+        limiter.raw().call_store(&call).await
     }
 }

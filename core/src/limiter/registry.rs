@@ -1,7 +1,7 @@
 //! The policies of a limiter, by name. Lookups take no lock.
 //!
-//! Policies of the program and of documents stay. Quotas as text that requests name make policies, too, and of those the least
-//! recently used go, as `texts` says.
+//! Policies of the program and of documents stay. Quotas that requests name as text become policies, too; of those, the
+//! least recently used are forgotten, see `texts`.
 
 pub(crate) mod texts;
 
@@ -46,7 +46,7 @@ pub(crate) struct Registry {
     by_none: AtomicBool,
     /// Whether a policy has a quota of concurrent reservations.
     has_concurrency: AtomicBool,
-    /// Whether a configuration has policies here.
+    /// Whether a configuration has registered policies.
     is_configured: AtomicBool,
     pub(crate) near: NearLimits,
     /// Held while policies change, so that the store sees the changes in the same order.
@@ -61,7 +61,7 @@ struct Policies {
     ids: HashMap<Arc<str>, PolicyId, RandomState>,
     /// The policies that a request without a name may mean.
     named: Vec<PolicyId>,
-    /// The policies that a configuration has or had, by name: a policy that comes back finds its states.
+    /// The policies that a configuration has or had, by name: a policy that is registered again keeps its states.
     configured: HashMap<Arc<str>, PolicyId, RandomState>,
     /// Whether the limiter was closed.
     closed: bool,
@@ -118,13 +118,13 @@ impl Registry {
         self.has_concurrency.load(Ordering::Acquire)
     }
 
-    /// Refuses an operation that would take a slot without giving it back.
+    /// Rejects an operation that would take a slot without giving it back.
     #[cold]
     pub(crate) fn refuse_unreserved(&self, id: PolicyId, action: Action) -> Result<(), Error> {
         self.policy_of(id).map_or(Ok(()), |policy| refuse_unreserved(&policy, action))
     }
 
-    /// Refuses an operation on a reservation where the policy cannot have one.
+    /// Rejects an operation on a reservation where the policy cannot have one.
     pub(crate) fn refuse_reserved(&self, id: PolicyId, store: &Store) -> Result<(), Error> {
         self.policy_of(id).map_or(Ok(()), |policy| refuse_reserved(&policy, store.is_leased(id)))
     }
@@ -212,7 +212,7 @@ impl Registry {
         self.known.load(id).as_ref().map(|known| known.policy.clone())
     }
 
-    /// Makes sure that a policy that this limiter has made of quotas can be named: it may have been forgotten.
+    /// Ensures that requests can name a policy that this limiter has made of quotas: it may have been forgotten.
     pub(crate) fn keep(&self, policy: &Policy, store: &Store) -> Result<(), Error> {
         if self.find(Some(policy.name())).is_some() {
             return Ok(());
@@ -229,7 +229,7 @@ impl Registry {
         self.known.get(id).map(HeldPolicy::new)
     }
 
-    /// What `of` tells of a policy; the default for one that is not known.
+    /// The result of `of` for a policy, or the default for an unknown one.
     pub(crate) fn with_policy<T: Default>(&self, id: PolicyId, of: impl FnOnce(&Policy) -> T) -> T {
         self.known.load(id).as_ref().map(|known| of(&known.policy)).unwrap_or_default()
     }
@@ -317,18 +317,18 @@ impl Registry {
         self.publish(policies);
     }
 
-    /// A configuration is going to register policies: until then no name is known.
+    /// Announces that a configuration will register policies: until then no name is known.
     pub(crate) fn await_configuration(&self) {
         self.is_configured.store(true, Ordering::Release);
     }
 
-    /// Whether a configuration has policies here, so that a name alone does not say what decides.
+    /// Whether a configuration has registered policies, so that a name alone does not determine what decides.
     #[inline]
     pub(crate) fn is_configured(&self) -> bool {
         self.is_configured.load(Ordering::Acquire)
     }
 
-    /// Makes a policy's numbers known, before a request can use them.
+    /// Registers a policy's quotas with the store, before a request can use them.
     fn register(&self, id: PolicyId, policy: &Policy, options: PolicyOptions, store: &Store) -> Arc<Known> {
         self.near.set(id, policy);
         let known = Arc::new(Known::new(id, policy));
@@ -344,7 +344,7 @@ impl Registry {
         self.policies.store(Arc::new(policies));
     }
 
-    /// Refuses all further requests. Returns whether the registry was open.
+    /// Rejects all further requests. Returns whether the registry was open.
     pub(crate) fn close(&self) -> bool {
         let _changing = self.changing.lock();
         let mut policies = Policies::clone(&self.policies.load());
@@ -436,7 +436,7 @@ impl Registry {
         Ok(known.id)
     }
 
-    /// Gives a policy an id.
+    /// Allocates an id for a policy.
     fn add(
         &self,
         policy: &Policy,
@@ -452,8 +452,8 @@ impl Registry {
         Ok(known)
     }
 
-    /// Forgets quotas as text that were not used for a while: some for each new text, so that the time for one does not grow with
-    /// their number.
+    /// Forgets quotas as text that were not used for a while: a few for each new text, so that the time for one does
+    /// not grow with their number.
     fn forget_unused(&self, slots: &mut Slots, store: &Store) {
         let TextBounds { most, idle, in_flight } = self.bounds;
         let in_flight = in_flight + 2 * store.deadline();
@@ -501,19 +501,19 @@ impl Registry {
     }
 }
 
-/// Refuses an operation that would take a slot without giving it back.
+/// Rejects an operation that would take a slot without giving it back.
 pub(crate) fn refuse_unreserved(policy: &Policy, action: Action) -> Result<(), Error> {
     let Action::Apply(Operation::Check | Operation::Take) = action else { return Ok(()) };
     match policy.quotas().iter().find(|quota| !quota.algorithm().is_rate()) {
         None => Ok(()),
         Some(quota) => Err(Error::invalid_argument(format!(
-            "policy {} has {quota}, which is only ever reserved: use reserve, which gives the slot back",
+            "policy {} has {quota}, which is only ever reserved: use reserve, which frees the slot",
             policy.name()
         ))),
     }
 }
 
-/// Refuses an operation on a reservation where the policy cannot have one.
+/// Rejects an operation on a reservation where the policy cannot have one.
 pub(crate) fn refuse_reserved(policy: &Policy, is_leased: bool) -> Result<(), Error> {
     let name = policy.name();
     if let Some(quota) = policy.quotas().iter().find(|quota| quota.algorithm() == Algorithm::LeakyBucket) {

@@ -25,7 +25,7 @@ const TOGETHER_US: u64 = 5_000;
 #[derive(Debug, Default)]
 pub(crate) struct Renewals {
     state: Mutex<RenewalState>,
-    /// Wakes the task when a renewal comes that may be due earlier, and when the limiter is closed.
+    /// Wakes the task when a renewal is added that may be due earlier, and when the limiter is closed.
     pub(crate) changed: Notify,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Renewed {
     /// The plan of the request.
     plan: Option<Box<str>>,
     hold: Hold,
-    /// Whether an outage policy has made the reservation, in this process.
+    /// Whether an outage policy made the reservation, in this process.
     is_local: bool,
     times: Mutex<Times>,
     is_lost: AtomicBool,
@@ -67,7 +67,7 @@ pub(crate) struct Next {
     ends: Deadline,
 }
 
-/// Keeps a reservation renewed until it is dropped; made by [`Limiter::keep_renewed`].
+/// Keeps a reservation renewed until it is dropped; created by [`Limiter::keep_renewed`].
 #[derive(Debug)]
 #[must_use = "a dropped renewal ends"]
 pub(crate) struct Renewal(Arc<Renewed>);
@@ -86,7 +86,7 @@ impl Drop for Renewal {
 }
 
 impl Renewals {
-    /// Adds a reservation that was just made. The second part of the result says whether the task has to be started.
+    /// Adds a reservation that was just made. The second part of the result is whether the task has to be started.
     pub(crate) fn add(
         &self,
         (policy, key, plan): (PolicyId, &[u8], Option<&str>),
@@ -118,7 +118,7 @@ impl Renewals {
         (Renewal(renewed), starts)
     }
 
-    /// The task could not be started.
+    /// Called when the task could not be started.
     pub(crate) fn not_started(&self) {
         self.state.lock().is_running = false;
     }
@@ -152,7 +152,7 @@ impl Renewed {
     pub(crate) fn request<'a>(&'a self, in_force: Option<&'a InForce>, store: &Store) -> StoreRequest<'a> {
         let action = Action::Apply(Operation::Renew);
         let plan = self.plan.as_deref();
-        let numbers = in_force.and_then(|in_force| in_force.numbers_of(self.policy, &self.key, plan, store));
+        let effective = in_force.and_then(|in_force| in_force.quotas_of(self.policy, &self.key, plan, store));
         StoreRequest {
             id: self.policy,
             key: &self.key,
@@ -160,7 +160,7 @@ impl Renewed {
             cost: 0,
             headroom: 0,
             hold: Some(&self.hold),
-            numbers,
+            effective,
         }
     }
 
@@ -170,8 +170,8 @@ impl Renewed {
         Next { due: Deadline::after(ttl / 3, clock), ends: Deadline::after(ttl, clock) }
     }
 
-    /// Takes the store's answer. Without one, the next attempt comes as if this one had succeeded, as long as the reservation
-    /// lasts by this process's clock.
+    /// Records the store's answer. Without one, the next attempt is made as if this one had succeeded, as long as the
+    /// reservation lasts by this process's clock.
     pub(crate) fn answered(&self, answer: Option<&Answer>, next: Next) {
         let mut times = self.times.lock();
         // During an outage the store's reservations cannot be renewed, and those of this process are not the store's.

@@ -75,7 +75,7 @@ async fn renew_due(shared: &Shared) {
     let in_force = shared.configured.in_force();
     let requests: Vec<StoreRequest<'_>> =
         due.iter().map(|renewed| renewed.request(in_force.as_deref(), &shared.store)).collect();
-    // The time before the store is asked: no reservation lasts longer here than there.
+    // The time before the store is called, so that no reservation lasts longer here than in the store.
     let clock = shared.store.clock();
     let next: Vec<Next> = due.iter().map(|renewed| renewed.next(clock)).collect();
     let answers = shared.store.ask_many(&requests).await;

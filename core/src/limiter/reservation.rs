@@ -1,4 +1,4 @@
-//! How a reservation is made, and the handle that gives it back.
+//! The options of a reservation, and the handle that ends it.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::rules::transition::Operation;
 use crate::runtime::fork::ProcessGeneration;
 use crate::store::request::Action;
 
-/// How a [`Reservation`] is made, kept and ended.
+/// Options for making, keeping and ending a [`Reservation`].
 ///
 /// ```
 /// use std::time::Duration;
-/// use polylimit::ReserveOptions;
+/// use polylimit::reservation::ReserveOptions;
 ///
 /// let options = ReserveOptions::default().ttl(Duration::from_secs(10)).timeout(Duration::from_secs(2));
 /// ```
@@ -52,12 +52,13 @@ impl Default for ReserveOptions {
 }
 
 impl ReserveOptions {
-    /// How long a reservation lasts after its last renewal: 30 seconds. So long its units stay set aside after its holder died.
+    /// How long a reservation lasts after its last renewal: 30 seconds. Its units stay set aside for that long after
+    /// its holder has died.
     pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
     /// How long a handle renews its reservation: one hour.
     pub const DEFAULT_MAX_AGE: Duration = Duration::from_secs(3_600);
 
-    /// The id; random by default. A caller that has received no answer repeats the operation with the same id.
+    /// The id; random by default. A caller that received no answer repeats the operation with the same id.
     pub fn id(mut self, id: ReservationId) -> Self {
         self.id = Some(id);
         self
@@ -81,7 +82,7 @@ impl ReserveOptions {
         self
     }
 
-    /// Commits what was reserved when the handle is dropped, in place of cancelling.
+    /// Commits what was reserved when the handle is dropped, instead of cancelling.
     pub fn commit_at_end(mut self, commits: bool) -> Self {
         self.commits_at_end = commits;
         self
@@ -89,13 +90,14 @@ impl ReserveOptions {
 
     /// How long after its commit the id is remembered: 1 ms to 48 h, in whole microseconds; zero, the default, does not remember it.
     ///
-    /// Meanwhile nothing more is charged for the id under this key and policy: a commit that is repeated, because its answer was
-    /// lost, is reported as [`repeated`](Usage::repeated), and a reserve, of a job that runs again, asks for a slot only and its
-    /// commit charges nothing. A key remembers its 1,000 latest commits; a reset forgets them.
+    /// Meanwhile nothing more is charged for the id under this key and policy: a commit that is repeated, because its
+    /// answer was lost, is reported as [`repeated`](Usage::repeated); and a reserve by a job that runs again takes a
+    /// slot only, and its commit charges nothing. A key remembers its 1,000 latest commits; a reset forgets them.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use polylimit::{Limiter, Policy, Request, ReservationId, ReserveOptions};
+    /// use polylimit::reservation::{ReservationId, ReserveOptions};
+    /// use polylimit::{Limiter, Policy, Request};
     ///
     /// let limiter = Limiter::builder().policy(Policy::parse("jobs", "100/day")?).build()?.blocking();
     /// let options = ReserveOptions::default().id(ReservationId::new("job-7")?).remember(Duration::from_secs(3_600));
@@ -110,7 +112,7 @@ impl ReserveOptions {
         self
     }
 
-    /// Refuses times that no reservation has.
+    /// Rejects times that are out of bounds for a reservation.
     pub(crate) fn checked(&self) -> Result<(), Error> {
         let Self { ttl, timeout, remember, .. } = *self;
         check_times(&ReservationTerms { id: ReservationId::NONE, ttl, timeout, remember }.hold())
@@ -134,10 +136,10 @@ pub(crate) enum AtEnd {
     Commit(Option<u64>),
 }
 
-/// Units that are set aside for its holder, made by [`Limiter::reserve`].
+/// Units that are set aside for its holder, created by [`Limiter::reserve`].
 ///
-/// While it lives, the limiter renews the reservation in the background, up to the options' `max_age`. A handle that is dropped
-/// without a commit cancels the reservation, also when its holder fails, unless the options say that it commits.
+/// While it lives, the limiter renews the reservation in the background, up to the options' `max_age`. A handle that is
+/// dropped without a commit cancels the reservation, even when its holder fails, unless the options specify a commit.
 #[must_use = "a dropped reservation gives back what was set aside"]
 pub struct Reservation {
     limiter: Limiter,
@@ -203,8 +205,8 @@ impl Reservation {
         self.renewal.as_ref().is_some_and(Renewal::is_lost)
     }
 
-    /// Ends the reservation and charges what was spent: less than was reserved, more, or nothing. The usage's
-    /// [`found`](Usage::found) is false, and nothing is charged, when the reservation had ended before.
+    /// Ends the reservation and charges the units that were spent: less than was reserved, more, or nothing. The
+    /// usage's [`found`](Usage::found) is false, and nothing is charged, when the reservation had ended before.
     ///
     /// # Errors
     /// See [`Limiter`].
@@ -242,8 +244,8 @@ impl Reservation {
         self.limiter.blocking().cancel(self.request(), self.id)
     }
 
-    /// The call that commits the reservation, for a caller that makes its calls itself; `None` commits what was reserved. The
-    /// handle has nothing to end any more.
+    /// The call that commits the reservation, for a caller that performs calls itself; `None` commits what was
+    /// reserved. The handle no longer ends the reservation.
     pub fn commit_call(&mut self, spent: Option<u64>) -> Call<'_> {
         self.close();
         Call::Commit(self.request(), self.id, spent)
@@ -256,7 +258,7 @@ impl Reservation {
     }
 
     /// The call that ends the reservation in the way that dropping the handle would: it cancels, or commits what was reserved
-    /// where the options say so.
+    /// if the options say to.
     pub fn end_call(&mut self) -> Call<'_> {
         self.close();
         self.ending()
@@ -267,8 +269,8 @@ impl Reservation {
         self.at_end = at_end;
     }
 
-    /// The call that ends the reservation as [`set_end`](Self::set_end) says. The handle has it still to be ended, so that it is
-    /// when the caller goes away, until [`close`](Self::close).
+    /// The call that ends the reservation in the way that [`set_end`](Self::set_end) has set. Until
+    /// [`close`](Self::close), dropping the handle still ends the reservation, in case the caller goes away.
     pub(crate) fn ending(&self) -> Call<'_> {
         match self.at_end {
             AtEnd::Cancel => Call::Cancel(self.request(), self.id),
@@ -276,19 +278,19 @@ impl Reservation {
         }
     }
 
-    /// Whether the reservation still has to be ended here: it was admitted, and neither committed, cancelled nor detached. In a
-    /// forked child the handle is a copy, and the reservation belongs to the parent.
+    /// Whether the handle still has to end the reservation: it was admitted, and neither committed, cancelled nor
+    /// detached. In a forked child the handle is a copy, and the reservation belongs to the parent.
     pub fn is_open(&self) -> bool {
         self.is_open && self.generation.is_here()
     }
 
-    /// Leaves the reservation to a caller that ends it by this id; it is not renewed any more.
+    /// Leaves the reservation to a caller that ends it by this id; it is no longer renewed.
     pub fn detach(mut self) -> ReservationId {
         self.close();
         self.id
     }
 
-    /// The handle has nothing to end any more.
+    /// Releases the handle from ending the reservation.
     pub(crate) fn close(&mut self) {
         self.is_open = false;
         self.renewal = None;

@@ -15,14 +15,15 @@ use crate::rules::transition::Operation;
 use crate::store::request::Action;
 
 impl Limiter {
-    /// Decides as a check does and, when every quota admits the request, sets its cost aside until the returned handle is
-    /// committed, cancelled or dropped, or until the reservation's time has passed. Nothing is spent before the commit.
+    /// Decides as a check does and, when every quota admits the request, sets its cost aside until the returned handle
+    /// is committed, cancelled or dropped, or until the reservation expires. Nothing is spent before the commit.
     ///
     /// A denied request has a handle as well: its [`allowed`](Reservation::allowed) is false, and ending it does nothing.
     ///
     /// ```
     /// # async fn example() -> Result<(), polylimit::Error> {
-    /// use polylimit::{Limiter, Policy, Request, ReserveOptions};
+    /// use polylimit::reservation::ReserveOptions;
+    /// use polylimit::{Limiter, Policy, Request};
     ///
     /// let policy = Policy::parse("model", "20 concurrent; 100000/minute token_bucket")?;
     /// let limiter = Limiter::builder().policy(policy).build()?;
@@ -83,9 +84,10 @@ impl Limiter {
         shared.closing.unless_closed(self.wait_in_line(&call, terms.timeout)).await
     }
 
-    /// Ends the reservation with this id and charges `spent`, or what was reserved, as [`charge`](Self::charge) does. A
-    /// reservation that is gone changes nothing, and [`Usage::found`] says so: a repeated commit never charges twice. Where the
-    /// reservation was made to [remember](ReserveOptions::remember) its commit, [`Usage::repeated`] says whether this is a repetition.
+    /// Ends the reservation with this id and charges `spent`, or what was reserved, as [`charge`](Self::charge) does.
+    /// For a reservation that is gone nothing changes, and [`Usage::found`] is false: a repeated commit never charges
+    /// twice. Where the reservation was made to [remember](ReserveOptions::remember) its commit, [`Usage::repeated`] is
+    /// whether this is a repetition.
     ///
     /// # Errors
     /// See [`Limiter`].
@@ -149,7 +151,7 @@ impl blocking::Limiter {
         options: ReserveOptions,
     ) -> Result<Reservation, Error> {
         let (request, terms, limiter) = (request.into(), options.terms()?, self.asynchronous());
-        let Answer::Decision(decision) = self.call(&Call::Reserve(request, terms))? else {
+        let Answer::Decision(decision) = self.raw().call(&Call::Reserve(request, terms))? else {
             return Err(Error::new(ErrorKind::Internal, "a reserve got no decision"));
         };
         limiter.adopt(request, &terms, options, decision)

@@ -1,6 +1,7 @@
 //! Decisions as attributes of the caller's span, with the feature `tracing`.
 //!
-//! A span has the fields that it was made with: those of these names that it declares are filled, and nothing else happens.
+//! A span has only the fields that it was created with: those of these names that it declares are filled in, and
+//! nothing else is recorded.
 
 use tracing::Span;
 use tracing::level_filters::LevelFilter;
@@ -16,7 +17,7 @@ pub(crate) fn are_enabled() -> bool {
 }
 
 impl Shared {
-    /// Tells the caller's span of a decision. `retry_after_us` is `None` where a request is never admitted.
+    /// Records a decision in the caller's span. `retry_after_us` is `None` where a request is never admitted.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_span(&self, id: PolicyId, allowed: bool, source: Source, retry_after_us: Option<u64>) {

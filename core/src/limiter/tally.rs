@@ -1,7 +1,7 @@
 //! Counts decisions and other operations, of every store, by policy.
 //!
-//! A thread writes counts of its own: a load, an addition and a store, none of which another thread's processor waits for, and
-//! none is lost. Reading adds the counts of all threads up. docs/internals/metrics.md says what a count costs.
+//! A thread writes counts of its own: a load, an addition and a store, none of which another thread's processor waits
+//! for, and none is lost. Reading adds the counts of all threads up. docs/internals/metrics.md has the cost of a count.
 
 pub(crate) mod counts;
 pub(crate) mod totals;
@@ -18,13 +18,13 @@ use crate::store::request::PolicyId;
 #[derive(Debug)]
 pub(crate) struct Tally {
     slots: ThreadSlots,
-    /// The counts of the thread with each number, made when it counts first; a later thread with that number goes on.
+    /// The counts of the thread with each number, allocated when it counts first; a later thread with that number continues them.
     stripes: [OnceLock<Box<Stripe>>; SLOTS],
-    /// Those of all threads without a number.
+    /// The counts of all threads without a number.
     shared: OnceLock<Box<Stripe>>,
 }
 
-/// What is counted of a decision.
+/// The facts of a decision that are counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) cost: u64,
@@ -34,13 +34,13 @@ pub(crate) struct Facts<'a> {
     pub(crate) degraded: Option<Degradation>,
     pub(crate) elastic: bool,
     pub(crate) shadowed: bool,
-    /// What remains of the only quota, or of all together.
+    /// The remaining units of the only quota, or of all together.
     pub(crate) remaining: u64,
     pub(crate) several: Option<&'a Several>,
 }
 
 impl<'a> Facts<'a> {
-    /// The usage of the only quota, as far as it is told.
+    /// The usage of the only quota, as far as it is reported.
     pub(crate) fn only_usage(&self) -> QuotaUsage {
         QuotaUsage { limit: 0, remaining: self.remaining, reset_after_us: 0, over: 0 }
     }
@@ -99,7 +99,7 @@ impl Tally {
             return;
         }
         match (facts.cause, facts.several) {
-            // Denials by the only quota are all that remain.
+            // Denials by the only quota are not counted: they are the total less all others.
             (Some(Cause::Quota), None) => {}
             (Some(cause @ (Cause::Quota | Cause::Concurrency)), several) => {
                 count_denying(counts.rare(), cause, several, writer);
@@ -108,7 +108,7 @@ impl Tally {
         }
     }
 
-    /// Counts an operation that has made a decision and is no check.
+    /// Counts an operation other than a check that has decided.
     pub(crate) fn count_decider(&self, id: PolicyId, kind: OperationKind) {
         let (stripe, writer) = self.stripe();
         stripe.of(id).rare().operations[kind as usize].operations.add(1, writer);
@@ -152,7 +152,7 @@ impl Tally {
     }
 }
 
-/// Counts the quotas that deny a request, where there may be several, or where it is not units that they count.
+/// Counts the quotas that deny a request, where there may be several, or where they do not count units.
 pub(crate) fn count_denying(rare: &RareCounts, cause: Cause, several: Option<&Several>, writer: Writer) {
     if cause != Cause::Quota {
         rare.causes[RareCounts::place_of(Some(cause))].add(1, writer);

@@ -22,7 +22,7 @@ pub(crate) struct Planned<'a> {
     pub(crate) opening: Opening<'a>,
 }
 
-/// What became of a charge.
+/// The result of a charge.
 pub(crate) struct Charged {
     pub(crate) answer: Answer,
     /// The units that its pool has to be charged for.
@@ -31,10 +31,10 @@ pub(crate) struct Charged {
     pub(crate) spent: bool,
 }
 
-/// The charges of a request as the store gets them: those of the same policy and key are one.
+/// The charges of a request as the store receives them: those of the same policy and key are one.
 struct Merged<'a> {
     charges: Vec<RequestCharge<'a>>,
-    /// For each, the first of the planned charges that it is made of.
+    /// For each, the first of the planned charges that it consists of.
     firsts: Vec<usize>,
     /// For each planned charge, its place; `None` where the document answers.
     places: Vec<Option<usize>>,
@@ -139,11 +139,14 @@ impl Limiter {
                 };
                 vec![match (cached, wait) {
                     (Some(cached), _) => cached,
+                    (None, Wait::Await) if charge.request.action == RESERVE => {
+                        return Ok(vec![self.ask_uncancelled(charge.request).await?]);
+                    }
                     (None, Wait::Await) => shared.store.ask(charge.request).await?,
                     (None, Wait::Block) => shared.store.ask_blocking(charge.request)?,
                 }]
             }
-            (_, Wait::Await) => shared.store.ask_together(charges).await?,
+            (_, Wait::Await) => self.ask_together_kept(charges).await?,
             (_, Wait::Block) => shared.store.ask_together_blocking(charges)?,
         };
         for (charge, answer) in charges.iter().zip(&answers) {
@@ -152,7 +155,7 @@ impl Limiter {
         Ok(answers)
     }
 
-    /// What the charges of a request would get that the document denies.
+    /// Peeks the charges of a request that the document denies.
     async fn peek_each(&self, charges: &[RequestCharge<'_>], wait: Wait) -> Result<Vec<Answer>, Error> {
         let requests = charges.iter().map(|charge| charge.request);
         let peeks: Vec<_> =
@@ -164,8 +167,8 @@ impl Limiter {
         Ok(answers)
     }
 
-    /// Asks the pools of elastic policies whose own quotas deny. Where nothing else denies and the request may start charges, the pools
-    /// and the other charges are started together. Returns whether the request is admitted.
+    /// Calls the pools of elastic policies whose own quotas deny. Where nothing else denies and the request may start
+    /// charges, the pools and the other charges are started together. Returns whether the request is admitted.
     async fn ask_pools(
         &self,
         in_force: &InForce,
@@ -177,10 +180,7 @@ impl Limiter {
     ) -> Result<bool, Error> {
         let pool_of = |place: usize, action| {
             let call = planned[merged.firsts[place]].configured?;
-            let elastic = in_force.document(call.policy).elastic.as_ref()?;
-            let cost = merged.charges[place].request.cost;
-            let (policy, key, headroom) = (elastic.pool, &*elastic.key, elastic.headroom);
-            Some(ConfiguredCall { policy, key, headroom, plan: None, action, cost, hold: None })
+            in_force.pool_call(ConfiguredCall { action, cost: merged.charges[place].request.cost, ..call })
         };
         let eligible = |place: &usize, answers: &[Answer]| {
             matches!(merged.charges[*place].request.action, CHECK | PEEK)
@@ -225,12 +225,11 @@ impl Limiter {
                 answers[place] = started.next().ok_or_else(Error::no_answer)?;
             }
             for (place, call, opening) in pools {
-                let set = opening.set();
                 let admission = match opening {
                     Opening::Answered(answer) => answer,
                     Opening::Asked(_) => in_force.shadow(call, started.next().ok_or_else(Error::no_answer)?),
                 };
-                self.count_configured(in_force, call, set, &admission);
+                self.count_configured(in_force, call, &admission);
                 answers[place].0 = with_pool(answers[place].0.clone(), &admission.0);
                 asking.retain(|asked| *asked != place);
             }
@@ -275,9 +274,9 @@ impl Limiter {
     /// Checks several requests that belong together, such as one client under several policies, all or nothing: the costs are spent when
     /// every policy admits its own, and otherwise nothing is. In a denied request, the decisions that admit are those of a peek.
     ///
-    /// The store decides all of them in one step. In a cluster that holds for keys of one slot; a request that is denied gives back what
-    /// it got in other slots within the call, and until then other callers may find these units missing. Requests for the same key
-    /// under the same policy are one charge of their sum.
+    /// The store decides all of them in one step. In a cluster this holds for keys of one slot; a request that is
+    /// denied gives back what it got in other slots within the call, and until then other callers may find these units
+    /// missing. Requests for the same key under the same policy are one charge of their sum.
     ///
     /// # Errors
     /// The first error of any of them; then nothing is spent.
@@ -293,21 +292,22 @@ impl Limiter {
         self.decide_together(requests, Together::Peek, Wait::Await).await
     }
 
-    /// As [`check_together`](Self::check_together), but policies with a quota of concurrency are reserved, all under the id of these
-    /// terms; the others are charged. The caller ends each of the reservations with [`commit`](Self::commit) or [`cancel`](Self::cancel).
+    /// As [`check_together`](Self::check_together), but policies with a quota of concurrency, and requests that are
+    /// [reserved](Request::reserved), are reserved, all under the id of these terms; the others are charged. The caller
+    /// ends each of the reservations with [`commit`](Self::commit) or [`cancel`](Self::cancel).
     ///
     /// # Errors
     /// The first error of any of them; then nothing is spent. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) also for times
-    /// that are out of bounds.
+    /// that are out of bounds, and for a timeout: such a request does not wait for units.
     pub async fn reserve_together(
         &self,
         requests: &[Request<'_>],
         terms: &ReservationTerms,
     ) -> Result<Vec<Decision>, Error> {
-        self.decide_together(requests, Together::Reserve(terms.hold()), Wait::Await).await
+        self.decide_together(requests, Together::Reserve(*terms), Wait::Await).await
     }
 
-    async fn decide_together(
+    pub(crate) async fn decide_together(
         &self,
         requests: &[Request<'_>],
         together: Together,
@@ -320,11 +320,13 @@ impl Limiter {
             None
         };
         let in_force = in_force.as_deref();
-        let calls = requests.iter().map(|request| self.call_of(in_force, *request, together));
+        let hold = together.hold()?;
+        let now_us = shared.store.clock().now_us();
+        let calls = requests.iter().map(|request| self.call_of(in_force, *request, together, hold, now_us));
         let calls = calls.collect::<Result<Vec<_>, Error>>()?;
         let plan = |call| {
             let (opening, configured) = match in_force {
-                Some(in_force) => self.open_any(in_force, call)?,
+                Some(in_force) => self.open_any(in_force, call, now_us)?,
                 None => (Opening::of_program(shared.key_request(call)?), None),
             };
             Ok(Planned { configured, opening })
@@ -334,8 +336,8 @@ impl Limiter {
         let mut decisions = Vec::with_capacity(charged.len());
         for (planned, Charged { answer, owed, .. }) in planned.iter().zip(charged) {
             match (planned.configured.zip(in_force), &planned.opening) {
-                (Some((call, in_force)), opening) => {
-                    self.count_configured(in_force, call, opening.set(), &answer);
+                (Some((call, in_force)), _) => {
+                    self.count_configured(in_force, call, &answer);
                     self.owe_to_pool(in_force, call, owed, wait).await?;
                 }
                 (None, Opening::Asked(asked)) => shared.count_decision(&asked.request, &answer),
@@ -346,39 +348,82 @@ impl Limiter {
         Ok(decisions)
     }
 
+    pub(crate) fn decide_together_blocking(
+        &self,
+        requests: &[Request<'_>],
+        together: Together,
+    ) -> Result<Vec<Decision>, Error> {
+        let decided = self.decide_together(requests, together, Wait::Block);
+        decided.now_or_never().unwrap_or_else(|| Err(Error::no_answer()))
+    }
+
+    /// The operation of a request's policy in a [`reserve_together`](Self::reserve_together) that was admitted.
+    pub(crate) fn reserving_call<'a>(&self, request: Request<'a>, hold: Hold) -> Result<KeyCall<'a>, Error> {
+        let shared = self.shared();
+        let (in_force, now_us) = (shared.configured.in_force(), shared.store.clock().now_us());
+        self.call_of(in_force.as_deref(), request, Together::Check, Some(hold), now_us)
+    }
+
     /// The operation of a policy in a request: a reserve only where it counts concurrency.
     fn call_of<'a>(
         &self,
         in_force: Option<&InForce>,
         request: Request<'a>,
         together: Together,
+        hold: Option<Hold>,
+        now_us: u64,
     ) -> Result<KeyCall<'a>, Error> {
         let check = KeyCall { action: CHECK, request, hold: None };
-        let hold = match together {
-            Together::Check => return Ok(check),
-            Together::Peek => return Ok(KeyCall { action: PEEK, ..check }),
-            Together::Reserve(hold) => hold,
-        };
-        check_times(&hold)?;
+        if matches!(together, Together::Peek) {
+            return Ok(KeyCall { action: PEEK, ..check });
+        }
+        let Some(hold) = hold else { return Ok(check) };
+        let reserve = KeyCall { action: RESERVE, hold: Some(hold), ..check };
+        if request.is_reserved {
+            return Ok(reserve);
+        }
         let shared = self.shared();
-        let configured = in_force.and_then(|in_force| Some((in_force, in_force.call(&check)?)));
+        let configured = in_force.and_then(|in_force| Some((in_force, in_force.call(&check, now_us)?)));
         let is_only_reserved = if let Some((in_force, call)) = configured {
-            let now_us = shared.store.clock().now_us();
-            in_force.deciding_numbers(call.policy, call.key, call.plan, now_us).is_only_reserved()
+            in_force.effective(call).is_only_reserved()
         } else {
             let id = shared.registry.id(request.checked()?.policy, &shared.store)?;
             shared.registry.with_policy(id, Policy::is_only_reserved)
         };
-        Ok(if is_only_reserved { KeyCall { action: RESERVE, hold: Some(hold), ..check } } else { check })
+        Ok(if is_only_reserved { reserve } else { check })
     }
 }
 
-/// What is asked of the policies of a request.
+/// How the policies of a request are decided together.
 #[derive(Clone, Copy)]
-enum Together {
+pub(crate) enum Together {
     Check,
     Peek,
-    Reserve(Hold),
+    Reserve(ReservationTerms),
+}
+
+impl Together {
+    /// The reservation that is made, if any.
+    fn hold(self) -> Result<Option<Hold>, Error> {
+        match self {
+            Self::Check | Self::Peek => Ok(None),
+            Self::Reserve(terms) => hold_without_waiting(&terms).map(Some),
+        }
+    }
+}
+
+/// The reservation of a request over several policies, which does not wait in line.
+pub(crate) fn hold_without_waiting(terms: &ReservationTerms) -> Result<Hold, Error> {
+    if !terms.timeout.is_zero() {
+        return Err(Error::invalid_argument(format!(
+            "timeout is {:?}: a request that several policies decide does not wait for units: set it to 0, and wait for the longest \
+             retry_after",
+            terms.timeout
+        )));
+    }
+    let hold = terms.hold();
+    check_times(&hold)?;
+    Ok(hold)
 }
 
 impl blocking::Limiter {
@@ -387,7 +432,7 @@ impl blocking::Limiter {
     /// # Errors
     /// The first error of any of them; then nothing is spent.
     pub fn check_together(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
-        self.decide_together(requests, Together::Check)
+        self.asynchronous().decide_together_blocking(requests, Together::Check)
     }
 
     /// See [`Limiter::peek_together`].
@@ -395,7 +440,7 @@ impl blocking::Limiter {
     /// # Errors
     /// The first error of any of them.
     pub fn peek_together(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
-        self.decide_together(requests, Together::Peek)
+        self.asynchronous().decide_together_blocking(requests, Together::Peek)
     }
 
     /// See [`Limiter::reserve_together`].
@@ -407,11 +452,6 @@ impl blocking::Limiter {
         requests: &[Request<'_>],
         terms: &ReservationTerms,
     ) -> Result<Vec<Decision>, Error> {
-        self.decide_together(requests, Together::Reserve(terms.hold()))
-    }
-
-    fn decide_together(&self, requests: &[Request<'_>], together: Together) -> Result<Vec<Decision>, Error> {
-        let decided = self.asynchronous().decide_together(requests, together, Wait::Block);
-        decided.now_or_never().unwrap_or_else(|| Err(Error::no_answer()))
+        self.asynchronous().decide_together_blocking(requests, Together::Reserve(*terms))
     }
 }

@@ -17,12 +17,12 @@ pub(crate) struct WaitQueues(Mutex<HashMap<Key, Arc<WaitQueue>>>);
 pub(crate) struct WaitQueue {
     /// Held by the first waiter; handed on in order of arrival.
     pub(crate) turn: FairMutex<()>,
-    /// Wakes the first waiter when the key may admit it sooner than the store had said.
+    /// Wakes the first waiter when the key may admit it sooner than the store had reported.
     pub(crate) recheck: Notify,
     demand: Mutex<Demand>,
 }
 
-/// The waiters in a queue, including the first one, and the units that they ask for.
+/// The waiters in a queue, including the first one, and the units that they request.
 #[derive(Debug, Default)]
 struct Demand {
     callers: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Waiter<'a> {
     key: Key,
     pub(crate) queue: Arc<WaitQueue>,
     cost: u64,
-    /// The units that the waiters ahead ask for.
+    /// The units that the waiters ahead request.
     pub(crate) units_ahead: u64,
 }
 
@@ -53,7 +53,7 @@ impl WaitQueues {
         Waiter { wait_queues: self, key, queue, cost, units_ahead }
     }
 
-    /// Wakes the first waiter for a key, which then asks the store again.
+    /// Wakes the first waiter for a key, which then calls the store again.
     pub(crate) fn wake(&self, id: PolicyId, key: &[u8]) {
         let wait_queues = self.0.lock();
         if !wait_queues.is_empty()

@@ -209,7 +209,7 @@ impl Decision {
         Duration::from_micros(self.delay_us())
     }
 
-    /// Each quota's verdict, in the policy's order. It tells which quota denied a request.
+    /// Each quota's verdict, in the policy's order. It shows which quota denied a request.
     ///
     /// Every quota has a verdict of its own, which [`allowed`](Self::allowed) and
     /// [`retry_after_us`](Self::retry_after_us) sum up: the request is admitted when every quota admits it, and otherwise when
@@ -393,7 +393,7 @@ impl Usage {
         self.found
     }
 
-    /// Whether this was a commit of an id that was committed before and is [remembered](crate::ReserveOptions::remember): nothing was
+    /// Whether this was a commit of an id that was committed before and is [remembered](crate::reservation::ReserveOptions::remember): nothing was
     /// charged, whether the reservation was [found](Self::found) or not. A commit that is neither found nor repeated concerns a
     /// reservation that had ended without one, or whose commit is no longer remembered.
     pub fn repeated(&self) -> bool {

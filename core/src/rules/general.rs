@@ -45,7 +45,7 @@ pub(crate) trait KeyStates {
 
     fn push(&mut self, state: State);
 
-    /// Removes what holds nothing after the states of so many quotas.
+    /// Removes what holds nothing after the states of this many quotas.
     fn drop_empty_after(&mut self, quotas: usize);
 }
 

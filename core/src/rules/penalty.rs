@@ -9,7 +9,7 @@ use crate::units::MAX_US;
 /// When denials of a key lead to a block, and how long it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Penalty {
-    /// So many denials lead to a block: 1 to 65,535.
+    /// This many denials lead to a block: 1 to 65,535.
     pub(crate) denials: u16,
     /// The time from the first of them in which they count.
     pub(crate) within_us: u64,

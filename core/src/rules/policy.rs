@@ -1,12 +1,16 @@
 //! A policy: a named list of quotas that a request must all satisfy.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
+use serde::de::{self, Deserialize, Deserializer};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, excerpt};
+use crate::report::hex;
 use crate::rules::penalty::Penalty;
 use crate::rules::quota::{Algorithm, Quota, parse_quotas};
 
@@ -45,7 +49,7 @@ impl Policy {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the name is not a token of 1 to 64 bytes, when there
-    /// are no quotas or more than 16, when two agree in algorithm, period, step and buckets, or when a leaky bucket stands beside
+    /// are no quotas or more than 16, when two agree in algorithm, period, step and buckets, or when a leaky bucket is combined with
     /// concurrency.
     pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
         check_name(name)?;
@@ -61,7 +65,7 @@ impl Policy {
             if let Some(twin) = quotas[..at].iter().find(|other| other.identity() == quota.identity()) {
                 return Err(Error::invalid_argument(format!(
                     "policy {name} has both {twin} and {quota}: two quotas have to differ in algorithm, period, step \
-                     or buckets, so that what was used can be told apart"
+                     or buckets, so that what was used can be distinguished"
                 )));
             }
         }
@@ -176,6 +180,33 @@ impl fmt::Display for Policy {
     }
 }
 
+/// As its name and its quotas, `{"name": "api", "quotas": ["10/second", "1000/hour"]}`. The penalty of a policy document is not part of it.
+impl Serialize for Policy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Policy", 2)?;
+        fields.serialize_field("name", &*self.name)?;
+        fields.serialize_field("quotas", &*self.quotas)?;
+        fields.end()
+    }
+}
+
+/// From a name and quotas, which [`Policy::new`] checks. A name that was made of these quotas, as that of a policy without a name of its
+/// own, stands for the same policy again.
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(rename = "Policy", deny_unknown_fields)]
+        struct Fields<'a> {
+            #[serde(borrow)]
+            name: Cow<'a, str>,
+            quotas: Vec<Quota>,
+        }
+        let Fields { name, quotas } = Fields::deserialize(deserializer)?;
+        let policy = Self::new(&name, quotas).map_err(de::Error::custom)?;
+        Ok(Self::of_one_off_name(&name).filter(|named| named.quotas == policy.quotas).unwrap_or(policy))
+    }
+}
+
 /// The name for clients of quotas with this name and a scope.
 fn public(quotas: &str, scope: &str) -> String {
     let scope = hash(scope, 2);
@@ -187,10 +218,7 @@ fn public(quotas: &str, scope: &str) -> String {
 
 /// The first bytes of a text's SHA-256, as hexadecimal digits.
 fn hash(text: &str, bytes: usize) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(bytes).fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&Sha256::digest(text)[..bytes])
 }
 
 fn is_token_byte(byte: u8) -> bool {
@@ -231,6 +259,27 @@ mod tests {
         }
         for name in ["", "a b", "é", "a\"b", "a\0", "{a}", &"x".repeat(65)] {
             assert!(Policy::parse(name, "1/s").unwrap_err().to_string().contains("allowed are 1 to 64"));
+        }
+    }
+
+    #[test]
+    fn policies_are_serialized_as_name_and_quotas() {
+        let named = Policy::parse("api", "10/s; 1000/h token_bucket burst=5").unwrap();
+        let json = serde_json::to_string(&named).unwrap();
+        assert_eq!(json, r#"{"name":"api","quotas":["10/second","1000/hour token_bucket burst=5"]}"#);
+        let scoped = Policy::one_off("100/60s; 5 concurrent", Some("GET /users/{id}")).unwrap();
+        for policy in [named, Policy::one_off("100/60s", None).unwrap(), scoped] {
+            let json = serde_json::to_string(&policy).unwrap();
+            assert_eq!(serde_json::from_str::<Policy>(&json).unwrap(), policy);
+        }
+        for (json, refused) in [
+            (r#"{"name":"a b","quotas":["1/s"]}"#, "policy name \"a b\" (3 bytes): allowed"),
+            (r#"{"name":"a","quotas":["1/s","1/x"]}"#, "column 3: read \"x\""),
+            (r#"{"name":"a","quotas":[]}"#, "policy a has no quotas"),
+            (r#"{"name":"a","quotas":["1/s"],"burst":1}"#, "unknown field `burst`"),
+        ] {
+            let error = serde_json::from_str::<Policy>(json).unwrap_err().to_string();
+            assert!(error.contains(refused), "{error}");
         }
     }
 

@@ -63,7 +63,8 @@ impl Algorithm {
 /// | buckets | 1 to [`MAX_BUCKETS`](Self::MAX_BUCKETS), dividing the period; sliding window only; default 10 where the period divides by 10, otherwise 1 |
 ///
 /// ```
-/// use polylimit::{Algorithm, Quota};
+/// use polylimit::quota::Algorithm;
+/// use polylimit::Quota;
 ///
 /// let quota: Quota = "10/s token_bucket burst=20".parse()?;
 /// assert_eq!((quota.algorithm(), quota.limit(), quota.capacity()), (Algorithm::TokenBucket, 10, 20));
@@ -163,7 +164,7 @@ impl Quota {
         self.excess
     }
 
-    /// What clients are told as the limit: the capacity without the excess; 0 when the limit is 0.
+    /// What clients see as the limit: the capacity without the excess; 0 when the limit is 0.
     pub(crate) fn regular_capacity(&self) -> u64 {
         self.capacity() - self.excess
     }

@@ -27,6 +27,7 @@ pub struct Request<'a> {
     pub(crate) cost: u64,
     pub(crate) plan: Option<&'a str>,
     pub(crate) headroom: u8,
+    pub(crate) is_reserved: bool,
 }
 
 impl<'a> Request<'a> {
@@ -41,7 +42,7 @@ impl<'a> Request<'a> {
     /// any bytes, up to [`MAX_KEY_LENGTH`](Self::MAX_KEY_LENGTH).
     #[inline]
     pub fn new(key: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
-        Self { key: key.as_ref(), policy: None, cost: 1, plan: None, headroom: 0 }
+        Self { key: key.as_ref(), policy: None, cost: 1, plan: None, headroom: 0, is_reserved: false }
     }
 
     /// The policy's name; it may be left out where the limiter has only one policy.
@@ -79,6 +80,14 @@ impl<'a> Request<'a> {
         self
     }
 
+    /// Makes [`Limiter::reserve_together`](crate::Limiter::reserve_together) reserve the units also where the policy has no quota of
+    /// concurrency, as for a request whose real cost is known only at its end. Other operations do as their names say.
+    #[must_use]
+    pub fn reserved(mut self) -> Self {
+        self.is_reserved = true;
+        self
+    }
+
     /// The key that was given.
     pub fn key(&self) -> &'a [u8] {
         self.key
@@ -97,6 +106,11 @@ impl<'a> Request<'a> {
     /// The headroom, in percent.
     pub fn headroom_percent(&self) -> u8 {
         self.headroom
+    }
+
+    /// Whether its units are [reserved](Self::reserved).
+    pub fn is_reserved(&self) -> bool {
+        self.is_reserved
     }
 
     /// The name of the plan, if one was given.

@@ -17,7 +17,7 @@ use crate::runtime::simulation;
 ///
 /// ```
 /// use std::time::Duration;
-/// use polylimit::{Backoff, server_wait};
+/// use polylimit::http::{Backoff, server_wait};
 ///
 /// let backoff = Backoff::builder().base(Duration::from_millis(100)).max_retries(3).build()?;
 /// // The response was `429 Too Many Requests` with `Retry-After: 2`.
@@ -53,7 +53,7 @@ impl Backoff {
     /// How long to wait before the next try, or `None` to give up.
     ///
     /// `retry` is how many retries were made before, 0 after the first failure. `server_wait` is what the
-    /// last response asked for, as read by [`server_wait`](crate::server_wait). Gives up once `max_retries` retries were made,
+    /// last response asked for, as read by [`server_wait`](crate::http::server_wait). Gives up once `max_retries` retries were made,
     /// and when the server asks for more than `max_wait`.
     pub fn wait(&self, retry: u32, server_wait: Option<Duration>) -> Option<Duration> {
         self.wait_with(retry, server_wait, random())

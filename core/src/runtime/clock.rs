@@ -19,7 +19,8 @@ use crate::units::{MAX_US, micros};
 /// The clock of a limiter that decides in this process.
 ///
 /// ```
-/// use polylimit::{Clock, Limiter, ManualClock, Policy};
+/// use polylimit::clock::{Clock, ManualClock};
+/// use polylimit::{Limiter, Policy};
 ///
 /// let clock = ManualClock::new(1_700_000_000_000_000)?;
 /// let limiter = Limiter::builder().clock(clock.clone()).policy(Policy::parse("api", "1/s")?).build()?;
@@ -100,7 +101,7 @@ impl From<ManualClock> for Clock {
 ///
 /// ```
 /// use std::time::Duration;
-/// use polylimit::ManualClock;
+/// use polylimit::clock::ManualClock;
 ///
 /// let clock = ManualClock::new(1_700_000_000_000_000)?;
 /// clock.advance(Duration::from_secs(60))?;

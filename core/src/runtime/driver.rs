@@ -319,7 +319,7 @@ thread_local! {
 pub(crate) fn no_resources(what: &str, error: &std::io::Error) -> Error {
     let message =
         format!("the system gives no {what} ({error}): see its limits of descriptors, memory and threads");
-    Error::new(ErrorKind::StoreUnavailable, message)
+    Error::new(ErrorKind::StoreUnavailable, message).caused_by_io(error)
 }
 
 /// Whether this is a thread that only drives a runtime of ours.

@@ -1,4 +1,4 @@
-//! The name and the password for a server, and the user's function that gives them.
+//! The user name and password for a server, and the user's function that returns them.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -44,7 +44,7 @@ impl Credentials {
     }
 }
 
-/// A function of the user that gives the credentials of a new connection. Equal are clones of one.
+/// The user's function that returns the credentials for a new connection. Only clones of one function are equal.
 #[derive(Clone)]
 pub(crate) struct CredentialsFunction(Arc<dyn Fn() -> Result<Credentials, String> + Send + Sync>);
 

@@ -1,8 +1,8 @@
 //! The answers of the outage policy, while the store cannot decide.
 //!
-//! With the outage policy `fallback`, a memory store decides, under a share of each limit. It follows every decision of Redis,
-//! so that its states are current when it has to decide. A local store's outages are rare, and following would make each of
-//! its decisions slower: there it begins empty. `allow` and `deny` keep no states.
+//! With the outage policy `fallback`, a memory store decides, under a share of each limit. It follows every decision of Redis, so that its
+//! states are current when it has to decide. A local store's outages are rare, and following would make each of its decisions slower: there
+//! the fallback begins empty. `allow` and `deny` keep no states.
 
 use std::time::Duration;
 
@@ -16,32 +16,33 @@ use crate::runtime::clock::Clock;
 use crate::store::made_reservations::MadeReservations;
 use crate::store::memory::MemoryStore;
 use crate::store::outage::Outage;
-use crate::store::request::{Action, Answer, Numbers, PolicyId, RequestCharge, StoreRequest, is_admitted};
+use crate::store::request::{
+    Action, Answer, PolicyId, PreparedQuotas, RequestCharge, StoreRequest, is_admitted,
+};
 use crate::store::share::{Ppm, WHOLE};
 
-/// The retry time of a denial by the outage policy `deny`, in microseconds. The end of the outage is unknown; this is
-/// short.
+/// The retry time of a denial by the outage policy `deny`, in microseconds. It is short, because the end of the outage is unknown.
 const COME_BACK_US: u64 = 1_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Fallback {
     store: MemoryStore,
     share: Ppm,
-    /// The reservations that were made here, not by the store: here they end.
+    /// The reservations that were made in-process, not by the store, and so end in-process.
     made: MadeReservations,
-    /// The fallback's numbers among those that the store has prepared.
-    numbers_of: NumbersOf,
+    /// Selects the fallback's quotas from those that the store has prepared.
+    quotas_of: FallbackQuotas,
 }
 
-type NumbersOf = fn(&Numbers) -> Option<&Numbers>;
+type FallbackQuotas = fn(&PreparedQuotas) -> Option<&PreparedQuotas>;
 
 impl Fallback {
-    pub(crate) fn new(share: Ppm, clock: Clock, max_keys: usize, numbers_of: NumbersOf) -> Self {
+    pub(crate) fn new(share: Ppm, clock: Clock, max_keys: usize, quotas_of: FallbackQuotas) -> Self {
         let store = MemoryStore::new(max_keys, clock);
-        Self { store, share, made: MadeReservations::default(), numbers_of }
+        Self { store, share, made: MadeReservations::default(), quotas_of }
     }
 
-    /// The same, for a forked child, without states.
+    /// The same fallback for a forked child, without states.
     pub(crate) fn after_fork<'a>(&self, policies: impl Iterator<Item = (PolicyId, &'a Policy)>) -> Self {
         let made = MadeReservations::default();
         let after_fork = Self { store: self.store.after_fork(), made, ..*self };
@@ -59,20 +60,20 @@ impl Fallback {
         self.store.forget_policy(id);
     }
 
-    /// Prepares numbers that decide about some keys of a policy.
-    pub(crate) fn prepare_numbers(&self, id: PolicyId, policy: &Policy) -> Numbers {
-        MemoryStore::prepare_numbers(id, &share_of(policy, self.share))
+    /// Prepares the effective quotas of some keys of a policy.
+    pub(crate) fn prepare_quotas(&self, id: PolicyId, policy: &Policy) -> PreparedQuotas {
+        MemoryStore::prepare_quotas(id, &share_of(policy, self.share))
     }
 
     fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        self.store.answer(StoreRequest { numbers: request.numbers.and_then(self.numbers_of), ..request })
+        self.store.answer(StoreRequest { effective: request.effective.and_then(self.quotas_of), ..request })
     }
 
     pub(crate) fn clear(&self) {
         self.store.clear();
     }
 
-    /// Applies what the store has done and decided, with the number of units that it spent.
+    /// Applies a decision of the store, with the number of units that it spent.
     pub(crate) fn follow(&self, request: StoreRequest<'_>, decided: &Decision, spent: u64) {
         let followed = match request.action {
             Action::Apply(Operation::Check | Operation::Take) if spent > 0 => {
@@ -86,7 +87,7 @@ impl Fallback {
         let _ = self.ask(followed);
     }
 
-    /// A commit in the store: units that are not set aside here are charged.
+    /// Follows a commit in the store: units that are not reserved in-process are charged.
     fn follow_commit(&self, request: StoreRequest<'_>) {
         let is_committed = self.ask(request).is_ok_and(|(committed, _)| committed.allowed);
         if !is_committed && request.cost != AS_RESERVED {
@@ -95,7 +96,7 @@ impl Fallback {
         }
     }
 
-    /// The answer to an operation on a reservation that was made here, whether the store decides by now or not.
+    /// Answers an operation on a reservation that was made in-process, even if the store can decide again.
     #[inline]
     pub(crate) fn answer_made(&self, request: StoreRequest<'_>) -> Option<Answer> {
         let reason = self.made.find(request)?;
@@ -107,13 +108,12 @@ impl Fallback {
         Some((Decision { source: Source::Fallback, degraded: Some(reason), ..decision }, spent))
     }
 
-    /// Why a reservation that a request repeats was made here; `None` where the store decides.
+    /// The reason for which a reservation of the request was made in-process; `None` where the store decides.
     pub(crate) fn made_for(&self, charges: &[RequestCharge<'_>]) -> Option<Degradation> {
         charges.iter().find_map(|charge| self.made.find(charge.request))
     }
 
-    /// Answers the charges of a request without the store: all are applied or none. Each comes with the outage policy and the quotas of
-    /// its policy.
+    /// Answers the charges of a request without the store: all are applied, or none. Each comes with its policy's outage policy and quotas.
     pub(crate) fn answer_together(
         &self,
         charges: &[(Outage, &[Quota], RequestCharge<'_>)],
@@ -125,8 +125,8 @@ impl Fallback {
         let by_states = charges.iter().filter(|(outage, ..)| *outage == Outage::Fallback);
         let asked: Vec<_> = by_states
             .map(|(.., charge)| {
-                let numbers = charge.request.numbers.and_then(self.numbers_of);
-                RequestCharge { request: StoreRequest { numbers, ..charge.request }, ..*charge }
+                let effective = charge.request.effective.and_then(self.quotas_of);
+                RequestCharge { request: StoreRequest { effective, ..charge.request }, ..*charge }
             })
             .collect();
         let answers = if charges.iter().any(is_denied) {
@@ -182,14 +182,14 @@ impl Fallback {
     }
 }
 
-/// The decision of the fallback store as the caller gets it.
+/// The decision of the fallback store as the caller receives it.
 fn explained(
     mut decision: Decision,
     quotas: &[Quota],
     request: StoreRequest<'_>,
     reason: Degradation,
 ) -> Decision {
-    // What only this share can never admit, the store may admit after the outage.
+    // The store may admit after the outage what exceeds only this share.
     let is_within = || quotas.iter().all(|quota| request.cost <= quota.capacity());
     if !decision.allowed && decision.wait_us == Decision::NEVER && is_within() {
         decision.wait_us = COME_BACK_US;
@@ -197,7 +197,7 @@ fn explained(
     Decision { source: Source::Fallback, degraded: Some(reason), ..decision }
 }
 
-/// Whether the outage policy `deny` admits a request: it asks for nothing.
+/// Whether the outage policy `deny` admits a request: only one that has no cost and no hold.
 fn admits_when_denying(request: StoreRequest<'_>) -> bool {
     request.cost == 0 && request.hold.is_none()
 }
@@ -237,7 +237,7 @@ fn without_states(
     (decision, if allowed { request.cost } else { 0 })
 }
 
-/// Whether the operation needs a reservation that is there.
+/// Whether the operation needs an existing reservation.
 fn is_about_reservation(action: Action) -> bool {
     matches!(action, Action::Apply(Operation::Commit | Operation::Cancel | Operation::Renew))
 }
@@ -251,8 +251,8 @@ fn share_of(policy: &Policy, share: Ppm) -> Policy {
         return policy.clone();
     }
     let quotas = policy.quotas().iter().map(|quota| quota_of(quota, u64::from(share.0)));
-    // Quotas with different numbers keep different numbers, except where a step is dropped or the period of a bucket becomes that of
-    // another. If quotas become equal, the policy stays as it is: admitting too much is better than having no fallback.
+    // Different quotas stay different, except where a step is dropped or the period of a bucket becomes that of another. If quotas become
+    // equal, the policy stays as it is: admitting too much is better than having no fallback.
     let share = Policy::new(policy.name(), quotas).unwrap_or_else(|_| policy.clone());
     share.with_penalty(policy.penalty().copied())
 }
@@ -265,7 +265,7 @@ fn quota_of(quota: &Quota, share_ppm: u64) -> Quota {
     }
     let (mut limit, mut period, mut burst) = (cut(quota.limit()), quota.period(), None);
     if let Algorithm::TokenBucket | Algorithm::LeakyBucket = quota.algorithm() {
-        // A bucket has its share of the burst, also where less than one unit flows in a period: it flows in a longer one.
+        // A bucket keeps its share of the burst even where less than one unit flows in a period: it flows in a longer one.
         let whole = cut(quota.capacity().saturating_sub(quota.excess()));
         if whole == 0 {
             limit = 0;
@@ -287,12 +287,12 @@ fn quota_of(quota: &Quota, share_ppm: u64) -> Quota {
     if let Some(buckets) = quota.buckets() {
         own = own.buckets(buckets);
     }
-    // A smaller number may need finer ticks than the algorithm has; a fixed window does without.
+    // A smaller limit may need finer ticks than the algorithm has; a fixed window does not need them.
     let window = builder(Algorithm::FixedWindow);
     own.build().or_else(|_| window.build()).unwrap_or_else(|_| quota.clone())
 }
 
-/// The period in which the share of a quota's rate is one unit, where a quota may have it.
+/// The period in which the share of a quota's rate is one unit, if a quota can have such a period.
 fn slow_rate(quota: &Quota, share_ppm: u64) -> Option<Duration> {
     let share = u128::from(quota.limit()) * u128::from(share_ppm);
     let period_us = (quota.period().as_micros() * u128::from(WHOLE_PPM)).checked_div(share)? + 1;
@@ -336,7 +336,7 @@ mod tests {
         let quota = &share.quotas()[0];
         assert_eq!((quota.limit(), quota.capacity()), (1, 5));
         assert_eq!(quota.period(), Duration::from_micros(4_000_001));
-        // There is no period of ten years.
+        // No quota has a period of ten years.
         let yearly = share_of(&Policy::parse("a", "1/365d token_bucket burst=20").unwrap(), Ppm(100_000));
         assert_eq!((yearly.quotas()[0].limit(), yearly.quotas()[0].capacity()), (0, 0));
     }

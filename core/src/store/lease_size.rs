@@ -26,14 +26,14 @@ use crate::store::duration;
 /// for that. A `sliding_log` counts each unit at its own time, so its units cannot be spent later: it cannot be leased,
 /// nor can a `leaky_bucket` or a quota with `count_denied`.
 ///
-/// Another process may refund or reset units that are leased here. They can still be spent, so up to the number of
-/// units leased at that time is admitted on top of the refund.
+/// Another process may refund or reset units that this process has leased. They can still be spent, so up to the number
+/// of units leased at that time is admitted on top of the refund.
 ///
 /// The text form is `auto`, the maximum number of units, or both the number and the age: `100/500ms`.
 ///
 /// ```
 /// use std::time::Duration;
-/// use polylimit::Lease;
+/// use polylimit::redis::Lease;
 ///
 /// assert_eq!("100/500ms".parse(), Lease::new(100, Duration::from_millis(500)));
 /// assert_eq!("auto".parse(), Ok(Lease::auto()));
@@ -106,7 +106,7 @@ impl Lease {
         };
         match policy.quotas().iter().find(is_bad) {
             Some(quota) => Err(Error::invalid_argument(format!(
-                "policy {} cannot be leased: {quota} counts each request when it comes; leave out the lease, or \
+                "policy {} cannot be leased: {quota} counts each request when it arrives; leave out the lease, or \
                  leaky_bucket, sliding_log, concurrent and count_denied (a sliding_window can be leased)",
                 policy.name()
             ))),

@@ -1,4 +1,4 @@
-//! How each kind of store lists its keys and looks at their states.
+//! Lists the keys of each kind of store, and reads their states.
 
 use crate::error::Error;
 use crate::store::Store;
@@ -10,12 +10,12 @@ use crate::store::scan::{
 };
 use crate::store::shared_file::SharedFileStore;
 
-/// The most keys, or places for keys, of one step.
+/// The maximum number of keys, or of positions for keys, in one step.
 const MAX_STEP: usize = 1_000;
-/// The most buckets of a shared file of one step, whose lock other processes wait for.
+/// The maximum number of buckets of a local store in one step, since other processes wait for the lock.
 const MAX_BUCKETS: usize = 256;
 
-/// A scan of a store, over nodes that each have places of their own.
+/// A scan of a store over its nodes, each with its own positions.
 pub(crate) enum Scan<'a> {
     Memory(&'a MemoryStore),
     Local(&'a SharedFileStore),
@@ -27,17 +27,38 @@ impl Store {
     pub(crate) async fn scan(&self) -> Result<Scan<'_>, Error> {
         Ok(match self {
             Self::Memory(store) => Scan::Memory(store),
-            Self::Local(store) => Scan::Local(store),
+            Self::Local(store) => {
+                store.ready().await?;
+                Scan::Local(store)
+            }
             Self::Redis(store) => Scan::Redis(Box::new(store.scan().await?)),
+            Self::Custom(_) => {
+                return Err(Error::invalid_argument(
+                    "a custom store does not list its keys: look into the store itself, or use explain for a key that you know",
+                ));
+            }
         })
     }
 
-    /// The states of keys, which stay as they are; `None` for a key whose value in Redis has another type.
+    /// Reads the states of keys without changing them; `None` for a key whose value in Redis has another type.
     pub(crate) async fn look_many(&self, requests: &[LookRequest<'_>]) -> Result<Vec<Option<Look>>, Error> {
         match self {
             Self::Memory(store) => requests.iter().map(|request| store.look(*request).map(Some)).collect(),
-            Self::Local(store) => requests.iter().map(|request| store.look(*request).map(Some)).collect(),
+            Self::Local(store) => {
+                let mut looks = Vec::with_capacity(requests.len());
+                for request in requests {
+                    looks.push(Some(store.look(*request).await?));
+                }
+                Ok(looks)
+            }
             Self::Redis(store) => store.look_many(requests).await,
+            Self::Custom(store) => {
+                let mut looks = Vec::with_capacity(requests.len());
+                for request in requests {
+                    looks.push(Some(store.look(*request).await?));
+                }
+                Ok(looks)
+            }
         }
     }
 
@@ -49,22 +70,24 @@ impl Store {
                 store.forget_digest(request.id, digest);
                 Ok(())
             }
-            Self::Local(store) => store.forget_digest(request.id, request.numbers, digest),
+            Self::Local(store) => store.forget_digest(request.id, request.effective, digest).await,
             Self::Redis(store) => store.forget_digest(request).await,
+            // A custom store keeps no digests.
+            Self::Custom(_) => Ok(()),
         }
     }
 
-    /// What this process knows of a key in front of the store.
+    /// The leased units and the cached denial of a key in this process.
     pub(crate) fn known_here(&self, request: StoreRequest<'_>) -> KnownHere {
         match self {
-            Self::Memory(_) | Self::Local(_) => KnownHere::default(),
+            Self::Memory(_) | Self::Local(_) | Self::Custom(_) => KnownHere::default(),
             Self::Redis(store) => store.known_here(request),
         }
     }
 }
 
 impl Scan<'_> {
-    /// What tells the nodes apart. A place of a node means nothing once its identity is another one.
+    /// The identities of the nodes. A position in a node is valid only while the node keeps its identity.
     pub(crate) fn nodes(&self) -> Result<Vec<u64>, Error> {
         Ok(match self {
             Self::Memory(store) => vec![store.identity()],
@@ -73,7 +96,7 @@ impl Scan<'_> {
         })
     }
 
-    /// Finds out which nodes there are by now.
+    /// Finds the current nodes.
     pub(crate) async fn refresh(&mut self) -> Result<(), Error> {
         match self {
             Self::Memory(_) | Self::Local(_) => Ok(()),
@@ -81,7 +104,7 @@ impl Scan<'_> {
         }
     }
 
-    /// The keys at the next places of a node: about as many as `count`, and at most about a thousand.
+    /// Returns the keys at the next positions of a node: about `count` of them, and at most about a thousand.
     pub(crate) async fn step(
         &mut self,
         node: usize,
@@ -92,12 +115,12 @@ impl Scan<'_> {
         let count = count.clamp(1, MAX_STEP);
         match self {
             Self::Memory(store) => Ok(store.scan(filter, at, count)),
-            Self::Local(store) => store.scan(filter, at, count.min(MAX_BUCKETS)),
+            Self::Local(store) => store.scan(filter, at, count.min(MAX_BUCKETS)).await,
             Self::Redis(scan) => scan.step(node, filter, at, count).await,
         }
     }
 
-    /// Finds out how long the store keeps keys of unknown policies, where a step does not say it.
+    /// Adds how long the store keeps keys of unknown policies, where a step does not report it.
     pub(crate) async fn add_expiries(&mut self, node: usize, keys: &mut [FoundKey]) -> Result<(), Error> {
         let Self::Redis(scan) = self else { return Ok(()) };
         let asked: Vec<_> = keys
@@ -118,7 +141,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Whether each step is paced: the store serves other processes meanwhile, one at a time.
+    /// Whether steps are paced, because the store also serves other processes, one at a time.
     pub(crate) fn is_paced(&self) -> bool {
         matches!(self, Self::Redis(_))
     }

@@ -1,6 +1,6 @@
 //! The reservations that the outage policy `fallback` has made in this process.
 //!
-//! The store does not know them, so they are committed, cancelled and renewed here, also when it decides again.
+//! The store does not know them, so they are committed, cancelled and renewed here, even when the store decides again.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,20 +13,20 @@ use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::ReservationTerms;
 use crate::store::request::{PolicyId, StoreRequest};
 
-/// With fewer than these, reservations that have ended are not looked for.
+/// With fewer reservations than this, those that have ended are not removed.
 const FEW: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(crate) struct MadeReservations {
     table: Mutex<Table>,
-    /// Their number; nothing is looked up where there is none.
+    /// Their number; at 0 the lookup is skipped.
     number: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     made: HashMap<Name, Made, RandomState>,
-    /// The number at which those that have ended are removed.
+    /// The number at which ended reservations are removed.
     full: usize,
 }
 
@@ -39,7 +39,7 @@ struct Made {
 }
 
 impl MadeReservations {
-    /// Why a reservation was made here; `None` for one that was not.
+    /// The reason for which a reservation was made in-process; `None` for any other.
     #[inline]
     pub(crate) fn find(&self, request: StoreRequest<'_>) -> Option<Degradation> {
         if request.hold.is_none() || self.number.load(Ordering::Acquire) == 0 {
@@ -52,7 +52,7 @@ impl MadeReservations {
         let Some(name) = name_of(request) else { return };
         let mut table = self.table.lock();
         if table.made.len() >= table.full.max(FEW) {
-            // A renewed reservation is made again as far as its age goes.
+            // Renewing a reservation adds it again, with a new time.
             let is_recent =
                 |_: &Name, made: &mut Made| now_us.saturating_sub(made.at_us) < ReservationTerms::MAX_TTL_US;
             table.made.retain(is_recent);

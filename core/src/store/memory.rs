@@ -5,7 +5,7 @@
 //!   was never seen; a state that is not expired is never dropped. Each new key inspects a few slots and drops expired
 //!   entries; a new key that finds its shard full inspects more slots.
 //! - When a shard is full of entries that are not expired, new keys share one state for each policy, and their
-//!   decisions say so.
+//!   decisions are marked as degraded.
 //! - Denials that stay valid for a while are published, so that further requests of the same key need no lock.
 
 mod entry;
@@ -31,7 +31,7 @@ use crate::rules::policy::Policy;
 use crate::rules::transition::{Operation, PolicyRules};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
-use crate::store::request::{Action, Answer, Numbers, PolicyId, RequestCharge, StoreRequest};
+use crate::store::request::{Action, Answer, PolicyId, PreparedQuotas, RequestCharge, StoreRequest};
 
 /// A shard for fewer keys than this is not worthwhile.
 const MIN_KEYS_PER_SHARD: usize = 1 << 10;
@@ -96,7 +96,7 @@ impl MemoryStore {
         &self.clock
     }
 
-    /// Registers a policy or changes its numbers. Usage is kept where the quota's identity stays the same.
+    /// Registers a policy or changes its quotas. Usage is kept where the quota's identity stays the same.
     pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy) {
         let before = self.shards[0].shard.lock().registered(id).map(Arc::clone);
         let history =
@@ -130,17 +130,17 @@ impl MemoryStore {
         self.overflow.lock().forget_policy(id);
     }
 
-    /// Prepares numbers that decide about some keys of a policy.
-    pub(crate) fn prepare_numbers(id: PolicyId, policy: &Policy) -> Numbers {
-        Numbers::new(Arc::new(RegisteredPolicy::of_keys(id, policy)))
+    /// Prepares the effective quotas of some keys of a policy.
+    pub(crate) fn prepare_quotas(id: PolicyId, policy: &Policy) -> PreparedQuotas {
+        PreparedQuotas::new(Arc::new(RegisteredPolicy::of_keys(id, policy)))
     }
 
     /// # Errors
     /// `Internal` for a policy that was forgotten.
     pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        let StoreRequest { id, key, action, cost, headroom, numbers, .. } = request;
+        let StoreRequest { id, key, action, cost, headroom, effective, .. } = request;
         match action {
-            Action::Apply(Operation::Check) if headroom == 0 && numbers.is_none() => {
+            Action::Apply(Operation::Check) if headroom == 0 && effective.is_none() => {
                 match self.check_known(id, key, cost) {
                     Some(decision) => {
                         let spent = if decision.allowed { cost } else { 0 };
@@ -211,7 +211,7 @@ impl MemoryStore {
         self.apply_locked(&mut shard, &mut None, charge, request.operation(operation, now_us))
     }
 
-    /// The same in a shard whose lock is held.
+    /// As [`apply`](Self::apply), in a shard whose lock is held.
     fn apply_locked<'a>(
         &'a self,
         shard: &mut Shard,
@@ -229,7 +229,7 @@ impl MemoryStore {
         Ok((decision, applied.spent))
     }
 
-    /// The states of a key; those that keys share where there is no room for it.
+    /// The states of a key, or the shared ones if there is no room for it.
     fn slot<'s, 'a: 's>(
         &'a self,
         shard: &'s mut Shard,
@@ -237,8 +237,8 @@ impl MemoryStore {
         Charge { request, key, hash, now_us }: Charge<'s>,
     ) -> Result<(Slot<'s>, Option<Degradation>), Error> {
         let recent_denials = &self.shard(hash).recent_denials;
-        let numbers = numbers_of(request.numbers);
-        let wanted = KeyRequest { id: request.id, hash, key, now_us, numbers };
+        let effective = quotas_of(request.effective);
+        let wanted = KeyRequest { id: request.id, hash, key, now_us, effective };
         match shard.slot(recent_denials, &self.key_hash, wanted) {
             Ok(slot) => Ok((slot, None)),
             Err(NoSlot::Full(current)) => {
@@ -249,8 +249,8 @@ impl MemoryStore {
         }
     }
 
-    /// Applies the charges of a request, each of another key or policy: all of them when every one that decides is admitted, otherwise
-    /// only those that are denied. The answers to the others are those of a peek.
+    /// Applies the charges of a request, each for a different key or policy: all of them if every deciding one is admitted, otherwise only
+    /// the denied ones. The others are answered as a peek.
     pub(crate) fn answer_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
         let digest = |charge: &RequestCharge<'_>| self.long_keys.digest(charge.request.key);
         let digests: Vec<_> = charges.iter().map(digest).collect();
@@ -261,7 +261,7 @@ impl MemoryStore {
             let hash = self.key_hash.of(request.id, key);
             placed.push((Charge { request: *request, key, hash, now_us: 0 }, operation, *decides));
         }
-        // In one order, so that no two threads wait for each other.
+        // Locked in ascending order, so that no two threads wait for each other.
         let mut numbers: Vec<_> = placed.iter().map(|(charge, ..)| self.shard_number(charge.hash)).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -311,8 +311,8 @@ impl MemoryStore {
         let mut shard = shard.lock();
         recent_denials.invalidate(hash);
         shard.forget(id, hash, key);
-        let numbers = numbers_of(request.numbers).or_else(|| shard.registered(id));
-        Ok(numbers.ok_or_else(Error::unknown_to_store)?.unseen(self.clock.now_us()))
+        let effective = quotas_of(request.effective).or_else(|| shard.registered(id));
+        Ok(effective.ok_or_else(Error::unknown_to_store)?.unseen(self.clock.now_us()))
     }
 
     /// Drops all keys and frees their memory.
@@ -358,7 +358,7 @@ struct Charge<'a> {
     now_us: u64,
 }
 
-/// The states of a policy's keys that have no room, as they are while a request is tried.
+/// The tentative states of a policy's keys that have no room, while a request is tried.
 pub(crate) fn known_or<T>(
     shared: &mut Vec<(PolicyId, T)>,
     id: PolicyId,
@@ -371,9 +371,9 @@ pub(crate) fn known_or<T>(
     &mut shared[at].1
 }
 
-/// The numbers that decide about a request in place of its policy's own.
-fn numbers_of(numbers: Option<&Numbers>) -> Option<&Arc<RegisteredPolicy>> {
-    numbers.and_then(Numbers::of::<Arc<RegisteredPolicy>>)
+/// The effective quotas of a request, if they are not its policy's own.
+fn quotas_of(effective: Option<&PreparedQuotas>) -> Option<&Arc<RegisteredPolicy>> {
+    effective.and_then(PreparedQuotas::of::<Arc<RegisteredPolicy>>)
 }
 
 /// Checks policies other than a single token bucket; also returns whether the states were written.
@@ -400,7 +400,7 @@ mod tests {
         let check = |key: &str| {
             let (key, action) = (key.as_bytes(), Action::Apply(Operation::Check));
             store
-                .answer(StoreRequest { id, key, action, cost: 1, headroom: 0, hold: None, numbers: None })
+                .answer(StoreRequest { id, key, action, cost: 1, headroom: 0, hold: None, effective: None })
                 .unwrap()
                 .0
         };

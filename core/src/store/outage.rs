@@ -6,13 +6,13 @@ named_enum! {
     /// What a limiter answers when its store cannot decide: the store is unreachable, too slow, overloaded or refuses the
     /// operation.
     ///
-    /// It is set per policy. The [source](crate::Source) of such a decision is the outage policy, and the decision tells
+    /// It is set per policy. The [source](crate::decision::Source) of such a decision is the outage policy, and the decision has
     /// the reason. A denial by the outage policy is not the caller's fault: it maps to the HTTP status 503 (Service
     /// Unavailable), not to 429 (Too Many Requests).
     #[derive(Default)]
     Outage, parsed as "outage" {
-        /// A memory store in this process decides, with a configurable share of each limit. It follows every decision of
-        /// Redis beforehand; with a local store it begins empty. All processes together then admit at most the number of processes times that share. The
+        /// A memory store in this process decides, with a configurable share of each limit. It follows every decision of Redis beforehand;
+        /// with a local store it starts empty. All processes together then admit at most the number of processes times that share. The
         /// default.
         #[default]
         Fallback = "fallback",

@@ -1,4 +1,4 @@
-//! What is kept of each policy, by its id and by names. Reading takes no lock; the limiter's registry serializes the changes.
+//! Entries for policies, by id and by name. Reading takes no lock; the limiter's registry serializes the changes.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -11,8 +11,8 @@ use crate::store::request::PolicyId;
 
 /// The chunks of a table double in size, so that no entry ever moves.
 const CHUNKS: usize = PolicyId::SLOT_BITS as usize;
-/// A name is compared with those in one bucket. So many buckets have a few names each, up to some ten thousands; they are made in groups,
-/// because most limiters have few names.
+/// A name is compared with those in one bucket. All groups together have enough buckets for a few names in each, up to some ten thousand
+/// names; they are created in groups, because most limiters have few names.
 const GROUPS: u64 = 1 << 7;
 const BUCKETS_OF_GROUP: u64 = 1 << 7;
 
@@ -41,7 +41,7 @@ impl<T: fmt::Debug + OfPolicy> fmt::Debug for PolicyTable<T> {
 }
 
 impl<T: OfPolicy> PolicyTable<T> {
-    /// The entry of a policy; `None` of one that was forgotten.
+    /// The entry of a policy; `None` if the policy was forgotten.
     #[inline]
     pub(crate) fn load(&self, id: PolicyId) -> Guard<Option<Arc<T>>> {
         let (chunk, at) = place(id);
@@ -69,7 +69,7 @@ impl<T: OfPolicy> PolicyTable<T> {
         places[at].store(Some(entry));
     }
 
-    /// Removes the entry of a policy; a later policy may get its place, but never its id.
+    /// Removes the entry of a policy. A later policy may reuse its slot, but never its id.
     pub(crate) fn forget(&self, id: PolicyId) {
         let Some(found) = self.get(id) else { return };
         let (chunk, at) = place(id);
@@ -96,7 +96,7 @@ impl<T: OfPolicy> PolicyTable<T> {
     }
 }
 
-/// The chunk of a policy's entry, and the place there.
+/// The chunk of a policy's entry, and the index in it.
 #[inline]
 fn place(id: PolicyId) -> (usize, usize) {
     let number = id.slot() + 1;
@@ -107,8 +107,7 @@ fn place(id: PolicyId) -> (usize, usize) {
 type Bucket<T> = Box<[(u64, Arc<str>, Arc<T>)]>;
 type Group<T> = OnceLock<Box<[ArcSwapOption<Bucket<T>>]>>;
 
-/// Entries by names. A change copies one bucket, so it takes the same time however many entries there are, up to some ten
-/// thousands.
+/// Entries by names. A change copies one bucket, so it takes the same time however many entries there are, up to some ten thousand.
 pub(crate) struct NameTable<T> {
     hash: RandomState,
     groups: OnceLock<Box<[Group<T>]>>,
@@ -132,7 +131,7 @@ impl<T> NameTable<T> {
         self.with(name, Arc::clone)
     }
 
-    /// What `of` returns for the entry with this name.
+    /// Applies `of` to the entry with this name.
     #[inline]
     pub(crate) fn with<R>(&self, name: &str, of: impl FnOnce(&Arc<T>) -> R) -> Option<R> {
         let groups = self.groups.get()?;
@@ -175,7 +174,7 @@ impl<T> NameTable<T> {
     }
 }
 
-/// The group of a name's bucket, and the place there.
+/// The group of a name's bucket, and the index in it.
 fn bucket_of(hash: u64) -> (usize, usize) {
     (((hash >> 48) & (GROUPS - 1)) as usize, ((hash >> 32) & (BUCKETS_OF_GROUP - 1)) as usize)
 }

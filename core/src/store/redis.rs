@@ -1,13 +1,13 @@
 //! The Redis store: scripts decide with one round trip, over supervised connections.
 //!
 //! - `config`: the settings, by URL, setters or names. `keys`: the names of keys in Redis.
-//! - `configuration`: the document and the entries that limits come from, where Redis has them.
+//! - `configuration`: the policy document and the entries that limits come from, if they are in Redis.
 //! - `dispatch`: answers a request from the denial cache or a lease, or submits it; turns the reply into an answer.
 //! - `routing`: the connections of a runtime, and the node that owns a key's slot.
 //! - `pipeline`: a pending operation, its queue, batch and connection; retries, deadlines and the circuit breaker.
 //! - `script`: the transition in Lua, its arguments and its reply.
 //! - `transport`: sockets, TLS, the handshake, sentinels and the protocol.
-//! - `listing`: the names of keys, by SCAN, and looks at the states of keys.
+//! - `listing`: lists keys by SCAN, and reads their states.
 
 pub(crate) mod config;
 pub(crate) mod configuration;
@@ -30,9 +30,9 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
 
-use self::policies::{Policies, RedisNumbers, RedisPolicy, fallback_numbers};
+use self::policies::{Policies, RedisPolicy, RedisQuotas, fallback_quotas};
 use crate::error::{Error, ErrorKind};
-use crate::metrics::durations::DurationCounts;
+use crate::families::durations::DurationCounts;
 use crate::rules::decision::Degradation;
 use crate::rules::policy::Policy;
 use crate::rules::transition::Operation;
@@ -50,12 +50,12 @@ use crate::store::redis::lease::{LeaseDeps, LeaseStats, Leases};
 use crate::store::redis::routing::hub::Access;
 use crate::store::redis::routing::listener::Listener;
 use crate::store::redis::transport::failure::Failure;
-use crate::store::request::{Action, Numbers, PolicyId, PolicyOptions};
+use crate::store::request::{Action, PolicyId, PolicyOptions, PreparedQuotas};
 use crate::store::stats::Stats;
 
 /// The pause between two attempts to reach the store.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Longer timeouts are cut to this one: 100 years.
+/// Longer timeouts are reduced to this: 100 years.
 const MAX_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl RedisStore {
                 settings.fallback_share,
                 clock.clone(),
                 max_keys,
-                fallback_numbers,
+                fallback_quotas,
             )),
             denial_cache: Arc::new(DenialCache::new(settings.denial_cache_max, clock.clone())),
             access: Access::new(settings, clock)?,
@@ -110,7 +110,7 @@ impl RedisStore {
         Self { access, keys, policies, outage, denial_cache, listener, leases }
     }
 
-    /// Answers pending callers, gives leases back, and releases everything that the store holds.
+    /// Answers pending callers, returns leased units, and releases everything that the store holds.
     pub(crate) fn close(&self) {
         self.access.end_waiting();
         if let Ok(hub) = self.access.hub() {
@@ -158,7 +158,7 @@ impl RedisStore {
         self.access.member.durations.read()
     }
 
-    /// Whether the store has answered, or has not failed yet, when it was last asked.
+    /// Whether the store answered the last call, or has not failed yet.
     pub(crate) fn is_up(&self) -> bool {
         self.access.with_hub(|hub| Ok(!hub.context.is_failing())).unwrap_or(false)
     }
@@ -178,18 +178,18 @@ impl RedisStore {
         self.outage.forget_policy(id);
     }
 
-    /// Prepares numbers that decide about some keys of a policy, whose keys may also have these others.
-    pub(crate) fn prepare_numbers(
+    /// Prepares the effective quotas of some keys of a policy. `others` are further quotas that these keys may have.
+    pub(crate) fn prepare_quotas(
         &self,
         id: PolicyId,
         policy: &Policy,
         others: &[Policy],
         options: PolicyOptions,
-    ) -> Numbers {
+    ) -> PreparedQuotas {
         let outage = options.outage.unwrap_or(self.policies.outage());
-        Numbers::new(RedisNumbers {
+        PreparedQuotas::new(RedisQuotas {
             policy: Arc::new(RedisPolicy::of_keys(id, policy, others, outage, &self.keys)),
-            fallback: self.outage.prepare_numbers(id, policy),
+            fallback: self.outage.prepare_quotas(id, policy),
         })
     }
 
@@ -197,7 +197,7 @@ impl RedisStore {
         self.policies.get(id).is_some_and(|policy| policy.lease.is_some())
     }
 
-    /// Uses other credentials for all connections made from now on.
+    /// Uses other credentials for all new connections.
     pub(crate) fn set_credentials(&self, username: Option<&str>, password: &str) -> Result<(), Error> {
         let credentials = Credentials::new(username, password);
         let before = self.access.hub()?;
@@ -213,14 +213,14 @@ impl RedisStore {
     /// Waits until the store answers, or the timeout passes.
     pub(crate) async fn ready(&self, timeout: Duration) -> Result<(), Error> {
         let until = monotonic::now() + timeout.min(MAX_WAIT);
-        // Boxed, so that no call has room for them.
+        // Boxed, so that the futures of all callers stay small.
         let mut answers = Box::pin(self.first_answer(until));
         let mut examining = Box::pin(async {
             tokio::time::sleep(timeout.min(MAX_WAIT) / 2).await;
             self.problems().await
         });
         let mut problems = None;
-        // The doctor looks for the cause while the attempts go on.
+        // The doctor looks for the cause while the attempts continue.
         let reason = loop {
             tokio::select! {
                 biased;
@@ -231,7 +231,7 @@ impl RedisStore {
                 found = &mut examining, if problems.is_none() => problems = Some(found),
             }
         };
-        // No wait changes what the server thinks of the credentials.
+        // Waiting does not make the server accept the credentials.
         if reason == Degradation::Auth {
             return Err(Box::pin(self.refused_by_server(until)).await);
         }
@@ -240,12 +240,13 @@ impl RedisStore {
         let answered = if is_refused { "decide" } else { "answer" };
         let problems = problems.filter(|problems| !problems.is_empty());
         let cause = self.cause(reason).filter(|_| is_refused).map(|cause| cause.to_string());
-        let cause = cause.or(problems).unwrap_or_else(|| "doctor says more".to_owned());
+        let cause = cause.or(problems).unwrap_or_else(|| "run the doctor".to_owned());
         let message = format!("the store did not {answered} within {ms} ms ({}): {cause}", reason.name());
         Err(Error::new(ErrorKind::StoreUnavailable, message))
     }
 
-    /// Asks the store until it answers: the reason is `None` then. A server that refuses the credentials is asked once.
+    /// Calls the store until it answers, and then returns `None`. A server that refuses the credentials is tried only
+    /// once.
     async fn first_answer(&self, until: Instant) -> Result<Option<Degradation>, Error> {
         loop {
             // The first attempt may wait longer than its deadline for a connection; the timeout bounds it.
@@ -267,14 +268,14 @@ impl RedisStore {
         }
     }
 
-    /// What the doctor says why the store cannot be used; empty where it finds nothing.
+    /// Why the store cannot be used, as the doctor explains it; empty if it finds nothing.
     async fn problems(&self) -> String {
         let findings = self.examine().await.unwrap_or_default();
         let problems = findings.into_iter().filter(|finding| finding.severity >= Severity::Problem);
         problems.map(|finding| finding.message).collect::<Vec<_>>().join("; ")
     }
 
-    /// What the doctor says of a server that refuses the user, its password or a command.
+    /// The error for a server that refuses the user, its password or a command, with the doctor's explanation.
     async fn refused_by_server(&self, until: Instant) -> Error {
         let message = timeout_at(until.into(), self.problems()).await.unwrap_or_default();
         let message = if message.is_empty() {

@@ -42,13 +42,13 @@ impl PolicyId {
     }
 }
 
-/// Settings of a policy besides its numbers; `None` leaves a setting as it is.
+/// Settings of a policy besides its quotas; `None` leaves a setting as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PolicyOptions {
     pub(crate) outage: Option<Outage>,
     pub(crate) lease: Option<Lease>,
-    /// Whether each key may have numbers of its own.
-    pub(crate) has_numbers_of_keys: bool,
+    /// Whether each key may have its own effective quotas.
+    pub(crate) has_quotas_of_keys: bool,
 }
 
 /// An operation of a store.
@@ -69,17 +69,17 @@ pub(crate) struct StoreRequest<'a> {
     pub(crate) headroom: u8,
     /// The reservation, for operations on one, or the time of a block.
     pub(crate) hold: Option<&'a Hold>,
-    /// The numbers that decide in place of the policy's own.
-    pub(crate) numbers: Option<&'a Numbers>,
+    /// The effective quotas, if they are not the policy's own.
+    pub(crate) effective: Option<&'a PreparedQuotas>,
 }
 
-/// One of the operations of a request over several policies, which are applied together or not at all: a check or a reserve.
+/// An operation of a request over several policies: a check or a reserve. All operations of the request are applied, or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestCharge<'a> {
     pub(crate) request: StoreRequest<'a>,
-    /// Whether its denial denies all: not where its policy is in shadow.
+    /// Whether its denial denies the whole request: not if its policy is in shadow.
     pub(crate) decides: bool,
-    /// Whether a denial that is known in front of the store answers it: not where the decisions of a candidate are compared.
+    /// Whether a denial that is known in front of the store answers it: not if the decisions of a candidate are compared.
     pub(crate) uses_caches: bool,
 }
 
@@ -96,42 +96,69 @@ pub(crate) struct OwnedStoreRequest {
     cost: u64,
     headroom: u8,
     hold: Option<Hold>,
-    numbers: Option<Numbers>,
+    effective: Option<PreparedQuotas>,
 }
 
 impl OwnedStoreRequest {
     pub(crate) fn of(request: StoreRequest<'_>) -> Self {
-        let StoreRequest { id, key, action, cost, headroom, hold, numbers } = request;
-        Self { id, key: key.into(), action, cost, headroom, hold: hold.copied(), numbers: numbers.cloned() }
+        let StoreRequest { id, key, action, cost, headroom, hold, effective } = request;
+        Self {
+            id,
+            key: key.into(),
+            action,
+            cost,
+            headroom,
+            hold: hold.copied(),
+            effective: effective.cloned(),
+        }
     }
 
     pub(crate) fn borrowed(&self) -> StoreRequest<'_> {
-        let Self { action, id, key, cost, headroom, hold, numbers } = self;
-        let (hold, numbers) = (hold.as_ref(), numbers.as_ref());
-        StoreRequest { id: *id, key, action: *action, cost: *cost, headroom: *headroom, hold, numbers }
+        let Self { action, id, key, cost, headroom, hold, effective } = self;
+        let (hold, effective) = (hold.as_ref(), effective.as_ref());
+        StoreRequest { id: *id, key, action: *action, cost: *cost, headroom: *headroom, hold, effective }
     }
 }
 
-/// Numbers that decide about some keys of a policy in place of the policy's own, as its store has prepared them. All numbers of
-/// a policy share its keys' states. A copy is cheap.
-#[derive(Clone)]
-pub(crate) struct Numbers(Arc<dyn Any + Send + Sync>);
+/// A [`RequestCharge`] that can outlive its caller.
+pub(crate) struct OwnedCharge {
+    request: OwnedStoreRequest,
+    decides: bool,
+    uses_caches: bool,
+}
 
-impl Numbers {
+impl OwnedCharge {
+    pub(crate) fn of(charge: &RequestCharge<'_>) -> Self {
+        let RequestCharge { request, decides, uses_caches } = *charge;
+        Self { request: OwnedStoreRequest::of(request), decides, uses_caches }
+    }
+
+    pub(crate) fn borrowed(&self) -> RequestCharge<'_> {
+        let Self { request, decides, uses_caches } = self;
+        RequestCharge { request: request.borrowed(), decides: *decides, uses_caches: *uses_caches }
+    }
+}
+
+/// The effective quotas of some keys of a policy in place of the policy's own, as its store has prepared them. All quotas of a policy share
+/// the states of its keys. A copy is cheap.
+#[derive(Clone)]
+pub(crate) struct PreparedQuotas(Arc<dyn Any + Send + Sync>);
+
+impl PreparedQuotas {
     pub(crate) fn new<T: Any + Send + Sync>(prepared: T) -> Self {
         Self(Arc::new(prepared))
     }
 
-    /// What a store has prepared; `None` for the numbers of another kind of store.
+    /// The prepared form; `None` for that of another kind of store.
     #[inline]
     pub(crate) fn of<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
 }
 
-impl fmt::Debug for Numbers {
+impl fmt::Debug for PreparedQuotas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Numbers")
+        f.write_str("PreparedQuotas")
     }
 }
 

@@ -1,13 +1,13 @@
-//! What a store has: the names of its keys, found step by step, and the states of keys that are only looked at.
+//! The content of a store: the names of its keys, found step by step, and the states of keys, read without changing them.
 
 use std::fmt;
 
-use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
-use crate::report::{ReportField, base64, hex};
+use crate::report::{base64, hex};
 use crate::rules::codec::States;
 use crate::rules::decision::Degradation;
-use crate::store::request::{Numbers, PolicyId};
+use crate::store::request::{PolicyId, PreparedQuotas};
 
 /// The key of a client or resource, as a store has it.
 ///
@@ -57,20 +57,20 @@ impl fmt::Debug for KeyName {
     }
 }
 
-impl ReportField for KeyName {
-    /// The name of the field is chosen here: it depends on what the key is.
-    fn put<S: SerializeStruct>(&self, _name: &'static str, fields: &mut S) -> Result<(), S::Error> {
+/// An object with one field, whose name depends on the kind of key: reports flatten it into their own fields.
+impl Serialize for KeyName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Bytes(key) => match std::str::from_utf8(key) {
-                Ok(text) => fields.serialize_field("key", text),
-                Err(_) => fields.serialize_field("key_base64", &base64(key)),
+                Ok(text) => serializer.collect_map([("key", text)]),
+                Err(_) => serializer.collect_map([("key_base64", base64(key))]),
             },
-            Self::Digest(digest) => fields.serialize_field("key_digest", &hex(digest)),
+            Self::Digest(digest) => serializer.collect_map([("key_digest", hex(digest))]),
         }
     }
 }
 
-/// A key in a request to look at it.
+/// The key in a request to read its states.
 #[derive(Clone, Copy)]
 pub(crate) enum StoredKey<'a> {
     Plain(&'a [u8]),
@@ -81,7 +81,7 @@ pub(crate) enum StoredKey<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct ScanFilter<'a> {
     pub(crate) policy: Option<&'a str>,
-    /// What the key begins with; a digest begins with nothing but the empty prefix.
+    /// The beginning of the key; a digest begins with nothing but the empty prefix.
     pub(crate) key_prefix: &'a [u8],
 }
 
@@ -110,32 +110,32 @@ pub(crate) enum FoundPolicy {
 pub(crate) struct FoundKey {
     pub(crate) policy: FoundPolicy,
     pub(crate) key: KeyName,
-    /// How long the store keeps it, where it says so.
+    /// How long the store keeps it, if it reports that.
     pub(crate) expires_after_us: Option<u64>,
 }
 
-/// What one step of a scan has found.
+/// The result of one step of a scan.
 #[derive(Debug)]
 pub(crate) struct ScanStep {
     pub(crate) found: Vec<FoundKey>,
-    /// How many keys the store went over, about.
+    /// About how many keys the store examined.
     pub(crate) examined: u64,
     /// Where the next step begins; `None` after the last one.
     pub(crate) next: Option<u64>,
 }
 
-/// A key to look at, and the cost and headroom that are asked about.
+/// A key to look at, with the cost and headroom of the request in question.
 #[derive(Clone, Copy)]
 pub(crate) struct LookRequest<'a> {
     pub(crate) id: PolicyId,
     pub(crate) key: StoredKey<'a>,
     pub(crate) cost: u64,
     pub(crate) headroom: u8,
-    /// The numbers that decide in place of the policy's own. With them, the id may be any.
-    pub(crate) numbers: Option<&'a Numbers>,
+    /// The effective quotas, if they are not the policy's own. With them, the id may be any.
+    pub(crate) effective: Option<&'a PreparedQuotas>,
 }
 
-/// The states of a key under the numbers that decide, which nothing has changed.
+/// The states of a key under its effective quotas, read without changing them.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) states: States,
@@ -144,7 +144,7 @@ pub(crate) struct Look {
     pub(crate) degraded: Option<Degradation>,
 }
 
-/// What a process knows of a key in front of its store.
+/// The leased units and the cached denial of a key in a process, in front of its store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KnownHere {
     /// Units of the key that are held in a lease.
@@ -156,13 +156,6 @@ pub(crate) struct KnownHere {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::report;
-
-    struct OfKey {
-        key: KeyName,
-    }
-
-    report! { OfKey { key } }
 
     #[test]
     fn key_is_told_as_what_it_is() {
@@ -171,7 +164,7 @@ mod tests {
             (KeyName::Bytes(vec![0xFF, 0]), r#"{"key_base64":"/wA="}"#),
             (KeyName::Digest(vec![0xAB; 2]), r#"{"key_digest":"abab"}"#),
         ] {
-            assert_eq!(serde_json::to_string(&OfKey { key }).unwrap(), json);
+            assert_eq!(serde_json::to_string(&key).unwrap(), json);
         }
         assert_eq!(format!("{:?}", KeyName::Bytes(b"user:42".to_vec())), "7 bytes");
     }

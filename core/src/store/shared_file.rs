@@ -1,4 +1,4 @@
-//! The shared-file store: a file in the host's shared memory that all processes of the host map.
+//! The local store: a file in the host's shared memory that all processes of the host map.
 //!
 //! - The file is a fixed number of shards, each a hash table with its own lock: see [`shard`]. The core's transition
 //!   runs under the lock, on states that are stored as [bytes](crate::rules::codec).
@@ -25,6 +25,7 @@ mod location;
 mod lock;
 mod mapped_store;
 mod owner;
+mod patience;
 mod policies;
 mod recovery;
 mod shard;
@@ -39,10 +40,10 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 
 use self::failure::Failure;
+use self::file::being_opened;
 pub(crate) use self::location::SharedFileOptions;
-use self::lock::Patience;
-use self::mapped_store::{MappedStore, policy_of};
-use self::policies::{Policies, SharedFileNumbers, SharedFilePolicy, fallback_numbers};
+use self::mapped_store::MappedStore;
+use self::patience::{LOCK_TIMEOUT, Patience, SPIN_FOR};
 use crate::error::{Error, ErrorKind};
 use crate::rules::decision::Degradation;
 use crate::rules::history::Change;
@@ -51,29 +52,31 @@ use crate::runtime::clock::Clock;
 use crate::runtime::close_signal::closed;
 use crate::runtime::fork::ProcessGeneration;
 use crate::runtime::monotonic;
+use crate::runtime::pause::pause;
 use crate::store::fallback::Fallback;
 use crate::store::finding::{Finding, Severity};
 use crate::store::outage::Outage;
-use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, RequestCharge, StoreRequest};
+use crate::store::request::{Answer, PolicyId, PolicyOptions, PreparedQuotas, RequestCharge, StoreRequest};
 use crate::store::scan::{Look, LookRequest, ScanFilter, ScanStep};
 use crate::store::stats::{Counters, Stats};
+use crate::store::stored_policy::{StoredPolicies, StoredPolicy, StoredQuotas, fallback_quotas, policy_of};
 
 #[derive(Debug)]
 pub(crate) struct SharedFileStore {
     options: SharedFileOptions,
     clock: Clock,
-    policies: Policies,
+    policies: StoredPolicies,
     /// Opened by this process or by the process that it was forked from.
     mapped: ArcSwapOption<MappedStore>,
     closed: AtomicBool,
     counters: Counters,
     outage: Fallback,
-    /// Why the file could not be used when an operation needed it last.
+    /// Why the file could not be used when an operation last needed it.
     cause: ArcSwapOption<Error>,
     reporter: Reporter,
 }
 
-/// Is called with what an operator should know.
+/// Is called with findings for the operator.
 #[derive(Default)]
 struct Reporter(OnceLock<Box<dyn Fn(Finding) + Send + Sync>>);
 
@@ -86,9 +89,9 @@ impl std::fmt::Debug for Reporter {
 impl SharedFileStore {
     /// Creates the store without opening the file. `max_keys` bounds the keys of the outage policy `fallback`.
     pub(crate) fn new(options: SharedFileOptions, clock: Clock, max_keys: usize) -> Self {
-        let outage = Fallback::new(options.fallback_share, clock.clone(), max_keys, fallback_numbers);
+        let outage = Fallback::new(options.fallback_share, clock.clone(), max_keys, fallback_quotas);
         Self {
-            policies: Policies::new(options.outage),
+            policies: StoredPolicies::new(options.outage),
             options,
             clock,
             mapped: ArcSwapOption::default(),
@@ -115,7 +118,7 @@ impl SharedFileStore {
         }
     }
 
-    /// Sets what is called with what an operator should know.
+    /// Sets the function that is called with findings for the operator.
     pub(crate) fn report_to(&self, report: impl Fn(Finding) + Send + Sync + 'static) {
         let _ = self.reporter.0.set(Box::new(report));
     }
@@ -124,18 +127,18 @@ impl SharedFileStore {
         &self.clock
     }
 
-    /// Prepares numbers that decide about some keys of a policy, whose keys may also have these others.
-    pub(crate) fn prepare_numbers(
+    /// Prepares the effective quotas of some keys of a policy. `others` are further quotas that these keys may have.
+    pub(crate) fn prepare_quotas(
         &self,
         id: PolicyId,
         policy: &Policy,
         others: &[Policy],
         options: PolicyOptions,
-    ) -> Numbers {
+    ) -> PreparedQuotas {
         let outage = options.outage.unwrap_or(self.policies.outage);
-        Numbers::new(SharedFileNumbers {
-            policy: SharedFilePolicy::new(id, policy, Change::Now(others), outage),
-            fallback: self.outage.prepare_numbers(id, policy),
+        PreparedQuotas::new(StoredQuotas {
+            policy: StoredPolicy::new(id, policy, Change::Now(others), outage),
+            fallback: self.outage.prepare_quotas(id, policy),
         })
     }
 
@@ -149,7 +152,7 @@ impl SharedFileStore {
         self.options.path().ok().map(|path| path.to_string_lossy().into())
     }
 
-    /// Why the file could not be used when an operation needed it last.
+    /// Why the file could not be used when an operation last needed it.
     pub(crate) fn cause(&self) -> Option<Arc<str>> {
         self.cause.load().as_ref().map(|error| error.message().into())
     }
@@ -160,18 +163,18 @@ impl SharedFileStore {
     }
 
     /// Opens the file if it is not open.
-    pub(crate) fn ready(&self) -> Result<(), Error> {
-        self.with_opened(|_| Ok(()))
+    pub(crate) async fn ready(&self) -> Result<(), Error> {
+        self.when_opened(|_, _| Ok(())).await
     }
 
     /// The number of keys that have a state in the file.
     pub(crate) fn keys(&self) -> Option<usize> {
-        self.with_opened(|mapped| Ok(mapped.keys())).ok()
+        self.with_opened(MappedStore::keys).ok()
     }
 
-    /// How many keys fit whose states are short.
+    /// The number of keys with short states that fit.
     pub(crate) fn keys_capacity(&self) -> Option<usize> {
-        self.with_opened(|mapped| Ok(mapped.keys_capacity())).ok()
+        self.with_opened(MappedStore::keys_capacity).ok()
     }
 
     /// The operations that it could not apply.
@@ -179,15 +182,21 @@ impl SharedFileStore {
         self.counters.read()
     }
 
-    /// The answer of the file, or of the outage policy while the file cannot be used.
+    /// The answer of the file, or of the outage policy while the file cannot be used. Waits on this thread while a part of the file is
+    /// locked.
     pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
         self.answer_with(request, Patience::Wait).unwrap_or_else(|| Err(Error::no_answer()))
     }
 
-    /// The same for a caller that must not be held up; `None` when another thread or process keeps a part of the file locked for
-    /// the moment.
+    /// The same for a caller that must not wait; `None`, with nothing done, while another thread or process keeps a part of the file
+    /// locked.
     pub(crate) fn try_answer(&self, request: StoreRequest<'_>) -> Option<Result<Answer, Error>> {
         self.answer_with(request, Patience::Spin)
+    }
+
+    /// The same for a task, whose thread runs other tasks while a part of the file is locked. If the task stops waiting, nothing was done.
+    pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
+        when_free(|patience| self.answer_with(request, patience)).await
     }
 
     #[inline]
@@ -196,12 +205,13 @@ impl SharedFileStore {
             return Some(Ok(answer));
         }
         let registered = self.policies.load(request.id);
-        let policy = match policy_of(registered.as_deref(), request.numbers) {
+        let policy = match policy_of(registered.as_deref(), request.effective) {
             Ok(policy) => policy,
             Err(error) => return Some(Err(error)),
         };
-        let answer =
-            self.use_opened(|mapped| mapped.answer(&self.clock, &self.policies, policy, request, patience));
+        let answer = self.use_opened(patience, |mapped| {
+            mapped.answer(&self.clock, &self.policies, policy, request, patience)
+        });
         match answer {
             Ok(answer) => Some(Ok(answer)),
             Err(failure) if failure.is_busy => None,
@@ -209,18 +219,14 @@ impl SharedFileStore {
         }
     }
 
-    /// The answers to the charges of a request, each of another key or policy: all are applied or none.
+    /// Answers the charges of a request, each for a different key or policy: all are applied, or none.
     pub(crate) fn answer_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
         self.answer_together_with(charges, Patience::Wait).unwrap_or_else(|| Err(Error::no_answer()))
     }
 
-    /// The same for a caller that must not be held up; `None` when another thread or process keeps a part of the file locked for
-    /// the moment.
-    pub(crate) fn try_answer_together(
-        &self,
-        charges: &[RequestCharge<'_>],
-    ) -> Option<Result<Vec<Answer>, Error>> {
-        self.answer_together_with(charges, Patience::Spin)
+    /// The same for a task, whose thread runs other tasks while a part of the file is locked. If the task stops waiting, nothing was done.
+    pub(crate) async fn ask_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
+        when_free(|patience| self.answer_together_with(charges, patience)).await
     }
 
     fn answer_together_with(
@@ -231,7 +237,7 @@ impl SharedFileStore {
         let registered: Vec<_> = charges.iter().map(|charge| self.policies.load(charge.request.id)).collect();
         let mut of_policies = Vec::with_capacity(charges.len());
         for (charge, registered) in charges.iter().zip(&registered) {
-            match policy_of(registered.as_deref(), charge.request.numbers) {
+            match policy_of(registered.as_deref(), charge.request.effective) {
                 Ok(policy) => of_policies.push((policy, *charge)),
                 Err(error) => return Some(Err(error)),
             }
@@ -242,7 +248,7 @@ impl SharedFileStore {
             let answer = |mapped: &MappedStore| {
                 mapped.answer_together(&self.clock, &self.policies, &of_policies, patience)
             };
-            match self.use_opened(answer) {
+            match self.use_opened(patience, answer) {
                 Ok(answers) => return Some(Ok(answers)),
                 Err(failure) if failure.is_busy => return None,
                 Err(failure) => self.outage_of(of_policies.iter().map(|(policy, _)| *policy), failure),
@@ -258,7 +264,7 @@ impl SharedFileStore {
     #[cold]
     fn answer_without(
         &self,
-        policy: &SharedFilePolicy,
+        policy: &StoredPolicy,
         request: StoreRequest<'_>,
         failure: Failure,
     ) -> Result<Answer, Error> {
@@ -266,11 +272,11 @@ impl SharedFileStore {
         self.outage.answer(policy.outage, policy.policy.quotas(), request, reason)
     }
 
-    /// Why the outage policies of these policies answer, and counts their answers; the error where none answers.
+    /// Returns why the outage policies of these policies answer, and counts their answers; the error if none answers.
     #[cold]
     fn outage_of<'a>(
         &self,
-        policies: impl Iterator<Item = &'a SharedFilePolicy>,
+        policies: impl Iterator<Item = &'a StoredPolicy>,
         failure: Failure,
     ) -> Result<Degradation, Error> {
         let Some(reason) = failure.reason else {
@@ -291,56 +297,82 @@ impl SharedFileStore {
         Ok(reason)
     }
 
-    /// Tells the file apart from every other one, whose places mean nothing here.
+    /// Identifies the file: positions in any other file are meaningless here.
     pub(crate) fn identity(&self) -> Result<u64, Error> {
-        self.with_opened(|mapped| Ok(mapped.identity()))
+        self.with_opened(MappedStore::identity)
     }
 
-    /// Copies names from so many buckets of one shard.
-    pub(crate) fn scan(&self, filter: ScanFilter<'_>, at: u64, buckets: usize) -> Result<ScanStep, Error> {
-        self.with_opened(|mapped| mapped.scan(&self.clock, filter, at, buckets))
+    /// Copies names from this many buckets of one shard.
+    pub(crate) async fn scan(
+        &self,
+        filter: ScanFilter<'_>,
+        at: u64,
+        buckets: usize,
+    ) -> Result<ScanStep, Error> {
+        self.when_opened(|mapped, patience| mapped.scan(&self.clock, filter, (at, buckets), patience)).await
     }
 
     /// The states of a key, or those that it would get.
-    pub(crate) fn look(&self, request: LookRequest<'_>) -> Result<Look, Error> {
-        self.with_opened(|mapped| mapped.look(&self.clock, &self.policies, request))
+    pub(crate) async fn look(&self, request: LookRequest<'_>) -> Result<Look, Error> {
+        self.when_opened(|mapped, patience| mapped.look(&self.clock, &self.policies, request, patience)).await
     }
 
     /// Forgets a key of which only the digest is known.
-    pub(crate) fn forget_digest(
+    pub(crate) async fn forget_digest(
         &self,
         id: PolicyId,
-        numbers: Option<&Numbers>,
+        effective: Option<&PreparedQuotas>,
         digest: &[u8],
     ) -> Result<(), Error> {
-        self.with_opened(|mapped| mapped.forget_digest(&self.clock, &self.policies, (id, numbers), digest))
+        let of = (id, effective);
+        let forget = |mapped: &MappedStore, patience| {
+            mapped.forget_digest(&self.clock, &self.policies, of, digest, patience)
+        };
+        self.when_opened(forget).await
     }
 
-    fn with_opened<T>(&self, ask: impl FnOnce(&MappedStore) -> Result<T, Failure>) -> Result<T, Error> {
-        self.use_opened(ask).map_err(Error::from)
+    /// Works on the file once no part that it needs is locked.
+    async fn when_opened<T>(
+        &self,
+        work: impl Fn(&MappedStore, Patience) -> Result<T, Failure>,
+    ) -> Result<T, Error> {
+        let attempt = |patience| match self.use_opened(patience, |mapped| work(mapped, patience)) {
+            Err(failure) if failure.is_busy => None,
+            done => Some(done.map_err(Error::from)),
+        };
+        when_free(attempt).await
+    }
+
+    /// Reads something from the file that needs no lock, without waiting.
+    fn with_opened<T>(&self, read: impl FnOnce(&MappedStore) -> T) -> Result<T, Error> {
+        self.use_opened(Patience::Last, |mapped| Ok(read(mapped))).map_err(Error::from)
     }
 
     #[inline]
-    fn use_opened<T>(&self, ask: impl FnOnce(&MappedStore) -> Result<T, Failure>) -> Result<T, Failure> {
+    fn use_opened<T>(
+        &self,
+        patience: Patience,
+        ask: impl FnOnce(&MappedStore) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let mapped = self.mapped.load();
         match &*mapped {
             Some(mapped) if mapped.is_usable() => ask(mapped),
             _ => {
                 drop(mapped);
-                ask(&*self.open()?)
+                ask(&*self.open(patience)?)
             }
         }
     }
 
     #[cold]
-    fn open(&self) -> Result<Arc<MappedStore>, Failure> {
+    fn open(&self, patience: Patience) -> Result<Arc<MappedStore>, Failure> {
         self.check_open()?;
-        let mapped = open_shared(&self.options)?;
+        let mapped = open_shared(&self.options, patience)?;
         let before = self.replace(Some(Arc::clone(&mapped)));
-        // A concurrent `close` found no file here, or the previous one.
+        // A concurrent `close` found no file to release, or the previous one.
         self.check_open().inspect_err(|_| drop(self.replace(None)))?;
         if before.is_some_and(|before| before.is_removed()) {
-            // Its states are gone: an operator has to learn why every limit begins again.
+            // Its states are gone: the operator needs to know why every limit begins again.
             let message = format!(
                 "the file {} was removed or replaced while it was in use: what was used is forgotten, and every limit begins \
                  again; systemd-logind removes the files of users that log out (RemoveIPC)",
@@ -373,7 +405,7 @@ impl SharedFileStore {
         if self.closed.load(Ordering::SeqCst) { Err(closed()) } else { Ok(()) }
     }
 
-    /// Uses another file, or none; returns the one before.
+    /// Uses another file, or none; returns the previous one.
     fn replace(&self, mapped: Option<Arc<MappedStore>>) -> Option<Arc<MappedStore>> {
         let old = self.mapped.swap(mapped)?;
         if old.is_of_this_process() {
@@ -385,8 +417,21 @@ impl SharedFileStore {
     }
 }
 
-/// The open files of one process. A forked child starts without any: locks may be held by threads that do not exist in
-/// the child.
+/// Retries an operation on the file until no part that it needs is locked: `None` says that one was. The task pauses in between.
+async fn when_free<T>(attempt: impl Fn(Patience) -> Option<T>) -> T {
+    let mut done = attempt(Patience::Spin);
+    let until = done.is_none().then(|| monotonic::ticks() + LOCK_TIMEOUT);
+    loop {
+        if let Some(done) = done {
+            return done;
+        }
+        pause().await;
+        let is_last = until.is_some_and(|until| monotonic::ticks() > until);
+        done = attempt(if is_last { Patience::Last } else { Patience::Spin });
+    }
+}
+
+/// The open files of one process. A forked child starts with none: locks may be held by threads that do not exist in the child.
 struct Files {
     generation: ProcessGeneration,
     by_path: Mutex<Vec<(PathBuf, Arc<Place>)>>,
@@ -400,31 +445,57 @@ struct Opened {
     file: Weak<MappedStore>,
     /// The last attempt that failed and took long, and until when it is not repeated, by [`monotonic::ticks`].
     failed: Option<(Failure, Duration)>,
+    /// When callers that retry first found another process opening the file, and when the last one did.
+    busy: Option<(Duration, Duration)>,
 }
 
-/// After an attempt to open the file that took long and failed, no other is made for this many times as long.
+impl Opened {
+    /// When an attempt began that has just failed. While another process opens the file, that is when the first caller found it doing so.
+    fn began(&mut self, failure: &Failure, started: Duration) -> Duration {
+        let before = self.busy.take().filter(|(_, last)| started.saturating_sub(*last) < GONE);
+        if failure.reason != Some(Degradation::Busy) {
+            return started;
+        }
+        let since = before.map_or(started, |(since, _)| since);
+        self.busy = Some((since, started));
+        since
+    }
+}
+
+/// After a slow attempt to open the file has failed, no other is made for this many times as long.
 const PAUSE_TIMES: u32 = 10;
-/// What takes less time may be tried with every operation.
+/// Attempts that take less time may be repeated with every operation.
 const QUICK: Duration = Duration::from_micros(500);
+/// Callers that have not retried for this time wait no longer.
+const GONE: Duration = Duration::from_secs(1);
 
 static FILES: ArcSwapOption<Files> = ArcSwapOption::const_empty();
 
 /// The file that the options name: the one that this process has open, or newly opened.
-fn open_shared(options: &SharedFileOptions) -> Result<Arc<MappedStore>, Failure> {
+fn open_shared(options: &SharedFileOptions, patience: Patience) -> Result<Arc<MappedStore>, Failure> {
     let paths = options.paths()?;
     let (last, others) = paths.split_last().ok_or_else(Error::no_answer)?;
     for path in others {
-        match open_at(options, path) {
+        match open_at(options, path, patience) {
             Err(failure) if failure.lacks_space => {}
             opened => return opened,
         }
     }
-    open_at(options, last)
+    open_at(options, last, patience)
 }
 
-fn open_at(options: &SharedFileOptions, path: &Path) -> Result<Arc<MappedStore>, Failure> {
+fn open_at(
+    options: &SharedFileOptions,
+    path: &Path,
+    patience: Patience,
+) -> Result<Arc<MappedStore>, Failure> {
     let place = files().place(path);
-    let mut known = place.lock();
+    let mut known = match patience {
+        Patience::Wait => place.lock(),
+        Patience::Spin | Patience::Last => {
+            place.try_lock_for(SPIN_FOR).ok_or_else(|| being_opened(path, patience))?
+        }
+    };
     if let Some(opened) = known.file.upgrade().filter(|opened| opened.is_usable())
         && opened.is_good_for(options)?
     {
@@ -436,14 +507,18 @@ fn open_at(options: &SharedFileOptions, path: &Path) -> Result<Arc<MappedStore>,
     {
         return Err(failure.clone());
     }
-    let opened = MappedStore::open(options, path).inspect_err(|failure| {
+    let opened = MappedStore::open(options, path, patience).map_err(|failure| {
         let now = monotonic::ticks();
-        let took = now.saturating_sub(started);
-        known.failed =
-            (took > QUICK && failure.reason.is_some()).then(|| (failure.clone(), now + took * PAUSE_TIMES));
+        let took = now.saturating_sub(known.began(&failure, started));
+        let is_waited_for = failure.reason == Some(Degradation::Busy) && patience != Patience::Wait;
+        let is_over = !is_waited_for || took > LOCK_TIMEOUT;
+        let failure = Failure { is_busy: failure.is_busy && !is_over, ..failure };
+        let is_repeated_later = is_over && took > QUICK && failure.reason.is_some();
+        known.failed = is_repeated_later.then(|| (failure.clone(), now + took * PAUSE_TIMES));
+        failure
     })?;
     let opened = Arc::new(opened);
-    *known = Opened { file: Arc::downgrade(&opened), failed: None };
+    *known = Opened { file: Arc::downgrade(&opened), ..Opened::default() };
     Ok(opened)
 }
 

@@ -6,7 +6,7 @@ use strsim::osa_distance;
 
 use crate::error::{Error, excerpt};
 
-/// What an option belongs to. An option of another library has another counterpart in each place.
+/// What an option belongs to. An option of another library may have a different counterpart in each place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionPlace {
@@ -37,20 +37,21 @@ impl OptionPlace {
 pub struct Suggestion {
     /// What the option belongs to.
     pub place: OptionPlace,
-    /// The option's name in `snake_case`; bindings convert it to their language's convention. Empty where the counterpart is no option:
-    /// the hint is the whole recommendation then.
+    /// The option's name in `snake_case`; bindings convert it to their language's convention. Empty if the counterpart is not an option:
+    /// then the hint is the whole recommendation.
     pub name: &'static str,
-    /// How to express the same value; empty where the name is enough.
+    /// How to express the same value; empty if the name is enough.
     pub hint: &'static str,
 }
 
 impl Suggestion {
-    /// Finds the equivalent of an option of Flask-Limiter, slowapi, limits, express-rate-limit, `@fastify/rate-limit`,
-    /// rate-limit-redis, rate-limiter-flexible, `@nestjs/throttler`, bottleneck, p-throttle, p-limit, p-queue, Upstash Ratelimit, django-ratelimit, aiolimiter, pyrate-limiter,
-    /// `redis_rate`, bucket4j, resilience4j or rack-attack. Upper case, `_` and `-` make no difference. Where several places have one, the most usual counterpart is found.
+    /// Finds the equivalent of an option of Flask-Limiter, slowapi, limits, express-rate-limit, `@fastify/rate-limit`, rate-limit-redis,
+    /// rate-limiter-flexible, `@nestjs/throttler`, bottleneck, p-throttle, p-limit, p-queue, Upstash Ratelimit, django-ratelimit,
+    /// aiolimiter, pyrate-limiter, `redis_rate`, bucket4j, resilience4j or rack-attack. Upper case, `_` and `-` make no difference. If the
+    /// option has counterparts in several places, the most common one is found.
     ///
     /// ```
-    /// use polylimit::Suggestion;
+    /// use polylimit::raw::Suggestion;
     ///
     /// assert_eq!(Suggestion::for_option("keyGenerator").map(|ours| ours.to_string()), Some("use key".into()));
     /// assert_eq!(Suggestion::for_option("colour"), None);
@@ -59,10 +60,10 @@ impl Suggestion {
         counterparts(name)?.first().copied()
     }
 
-    /// The same for an option in this place; where it has none, the counterpart is that of another place.
+    /// The same for an option in this place. If it has no counterpart there, that of another place is returned.
     ///
     /// ```
-    /// use polylimit::{OptionPlace, Suggestion};
+    /// use polylimit::raw::{OptionPlace, Suggestion};
     ///
     /// let ours = |place| Suggestion::for_option_of("points", place).map(|ours| ours.name);
     /// assert_eq!((ours(OptionPlace::Limiter), ours(OptionPlace::Request)), (Some("policy"), Some("cost")));
@@ -76,7 +77,7 @@ impl Suggestion {
     /// names. `known` are the names in this place as the caller's language writes them.
     ///
     /// ```
-    /// use polylimit::{OptionPlace, Suggestion};
+    /// use polylimit::raw::{OptionPlace, Suggestion};
     ///
     /// let advice = |name| Suggestion::advice(name, OptionPlace::Request, &["policy", "cost", "timeoutMs"]);
     /// assert_eq!(advice("points"), "use cost");
@@ -107,12 +108,12 @@ impl Suggestion {
         }
     }
 
-    /// The known name that is nearest to a name with a slip in it, for `did you mean ...?`; `None` where none is near: at most a
-    /// third of the letters may be wrong, missing, too many or exchanged with their neighbours. Upper case, `_` and `-` make no
-    /// difference. Of several names as near, the first.
+    /// The known name that is nearest to a misspelled one, for `did you mean ...?`; `None` where none is near: at most a third of the
+    /// letters may be wrong, missing, surplus or exchanged with their neighbours. Upper case, `_` and `-` make no difference. Of several
+    /// names at the same distance, the first.
     ///
     /// ```
-    /// use polylimit::Suggestion;
+    /// use polylimit::raw::Suggestion;
     ///
     /// let known = ["max_keys", "deadline", "prefix"];
     /// assert_eq!(Suggestion::nearest("maxKyes", known), Some("max_keys"));
@@ -127,7 +128,7 @@ impl Suggestion {
 
 /// How far known names are from this one, as [`Suggestion::nearest`] compares them; `None` for names that are not near.
 pub(crate) fn distance_from(name: &str) -> impl Fn(&str) -> Option<usize> {
-    // No name of ours is longer; the distance takes time by the product of the lengths.
+    // No name of ours is longer. Comparing takes time proportional to the product of the lengths.
     let name = plain(&name[..name.floor_char_boundary(MAX_COMPARED)]);
     move |known| {
         let known = plain(known);
@@ -144,7 +145,7 @@ fn plain(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
 }
 
-/// The refusal of an option: with our name for an option of another limiter, the nearest known name, or all of them. `place` is
+/// The error for an unknown option: with our name for an option of another limiter, the nearest known name, or all of them. `place` is
 /// where it was read, such as `store URL: `.
 pub(crate) fn unknown_option(
     place: &str,
@@ -166,7 +167,7 @@ pub(crate) fn unknown_option(
     Error::invalid_argument(format!("{place}option {read} is not known: {advice}"))
 }
 
-/// Whether a language's option has this name of ours: in its letters, with its unit, as a list, or as the limiter that has a store.
+/// Whether a language's option is a spelling of our name: in its convention, with its unit, as a list, or as the limiter that has a store.
 fn is_spelling(known: &str, ours: &str) -> bool {
     let (known, ours) = (plain(known), plain(ours));
     match known.strip_prefix(&*ours) {
@@ -213,7 +214,7 @@ const fn policy(hint: &'static str) -> [Suggestion; 3] {
 const QUOTAS: &str = "with quotas such as 100/minute";
 const PERIOD: &str = "whose quotas name the period, such as 100/15m";
 
-/// Their names in lower case without `_` and `-`, and our options by place, the most usual one first.
+/// Their names in lower case without `_` and `-`, and our options by place, the most common one first.
 const TABLE: &[(&str, &[Suggestion])] = &[
     ("keyfunc keygenerator discriminator keyby gettracker generatekey", &[guard("key", "")]),
     (
@@ -245,7 +246,7 @@ const TABLE: &[(&str, &[Suggestion])] = &[
     ("strategy algorithm", &policy("whose quotas name the algorithm, such as 100/minute fixed_window")),
     (
         "execevenly execevenlymindelayms delayafter delayms maxdelayms",
-        &policy("with the algorithm leaky_bucket, whose decisions tell the delay"),
+        &policy("with the algorithm leaky_bucket, whose decisions have the delay"),
     ),
     ("maxconcurrent concurrency", &policy("with a quota such as 5 concurrent")),
     ("mintime", &policy("with a quota such as 1/200ms token_bucket")),
@@ -466,7 +467,7 @@ mod tests {
         }
     }
 
-    /// The options of the declarations of each package, but for those that have the same name here.
+    /// All options in the declarations of each package, except those with the same name here.
     #[test]
     fn every_option_of_other_packages_of_node_is_answered() {
         let packages = [

@@ -49,14 +49,14 @@ impl Asked {
             cost: *cost,
             headroom: *headroom,
             hold: self.hold.as_ref(),
-            numbers: None,
+            effective: None,
         }
     }
 }
 
 /// Where an operation is applied.
 enum Subject {
-    /// The rules alone, on states in place of a store's.
+    /// The rules alone, on states that the test keeps instead of a store.
     Rules {
         rules: Vec<(Policy, PolicyRules)>,
         states: HashMap<(u64, String), States>,

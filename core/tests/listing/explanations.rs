@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use polylimit::{
-    Cause, Limiter, ManualClock, NumbersSource, PolicyMode, Request, RequestAttributes, ReserveOptions,
-    blocking,
-};
+use polylimit::admin::{PolicyMode, QuotasSource};
+use polylimit::clock::ManualClock;
+use polylimit::decision::Cause;
+use polylimit::document::RequestAttributes;
+use polylimit::reservation::ReserveOptions;
+use polylimit::{Limiter, Request, blocking};
 
 use super::{NOW_US, Store, policy};
 
@@ -60,7 +62,7 @@ fn explanation_says_what_a_peek_decides_and_changes_nothing() {
             clock.advance(Duration::from_micros(step * 317_003)).unwrap();
             for (cost, headroom) in [(0, 0), (1, 0), (3, 0), (6, 30), (11, 0)] {
                 let request = Request::new("user").cost(cost).headroom(headroom);
-                let explained = limiter.explain(request).unwrap();
+                let explained = limiter.admin().explain(request).unwrap();
                 let peeked = limiter.peek(request).unwrap();
                 assert_eq!(
                     (explained.allowed, explained.cause, explained.retry_after_us),
@@ -92,7 +94,7 @@ fn quotas_are_explained_in_their_words() {
         let slots = "3 concurrent; 0/hour";
         let _ = limiter.charge(Request::new("user").cost(12)).unwrap();
         clock.advance(Duration::from_millis(10)).unwrap();
-        let explained = limiter.explain("user").unwrap();
+        let explained = limiter.admin().explain("user").unwrap();
         let words: Vec<_> = explained.quotas.iter().map(|quota| quota.words.as_str()).collect();
         assert_eq!(
             words,
@@ -106,7 +108,7 @@ fn quotas_are_explained_in_their_words() {
                 "debt 12 of 100, repays 9/hour",
             ]
         );
-        let explained = limiter.explain(Request::new("user").policy(slots)).unwrap();
+        let explained = limiter.admin().explain(Request::new("user").policy(slots)).unwrap();
         let words: Vec<_> =
             explained.quotas.iter().map(|quota| (quota.words.as_str(), quota.admits)).collect();
         assert_eq!(words, [("0 of 3 reservations", true), ("the limit is 0: nothing is admitted", false)]);
@@ -123,7 +125,7 @@ fn reservations_are_explained() {
         let options = || ReserveOptions::default().ttl(Duration::from_secs(9));
         let held: Vec<_> =
             (0..2).map(|_| limiter.reserve(Request::new("user").cost(30), options()).unwrap()).collect();
-        let explained = limiter.explain(Request::new("user").cost(50)).unwrap();
+        let explained = limiter.admin().explain(Request::new("user").cost(50)).unwrap();
         assert_eq!((explained.allowed, explained.cause), (false, Some(Cause::Quota)));
         assert_eq!((explained.reservations, explained.reserved_units), (2, 60));
         assert_eq!(explained.reservations_end_after_us, 9_000_000);
@@ -133,7 +135,7 @@ fn reservations_are_explained() {
         for reservation in held {
             reservation.cancel_blocking().unwrap();
         }
-        assert!(limiter.explain(Request::new("user").cost(50)).unwrap().allowed);
+        assert!(limiter.admin().explain(Request::new("user").cost(50)).unwrap().allowed);
     }
 }
 
@@ -143,44 +145,45 @@ fn numbers_of_a_key_are_explained() {
         let (limiter, _) = limiter(&store);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let entry = r#"{"numbers": "7/minute token_bucket", "by": "ops", "why": "ticket 7"}"#;
-        let _ = runtime.block_on(limiter.asynchronous().set_entry("override api dave", entry)).unwrap();
+        let _ =
+            runtime.block_on(limiter.asynchronous().admin().set_entry("override api dave", entry)).unwrap();
         for (request, source, plan, quota, statement) in [
-            (api("alice"), NumbersSource::Quotas, None, "10/minute token_bucket", None),
-            (api("alice").plan("gold"), NumbersSource::Plan, Some("gold"), "100/minute token_bucket", None),
+            (api("alice"), QuotasSource::Quotas, None, "10/minute token_bucket", None),
+            (api("alice").plan("gold"), QuotasSource::Plan, Some("gold"), "100/minute token_bucket", None),
             (
                 api("bob"),
-                NumbersSource::Override,
+                QuotasSource::Override,
                 Some("gold"),
                 "100/minute token_bucket",
                 Some("override api bob"),
             ),
             (
                 api("carol"),
-                NumbersSource::Override,
+                QuotasSource::Override,
                 None,
                 "20/minute token_bucket",
                 Some("override api carol"),
             ),
             (
                 api("dave").plan("gold"),
-                NumbersSource::Override,
+                QuotasSource::Override,
                 None,
                 "7/minute token_bucket",
                 Some("override api dave"),
             ),
         ] {
-            let explained = limiter.explain(request).unwrap();
-            assert_eq!((explained.numbers, explained.plan.as_deref()), (source, plan));
+            let explained = limiter.admin().explain(request).unwrap();
+            assert_eq!((explained.quotas_source, explained.plan.as_deref()), (source, plan));
             assert_eq!(&*explained.quotas[0].quota, quota);
             assert_eq!(explained.override_entry.as_ref().map(|entry| entry.entry.as_str()), statement);
         }
-        let of_entry = limiter.explain(api("dave")).unwrap().override_entry.unwrap();
+        let of_entry = limiter.admin().explain(api("dave")).unwrap().override_entry.unwrap();
         let (by, why) = (of_entry.by.as_deref(), of_entry.why.as_deref());
         assert_eq!((by, why, of_entry.in_document), (Some("ops"), Some("ticket 7"), false));
-        let of_document = limiter.explain(api("carol")).unwrap().override_entry.unwrap();
+        let of_document = limiter.admin().explain(api("carol")).unwrap().override_entry.unwrap();
         assert!(of_document.in_document && of_document.until_us == Some(4_102_444_800_000_000));
-        let configuration = limiter.explain(api("alice")).unwrap().configuration.unwrap();
-        let status = limiter.asynchronous().configuration().unwrap();
+        let configuration = limiter.admin().explain(api("alice")).unwrap().configuration.unwrap();
+        let status = limiter.asynchronous().admin().configuration().unwrap();
         assert_eq!((configuration.version, configuration.digest), (status.version, status.digest));
     }
 }
@@ -189,7 +192,7 @@ fn numbers_of_a_key_are_explained() {
 fn lists_modes_pools_and_penalties_are_explained() {
     for store in Store::each() {
         let (limiter, _) = limiter(&store);
-        let denied = limiter.explain(api("mallory")).unwrap();
+        let denied = limiter.admin().explain(api("mallory")).unwrap();
         assert_eq!(
             (denied.allowed, denied.cause, denied.retry_after_us),
             (false, Some(Cause::DenyList), None)
@@ -198,12 +201,12 @@ fn lists_modes_pools_and_penalties_are_explained() {
         assert_eq!((entry.entry.as_str(), entry.in_document), ("deny key api mallory", true));
 
         let _ = limiter.charge(api("alice").cost(10)).unwrap();
-        let elastic = limiter.explain(api("alice").cost(8)).unwrap();
+        let elastic = limiter.admin().explain(api("alice").cost(8)).unwrap();
         assert!(elastic.allowed && elastic.elastic && !elastic.quotas[0].admits);
         let pool = elastic.pool.unwrap();
         assert_eq!((&*pool.policy, pool.key.bytes(), pool.headroom), ("fleet", Some(&b"all"[..]), 50));
         let _ = limiter.charge(Request::new("all").policy("fleet").cost(5)).unwrap();
-        let full = limiter.explain(api("alice").cost(8)).unwrap();
+        let full = limiter.admin().explain(api("alice").cost(8)).unwrap();
         let peeked = limiter.peek(api("alice").cost(8)).unwrap();
         assert_eq!((full.allowed, full.retry_after_us), (peeked.allowed(), peeked.retry_after_us()));
         assert!(!full.pool.unwrap().allowed);
@@ -212,12 +215,12 @@ fn lists_modes_pools_and_penalties_are_explained() {
         for _ in 0..3 {
             let _ = limiter.check(login).unwrap();
         }
-        let counted = limiter.explain(login).unwrap();
+        let counted = limiter.admin().explain(login).unwrap();
         assert_eq!((counted.cause, counted.blocked_for_us), (Some(Cause::Quota), 0));
         let penalty = counted.penalty.unwrap();
         assert_eq!((penalty.denials, penalty.blocks_at, penalty.next_block_us), (2, 3, 60_000_000));
         let _ = limiter.check(login).unwrap();
-        let blocked = limiter.explain(login).unwrap();
+        let blocked = limiter.admin().explain(login).unwrap();
         assert_eq!((blocked.cause, blocked.blocked_for_us), (Some(Cause::Blocked), 60_000_000));
         let penalty = blocked.penalty.unwrap();
         assert_eq!((penalty.denials, penalty.level, penalty.next_block_us), (0, 1, 120_000_000));
@@ -226,9 +229,9 @@ fn lists_modes_pools_and_penalties_are_explained() {
         for _ in 0..2 {
             let _ = limiter.check(shadow).unwrap();
         }
-        let explained = limiter.explain(shadow).unwrap();
+        let explained = limiter.admin().explain(shadow).unwrap();
         assert!(explained.allowed && explained.shadowed && explained.retry_after_us > Some(0));
-        let off = limiter.explain(Request::new("alice").policy("off").cost(9)).unwrap();
+        let off = limiter.admin().explain(Request::new("alice").policy("off").cost(9)).unwrap();
         assert_eq!((off.allowed, off.cause, off.mode), (true, Some(Cause::Off), PolicyMode::Off));
     }
 }
@@ -239,7 +242,7 @@ fn request_is_explained_by_lists_rules_and_policies() {
         let (limiter, _) = limiter(&store);
         let request = || RequestAttributes::new().path("/v1/orders");
         let entry = |request: RequestAttributes<'_>| {
-            let explained = limiter.explain_request(&request).unwrap();
+            let explained = limiter.admin().explain_request(&request).unwrap();
             let entry = explained.list_entry.map(|entry| entry.entry);
             (explained.allowed, explained.cause, entry, explained.policies.len())
         };
@@ -251,7 +254,7 @@ fn request_is_explained_by_lists_rules_and_policies() {
         assert_eq!(entry(request().peer("203.0.113.7")), allowed);
         assert_eq!(entry(RequestAttributes::new().path("/other")), (true, None, None, 0));
 
-        let explained = limiter.explain_request(&request().attribute("user", "alice")).unwrap();
+        let explained = limiter.admin().explain_request(&request().attribute("user", "alice")).unwrap();
         assert!(explained.allowed && explained.configuration.is_some());
         let [api] = &explained.policies[..] else { unreachable!("{explained:?}") };
         assert_eq!(
@@ -260,13 +263,13 @@ fn request_is_explained_by_lists_rules_and_policies() {
         );
 
         let login = || RequestAttributes::new().path("/login");
-        let missing = limiter.explain_request(&login()).unwrap();
+        let missing = limiter.admin().explain_request(&login()).unwrap();
         assert_eq!(
             (missing.allowed, missing.cause, missing.retry_after_us),
             (false, Some(Cause::MissingKey), None)
         );
         let _ = limiter.charge(Request::new("alice").policy("login")).unwrap();
-        let denied = limiter.explain_request(&login().attribute("user", "alice")).unwrap();
+        let denied = limiter.admin().explain_request(&login().attribute("user", "alice")).unwrap();
         assert_eq!((denied.allowed, denied.cause), (false, Some(Cause::Quota)));
         let policies: Vec<_> =
             denied.policies.iter().map(|policy| (&*policy.policy, policy.allowed)).collect();
@@ -281,5 +284,5 @@ fn request_is_explained_by_lists_rules_and_policies() {
         );
     }
     let plain = Limiter::builder().policy(policy("a", "1/s")).build().unwrap().blocking();
-    let _ = plain.explain_request(&RequestAttributes::new()).unwrap_err();
+    let _ = plain.admin().explain_request(&RequestAttributes::new()).unwrap_err();
 }

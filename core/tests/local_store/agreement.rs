@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use polylimit::{Decision, Error, ManualClock, Policy, Request, Usage, blocking};
+use polylimit::clock::ManualClock;
+use polylimit::decision::Usage;
+use polylimit::{Decision, Error, Policy, Request, blocking};
 
 use super::{Store, times};
 

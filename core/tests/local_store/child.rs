@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 
-use polylimit::{DegradedEvent, Limiter, Policy};
+use polylimit::metrics::DegradedEvent;
+use polylimit::{Limiter, Policy};
 
 const ROLE: &str = "POLYLIMIT_LOCAL_ROLE";
 const URL: &str = "POLYLIMIT_LOCAL_URL";
@@ -97,7 +98,7 @@ fn child_process_entry() {
         "rounds" => rounds(&limiter, send),
         "endless" => endless(&limiter, send),
         "once" => match limiter.check("key") {
-            Ok(decision) => match (decision.degraded(), &limiter.asynchronous().take_events()[..]) {
+            Ok(decision) => match (decision.degraded(), &limiter.asynchronous().raw().take_events()[..]) {
                 (None, _) => send(if decision.allowed() { "allowed" } else { "denied" }),
                 (Some(reason), [DegradedEvent::Started { cause: Some(cause), .. }]) => {
                     send(&format!("{} {}: {cause}", decision.source().name(), reason.name()));
@@ -116,6 +117,11 @@ fn child_process_entry() {
         "once and events" => super::outages::check_and_tell(&limiter, send),
         "no resources" => super::outages::use_without_resources(&limiter, send),
         "hidden" => super::owners::hide(&limiter, send),
+        "opens" => {
+            let _ = limiter.peek("key").unwrap();
+            send("ready");
+            let _ = std::io::stdin().lines().next();
+        }
         _ => unreachable!(),
     }
 }

@@ -32,7 +32,7 @@ fn truncated_file_that_is_not_in_use_keeps_its_remaining_entries() {
         writable(&store).set_len(length).unwrap();
         let limiter = store.limiter(QUOTA);
         fill(&limiter, 2_000);
-        assert_eq!(limiter.asynchronous().keys(), Some(2_000));
+        assert_eq!(limiter.asynchronous().admin().keys(), Some(2_000));
     }
 }
 
@@ -68,7 +68,7 @@ fn states_of_an_earlier_boot_are_dropped() {
     writable(&store).write_all_at(&[1; 16], 32).unwrap();
     let limiter = store.limiter(QUOTA);
     assert_eq!(limiter.check("key:50").unwrap().remaining(), 99);
-    assert_eq!(limiter.asynchronous().keys(), Some(1));
+    assert_eq!(limiter.asynchronous().admin().keys(), Some(1));
 }
 
 #[test]

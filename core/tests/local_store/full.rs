@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use polylimit::{Degradation, ManualClock, Request};
+use polylimit::Request;
+use polylimit::clock::ManualClock;
+use polylimit::decision::Degradation;
 
 use super::Store;
 
@@ -25,7 +27,7 @@ fn key_in_use_is_never_evicted_for_a_new_one() {
             assert_eq!(decision.degraded(), Some(Degradation::StoreFull), "{quotas}");
             assert!(!decision.allowed());
         }
-        assert_eq!(limiter.asynchronous().keys(), Some(old));
+        assert_eq!(limiter.asynchronous().admin().keys(), Some(old));
         for key in 0..old {
             let decision = limiter.check(&format!("old:{key}")).unwrap();
             assert!(!decision.allowed() && decision.degraded().is_none());
@@ -48,7 +50,11 @@ fn idle_keys_are_removed() {
         assert!(limiter.check(&format!("key:{key}")).unwrap().degraded().is_none());
         clock.advance(Duration::from_millis(1)).unwrap();
     }
-    assert!(limiter.asynchronous().keys().unwrap() < 6_000, "{:?}", limiter.asynchronous().keys());
+    assert!(
+        limiter.asynchronous().admin().keys().unwrap() < 6_000,
+        "{:?}",
+        limiter.asynchronous().admin().keys()
+    );
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn closed_limiters_that_are_referenced_hold_no_resources() {
     assert_eq!((owners(&store), resources_of(&store)), (0, (0, 0)));
     for limiter in &closed[..3] {
         assert_eq!(limiter.check("key").unwrap_err().kind(), ErrorKind::Closed);
-        assert_eq!(limiter.asynchronous().keys(), None);
+        assert_eq!(limiter.asynchronous().admin().keys(), None);
     }
     assert_eq!((owners(&store), resources_of(&store)), (0, (0, 0)));
     assert_eq!(ChildProcess::start("once", &store.url()).receive().as_deref(), Some("allowed"));

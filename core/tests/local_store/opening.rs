@@ -5,7 +5,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::process::Command;
 use std::time::Duration;
 
-use polylimit::{Degradation, Error, ErrorKind, Limiter, Policy, Source};
+use polylimit::decision::{Degradation, Source};
+use polylimit::{Error, ErrorKind, Limiter, Policy};
 
 use super::child::{ChildProcess, QUOTA};
 use super::{Store, skip};
@@ -96,7 +97,7 @@ fn file_of_another_size_is_refused() {
     let limiter = store.builder(QUOTA).local_size(2 << 20).build().unwrap().blocking();
     let error = limiter.check("key").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert!(error.to_string().contains("was made with 1048576 bytes and 2097152 are asked for"), "{error}");
+    assert!(error.to_string().contains("was created with 1048576 bytes, not 2097152"), "{error}");
     assert_eq!(store.limiter_of_any_size(QUOTA).check("key").unwrap().remaining(), 98);
 }
 
@@ -107,7 +108,7 @@ fn invalid_url_or_size_is_refused_before_the_file_is_opened() {
     };
     let local = |url| Limiter::builder().store(url);
     assert!(refusal(local("local:a/b")).contains("letters, digits and -_."));
-    assert!(refusal(local("local:a?size=2MiB").local_size(1 << 21 | 1)).contains("give it once"));
+    assert!(refusal(local("local:a?size=2MiB").local_size(1 << 21 | 1)).contains("set it once"));
     // Another store has no use for a size, which is checked nevertheless.
     assert!(refusal(local("memory:").local_size(5)).contains("1MiB to 64GiB"));
     assert!(refusal(local("local:a").local_size(5)).contains("1MiB to 64GiB"));
@@ -135,6 +136,8 @@ fn missing_directory_is_reported_and_may_be_created_later() {
     let error = limiter.ready(Duration::from_secs(1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
     assert!(error.to_string().contains("its directory does not exist: make it"), "{error}");
+    let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    assert_eq!(cause.map(std::io::Error::kind), Some(std::io::ErrorKind::NotFound));
     fs::create_dir(&directory.0).unwrap();
     assert!(limiter.check("key").unwrap().allowed());
     fs::remove_dir_all(&directory.0).unwrap();

@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use polylimit::blocking::Limiter;
-use polylimit::{Decision, Degradation, DegradedEvent, ErrorKind, ManualClock, Outage, Policy, Source};
+use polylimit::clock::ManualClock;
+use polylimit::decision::{Degradation, Source};
+use polylimit::metrics::DegradedEvent;
+use polylimit::storage::Outage;
+use polylimit::{Decision, ErrorKind, Policy};
 
 use crate::child::{ChildProcess, QUOTA};
 use crate::{Store, skip};
@@ -55,7 +59,12 @@ fn outage_can_be_set_for_each_policy_and_as_an_option() {
     let source = |name| limiter.check(polylimit::Request::new("key").policy(name)).unwrap().source();
     assert_eq!(["a", "b"].map(source), [Source::Deny, Source::Allow]);
     assert!(
-        limiter.asynchronous().take_events().iter().all(|event| !matches!(event, DegradedEvent::Finding(_)))
+        limiter
+            .asynchronous()
+            .raw()
+            .take_events()
+            .iter()
+            .all(|event| !matches!(event, DegradedEvent::Finding(_)))
     );
     for (option, text) in [("outage", "perhaps"), ("fallback_share", "2"), ("fallback_share", "half")] {
         let error = builder().option(option, text).build().unwrap_err();
@@ -90,7 +99,7 @@ fn outage_of_a_document_decides() {
 fn reservation_that_was_made_without_the_file_ends_without_it() {
     let (directory, store) = away();
     let limiter = store.limiter("3/day");
-    let reservation = limiter.reserve("key", polylimit::ReserveOptions::default()).unwrap();
+    let reservation = limiter.reserve("key", polylimit::reservation::ReserveOptions::default()).unwrap();
     assert!(reservation.allowed());
     fs::create_dir(&directory.0).unwrap();
     assert_eq!(limiter.peek("key").unwrap().degraded(), None);
@@ -153,7 +162,7 @@ fn removed_file_is_reported_once_to_each_limiter() {
     let store = Store::new();
     let limiters = [(); 2].map(|()| store.limiter(QUOTA));
     let removals = |limiter: &Limiter| {
-        let events = limiter.asynchronous().take_events();
+        let events = limiter.asynchronous().raw().take_events();
         let is_removal = |event: &&DegradedEvent| {
             matches!(event, DegradedEvent::Finding(finding)
                 if finding.subject == "local" && finding.message.contains("was removed or replaced"))
@@ -208,7 +217,8 @@ fn named_store_is_made_elsewhere_when_shared_memory_is_full() {
 /// Runs in a child process: the source of a decision, and what was reported.
 pub(crate) fn check_and_tell(limiter: &Limiter, send: impl Fn(&str)) {
     let decision = limiter.check("key").unwrap();
-    let events: Vec<String> = limiter.asynchronous().take_events().iter().map(ToString::to_string).collect();
+    let events: Vec<String> =
+        limiter.asynchronous().raw().take_events().iter().map(ToString::to_string).collect();
     send(format!("{} {}", decision.source().name(), events.join("; ")).trim());
 }
 

@@ -18,7 +18,7 @@ use super::{Store, skip};
 
 /// The offsets of the first owner and of the lock of the first shard in a file of 1 MiB.
 const OWNERS_AT: u64 = 512 * 8;
-const LOCK_AT: u64 = (512 + 4 * 1024) * 8;
+pub(crate) const LOCK_AT: u64 = (512 + 4 * 1024) * 8;
 
 fn word(file: &File, at: u64) -> u64 {
     let mut word = [0; 8];
@@ -27,7 +27,7 @@ fn word(file: &File, at: u64) -> u64 {
 }
 
 /// Gives the lock of the only shard to a process, as if it were making a decision.
-fn lock_for(store: &Store, process: u32) {
+pub(crate) fn lock_for(store: &Store, process: u32) {
     let file = OpenOptions::new().read(true).write(true).open(&store.0).unwrap();
     let mut owners = (0..1024).map(|number| OWNERS_AT + number * 32);
     let owner = owners.find(|at| word(&file, at + 8) == u64::from(process)).unwrap();

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use polylimit::{Degradation, DegradedEvent, Request, Source, blocking};
+use polylimit::decision::{Degradation, Source};
+use polylimit::metrics::DegradedEvent;
+use polylimit::{Request, blocking};
 
 use super::agreement::Random;
 use super::child::{ChildProcess, QUOTA};
@@ -94,7 +96,7 @@ fn suspended_process_with_a_lock_is_waited_for_once() {
                     assert_eq!(limiter.peek(&key).unwrap().degraded(), Some(Degradation::Busy));
                 }
                 assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
-                let events = limiter.asynchronous().take_events();
+                let events = limiter.asynchronous().raw().take_events();
                 let [DegradedEvent::Started { cause: Some(cause), .. }] = &events[..] else {
                     panic!("{events:?}")
                 };

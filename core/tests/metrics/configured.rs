@@ -1,6 +1,8 @@
 //! The policies of a configuration: what is counted is what callers get.
 
-use polylimit::{Request, RequestAttributes, ReserveOptions};
+use polylimit::Request;
+use polylimit::document::RequestAttributes;
+use polylimit::reservation::ReserveOptions;
 
 use super::{Place, count, samples};
 
@@ -71,7 +73,7 @@ fn a_configured_policy_counts_its_final_answer() {
         // The policy of a comparison is not one that callers know.
         assert!(samples(&limiter, "quota_limit_units").iter().all(|sample| !sample.contains('~')), "{name}");
         let info = samples(&limiter, "policies_version_info");
-        let version = limiter.configuration().unwrap();
+        let version = limiter.admin().configuration().unwrap();
         assert_eq!(info, [format!("document,{},{} 1", version.version, version.digest)]);
     }
 }

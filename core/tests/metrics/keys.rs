@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use polylimit::{
-    KeyFilter, Limiter, ListBudget, PublishOptions, Request, RequestAttributes, ReserveOptions, TextFormat,
-};
+use polylimit::admin::{KeyFilter, ListBudget, PublishOptions};
+use polylimit::document::RequestAttributes;
+use polylimit::metrics::TextFormat;
+use polylimit::reservation::ReserveOptions;
+use polylimit::{Limiter, Request};
 
 use super::{Place, policy};
 
@@ -42,14 +44,15 @@ fn use_policy(limiter: &Limiter, policy: Option<&str>) {
         }
         let _ = (blocking.peek(request()).unwrap(), blocking.take(request().cost(3)).unwrap());
         let _ = (blocking.charge(request()).unwrap(), blocking.refund(request()).unwrap());
-        let _ = blocking.explain(request()).unwrap();
+        let _ = blocking.admin().explain(request()).unwrap();
         if kind == "blocked" {
-            let _ = blocking.block(request(), Duration::from_secs(60)).unwrap();
+            let _ = blocking.admin().block(request(), Duration::from_secs(60)).unwrap();
             let _ = blocking.check(request()).unwrap();
         }
     }
-    let _ = blocking.list(&KeyFilter::default().key_prefix(MARK), &ListBudget::default(), None).unwrap();
-    let _ = blocking.scan_top(&KeyFilter::default(), 10, &ListBudget::default()).unwrap();
+    let _ =
+        blocking.admin().list(&KeyFilter::default().key_prefix(MARK), &ListBudget::default(), None).unwrap();
+    let _ = blocking.admin().scan_top(&KeyFilter::default(), 10, &ListBudget::default()).unwrap();
 }
 
 fn assert_no_key(limiter: &Limiter, place: &Place) {
@@ -97,13 +100,13 @@ fn no_entry_of_a_published_configuration_is_in_the_metrics() {
     let place = Place::redis();
     let limiter = place.builder().configuration("store").build().unwrap();
     let blocking = limiter.blocking();
-    let _ = blocking.publish(DOCUMENT, PublishOptions::default()).unwrap();
+    let _ = blocking.admin().publish(DOCUMENT, PublishOptions::default()).unwrap();
     for (entry, value) in [
         (format!("deny key api user={MARK}-entry"), "{}"),
         (format!("allow user {MARK}-entry"), "{}"),
         (format!("override api user={MARK}-entry"), r#"{"numbers": "7/minute"}"#),
     ] {
-        let _ = blocking.set_entry(&entry, value).unwrap();
+        let _ = blocking.admin().set_entry(&entry, value).unwrap();
     }
     use_policy(&limiter, Some("api"));
     assert_no_key(&limiter, &place);

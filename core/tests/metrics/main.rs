@@ -15,7 +15,9 @@ mod threads;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use polylimit::{Limiter, LimiterBuilder, ManualClock, Policy, SampleValue};
+use polylimit::clock::ManualClock;
+use polylimit::metrics::SampleValue;
+use polylimit::{Limiter, LimiterBuilder, Policy};
 use polylimit_test_servers::{Kind, Server};
 
 const NOW_US: u64 = 1_800_000_000_000_000;

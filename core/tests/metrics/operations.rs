@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use polylimit::{Answer, Call, Limiter, Request, ReserveOptions};
+use polylimit::raw::{Answer, Call};
+use polylimit::reservation::ReserveOptions;
+use polylimit::{Limiter, Request};
 
 use super::{Place, count, policy, samples};
 
@@ -78,8 +80,10 @@ fn every_way_to_check_counts_once() {
             let many = runtime.block_on(limiter.check_many(["many", "more"].map(request)));
             assert!(many.into_iter().all(|decision| decision.unwrap().allowed()));
             assert_eq!(blocking.check_together(&["a", "b"].map(request)).unwrap().len(), 2);
-            let Answer::Decision(_) = blocking.call(&Call::Check(request("call"))).unwrap() else { panic!() };
-            runtime.block_on(limiter.call(&Call::Check(request("async call")))).unwrap();
+            let Answer::Decision(_) = blocking.raw().call(&Call::Check(request("call"))).unwrap() else {
+                panic!()
+            };
+            runtime.block_on(limiter.raw().call(&Call::Check(request("async call")))).unwrap();
             runtime.block_on(limiter.start(&Call::Check(request("started")))).unwrap();
             assert_eq!(count(&limiter, "decisions_total", &[name]), 11, "{name} {}", place.name());
             assert_eq!(count(&limiter, "operations_total", &[name]), 11, "{name} {}", place.name());
@@ -104,7 +108,7 @@ fn other_operations_are_counted_by_kind_with_their_units() {
             assert_eq!(blocking.take(request.cost(12)).unwrap().taken(), 10);
             let _ = (blocking.charge(request.cost(5)).unwrap(), blocking.refund(request.cost(4)).unwrap());
             let _ = (blocking.reset(request).unwrap(), blocking.reset(request).unwrap());
-            let _ = blocking.block(request, Duration::from_secs(1)).unwrap();
+            let _ = blocking.admin().block(request, Duration::from_secs(1)).unwrap();
             assert!(!blocking.check(request).unwrap().allowed());
         }
         let slots = Request::new("a").policy("slots").cost(3);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use polylimit::{Limiter, Outage, Request, SampleValue};
+use polylimit::metrics::SampleValue;
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Request};
 
 use super::{Place, count, policy, samples};
 

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use polylimit::{Degradation, Limiter, Request};
+use polylimit::decision::Degradation;
+use polylimit::{Limiter, Request};
 
 use super::{Place, count, policy, samples};
 

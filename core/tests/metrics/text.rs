@@ -3,7 +3,8 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use polylimit::{Family, FamilyKind, Limiter, Request, SampleValue, TextFormat};
+use polylimit::metrics::{Family, FamilyKind, SampleValue, TextFormat};
+use polylimit::{Limiter, Request};
 
 use super::{Place, policy};
 

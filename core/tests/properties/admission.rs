@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use polylimit::{Algorithm, Quota};
+use polylimit::Quota;
+use polylimit::quota::Algorithm;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

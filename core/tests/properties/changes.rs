@@ -1,7 +1,9 @@
 //! Properties of changes from outside: other numbers for a policy keep its usage, and a clock that goes back refills nothing,
 //! loses nothing and lengthens no wait beyond what the quota alone can require.
 
-use polylimit::{Algorithm, ManualClock, Policy, Quota};
+use polylimit::clock::ManualClock;
+use polylimit::quota::Algorithm;
+use polylimit::{Policy, Quota};
 use proptest::prelude::*;
 
 use super::generators::{

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use polylimit::{Limiter, ManualClock, Policy, Request};
+use polylimit::clock::ManualClock;
+use polylimit::{Limiter, Policy, Request};
 
 const CALLERS: usize = 64;
 const ROUNDS: usize = 1_000;

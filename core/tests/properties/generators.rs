@@ -4,7 +4,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use polylimit::{Algorithm, Policy, Quota, QuotaBuilder, Request};
+use polylimit::quota::{Algorithm, QuotaBuilder};
+use polylimit::{Policy, Quota, Request};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

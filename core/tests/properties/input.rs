@@ -4,7 +4,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use polylimit::{Algorithm, ErrorKind, Policy, Quota, Request};
+use polylimit::quota::Algorithm;
+use polylimit::{ErrorKind, Policy, Quota, Request};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -22,7 +22,7 @@ proptest! {
             prop_assert_eq!(first, peeked.peek(cost));
             let (done, answer) = peeked.step(step);
             prop_assert_eq!(&answer, &unpeeked.repeat(done));
-            prop_assert_eq!(peeked.limiter().asynchronous().keys(), unpeeked.limiter().asynchronous().keys());
+            prop_assert_eq!(peeked.limiter().asynchronous().admin().keys(), unpeeked.limiter().asynchronous().admin().keys());
         }
     }
 
@@ -158,7 +158,7 @@ proptest! {
         session.run(&before);
         let usage = session.adjust(Operation::Reset, 0);
         prop_assert_eq!((usage.remaining(), usage.reset_after_us()), (capacity(&policy), 0));
-        prop_assert_eq!(session.limiter().asynchronous().keys(), Some(0));
+        prop_assert_eq!(session.limiter().asynchronous().admin().keys(), Some(0));
         let mut unseen = session.unseen();
         for step in after {
             let (done, answer) = session.step(step);
@@ -177,7 +177,7 @@ proptest! {
         session.run(&before);
         let mut silent = session.twin();
         let cost = cost.of(&policy);
-        let (view, keys) = (session.view(), session.limiter().asynchronous().keys());
+        let (view, keys) = (session.view(), session.limiter().asynchronous().admin().keys());
         let cost = if session.peek(cost).allowed() { view.remaining() + 1 } else { cost };
         if cost > Request::MAX_COST {
             return Ok(());
@@ -199,7 +199,7 @@ proptest! {
         if changed {
             return Ok(());
         }
-        prop_assert_eq!(session.limiter().asynchronous().keys(), keys);
+        prop_assert_eq!(session.limiter().asynchronous().admin().keys(), keys);
         for step in after {
             let (done, answer) = session.step(step);
             prop_assert_eq!(answer, silent.repeat(done), "the denied request has changed the state");

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use polylimit::{
-    Algorithm, Call, Decision, Limiter, ManualClock, Policy, Quota, Request, ReservationId, ReservationTerms,
-    blocking,
-};
+use polylimit::clock::ManualClock;
+use polylimit::quota::Algorithm;
+use polylimit::raw::{Call, ReservationTerms};
+use polylimit::reservation::ReservationId;
+use polylimit::{Decision, Limiter, Policy, Quota, Request, blocking};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -64,8 +65,8 @@ fn reserve(limiter: &blocking::Limiter, number: u8, cost: u64, ttl_ms: u64) -> D
         timeout: Duration::ZERO,
         remember: Duration::ZERO,
     };
-    match limiter.call(&Call::Reserve(Request::new(KEY).cost(cost), terms)).unwrap() {
-        polylimit::Answer::Decision(decision) => decision,
+    match limiter.raw().call(&Call::Reserve(Request::new(KEY).cost(cost), terms)).unwrap() {
+        polylimit::raw::Answer::Decision(decision) => decision,
         other => panic!("{other:?}"),
     }
 }

@@ -1,6 +1,8 @@
 //! One key under one policy and a manual clock, with the history of its operations.
 
-use polylimit::{Decision, Limiter, LimiterBuilder, ManualClock, Policy, Request, Usage, blocking};
+use polylimit::clock::ManualClock;
+use polylimit::decision::Usage;
+use polylimit::{Decision, Limiter, LimiterBuilder, Policy, Request, blocking};
 
 use super::generators::{Move, Operation, Step, in_us, scaled, stride_us};
 

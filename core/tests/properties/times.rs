@@ -1,6 +1,7 @@
 //! Properties of `retry_after`, `reset_after` and `delay`: exact to the microsecond.
 
-use polylimit::{Decision, ManualClock, Quota, Request};
+use polylimit::clock::ManualClock;
+use polylimit::{Decision, Quota, Request};
 use proptest::prelude::*;
 
 use super::generators::{Move, any_move, capacity, cost, counts_denied, forward, policy, start_us, steps};

@@ -1,6 +1,8 @@
 //! Properties of the verdicts of the quotas: each is exact to the microsecond, and the decision sums them up.
 
-use polylimit::{Decision, ManualClock, QuotaVerdict};
+use polylimit::Decision;
+use polylimit::clock::ManualClock;
+use polylimit::decision::QuotaVerdict;
 use proptest::prelude::*;
 
 use super::generators::{any_move, cost, policy, policy_of_several, start_us, steps};

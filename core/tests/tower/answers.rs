@@ -8,10 +8,11 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use polylimit::guard::{KeyPart, RequestLimits};
-use polylimit::headers::{HeaderStyle, ResetForm};
-use polylimit::tower::{RateLimitBuilder, RateLimitLayer, User, client_address, header};
-use polylimit::{ClientAddressRules, ErrorKind, ForwardingHeader, Request};
+use polylimit::http::guard::{KeyPart, RequestLimits};
+use polylimit::http::headers::{HeaderStyle, ResetForm};
+use polylimit::http::tower::{RateLimitBuilder, RateLimitLayer, User, client_address, header};
+use polylimit::http::{ClientAddressRules, ForwardingHeader};
+use polylimit::{ErrorKind, Request};
 
 use crate::service::{Service, limiter};
 

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::routing::any;
-use polylimit::tower::{RateLimitBuilder, RateLimitLayer};
-use polylimit::{Limiter, Policy, PublishOptions};
+use polylimit::admin::PublishOptions;
+use polylimit::http::tower::{RateLimitBuilder, RateLimitLayer};
+use polylimit::{Limiter, Policy};
 use polylimit_test_servers::{Kind, Server};
 
 use crate::service::Service;
@@ -76,7 +77,7 @@ fn rules_of_the_programs_document_decide() {
     let file = format!("file://{}/store?size=1MiB", folder.path().display());
     for url in ["memory:", &file].into_iter().take(if cfg!(target_os = "linux") { 2 } else { 1 }) {
         let limiter = Limiter::builder().store(url).document(DOCUMENT).build().unwrap();
-        decides(limiter.clone(), &|document| drop(limiter.set_document(document).unwrap()));
+        decides(limiter.clone(), &|document| drop(limiter.admin().set_document(document).unwrap()));
     }
 }
 
@@ -87,10 +88,14 @@ fn rules_of_a_document_in_redis_decide() {
     let url = format!("{}?configuration=store&deadline=30s", server.url());
     let [writer, limiter] = [(); 2].map(|()| Limiter::builder().store(&url).build().unwrap());
     let writer = writer.blocking();
-    writer.publish(DOCUMENT, PublishOptions::default()).unwrap();
+    writer.admin().publish(DOCUMENT, PublishOptions::default()).unwrap();
     decides(limiter.clone(), &|document| {
-        let published = writer.publish(document, PublishOptions::default()).unwrap();
-        limiter.blocking().wait_for_version(published.version, std::time::Duration::from_secs(60)).unwrap();
+        let published = writer.admin().publish(document, PublishOptions::default()).unwrap();
+        limiter
+            .blocking()
+            .admin()
+            .wait_for_version(published.version, std::time::Duration::from_secs(60))
+            .unwrap();
     });
 }
 

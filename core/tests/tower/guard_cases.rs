@@ -16,8 +16,11 @@ use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
 use axum::routing::any;
 use futures_util::{StreamExt, stream};
-use polylimit::tower::{OnOutage, RateLimitBuilder, RateLimitLayer, client_address};
-use polylimit::{ClientAddressRules, Error, Limiter, ManualClock, Outage, Policy, Request};
+use polylimit::clock::ManualClock;
+use polylimit::http::ClientAddressRules;
+use polylimit::http::tower::{OnOutage, RateLimitBuilder, RateLimitLayer, client_address};
+use polylimit::storage::Outage;
+use polylimit::{Error, Limiter, Policy, Request};
 use serde_json::Value;
 use tokio::sync::oneshot;
 

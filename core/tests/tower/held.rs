@@ -14,7 +14,7 @@ use axum::routing::get;
 use futures_util::future::{BoxFuture, FutureExt, pending};
 use futures_util::stream;
 use hyper_util::rt::TokioIo;
-use polylimit::tower::{RateLimitBuilder, RateLimitLayer, RequestHold, ResponseBody};
+use polylimit::http::tower::{RateLimitBuilder, RateLimitLayer, RequestHold, ResponseBody};
 use polylimit::{Limiter, Request};
 use polylimit_test_servers::until;
 use tokio::io::AsyncReadExt;

@@ -7,8 +7,9 @@ use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use polylimit::tower::{OnOutage, RateLimitBuilder, RateLimitLayer};
-use polylimit::{Limiter, Outage, Policy};
+use polylimit::http::tower::{OnOutage, RateLimitBuilder, RateLimitLayer};
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Policy};
 use polylimit_test_servers::{Kind, Server, until};
 
 use crate::service::Service;
@@ -58,7 +59,7 @@ fn on_outage_decides_and_on_denied_makes_the_response() {
         });
         limit.on_denied(|denial, _| {
             assert_eq!(denial.problem.status(), 503);
-            let reason = denial.outcomes[0].1.degraded().map_or("", polylimit::Degradation::name);
+            let reason = denial.outcomes[0].1.degraded().map_or("", polylimit::decision::Degradation::name);
             (StatusCode::BAD_GATEWAY, reason).into_response()
         })
     });

@@ -1,8 +1,8 @@
 //! Layers that know the route, the whole path, methods and origins, with the oldest and the newest axum.
 
 use polylimit::Limiter;
-use polylimit::guard::MissingKey;
-use polylimit::tower::RateLimitLayer;
+use polylimit::http::guard::MissingKey;
+use polylimit::http::tower::RateLimitLayer;
 
 /// A limiter in memory without policies of its own.
 fn limiter() -> Limiter {
@@ -233,7 +233,7 @@ async fn empty_key_is_a_missing_key() {
 
     let layer =
         || RateLimitLayer::builder(limiter(), |_| "all").policy("1/hour").missing_key(MissingKey::Refuse);
-    let user = polylimit::tower::User(String::new());
+    let user = polylimit::http::tower::User(String::new());
     for limit in [
         layer().key(|_| Some("")),
         layer().key_part("header:x-key".parse().unwrap()),

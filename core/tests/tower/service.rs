@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use polylimit::{Limiter, ManualClock, Policy};
+use polylimit::clock::ManualClock;
+use polylimit::{Limiter, Policy};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use ureq::Agent;

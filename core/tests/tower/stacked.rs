@@ -8,8 +8,8 @@ use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn, map_response};
 use axum::response::Response;
 use axum::routing::get;
-use polylimit::guard::RequestLimits;
-use polylimit::tower::{RateLimitBuilder, RateLimitLayer};
+use polylimit::http::guard::RequestLimits;
+use polylimit::http::tower::{RateLimitBuilder, RateLimitLayer};
 use polylimit::{Limiter, Request};
 
 use crate::service::{Service, limiter};

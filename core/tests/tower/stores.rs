@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::routing::get;
-use polylimit::tower::RateLimitLayer;
+use polylimit::http::tower::RateLimitLayer;
 use polylimit::{Limiter, Policy};
 use polylimit_test_servers::{Kind, Server};
 

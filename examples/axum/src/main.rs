@@ -6,7 +6,7 @@ use std::error::Error;
 use axum::Router;
 use axum::http::request::Parts;
 use axum::routing::get;
-use polylimit::tower::RateLimitLayer;
+use polylimit::http::tower::RateLimitLayer;
 use polylimit::{Limiter, Policy};
 use tokio::net::TcpListener;
 

@@ -51,14 +51,14 @@ func attributes(request *http.Request) map[string]string {
 	return map[string]string{"user": query.Get("user"), "plan": query.Get("plan")}
 }
 
-// tellConfiguration waits for a version of the configuration, and tells which one is in force.
+// tellConfiguration waits for a version of the configuration, and returns the active one.
 func tellConfiguration(limiter *polylimit.Limiter, writer http.ResponseWriter, request *http.Request) {
 	version, err := strconv.ParseUint(cmp.Or(request.URL.Query().Get("version"), "0"), 10, 64)
 	if err != nil {
 		http.Error(writer, "version is a number", http.StatusBadRequest)
 		return
 	}
-	status, err := limiter.WaitForVersion(request.Context(), version, 30*time.Second)
+	status, err := limiter.Admin().WaitForVersion(request.Context(), version, 30*time.Second)
 	if err != nil {
 		http.Error(writer, err.Error(), http.StatusInternalServerError)
 		return

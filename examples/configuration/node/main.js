@@ -12,9 +12,9 @@ const app = express();
 // Decides about each request by the document's lists and rules. An application takes user and plan from the session of its user.
 app.use(rateLimit({ limiter, attributes: ({ query }) => ({ user: query.user, plan: query.plan }) }));
 app.get("/", (_, response) => response.json({ hello: "world" }));
-// Waits for a version of the configuration, and tells which one is in force.
+// Waits for a version of the configuration, and returns the active one.
 app.get("/configuration", async (request, response) => {
-  const { version, digest } = await limiter.waitForVersion(Number(request.query.version ?? 0), 30_000);
+  const { version, digest } = await limiter.admin().waitForVersion(Number(request.query.version ?? 0), 30_000);
   response.json({ version, digest });
 });
 

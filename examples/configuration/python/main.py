@@ -29,6 +29,6 @@ async def hello() -> dict[str, str]:
 
 @app.get("/configuration")
 async def configuration(version: int = 0) -> dict[str, int | str]:
-    """Wait for a version of the configuration, and tell which one is in force."""
-    status = await limiter.wait_for_version(version, 30)
+    """Wait for a version of the configuration, and return the active one."""
+    status = await limiter.admin().wait_for_version(version, 30)
     return {"version": status.version, "digest": status.digest}

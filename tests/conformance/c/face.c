@@ -51,7 +51,7 @@ static polylimit_status run_blocking(const polylimit_limiter *limiter, const pol
         return polylimit_limiter_cancel(limiter, policy, key, length, id, id_length, usage, message, capacity);
     case POLYLIMIT_BLOCK:
         usage->size = sizeof *usage;
-        return polylimit_limiter_block(limiter, policy, key, length, request->ttl_us, usage, message, capacity);
+        return polylimit_admin_block(limiter, policy, key, length, request->ttl_us, usage, message, capacity);
     case POLYLIMIT_RENEW:
         usage->size = sizeof *usage;
         return polylimit_limiter_renew(limiter, policy, key, length, id, id_length, request->ttl_us, usage, message,
@@ -92,6 +92,36 @@ static polylimit_status run_completed(const polylimit_completions *completions, 
     polylimit_status status = polylimit_completions_submit(completions, limiter, request, ++tag, result, sizeof *result,
                                                            result->message, sizeof result->message);
     return await(completions, status, result);
+}
+
+polylimit_status face_together(const struct face *face, const polylimit_limiter *limiter,
+                               const polylimit_request *requests, size_t count, polylimit_decision *decisions_out,
+                               char *message, size_t capacity) {
+    size_t request_size = sizeof *requests, size = sizeof *decisions_out;
+    uint32_t operation = requests[0].operation;
+    if (!face->completions) {
+        return (operation == POLYLIMIT_CHECK  ? polylimit_limiter_check_together
+                : operation == POLYLIMIT_PEEK ? polylimit_limiter_peek_together
+                                              : polylimit_limiter_reserve_together)(
+            limiter, requests, request_size, count, decisions_out, size, message, capacity);
+    }
+    polylimit_status status =
+        polylimit_completions_submit_together(face->completions, limiter, requests, request_size, count, ++tag,
+                                              decisions_out, size, message, capacity);
+    if (status != POLYLIMIT_PENDING) {
+        return status;
+    }
+    /* There is a result for each request, or one with the error. */
+    for (size_t at = 0; at < count; at++) {
+        polylimit_result result = {.size = 0};
+        status = await(face->completions, POLYLIMIT_PENDING, &result);
+        if (status != POLYLIMIT_OK) {
+            snprintf(message, capacity, "%s", result.message);
+            return status;
+        }
+        decisions_out[at] = result.answer.decision;
+    }
+    return POLYLIMIT_OK;
 }
 
 polylimit_status face_decide(const struct face *face, const polylimit_limiter *limiter,

@@ -14,6 +14,11 @@ struct face {
 void face_run(const struct face *face, const polylimit_limiter *limiter, const polylimit_request *request,
               polylimit_result *result);
 
+/* Decides requests that belong together, all with one operation, and waits for the decisions. */
+polylimit_status face_together(const struct face *face, const polylimit_limiter *limiter,
+                               const polylimit_request *requests, size_t count, polylimit_decision *decisions_out,
+                               char *message, size_t capacity);
+
 /* Decides about a request by its attributes, and waits for the decision. */
 polylimit_status face_decide(const struct face *face, const polylimit_limiter *limiter,
                              const polylimit_attributes *attributes, const polylimit_reservation_options *options,

@@ -11,6 +11,7 @@
 #include "cases.h"
 #include "face.h"
 #include "policies.h"
+#include "together.h"
 
 #define QUOTAS_SIZE 4096
 
@@ -148,7 +149,9 @@ static bool run_file(const cJSON *cases, uint64_t format, const struct face *fac
         if (cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(item, "ops")) == 0) {
             cases_die("it has no operations", run.case_name);
         }
-        agreed += format == 3 ? policies_run(item, face, store, number) : run_case(&run, item);
+        agreed += format == 5   ? together_run(item, face, store, number)
+                  : format == 3 ? policies_run(item, face, store, number)
+                                : run_case(&run, item);
     }
     if (number == 0) {
         cases_die("it has no case", "the file");

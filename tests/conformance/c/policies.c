@@ -138,7 +138,7 @@ static cJSON *told(struct run *run) {
 static cJSON *configure(struct run *run, const cJSON *operation) {
     const char *given = text(operation, "text", NULL);
     char *printed = given ? NULL : cJSON_PrintUnformatted(field(operation, "document"));
-    run->status = polylimit_limiter_set_document(run->limiter, given ? given : printed, NULL, MESSAGE);
+    run->status = polylimit_admin_set_document(run->limiter, given ? given : printed, NULL, MESSAGE);
     free(printed);
     return told(run);
 }
@@ -152,9 +152,9 @@ static cJSON *change_entry(struct run *run, const cJSON *operation) {
         change.value = value;
         run->status = face_change(run->face, run->limiter, &change, MESSAGE);
     } else if (set) {
-        run->status = polylimit_limiter_set_entry(run->limiter, set, value, NULL, MESSAGE);
+        run->status = polylimit_admin_set_entry(run->limiter, set, value, NULL, MESSAGE);
     } else {
-        run->status = polylimit_limiter_delete_entry(run->limiter, text(operation, "delete", ""), NULL, MESSAGE);
+        run->status = polylimit_admin_delete_entry(run->limiter, text(operation, "delete", ""), NULL, MESSAGE);
     }
     free(value);
     return told(run);
@@ -196,7 +196,7 @@ static cJSON *match(struct run *run, const cJSON *operation) {
     struct request request;
     read_request(field(operation, "request"), &request);
     polylimit_matches *matches = NULL;
-    run->status = polylimit_limiter_matching(run->limiter, &request.attributes, &matches, MESSAGE);
+    run->status = polylimit_admin_matching(run->limiter, &request.attributes, &matches, MESSAGE);
     if (run->status != POLYLIMIT_OK) {
         return NULL;
     }
@@ -263,7 +263,7 @@ static cJSON *decide(struct run *run, const cJSON *operation) {
 
 static cJSON *candidate(struct run *run, const cJSON *operation) {
     polylimit_candidate_counts counts = {.size = sizeof counts};
-    run->status = polylimit_limiter_candidate_counts(run->limiter, text(operation, "policy", "p"), &counts, MESSAGE);
+    run->status = polylimit_admin_candidate_counts(run->limiter, text(operation, "policy", "p"), &counts, MESSAGE);
     cJSON *answer = cJSON_CreateObject();
     add_number(answer, "both_allow", counts.both_allow);
     add_number(answer, "only_live_denies", counts.only_live_denies);

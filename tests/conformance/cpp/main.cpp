@@ -14,6 +14,7 @@
 
 #include "cases.h"
 #include "policies.hpp"
+#include "together.hpp"
 
 namespace {
 
@@ -116,7 +117,7 @@ struct Blocking {
         case POLYLIMIT_RENEW:
             return policies::to_json(limiter.renew(key, terms.id, terms.ttl, ask.policy, ask.plan));
         case POLYLIMIT_BLOCK:
-            return policies::to_json(limiter.block(key, terms.ttl, ask.policy, ask.plan));
+            return policies::to_json(limiter.admin().block(key, terms.ttl, ask.policy, ask.plan));
         default:
             return policies::to_json(limiter.reset(key, ask.policy, ask.plan));
         }
@@ -125,6 +126,21 @@ struct Blocking {
     polylimit::RequestDecision decide(const polylimit::Limiter &limiter, const polylimit::RequestAttributes &request,
                                       const polylimit::ReserveOptions &options) {
         return limiter.decide(request, options);
+    }
+
+    std::vector<polylimit::Decision> together(const polylimit::Limiter &limiter, std::uint32_t operation,
+                                              const std::vector<polylimit::Request> &requests,
+                                              const polylimit::ReservationTerms &terms) {
+        if (operation == POLYLIMIT_CHECK) {
+            return limiter.check_together(requests);
+        }
+        if (operation == POLYLIMIT_PEEK) {
+            return limiter.peek_together(requests);
+        }
+        polylimit::ReserveOptions options;
+        options.id = terms.id;
+        options.ttl = terms.ttl;
+        return limiter.reserve_together(requests, options).decisions;
     }
 
     Json run(const polylimit::Limiter &limiter, std::uint32_t operation, const std::string &key, std::uint64_t cost,
@@ -185,6 +201,25 @@ struct Completed {
         return decision.get();
     }
 
+    std::vector<polylimit::Decision> together(const polylimit::Limiter &limiter, std::uint32_t operation,
+                                              const std::vector<polylimit::Request> &requests,
+                                              const polylimit::ReservationTerms &terms) {
+        if (auto known = completions.submit_together(limiter, operation, requests, ++tag, terms)) {
+            return *known;
+        }
+        std::vector<polylimit::Decision> decisions;
+        while (decisions.size() < requests.size()) {
+            wait();
+            completions.drain([&](const polylimit_result &arrived) {
+                if (arrived.status != POLYLIMIT_OK) {
+                    throw polylimit::Error(arrived.status, arrived.message);
+                }
+                decisions.emplace_back(arrived.answer.decision);
+            });
+        }
+        return decisions;
+    }
+
     Json run(const polylimit::Limiter &limiter, std::uint32_t operation, const std::string &key, std::uint64_t cost,
              const polylimit::ReservationTerms &terms) {
         auto result = await(completions.submit(limiter, operation, key, ++tag, {nullptr, cost}, {}, terms));
@@ -197,16 +232,21 @@ struct Completed {
     /** Waits for the result of the last tag. */
     polylimit_result await(std::optional<polylimit_result> result) {
         while (!result) {
-            pollfd watched = {completions.fd(), POLLIN, 0};
-            if (poll(&watched, 1, 60000) != 1) {
-                cases_die("no completion came within a minute", name);
-            }
+            wait();
             completions.drain([&](const polylimit_result &arrived) { result = arrived; });
         }
         if (result->status != POLYLIMIT_OK) {
             throw polylimit::Error(result->status, result->message);
         }
         return *result;
+    }
+
+    /** Waits until results can be drained. */
+    void wait() const {
+        pollfd watched = {completions.fd(), POLLIN, 0};
+        if (poll(&watched, 1, 60000) != 1) {
+            cases_die("no completion came within a minute", name);
+        }
     }
 
     polylimit::Completions completions;
@@ -287,7 +327,9 @@ template <typename Face> bool run_file(const cJSON *cases, std::uint64_t format,
     const cJSON *item;
     cJSON_ArrayForEach(item, cases) {
         std::string key = std::string(Face::name) + " " + started + " " + std::to_string(count++);
-        agreed += format == 3 ? policies::run_case(face, store, item, count) : run_case(face, store, item, key);
+        agreed += format == 5   ? together::run_case(face, store, item, key, quotas)
+                  : format == 3 ? policies::run_case(face, store, item, count)
+                                : run_case(face, store, item, key);
     }
     if (count == 0) {
         cases_die("it has no case", "the file");

@@ -179,17 +179,17 @@ public:
         if (name == "configuration") {
             const char *given = text(operation, "text", nullptr);
             std::string document = given ? given : printed(field(operation, "document"));
-            return outcome([&] { limiter_.set_document(document); });
+            return outcome([&] { limiter_.admin().set_document(document); });
         }
         if (name == "entry") {
             const char *set = text(operation, "set", nullptr);
             return outcome([&] {
-                set ? limiter_.set_entry(set, printed(field(operation, "value")))
-                    : limiter_.delete_entry(text(operation, "delete", ""));
+                set ? limiter_.admin().set_entry(set, printed(field(operation, "value")))
+                    : limiter_.admin().delete_entry(text(operation, "delete", ""));
             });
         }
         if (name == "match") {
-            return to_json(limiter_.matching(read_request(field(operation, "request"))));
+            return to_json(limiter_.admin().matching(read_request(field(operation, "request"))));
         }
         if (name == "decide") {
             polylimit::ReserveOptions options;
@@ -200,7 +200,8 @@ public:
             return to_json(face_.decide(limiter_, read_request(field(operation, "request")), options));
         }
         if (name == "candidate") {
-            auto counts = limiter_.candidate_counts(text(operation, "policy", "p")).value_or(polylimit::CandidateCounts{});
+            auto found = limiter_.admin().candidate_counts(text(operation, "policy", "p"));
+            auto counts = found.value_or(polylimit::CandidateCounts{});
             Json answer(cJSON_CreateObject());
             add(answer.get(), "both_allow", counts.both_allow);
             add(answer.get(), "only_live_denies", counts.only_live_denies);

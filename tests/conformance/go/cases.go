@@ -72,7 +72,7 @@ func read(path string, text []byte) (*file, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if cases.Format != 1 && cases.Format != 2 {
-		return nil, fmt.Errorf("%s: format %d is not known: this runner reads formats 1 to 3", path, cases.Format)
+		return nil, fmt.Errorf("%s: format %d is not known: this runner reads formats 1 to 3 and 5", path, cases.Format)
 	}
 	return &cases, nil
 }

@@ -33,8 +33,11 @@ func run(path, store string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if format(text) == 3 {
+	switch format(text) {
+	case 3:
 		return runPolicies(path, text, store)
+	case 5:
+		return runTogether(path, text, store)
 	}
 	cases, err := read(path, text)
 	if err != nil {

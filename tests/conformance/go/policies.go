@@ -195,23 +195,23 @@ func policiesAnswer(limiter *polylimit.Limiter, op policiesOperation) (any, erro
 		reservation.Detach()
 		return fullDecision(reservation.Decision(), nil)
 	case "block":
-		return usageAnswer(limiter.Block(ctx, op.request(), time.Duration(op.ForUs)*time.Microsecond))
+		return usageAnswer(limiter.Admin().Block(ctx, op.request(), time.Duration(op.ForUs)*time.Microsecond))
 	case "configuration":
 		document := op.Text
 		if document == "" {
 			document = string(op.Document)
 		}
-		_, err := limiter.SetDocument(document)
+		_, err := limiter.Admin().SetDocument(document)
 		return changed(err), nil
 	case "entry":
 		if op.Set != "" {
-			_, err := limiter.SetEntry(ctx, op.Set, string(op.Value))
+			_, err := limiter.Admin().SetEntry(ctx, op.Set, string(op.Value))
 			return changed(err), nil
 		}
-		_, err := limiter.DeleteEntry(ctx, op.Delete)
+		_, err := limiter.Admin().DeleteEntry(ctx, op.Delete)
 		return changed(err), nil
 	case "match":
-		return matching(limiter.Matching(op.Request.attributes()))
+		return matching(limiter.Admin().Matching(op.Request.attributes()))
 	case "decide":
 		return decided(limiter.Decide(ctx, op.Request.attributes(), op.reserveOptions()...))
 	case "candidate":
@@ -219,7 +219,7 @@ func policiesAnswer(limiter *polylimit.Limiter, op policiesOperation) (any, erro
 		if policy == "" {
 			policy = "p"
 		}
-		counts, _ := limiter.CandidateCounts(policy)
+		counts, _ := limiter.Admin().CandidateCounts(policy)
 		return map[string]any{
 			"both_allow":            counts.BothAllow,
 			"only_live_denies":      counts.OnlyLiveDenies,

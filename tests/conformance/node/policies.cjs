@@ -32,16 +32,16 @@ const operations = {
   commit: (limiter, { policy, key, plan, id, cost: spent }) => limiter.commit(key, id, { policy, plan, spent }),
   cancel: (limiter, { policy, key, plan, id }) => limiter.cancel(key, id, { policy, plan }),
   renew: (limiter, { policy, key, plan, id, ttl_us: ttlUs }) => limiter.renew(key, id, ms(ttlUs), { policy, plan }),
-  block: (limiter, { policy, key, plan, for_us: forUs }) => limiter.block(key, ms(forUs), { policy, plan }),
-  configuration: (limiter, { document, text }) => changed(() => limiter.setDocument(text ?? JSON.stringify(document))),
+  block: (limiter, { policy, key, plan, for_us: forUs }) => limiter.admin().block(key, ms(forUs), { policy, plan }),
+  configuration: (limiter, { document, text }) => changed(() => limiter.admin().setDocument(text ?? JSON.stringify(document))),
   entry: (limiter, { set, value, delete: deleted }) =>
-    changed(() => (deleted === undefined ? limiter.setEntry(set, value) : limiter.deleteEntry(deleted))),
-  match: (limiter, { request }) => limiter.matching(request),
+    changed(() => (deleted === undefined ? limiter.admin().setEntry(set, value) : limiter.admin().deleteEntry(deleted))),
+  match: (limiter, { request }) => limiter.admin().matching(request),
   decide: (limiter, { request, id, ttl_us: ttlUs }) => limiter.decide(request, { id, ttlMs: ms(ttlUs) }),
   candidate: async (limiter, { policy, expect }) => {
     const until = Date.now() + COUNTED_WITHIN_MS;
     for (;;) {
-      const { bothAllow, onlyLiveDenies, onlyCandidateDenies, bothDeny } = limiter.candidateCounts(policy);
+      const { bothAllow, onlyLiveDenies, onlyCandidateDenies, bothDeny } = limiter.admin().candidateCounts(policy);
       const counts = {
         both_allow: bothAllow,
         only_live_denies: onlyLiveDenies,

@@ -8,6 +8,7 @@ const { isDeepStrictEqual } = require("node:util");
 
 const { Limiter, ManualClock, Quota } = require("../../../bindings/node");
 const policies = require("./policies.cjs");
+const requests = require("./requests.cjs");
 
 const US_OF_A_MS = 1000;
 /** The sources of answers that the outage policy made. */
@@ -50,25 +51,28 @@ const sync = {
 async function main([path, store, ...more]) {
   if (store === undefined || more.length > 0) throw new Error("usage: runner.cjs FILE STORE");
   const file = JSON.parse(readFileSync(path, "utf8"));
-  if (![1, 2, 3].includes(file.format)) {
-    throw new Error(`${path}: format ${file.format} is not known: this runner reads formats 1 to 3`);
+  if (![1, 2, 3, 5].includes(file.format)) {
+    throw new Error(`${path}: format ${file.format} is not known: this runner reads formats 1 to 3 and 5`);
   }
   if (file.cases.length === 0 || file.cases.some(({ ops }) => ops.length === 0)) {
     throw new Error(`${path}: it has no case, or a case without operations`);
   }
   // Only a store in this process or on this host answers without a promise.
   const isHere = store === "memory" || store.startsWith("local:");
-  const all = file.format === 3 ? [policies.promises, policies.sync] : [promises, sync];
+  const all = file.format >= 3 ? [policies.promises, policies.sync] : [promises, sync];
   const faces = isHere ? all : all.slice(0, 1);
   const started = Date.now();
   let allAgree = true;
   for (const face of faces) {
     let agreed = 0;
     for (const [number, one] of file.cases.entries()) {
+      const prefix = `${face.name} ${started} ${number}`;
       const difference =
         file.format === 3
           ? await policies.runCase(one, face, store)
-          : await runCase(one, `${face.name} ${started} ${number}`, face, store);
+          : file.format === 5
+            ? await requests.runCase(one, prefix, face.check, store, quotaOf)
+            : await runCase(one, prefix, face, store);
       if (difference === undefined) {
         agreed += 1;
       } else {

@@ -52,8 +52,9 @@ class Case:
         self.held: list[Any] = []
 
     def ask(self, name: str, *arguments: Any, **options: Any) -> Any:
-        """Call an operation of the face."""
-        answer = getattr(self.face, name)(*arguments, **options)
+        """Call an operation of the face, or of its operators."""
+        owner = self.face.admin() if name in ("block", "set_entry", "delete_entry") else self.face
+        answer = getattr(owner, name)(*arguments, **options)
         if not inspect.isawaitable(answer):
             return answer
         assert self.loop is not None  # noqa: S101
@@ -92,7 +93,7 @@ class Case:
     def do_configuration(self, operation: dict[str, Any]) -> Any:
         """Replace the document."""
         document = operation["document"] if "document" in operation else operation["text"]
-        return outcome(lambda: self.limiter.set_document(document))
+        return outcome(lambda: self.limiter.admin().set_document(document))
 
     def do_entry(self, operation: dict[str, Any]) -> Any:
         """Set or delete an entry."""
@@ -104,7 +105,7 @@ class Case:
         """Find the policies of a request."""
         return [
             {"policy": found.policy, "key": found.key.decode(), "cost": found.cost, "headroom": found.headroom}
-            for found in self.limiter.matching(attributes(operation["request"]))
+            for found in self.limiter.admin().matching(attributes(operation["request"]))
         ]
 
     def do_decide(self, operation: dict[str, Any]) -> Any:
@@ -124,7 +125,7 @@ class Case:
         """Count what a candidate would have decided; the store may count later than it decides."""
         until = time.monotonic() + COUNTED_WITHIN
         while True:
-            counts = self.limiter.candidate_counts(operation.get("policy", "p"))
+            counts = self.limiter.admin().candidate_counts(operation.get("policy", "p"))
             got = {name: getattr(counts, name) for name in COUNTS}
             if got == operation["expect"] or time.monotonic() > until:
                 return got

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import policies
+import together
 from polylimit import AsyncLimiter, Decision, Limiter, ManualClock, PolylimitError, Quota, Usage
 
 Answer = dict[str, Any]
 Ask = Callable[[dict[str, Any], str], Answer]
+CaseRunner = Callable[[Any, int, str, asyncio.AbstractEventLoop | None], str | None]
 SETTINGS = ("burst", "step", "buckets", "aligned", "count_denied", "excess")
 
 
@@ -181,17 +183,34 @@ def run_face(name: str, cases: list[Any], store: str, loop: asyncio.AbstractEven
     return agreed == len(cases)
 
 
-def run_policies(name: str, cases: list[Any], store: str, loop: asyncio.AbstractEventLoop | None) -> bool:
-    """Run all cases of format 3 through one face."""
+def run_with(
+    case_difference: CaseRunner, name: str, cases: list[Any], store: str, loop: asyncio.AbstractEventLoop | None
+) -> bool:
+    """Run all cases of another format through one face."""
     agreed = 0
     for number, case in enumerate(cases):
-        difference = policies.run_case(case, number, store, loop)
+        difference = case_difference(case, number, store, loop)
         if difference is None:
             agreed += 1
         else:
             sys.stdout.write(f"{name} {store}: case {case['name']!r}, {difference}\n")
     sys.stdout.write(f"{name} {store}: {agreed} of {len(cases)} cases agree\n")
     return agreed == len(cases)
+
+
+def run_policies(name: str, cases: list[Any], store: str, loop: asyncio.AbstractEventLoop | None) -> bool:
+    """Run all cases of format 3 through one face."""
+    return run_with(policies.run_case, name, cases, store, loop)
+
+
+def run_requests(name: str, cases: list[Any], store: str, loop: asyncio.AbstractEventLoop | None) -> bool:
+    """Run all cases of format 5 through one face."""
+    started = time.time_ns()
+
+    def run(case: Any, number: int, store: str, loop: asyncio.AbstractEventLoop | None) -> str | None:
+        return together.run_case(case, f"{name} {started} {number}", store, loop, quotas)
+
+    return run_with(run, name, cases, store, loop)
 
 
 def main(arguments: list[str]) -> int:
@@ -203,12 +222,12 @@ def main(arguments: list[str]) -> int:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         cases = content["cases"]
-        if content["format"] not in (1, 2, 3) or not cases or not all(case["ops"] for case in cases):
-            raise ValueError("this runner reads formats 1 to 3, with cases that have operations")
+        if content["format"] not in (1, 2, 3, 5) or not cases or not all(case["ops"] for case in cases):
+            raise ValueError("this runner reads formats 1 to 3 and 5, with cases that have operations")
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"runner.py: {path}: {error}\n")
         return 2
-    run = run_policies if content["format"] == 3 else run_face
+    run = {3: run_policies, 5: run_requests}.get(content["format"], run_face)
     loop = asyncio.new_event_loop()
     try:
         agree = [run("python", cases, store, None), run("python (async)", cases, store, loop)]

@@ -99,22 +99,22 @@ class PolicyCases
     when 'take' then usage(@limiter.take(key, **costly), 'taken')
     when 'charge', 'refund' then usage(@limiter.public_send(operation['op'], key, **costly))
     when 'reset' then usage(@limiter.reset(key, **about))
-    when 'block' then usage(@limiter.block(key, seconds(operation['for_us']), **about))
+    when 'block' then usage(@limiter.admin.block(key, seconds(operation['for_us']), **about))
     when 'reserve' then hold(@limiter.reserve(key, id: id, ttl: seconds(operation['ttl_us']), max_age: 0, **deciding))
     when 'commit' then usage(@limiter.commit(key, id, spent: operation['cost'], **about), 'found')
     when 'cancel' then usage(@limiter.cancel(key, id, **about), 'found')
     when 'renew' then usage(@limiter.renew(key, id, seconds(operation['ttl_us']), **about), 'found')
-    when 'configuration' then outcome { @limiter.set_document(operation['text'] || JSON.generate(operation['document'])) }
+    when 'configuration' then outcome { @limiter.admin.set_document(operation['text'] || JSON.generate(operation['document'])) }
     when 'entry' then outcome { change_entry(operation) }
-    when 'match' then @limiter.matching(request(operation)).map { |found| found.to_h.transform_keys(&:to_s) }
+    when 'match' then @limiter.admin.matching(request(operation)).map { |found| found.to_h.transform_keys(&:to_s) }
     when 'decide' then decided(@limiter.decide(request(operation), id: id, ttl: operation['ttl_us'] && seconds(operation['ttl_us'])))
-    when 'candidate' then counts(@limiter.candidate_counts(about[:policy]))
+    when 'candidate' then counts(@limiter.admin.candidate_counts(about[:policy]))
     else { 'unknown' => operation['op'] }
     end
   end
 
   def change_entry(operation)
-    operation['set'] ? @limiter.set_entry(operation['set'], operation['value']) : @limiter.delete_entry(operation['delete'])
+    operation['set'] ? @limiter.admin.set_entry(operation['set'], operation['value']) : @limiter.admin.delete_entry(operation['delete'])
   end
 
   # Handles end nothing while a case runs: the case says what happens.

@@ -7,6 +7,8 @@
 require 'json'
 require 'polylimit'
 require_relative 'policies'
+require_relative 'quotas'
+require_relative 'together'
 
 # Runs cases on one store.
 class Runner
@@ -34,7 +36,7 @@ class Runner
     clock = Polylimit::ManualClock.new(0)
     # What the store does not answer must not look as if it did.
     outage = @store.start_with?('redis') ? { outage: 'deny' } : {}
-    policies = { case: { quotas: quotas(one['quotas']), **outage } }
+    policies = { case: { quotas: Quotas.text(one['quotas']), **outage } }
     @reservations = []
     limiter = Polylimit::Limiter.new(@store == 'memory' ? 'memory:' : @store, policies: policies, clock: clock)
     one['ops'].each_with_index do |operation, at|
@@ -52,7 +54,7 @@ class Runner
   def differs(limiter, clock, key, operation)
     clock.set(operation['at_us'])
     if operation['op'] == 'change'
-      limiter.set_policy('case', quotas(operation['quotas']))
+      limiter.set_policy('case', Quotas.text(operation['quotas']))
       return
     end
     got = shown(ask(limiter, key, operation), operation['expect'])
@@ -101,23 +103,14 @@ class Runner
   def microseconds(seconds)
     (seconds * 1_000_000).round
   end
-
-  def quotas(all)
-    texts = all.map do |numbers|
-      numbers = numbers.transform_keys(&:to_sym)
-      period = numbers.delete(:period_us)
-      Polylimit.quota(period: period && Rational(period, 1_000_000), **numbers)
-    end
-    texts.join('; ')
-  end
 end
 
 abort 'usage: runner.rb FILE STORE' unless ARGV.size == 2
 path, store = ARGV
 file = JSON.parse(File.read(path))
-unless [1, 2, 3].include?(file['format']) && file['cases'].any? && file['cases'].all? { |one| one['ops'].any? }
-  warn "#{path}: this runner reads formats 1 to 3, with cases that have operations"
+unless [1, 2, 3, 5].include?(file['format']) && file['cases'].any? && file['cases'].all? { |one| one['ops'].any? }
+  warn "#{path}: this runner reads formats 1 to 3 and 5, with cases that have operations"
   exit 2
 end
-runner = file['format'] == 3 ? PolicyCases : Runner
+runner = { 3 => PolicyCases, 5 => TogetherCases }.fetch(file['format'], Runner)
 exit(runner.new(store).run(file['cases']) ? 0 : 1)

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use polylimit::{Decision, Limiter, Outage, Policy, RedisOptions, Request, Source};
+use polylimit::decision::Source;
+use polylimit::redis::RedisOptions;
+use polylimit::storage::Outage;
+use polylimit::{Decision, Limiter, Policy, Request};
 
 /// A quota that admits everything and counts it exactly, so that `remaining` tells how many units the server has stored.
 pub const COUNTER_QUOTA: &str = "1_000_000_000/day fixed_window";

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use polylimit::{Decision, Degradation, Source};
+use polylimit::Decision;
+use polylimit::decision::{Degradation, Source};
 use polylimit_test_servers::Row;
 
 /// How much longer than its deadline a decision may take on an idle machine.

@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use hdrhistogram::Histogram;
-use polylimit::{Clock, Decision, Limiter, Policy, Request, simulation};
+use polylimit::clock::Clock;
+use polylimit::testing::simulation;
+use polylimit::{Decision, Limiter, Policy, Request};
 use polylimit_simulation::OpenLoop;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
@@ -53,7 +55,7 @@ pub struct Settings {
     /// How long requests come.
     pub lasts: Duration,
     /// The lease of the policy, such as `auto`.
-    pub lease: Option<polylimit::Lease>,
+    pub lease: Option<polylimit::redis::Lease>,
     /// Decides everything that is random.
     pub seed: u64,
     /// What happens meanwhile.

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use polylimit::{Degradation, Outage, QuotaUsage, Source, Stats};
+use polylimit::decision::{Degradation, QuotaUsage, Source};
+use polylimit::metrics::Stats;
+use polylimit::storage::Outage;
 use tokio::time::Instant;
 
 use crate::policies::ROWS;

@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use polylimit::{Algorithm, Outage, Policy};
+use polylimit::Policy;
+use polylimit::quota::Algorithm;
+use polylimit::storage::Outage;
 
 /// A policy, and what the simulation does with it.
 #[derive(Clone, Copy, Debug)]

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
-use polylimit::{
-    Clock, Decision, Degradation, Error, ErrorKind, Limiter, Request, Source, Usage, simulation,
-};
+use polylimit::clock::Clock;
+use polylimit::decision::{Degradation, Source, Usage};
+use polylimit::testing::simulation;
+use polylimit::{Decision, Error, ErrorKind, Limiter, Request};
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};

@@ -1,6 +1,6 @@
 //! Reads what a script was called with.
 
-use polylimit::testing::Operation;
+use polylimit::testing::script::Operation;
 
 use crate::ledger::Action;
 use crate::policies::{KEYS, ROWS};

@@ -1,11 +1,11 @@
-//! The machine of a run: connections, servers, the faults in force, and the log.
+//! The machine of a run: connections, servers, the active faults, and the log.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 
 use fastrand::Rng;
-use polylimit::simulation::{Connecting, Machine, Socket};
-use polylimit::testing::{Outcome, Read, Script};
+use polylimit::testing::script::{Outcome, Read, Script};
+use polylimit::testing::simulation::{Connecting, Machine, Socket};
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 
 use crate::cluster::{Cluster, FIRST_PORT};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use polylimit::parse_duration;
+use polylimit::raw::parse_duration;
 
 const EXIT_STATUS: &str = "Exit status:
   0   allowed, fine or equal
@@ -21,7 +21,7 @@ const EXIT_STATUS: &str = "Exit status:
 POLICY is a name in the document of --policies, otherwise in the one that is published in the store, or quotas such as
 \"100/minute\".";
 
-/// Asks and manages rate limits.
+/// Queries and manages rate limits.
 #[derive(Debug, Parser)]
 #[command(name = "polylimit", version, after_help = EXIT_STATUS, disable_help_subcommand = true, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -36,39 +36,39 @@ pub(crate) struct GlobalOptions {
     /// The store, such as `redis://localhost` or `local:web`; `@FILE` reads the URL from a file
     #[arg(long, global = true, value_name = "URL", env = "POLYLIMIT_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
-    /// The file with the document of limits, TOML or JSON
+    /// The file with the policy document, TOML or JSON
     #[arg(long, global = true, value_name = "FILE", env = "POLYLIMIT_POLICIES", hide_env_values = true)]
     pub(crate) policies: Option<PathBuf>,
-    /// Writes JSON: one object, or one in each line
+    /// Prints JSON: one object, or one per line
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// The file that gets a line for each key that `reset` and `block` change, with the user and the reason
+    /// The file to which `reset` and `block` append a line per changed key, with the user and the reason
     #[arg(long, global = true, value_name = "FILE", env = "POLYLIMIT_AUDIT_LOG", hide_env_values = true)]
     pub(crate) audit_log: Option<PathBuf>,
-    /// Writes nothing but errors: the exit status is the answer
+    /// Prints only errors: the exit status is the answer
     #[arg(long, global = true)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Decides, and spends the cost when allowed
+    /// Decides, and spends the cost if allowed
     Check(RequestArguments),
-    /// The decision that a check would give, without spending
+    /// The decision that a check would make, without spending
     Peek(RequestArguments),
     /// Spends as much of the cost as is allowed
     Take(RequestArguments),
-    /// Spends the cost whether it fits or not
+    /// Spends the cost unconditionally
     Charge(RequestArguments),
-    /// Gives back up to what is used
+    /// Returns units, up to what is used
     Refund(RequestArguments),
     /// Forgets keys
     Reset(ResetArguments),
     /// Why a key would be allowed or denied, quota by quota, without spending
     Explain(RequestArguments),
-    /// Lists the keys of the store, with what is used of their quotas
+    /// Lists the keys of the store, with their usage
     List(ListArguments),
-    /// The keys of which the most is used
+    /// The most used keys
     Top(TopArguments),
     /// Denies clients, attributes or keys, whatever their quotas say
     #[command(subcommand)]
@@ -79,10 +79,10 @@ pub(crate) enum Command {
     /// Denies keys of a policy for a time
     #[command(subcommand)]
     Block(BlockCommand),
-    /// Reads and changes the document of limits
+    /// Reads and changes the policy document
     #[command(subcommand)]
     Policies(PoliciesCommand),
-    /// Counters of this process with the store, and the configuration in force
+    /// Counters of this process with the store, and the active policy document
     Stats {
         /// What the processes that share the store have reported instead
         #[arg(long)]
@@ -92,24 +92,28 @@ pub(crate) enum Command {
     Doctor,
     /// Measures how fast a store decides
     Bench(BenchArguments),
-    /// Decides generated or logged requests by limits, without a store
+    /// Simulates limits with generated or logged requests, without a store
     #[cfg(feature = "simulate")]
     Simulate(Box<polylimit_simulation::SimulateArguments>),
     /// Serves limits over HTTP and RESP
     #[cfg(feature = "serve")]
     Serve(Box<serve::ServeArguments>),
-    /// Asks a server whether it is ready, for health checks of containers
+    /// Checks whether a server is ready, for health checks of containers
     #[cfg(feature = "serve")]
     Probe(serve::ProbeArguments),
-    /// Writes the completions for a shell
+    /// Prints the completions for a shell
     Completions {
         /// The shell
         shell: Shell,
     },
-    /// Writes a manual page
+    /// Prints a manual page
     Man {
-        /// The command, such as check or policies put; without it the page of polylimit itself
+        /// The command, such as check or policies put; by default the page of polylimit itself
+        #[arg(conflicts_with = "into")]
         command: Vec<String>,
+        /// Writes the pages of all commands into this folder, as files
+        #[arg(long, value_name = "FOLDER")]
+        into: Option<PathBuf>,
     },
 }
 
@@ -131,10 +135,10 @@ pub(crate) struct ResetArguments {
     /// The keys
     #[arg(required_unless_present = "prefix", value_name = "KEY")]
     pub(crate) keys: Vec<OsString>,
-    /// All keys that begin with this; they are counted, and a terminal is asked
+    /// All keys that begin with this; they are counted, and a terminal asks for confirmation
     #[arg(long, conflicts_with = "keys")]
     pub(crate) prefix: Option<OsString>,
-    /// Does not ask
+    /// Does not ask for confirmation
     #[arg(long, requires = "prefix")]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -143,15 +147,15 @@ pub(crate) struct ResetArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct ListArguments {
-    /// A policy's name, or quotas such as "100/minute"; without it the keys of all
+    /// A policy's name, or quotas such as "100/minute"; by default the keys of all
     pub(crate) policy: Option<String>,
-    /// What the keys begin with
+    /// The prefix of the keys
     #[arg(long)]
     pub(crate) prefix: Option<OsString>,
-    /// Keys of which at least so much is used, in percent
+    /// Keys of which at least this much is used, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]
     pub(crate) used: u8,
-    /// Blocked keys only
+    /// Only blocked keys
     #[arg(long)]
     pub(crate) blocked: bool,
     /// How many keys, 1 or more
@@ -171,15 +175,15 @@ impl ListArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct TopArguments {
-    /// A policy's name, or quotas such as "100/minute"; without it the keys of all
+    /// A policy's name, or quotas such as "100/minute"; by default the keys of all
     pub(crate) policy: Option<String>,
-    /// What the keys begin with
+    /// The prefix of the keys
     #[arg(long)]
     pub(crate) prefix: Option<OsString>,
     /// How many keys
     #[arg(long, value_name = "KEYS", default_value_t = 10)]
     pub(crate) most: usize,
-    /// The keys that the processes deny most often, as they report, without a look at the store's keys
+    /// The keys that the processes deny most often, from their reports, without reading the store's keys
     #[arg(long, conflicts_with_all = ["policy", "prefix"])]
     pub(crate) denied: bool,
     #[command(flatten)]
@@ -188,7 +192,7 @@ pub(crate) struct TopArguments {
 
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct ScanOptions {
-    /// How many keys the store goes over at most, 1 or more
+    /// How many keys the store examines at most, 1 or more
     #[arg(long, value_name = "KEYS", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) examine: u64,
     /// The share of a server's time that this may take, 1 to 100
@@ -203,7 +207,7 @@ pub(crate) enum ListCommand {
         /// `client NETWORK`, `ATTRIBUTE VALUE` or `key POLICY KEY`, with %20 for a space in a value
         #[arg(required = true)]
         item: Vec<String>,
-        /// For how long, such as 15m, 1h or 30d; without it until it is removed
+        /// For how long, such as 15m, 1h or 30d; by default until it is removed
         #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
         time: Option<Duration>,
         #[command(flatten)]
@@ -217,7 +221,7 @@ pub(crate) enum ListCommand {
         #[command(flatten)]
         author: Author,
     },
-    /// Lists the items of the document and those that were added
+    /// Lists the items in the document and those that were added
     List,
 }
 
@@ -246,7 +250,7 @@ pub(crate) enum BlockCommand {
     },
     /// Lists the blocked keys, as `list --blocked` does
     List {
-        /// A policy's name, or quotas such as "100/minute"; without it the keys of all
+        /// A policy's name, or quotas such as "100/minute"; by default the keys of all
         policy: Option<String>,
         #[command(flatten)]
         scan: ScanOptions,
@@ -255,9 +259,9 @@ pub(crate) enum BlockCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoliciesCommand {
-    /// Writes the document that is published in the store
+    /// Prints the document that is published in the store
     Get {
-        /// One of the last 32 documents; without it the newest
+        /// One of the last 32 documents; by default the newest
         #[arg(long, value_name = "VERSION")]
         version: Option<u64>,
     },
@@ -273,21 +277,21 @@ pub(crate) enum PoliciesCommand {
     },
     /// Compares a document with the published one, or with another file
     Diff {
-        /// The document; without it that of --policies
+        /// The document; by default that of --policies
         file: Option<PathBuf>,
         /// Another document
         other: Option<PathBuf>,
-        /// One of the last 32 published documents; without it the newest
+        /// One of the last 32 published documents; by default the newest
         #[arg(long, value_name = "VERSION", conflicts_with = "other")]
         version: Option<u64>,
     },
-    /// Checks documents
+    /// Validates documents
     Validate {
         /// The documents, TOML or JSON
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Lists the changes of documents and items in the store, the newest first
+    /// Lists the changes of documents and items in the store, newest first
     History {
         /// How many changes
         #[arg(long, value_name = "CHANGES", default_value_t = 20)]
@@ -295,17 +299,17 @@ pub(crate) enum PoliciesCommand {
     },
     /// Publishes an earlier document again
     Rollback {
-        /// Its version, as the history tells it
+        /// Its version, as in the history
         version: u64,
         #[command(flatten)]
         author: RequiredAuthor,
     },
-    /// Makes a document from limits of another program
+    /// Creates a document from the limits of another program
     Import {
-        /// What the file is from
+        /// The format of the files
         #[arg(long, value_name = "PROGRAM")]
         from: ImportSource,
-        /// Its files
+        /// The files
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
@@ -322,7 +326,7 @@ pub(crate) struct Author {
     /// The reason, for the log
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) why: String,
-    /// Name of the author, for the log
+    /// The author's name, for the log
     #[arg(long, value_name = "NAME", default_value_t = user_name(), hide_default_value = true)]
     pub(crate) by: String,
 }
@@ -332,7 +336,7 @@ pub(crate) struct RequiredAuthor {
     /// The reason, for the log
     #[arg(long, value_name = "TEXT")]
     pub(crate) why: String,
-    /// Name of the author, for the log
+    /// The author's name, for the log
     #[arg(long, value_name = "NAME", default_value_t = user_name(), hide_default_value = true)]
     pub(crate) by: String,
 }
@@ -344,13 +348,13 @@ pub(crate) struct BenchArguments {
     /// How many keys, 1 to 10 million
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) keys: u32,
-    /// How unequal keys are: 0 for equal, 1 for Zipf's law, up to 5
+    /// How unequally keys are used: 0 for equally, 1 for Zipf's law, up to 5
     #[arg(long, value_name = "EXPONENT", default_value_t = 0.0)]
     pub(crate) zipf: f64,
     /// How many checks wait for their decision at a time, 1 to 10,000
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) callers: u32,
-    /// Checks a second, at even times; without it each caller checks again at once
+    /// Checks per second, at even intervals; by default each caller checks again immediately
     #[arg(long, value_name = "CHECKS", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) rate: Option<u32>,
     /// How long to measure, 1 to 3,600
@@ -358,7 +362,7 @@ pub(crate) struct BenchArguments {
     pub(crate) seconds: u16,
 }
 
-/// The user of the shell. Containers and timers have no environment that says it: then the user of this process, by the system.
+/// The user of the shell. Containers and timers have no environment that names it: then the user of this process, as known to the system.
 fn user_name() -> String {
     if let Some(name) = std::env::var("USER").ok().filter(|name| !name.is_empty()) {
         return name;

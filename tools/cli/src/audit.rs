@@ -6,12 +6,13 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use polylimit::time_text;
+use polylimit::admin::KeyName;
+use polylimit::raw::time_text;
 use serde::Serialize;
 
 use crate::arguments::{Author, GlobalOptions, system_user};
 use crate::exit::Failure;
-use crate::output::JsonKey;
+use crate::output::key_name;
 
 /// The file of `--audit-log`, where it is given.
 pub(crate) struct AuditLog(Option<(PathBuf, File)>);
@@ -24,7 +25,7 @@ struct Record<'a> {
     message: &'static str,
     policy: &'a str,
     #[serde(flatten)]
-    key: Option<JsonKey>,
+    key: Option<KeyName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prefix: Option<String>,
     /// How many keys began with the prefix.
@@ -52,7 +53,7 @@ impl AuditLog {
 
     pub(crate) fn key_reset(&mut self, policy: &str, key: &OsStr, author: &Author) -> Result<(), Failure> {
         self.write(&Record {
-            key: Some(JsonKey::of(key)),
+            key: Some(key_name(key)),
             ..Record::of("key_reset", "a key was reset", policy, author)
         })
     }
@@ -85,7 +86,7 @@ impl AuditLog {
             ("key_blocked", "a key was blocked")
         };
         self.write(&Record {
-            key: Some(JsonKey::of(key)),
+            key: Some(key_name(key)),
             for_us: (!time.is_zero()).then(|| time.as_micros().to_string()),
             ..Record::of(event, message, policy, author)
         })

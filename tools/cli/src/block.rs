@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use polylimit::Request;
+use polylimit::admin::KeyName;
 use serde::Serialize;
 
 use crate::arguments::{Author, BlockCommand, GlobalOptions, ListArguments};
@@ -11,14 +12,14 @@ use crate::audit::AuditLog;
 use crate::exit::{Exit, Failure};
 use crate::listing;
 use crate::operations::exit_of;
-use crate::output::{JsonKey, duration};
+use crate::output::{duration, key_name};
 use crate::terminal::Terminal;
 
 #[derive(Serialize)]
 struct BlockReport<'a> {
     policy: &'a str,
     #[serde(flatten)]
-    key: JsonKey,
+    key: KeyName,
     /// How long the key stays blocked at most, longer where it was blocked before.
     reset_after_us: u64,
 }
@@ -51,7 +52,7 @@ fn block(
 ) -> Result<Exit, Failure> {
     let mut audit = AuditLog::open(options)?;
     let (limiter, policy) = options.limiter_for(policy)?;
-    let usage = limiter.block(Request::new(key.as_encoded_bytes()).policy(policy.name()), time)?;
+    let usage = limiter.admin().block(Request::new(key.as_encoded_bytes()).policy(policy.name()), time)?;
     let exit = exit_of(&usage, Exit::Fine, terminal);
     if exit != Exit::Fine {
         return Ok(exit);
@@ -59,7 +60,7 @@ fn block(
     audit.key_blocked(policy.name(), key, time, author)?;
     if options.json {
         let (policy, reset_after_us) = (policy.name(), usage.reset_after_us());
-        terminal.json(&BlockReport { policy, key: JsonKey::of(key), reset_after_us })?;
+        terminal.json(&BlockReport { policy, key: key_name(key), reset_after_us })?;
     } else if time.is_zero() {
         terminal.line("the key is not blocked")?;
     } else {

@@ -1,6 +1,7 @@
-//! What a store and its limiter tell of themselves.
+//! What a store and its limiter report about themselves.
 
-use polylimit::{ConfigurationStatus, Severity, time_text};
+use polylimit::admin::{ConfigurationStatus, Severity};
+use polylimit::raw::time_text;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -22,7 +23,7 @@ pub(crate) fn stats(options: &GlobalOptions, terminal: &mut Terminal) -> Result<
     let is_configured = options.policies.is_some();
     let limiter = if is_configured { options.configured_limiter()? } else { options.answering_limiter()? };
     let limiter = limiter.asynchronous();
-    let (keys, configuration) = (limiter.keys(), limiter.configuration());
+    let (keys, configuration) = (limiter.admin().keys(), limiter.admin().configuration());
     if options.json {
         let counts = limiter.stats().iter().map(|(name, count)| (name.to_owned(), Value::from(count)));
         terminal.json(&StatsReport { keys, configuration, counts: counts.collect() })?;
@@ -54,13 +55,13 @@ pub(crate) fn stats(options: &GlobalOptions, terminal: &mut Terminal) -> Result<
 }
 
 pub(crate) fn doctor(options: &GlobalOptions, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    // The policies in force say which commands are needed. Where they cannot be read, the findings say why.
+    // The active policies say which commands are needed. Where they cannot be read, the findings say why.
     let limiter = match options.limiter_for_keys(None) {
         Ok(limiter) => limiter,
         Err(failure) if failure.exit == Exit::Usage => return Err(failure),
         Err(_) => options.plain_limiter()?,
     };
-    let findings = limiter.doctor()?;
+    let findings = limiter.admin().doctor()?;
     for finding in &findings {
         if options.json {
             terminal.json(finding)?;

@@ -5,11 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use polylimit::Error;
+use polylimit::admin::{ConfigurationChange, ConfigurationStatus, PublishOptions, PublishedDocument};
 use polylimit::blocking::Limiter;
-use polylimit::{
-    ConfigurationChange, ConfigurationStatus, Error, PublishOptions, PublishedDocument, canonical_document,
-    time_text,
-};
+use polylimit::raw::{canonical_document, time_text};
 use serde::Serialize;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
@@ -109,11 +108,12 @@ fn put(
     check_file(file, &text)?;
     let limiter = options.publishing_limiter()?;
     let publication = PublishOptions::default().expected_version(expected).by(&author.by).why(&author.why);
-    match limiter.publish(&text, publication) {
-        Ok(status) => tell(options, &status, terminal),
+    match limiter.admin().publish(&text, publication) {
+        Ok(status) => report(options, &status, terminal),
         Err(error) => {
             // Another version than the expected one is a difference and no wrong usage.
-            let there = limiter.published_document(None)?.map_or(0, |published| published.document_version);
+            let there =
+                limiter.admin().published_document(None)?.map_or(0, |published| published.document_version);
             let failure = Failure::from(error);
             let is_conflict = failure.exit == Exit::Usage && there != expected;
             Err(if is_conflict { Failure::new(Exit::Problem, failure.message) } else { failure })
@@ -129,10 +129,10 @@ fn rollback(
 ) -> Result<Exit, Failure> {
     let limiter = options.publishing_limiter()?;
     let publication = PublishOptions::default().by(&author.by).why(&author.why);
-    tell(options, &limiter.rollback(version, publication)?, terminal)
+    report(options, &limiter.admin().rollback(version, publication)?, terminal)
 }
 
-fn tell(
+fn report(
     options: &GlobalOptions,
     status: &ConfigurationStatus,
     terminal: &mut Terminal,
@@ -140,7 +140,7 @@ fn tell(
     if options.json {
         terminal.json(status)?;
     } else {
-        terminal.line(format_args!("version {} of the configuration is in force", status.version))?;
+        terminal.line(format_args!("version {} of the configuration is active", status.version))?;
     }
     Ok(Exit::Fine)
 }
@@ -275,7 +275,7 @@ fn warnings(document: &Value) -> Vec<String> {
 }
 
 fn history(options: &GlobalOptions, most: usize, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let changes = options.publishing_limiter()?.configuration_history(most)?;
+    let changes = options.publishing_limiter()?.admin().configuration_history(most)?;
     let mut rows = table(["version", "time", "by", "change", "why"]);
     for change in &changes {
         if options.json {
@@ -296,11 +296,11 @@ fn history(options: &GlobalOptions, most: usize, terminal: &mut Terminal) -> Res
 }
 
 fn published(limiter: &Limiter, version: Option<u64>) -> Result<PublishedDocument, Failure> {
-    limiter.published_document(version)?.ok_or_else(|| {
+    limiter.admin().published_document(version)?.ok_or_else(|| {
         Failure::new(
             Exit::Problem,
             match version {
-                Some(version) => format!("document {version} is not there: allowed is one of the last 32, as the history tells them"),
+                Some(version) => format!("document {version} does not exist: allowed is one of the last 32, which the history lists"),
                 None => "no document is published in this store: publish one with `polylimit policies put`".to_owned(),
             },
         )

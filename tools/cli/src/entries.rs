@@ -1,6 +1,7 @@
 //! The lists of clients, attributes and keys that are denied or admitted.
 
-use polylimit::{ListName, ListOptions, ListedItem, printable};
+use polylimit::admin::{ListName, ListOptions, ListedItem};
+use polylimit::raw::printable;
 use serde::Serialize;
 
 use crate::arguments::{Author, GlobalOptions, ListCommand};
@@ -26,19 +27,19 @@ pub(crate) fn run(
             let item = item.join(" ");
             let mut noted = noted(author);
             noted.lasts = *time;
-            let version = limiter.add_list_item(list, &item, noted)?.version;
-            tell(options, "set", &format!("{list} {item}"), version, terminal)
+            let version = limiter.admin().add_list_item(list, &item, noted)?.version;
+            report(options, "set", &format!("{list} {item}"), version, terminal)
         }
         ListCommand::Remove { item, author } => {
             let item = item.join(" ");
             let entry = format!("{list} {item}");
-            let Some(status) = limiter.remove_list_item(list, &item, noted(author))? else {
+            let Some(status) = limiter.admin().remove_list_item(list, &item, noted(author))? else {
                 let message = format!("there is no entry {entry:?}: `polylimit {list} list` lists them");
                 return Err(Failure::new(Exit::Problem, message));
             };
-            tell(options, "removed", &entry, status.version, terminal)
+            report(options, "removed", &entry, status.version, terminal)
         }
-        ListCommand::List => show(options, &limiter.list_items(list)?, terminal),
+        ListCommand::List => show(options, &limiter.admin().list_items(list)?, terminal),
     }
 }
 
@@ -46,7 +47,7 @@ fn noted(author: &Author) -> ListOptions<'_> {
     ListOptions::default().by(&author.by).why(&author.why)
 }
 
-fn tell(
+fn report(
     options: &GlobalOptions,
     done: &str,
     entry: &str,

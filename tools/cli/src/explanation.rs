@@ -1,9 +1,8 @@
 //! Why a key is admitted or denied.
 
-use polylimit::{
-    EntryExplanation, KeyExplanation, NumbersSource, PolicyMode, QuotaExplanation, Request, printable,
-    time_text,
-};
+use polylimit::Request;
+use polylimit::admin::{EntryExplanation, KeyExplanation, PolicyMode, QuotaExplanation, QuotasSource};
+use polylimit::raw::{printable, time_text};
 
 use crate::arguments::{GlobalOptions, RequestArguments};
 use crate::exit::{Exit, Failure};
@@ -18,7 +17,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     let (limiter, policy) = options.limiter_for(&arguments.policy)?;
     let request = Request::new(arguments.key.as_encoded_bytes()).policy(policy.name()).cost(arguments.cost);
-    let explained = limiter.explain(request)?;
+    let explained = limiter.admin().explain(request)?;
     if options.json {
         terminal.json(&explained)?;
     } else {
@@ -90,10 +89,10 @@ fn facts(explained: &KeyExplanation) -> Vec<String> {
         lines.push(format!("the states may be those of other keys: {}", degraded.name()));
     }
     lines.extend(explained.rule.map(|rule| format!("applied by rule {rule}")));
-    match (explained.numbers, &explained.plan) {
-        (NumbersSource::Quotas, _) => {}
-        (numbers, Some(plan)) => lines.push(format!("quotas of the plan {plan}, by {}", numbers.name())),
-        (numbers, None) => lines.push(format!("quotas by {}", numbers.name())),
+    match (explained.quotas_source, &explained.plan) {
+        (QuotasSource::Quotas, _) => {}
+        (source, Some(plan)) => lines.push(format!("quotas of the plan {plan}, by {}", source.name())),
+        (source, None) => lines.push(format!("quotas by {}", source.name())),
     }
     if explained.mode != PolicyMode::On {
         lines.push(format!("mode: {}", explained.mode.name()));

@@ -1,6 +1,7 @@
 //! What the processes that share a store have reported.
 
-use polylimit::{ProcessReport, time_text, top_denied as of_reports};
+use polylimit::admin::{ProcessReport, top_denied as of_reports};
+use polylimit::raw::time_text;
 
 use crate::arguments::GlobalOptions;
 use crate::exit::{Exit, Failure};
@@ -12,7 +13,7 @@ const NONE: &str =
     "no process reports to this store: build limiters with the option report=10s, or start `polylimit serve`";
 
 pub(crate) fn stats(options: &GlobalOptions, terminal: &mut Terminal) -> Result<Exit, Failure> {
-    let processes = options.plain_limiter()?.fleet()?;
+    let processes = options.plain_limiter()?.admin().fleet()?;
     let titles =
         ["host", "process", "store", "limits", "admitted", "denied", "by outage policies", "reported"];
     let mut rows = table(titles);
@@ -21,7 +22,8 @@ pub(crate) fn stats(options: &GlobalOptions, terminal: &mut Terminal) -> Result<
             terminal.json(process)?;
         }
         let ProcessReport { host, pid, store_up, configuration_version, policies, at_ms, .. } = process;
-        let sum = |of: fn(&polylimit::PolicyCounts) -> u64| policies.iter().map(of).sum::<u64>().to_string();
+        let sum =
+            |of: fn(&polylimit::admin::PolicyCounts) -> u64| policies.iter().map(of).sum::<u64>().to_string();
         rows.add_row([
             host.as_str(),
             &pid.to_string(),
@@ -41,7 +43,7 @@ pub(crate) fn top_denied(
     most: usize,
     terminal: &mut Terminal,
 ) -> Result<Exit, Failure> {
-    let processes = options.plain_limiter()?.fleet()?;
+    let processes = options.plain_limiter()?.admin().fleet()?;
     let mut rows = table(["policy", "key", "denials"]);
     for denied in of_reports(&processes, most) {
         if options.json {

@@ -1,5 +1,8 @@
 //! Completions for shells and manual pages, made from the arguments.
 
+use std::fs;
+use std::path::Path;
+
 use clap::CommandFactory as _;
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
@@ -34,5 +37,13 @@ pub(crate) fn man(command: &[String], terminal: &mut Terminal) -> Result<Exit, F
         .render(&mut text)
         .map_err(|error| Failure::new(Exit::Undecided, error.to_string()))?;
     terminal.write(&text)?;
+    Ok(Exit::Fine)
+}
+
+/// The pages of polylimit and of all commands, also of those in commands, as files in a folder.
+pub(crate) fn man_pages(folder: &Path) -> Result<Exit, Failure> {
+    fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Arguments::command(), folder))
+        .map_err(|error| Failure::of_file(folder, &error))?;
     Ok(Exit::Fine)
 }

@@ -14,7 +14,7 @@ use crate::import::rules::{Application, Rule};
 
 /// The policies whose names begin with this say which others an application of theirs replaces.
 const REPLACES: &str = "replaces.";
-/// The policy that stands beside those whose denials count only together.
+/// The policy that is applied with those whose denials count only together.
 const QUOTA_MODE: &str = "quota_mode";
 /// The longest name of a policy: `replaces.` is put in front of some.
 const MAX_NAME: usize = 55;
@@ -45,7 +45,7 @@ impl EnvoyImport {
     fn add_domain(&mut self, text: &str) -> Result<(), String> {
         let domain = Domain::parse(text, &mut self.left_out)?;
         if !self.domains.insert(domain.domain.clone()) {
-            return Err(format!("the domain {:?} is there twice: merge its files into one", domain.domain));
+            return Err(format!("the domain {:?} is a duplicate: merge its files into one", domain.domain));
         }
         self.rules.extend(rules::of_domain(&domain)?);
         Ok(())
@@ -147,7 +147,7 @@ fn free_name(text: &str, taken: &mut HashSet<String>) -> String {
         let length = clean.len().min(MAX_NAME - suffix.len());
         format!("{}{suffix}", &clean[..length])
     };
-    // One of so many is free.
+    // There are more numbers than policies, so one is free.
     let mut names = (1..=taken.len() + 2).map(name);
     let free = names.find(|name| !taken.contains(name)).unwrap_or_default();
     taken.insert(free.clone());

@@ -103,8 +103,8 @@ fn perform(arguments: &Arguments, terminal: &mut Terminal) -> Result<Exit, Failu
         Command::List(arguments) => listing::list(options, arguments, terminal),
         Command::Top(arguments) if arguments.denied => fleet::top_denied(options, arguments.most, terminal),
         Command::Top(arguments) => listing::top(options, arguments, terminal),
-        Command::Deny(list) => entries::run(options, polylimit::ListName::Deny, list, terminal),
-        Command::Allow(list) => entries::run(options, polylimit::ListName::Allow, list, terminal),
+        Command::Deny(list) => entries::run(options, polylimit::admin::ListName::Deny, list, terminal),
+        Command::Allow(list) => entries::run(options, polylimit::admin::ListName::Allow, list, terminal),
         Command::Block(block) => block::run(options, block, terminal),
         Command::Policies(policies) => documents::run(options, policies, terminal),
         Command::Stats { fleet: true } => fleet::stats(options, terminal),
@@ -118,6 +118,7 @@ fn perform(arguments: &Arguments, terminal: &mut Terminal) -> Result<Exit, Failu
         #[cfg(feature = "serve")]
         Command::Probe(arguments) => serve::probe(arguments),
         Command::Completions { shell } => generated::completions(*shell, terminal),
-        Command::Man { command } => generated::man(command, terminal),
+        Command::Man { into: Some(folder), .. } => generated::man_pages(folder),
+        Command::Man { command, into: None } => generated::man(command, terminal),
     }
 }

@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::time::Instant;
 
+use polylimit::admin::{KeyFilter, KeyName, ListBudget, ListedKey, ListedQuota};
 use polylimit::blocking::Limiter;
-use polylimit::{KeyFilter, KeyName, ListBudget, ListedKey, ListedQuota};
 
 use crate::arguments::{GlobalOptions, ListArguments, ScanOptions, TopArguments};
 use crate::exit::{Exit, Failure};
@@ -27,7 +27,7 @@ pub(crate) fn list(
         filter(arguments.policy.as_deref(), arguments.prefix.as_deref()).at_least_used(arguments.used);
     let mut rows = rows();
     let mut left = arguments.most;
-    // A number and no share: a store does not tell beforehand how many keys it will go over. Lines on the same terminal are progress
+    // A number and no share: a store does not know beforehand how many keys it will examine. Lines on the same terminal are progress
     // enough.
     let is_shown = !(options.json && terminal.shows_output());
     let progress = is_shown.then(|| Progress::new(terminal, "examined {pos} keys", None));
@@ -64,7 +64,7 @@ pub(crate) fn top(
     let started = Instant::now();
     let progress = Progress::new(terminal, "examining keys for {pos} s", None)
         .following(move || started.elapsed().as_secs());
-    let page = limiter.scan_top(&filter, arguments.most, &arguments.scan.budget())?;
+    let page = limiter.admin().scan_top(&filter, arguments.most, &arguments.scan.budget())?;
     drop(progress);
     let mut rows = rows();
     for key in &page.keys {
@@ -96,7 +96,7 @@ fn walk(
     let (mut examined, mut cursor) = (0, None);
     while examined < scan.examine {
         let budget = scan.budget().entries(PAGE).examined(EXAMINED_AT_ONCE.min(scan.examine - examined));
-        let page = limiter.list(filter, &budget, cursor.as_deref())?;
+        let page = limiter.admin().list(filter, &budget, cursor.as_deref())?;
         for key in &page.keys {
             if !take(key)? {
                 return Ok(true);

@@ -1,12 +1,14 @@
 //! The operations on one key: check, peek, take, charge and refund.
 
+use polylimit::admin::KeyName;
 use polylimit::blocking::Limiter;
-use polylimit::{Decision, Degradation, Error, Policy, QuotaUsage, QuotaVerdict, Request, Source, Usage};
+use polylimit::decision::{Degradation, QuotaUsage, QuotaVerdict, Source, Usage};
+use polylimit::{Decision, Error, Policy, Request};
 use serde::Serialize;
 
 use crate::arguments::{GlobalOptions, RequestArguments};
 use crate::exit::{Exit, Failure};
-use crate::output::{JsonKey, duration};
+use crate::output::{duration, key_name};
 use crate::terminal::Terminal;
 
 /// A decision or a usage as JSON, with the request.
@@ -14,7 +16,7 @@ use crate::terminal::Terminal;
 struct AnswerReport<'a, A> {
     policy: &'a str,
     #[serde(flatten)]
-    key: JsonKey,
+    key: KeyName,
     cost: u64,
     #[serde(flatten)]
     answer: &'a A,
@@ -145,7 +147,7 @@ fn report<'a, A: Serialize>(
     policy: &'a Policy,
     answer: &'a A,
 ) -> AnswerReport<'a, A> {
-    AnswerReport { policy: policy.name(), key: JsonKey::of(&arguments.key), cost: arguments.cost, answer }
+    AnswerReport { policy: policy.name(), key: key_name(&arguments.key), cost: arguments.cost, answer }
 }
 
 fn show_verdict(decision: &Decision, terminal: &mut Terminal) -> Result<(), Failure> {

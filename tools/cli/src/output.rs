@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 
 use comfy_table::{Table, presets};
-use polylimit::printable;
-use serde::Serialize;
+use polylimit::admin::KeyName;
+use polylimit::raw::printable;
 
 const SECOND_US: u64 = 1_000_000;
 const UNITS: [(&str, u64); 4] =
@@ -32,37 +32,9 @@ pub(crate) fn duration(us: u64) -> String {
     }
 }
 
-/// A key as JSON: `key` where it is UTF-8, otherwise `key_base64`.
-#[derive(Debug, Serialize)]
-pub(crate) enum JsonKey {
-    #[serde(rename = "key")]
-    Text(String),
-    #[serde(rename = "key_base64")]
-    Base64(String),
-}
-
-impl JsonKey {
-    pub(crate) fn of(key: &OsStr) -> Self {
-        match key.to_str() {
-            Some(text) => Self::Text(text.to_owned()),
-            None => Self::Base64(base64(key.as_encoded_bytes())),
-        }
-    }
-}
-
-/// Base64 (RFC 4648) with padding.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0_usize, |group, byte| group << 8 | usize::from(*byte))
-            << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            let digit = char::from(DIGITS[group >> (18 - 6 * place) & 63]);
-            text.push(if place <= chunk.len() { digit } else { '=' });
-        }
-    }
-    text
+/// A key of the command line, as reports have it.
+pub(crate) fn key_name(key: &OsStr) -> KeyName {
+    KeyName::Bytes(key.as_encoded_bytes().to_vec())
 }
 
 /// A table without lines. Its cells are escaped: keys, items, reasons and hosts may come from any client.
@@ -117,19 +89,5 @@ mod tests {
         let mut rows = table(["item"]);
         rows.add_row(["a\u{1b}[31m\n\u{7}\u{202e}b"]);
         assert_eq!(rows.0.trim_fmt(), "item\n".to_owned() + r"a\u{1b}[31m\u{a}\u{7}\u{202e}b");
-    }
-
-    #[test]
-    fn base64_is_that_of_rfc_4648() {
-        for (bytes, text) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-        ] {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! How far a command is, told on the errors of a terminal while it takes its time.
+//! The progress of a command, shown on standard error of a terminal.
 
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Drop for Progress {
         self.bar.finish_and_clear();
         if let Some(ticker) = self.ticker.take() {
             ticker.thread().unpark();
-            // A thread that only draws has no failure to tell.
+            // A thread that only draws has no failure to report.
             let _ = ticker.join();
         }
     }

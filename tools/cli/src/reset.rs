@@ -1,7 +1,8 @@
 //! Forgets keys.
 
+use polylimit::Request;
+use polylimit::admin::{KeyFilter, ListBudget};
 use polylimit::blocking::Limiter;
-use polylimit::{KeyFilter, ListBudget, Request};
 use serde::Serialize;
 
 use crate::arguments::{GlobalOptions, ResetArguments};
@@ -40,7 +41,8 @@ pub(crate) fn run(
         let progress = Progress::new(terminal, template, counted);
         let mut cursor = None;
         loop {
-            let page = match limiter.reset_listed(&filter, &ListBudget::default(), cursor.as_deref()) {
+            let page = match limiter.admin().reset_listed(&filter, &ListBudget::default(), cursor.as_deref())
+            {
                 Ok(page) => page,
                 Err(error) if reset == 0 => return Err(error.into()),
                 // What was done before is recorded.
@@ -55,7 +57,7 @@ pub(crate) fn run(
             if cursor.is_none() {
                 drop(progress);
                 audit.keys_reset(policy.name(), prefix, reset as u64, author)?;
-                return tell(options, policy.name(), reset, terminal);
+                return report(options, policy.name(), reset, terminal);
             }
         }
     }
@@ -68,7 +70,7 @@ pub(crate) fn run(
         audit.key_reset(policy.name(), key, author)?;
         reset += 1;
     }
-    tell(options, policy.name(), reset, terminal)
+    report(options, policy.name(), reset, terminal)
 }
 
 /// How many keys there are to ask about.
@@ -79,7 +81,7 @@ fn counted_keys(limiter: &Limiter, filter: &KeyFilter<'_>, terminal: &Terminal) 
     let progress = Progress::new(terminal, "counted {pos} keys", None);
     let (mut keys, mut cursor) = (0, None);
     loop {
-        let page = limiter.list(filter, &ListBudget::default(), cursor.as_deref())?;
+        let page = limiter.admin().list(filter, &ListBudget::default(), cursor.as_deref())?;
         keys += page.keys.len();
         progress.set(keys as u64);
         cursor = page.cursor;
@@ -89,7 +91,7 @@ fn counted_keys(limiter: &Limiter, filter: &KeyFilter<'_>, terminal: &Terminal) 
     }
 }
 
-fn tell(
+fn report(
     options: &GlobalOptions,
     policy: &str,
     reset: usize,

@@ -3,7 +3,8 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use polylimit::{ClientAddressRules, Limiter};
+use polylimit::Limiter;
+use polylimit::http::ClientAddressRules;
 use polylimit_server::{Probe, ReadLogin, Server, ServerOptions, Signals, StoreLogin, TlsFiles};
 
 use crate::arguments::GlobalOptions;
@@ -47,7 +48,7 @@ fn limiter(options: &GlobalOptions, arguments: &ServeArguments) -> Result<Limite
     let keys = usize::try_from(arguments.observe_keys).unwrap_or(usize::MAX);
     let mut builder = Limiter::builder().store(&url).observe_keys(keys);
     if let Some(file) = &options.policies {
-        // A bad document keeps the one before in force, and at first there is none.
+        // With a bad document the previous one stays active, and at first there is none.
         documents::validate_file(file)?;
     }
     if options.policies.is_some() || url.starts_with("redis") {
@@ -66,7 +67,7 @@ fn store_login(options: &GlobalOptions) -> Option<ReadLogin> {
     Some(Arc::new(move || {
         let url = std::fs::read_to_string(&path);
         let url = url.map_err(|error| format!("the file {path:?} cannot be used: {error}"))?;
-        let login = polylimit::RedisOptions::parse(url.trim()).and_then(|options| options.login());
+        let login = polylimit::redis::RedisOptions::parse(url.trim()).and_then(|options| options.login());
         let login = login.map_err(|error| format!("the file {path:?} cannot be used: {error}"))?;
         Ok(login.map(|(username, password)| StoreLogin { username, password }))
     }))
@@ -110,7 +111,7 @@ fn server_options(options: &GlobalOptions, arguments: &ServeArguments) -> Result
             return;
         }
         let line = if is_json { format!("{}\n", record.json()) } else { format!("polylimit: {record}\n") };
-        // One write, so that lines of threads do not mix. There is no place to tell that it fails.
+        // One write, so that lines of threads do not mix. There is no place to report that it fails.
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     });
     Ok(made)

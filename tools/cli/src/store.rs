@@ -13,7 +13,7 @@ use crate::exit::{Exit, Failure};
 
 /// How long a command waits until the store answers for the first time. A decision waits as long as its deadline says.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
-/// How long a command waits for the configuration in force.
+/// How long a command waits for the active configuration.
 const CONFIGURED_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -47,7 +47,7 @@ impl GlobalOptions {
     /// A limiter that knows no policies by name, and needs no rights for a configuration.
     pub(crate) fn plain_limiter(&self) -> Result<Limiter, Failure> {
         let limiter = self.unasked_limiter()?;
-        // Without an answer the operation tells why.
+        // Without an answer the operation reports why.
         let _ = limiter.ready(CONNECTED_WITHIN);
         Ok(limiter)
     }
@@ -87,7 +87,7 @@ impl GlobalOptions {
         })
     }
 
-    /// A limiter whose configuration is in force.
+    /// A limiter whose configuration is active.
     pub(crate) fn configured_limiter(&self) -> Result<Limiter, Failure> {
         let limiter = self.following_limiter()?;
         await_configuration(&limiter)?;
@@ -130,22 +130,25 @@ impl GlobalOptions {
         }
         let has_document = match &self.policies {
             Some(_) => true,
-            None if self.store_url()?.starts_with("redis") => {
-                self.publishing_limiter()?.published_document(None).is_ok_and(|document| document.is_some())
-            }
+            None if self.store_url()?.starts_with("redis") => self
+                .publishing_limiter()?
+                .admin()
+                .published_document(None)
+                .is_ok_and(|document| document.is_some()),
             None => false,
         };
         if has_document { self.configured_limiter() } else { self.plain_limiter() }
     }
 }
 
-/// Waits until the configuration is in force that is there now, and fails with the reason when it will not be.
+/// Waits until the configuration is active that is there now, and fails with the reason when it will not be.
 fn await_configuration(limiter: &Limiter) -> Result<(), Failure> {
-    let status = || limiter.asynchronous().configuration();
+    let status = || limiter.asynchronous().admin().configuration();
     let source = status().map(|status| status.source).unwrap_or_default();
-    // A right that is missing, and a store that does not answer, are told at once.
-    let version = if source.starts_with("store") { limiter.configuration_entries()?.version } else { 0 };
-    if &*source == "store" && limiter.published_document(None)?.is_none() {
+    // A right that is missing, and a store that does not answer, are reported at once.
+    let version =
+        if source.starts_with("store") { limiter.admin().configuration_entries()?.version } else { 0 };
+    if &*source == "store" && limiter.admin().published_document(None)?.is_none() {
         return Err(Failure::usage(
             "no document is published in this store: publish one with `polylimit policies put`, name a file with --policies, or \
              give quotas such as 100/minute",
@@ -157,7 +160,7 @@ fn await_configuration(limiter: &Limiter) -> Result<(), Failure> {
             let why = status.error.map_or_else(|| "it is not there in time".to_owned(), Into::into);
             return Err(Failure::new(
                 Exit::Undecided,
-                format!("the configuration of {source} is not in force: {why}"),
+                format!("the configuration of {source} is not active: {why}"),
             ));
         }
         sleep(PAUSE);
@@ -166,7 +169,8 @@ fn await_configuration(limiter: &Limiter) -> Result<(), Failure> {
 }
 
 fn unknown_policy(limiter: &Limiter, policy: &str) -> Failure {
-    let source = limiter.asynchronous().configuration().map(|status| status.source).unwrap_or_default();
+    let source =
+        limiter.asynchronous().admin().configuration().map(|status| status.source).unwrap_or_default();
     let policies = limiter.asynchronous().policies();
     // A ~ is in the name of a candidate only.
     let mut names: Vec<_> = policies.iter().map(Policy::name).filter(|name| !name.contains('~')).collect();

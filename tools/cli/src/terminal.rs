@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Write};
 
-use polylimit::printable;
+use polylimit::raw::printable;
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
@@ -139,7 +139,7 @@ impl Terminal {
         self.show_error(&format!("{label}: {}\n", lines(message)));
     }
 
-    /// Writes to the errors as it is. There is no place to tell that this fails.
+    /// Writes to the errors as it is. There is no place to report that this fails.
     pub(crate) fn show_error(&mut self, text: &str) {
         let _ = self.flush();
         let _ = self.errors.write_all(text.as_bytes());

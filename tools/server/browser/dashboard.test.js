@@ -99,7 +99,7 @@ test("every view shows what there is, on wide and narrow screens, by the keyboar
   await end();
 });
 
-test("a limit that is changed in the page is in force in a second process within a second", async () => {
+test("a limit that is changed in the page is active in a second process within a second", async () => {
   const { store, server } = await published();
   const second = await serve("--store", store.url);
   const limit = async () => (await second.post("/v1/peek", { policy: "api", key: "k" })).limit;

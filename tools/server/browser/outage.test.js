@@ -69,7 +69,7 @@ test("a server that starts without its Redis shows a page that says so, and the 
   const server = await serve("--store", redisUrl(port));
   const first = await reader(server);
   const { page, open, loaded } = first;
-  await page.getByText("No limits are in force: their source has not been reached since the start").waitFor();
+  await page.getByText("No limits are active: their source has not been reached since the start").waitFor();
   await reads(first, "outage-at-start");
   await open("document");
   await loaded();
@@ -77,7 +77,7 @@ test("a server that starts without its Redis shows a page that says so, and the 
 
   await redis(port);
   // The server looks for its limits by itself.
-  await page.getByText("No limits are in force: no document is published").waitFor();
+  await page.getByText("No limits are active: no document is published").waitFor();
   await publish(server, DOCUMENT, 0);
   await open("policies");
   await page.getByRole("row", { name: /^api 5\/hour/ }).waitFor();

@@ -10,18 +10,18 @@ const EXPLAINED = 10;
 /** Why a key would be denied now, in some words. */
 async function why(listed) {
   if (!isNamed(listed)) return "the key is hidden";
-  const told = await post("v1/explain", keyFields(listed));
-  const again = told.retry_after_us === null ? "no wait helps" : `again in ${duration(told.retry_after_us)}`;
-  if (told.allowed) return "would be admitted now";
-  if (told.blocked_for_us > 0) return `${blockCause(told)}, ${again}`;
-  if (told.list_entry) return `by the list: ${printable(told.list_entry.why || told.list_entry.entry)}`;
-  const denies = told.quotas.filter((quota) => !quota.admits).map((quota) => quota.quota);
-  return `${denies.length > 0 ? `over ${denies.join(" and ")}` : told.cause}, ${again}`;
+  const reply = await post("v1/explain", keyFields(listed));
+  const again = reply.retry_after_us === null ? "no wait helps" : `again in ${duration(reply.retry_after_us)}`;
+  if (reply.allowed) return "would be admitted now";
+  if (reply.blocked_for_us > 0) return `${blockCause(reply)}, ${again}`;
+  if (reply.list_entry) return `by the list: ${printable(reply.list_entry.why || reply.list_entry.entry)}`;
+  const denies = reply.quotas.filter((quota) => !quota.admits).map((quota) => quota.quota);
+  return `${denies.length > 0 ? `over ${denies.join(" and ")}` : reply.cause}, ${again}`;
 }
 
 /** Of a hidden key nothing is explained, nor of every key of a long list. */
 const UNKNOWN = "–";
-const blockCause = (told) => (told.penalty?.level > 0 ? "blocked by the penalty" : "blocked by hand");
+const blockCause = (reply) => (reply.penalty?.level > 0 ? "blocked by the penalty" : "blocked by hand");
 
 function actions(listed, isBlocked, changed) {
   if (!isNamed(listed)) return "the key is hidden";
@@ -54,7 +54,7 @@ export function deniedNow(place) {
         `≈ ${whole.format(listed.count)}`,
         actions(listed, reasons[at].startsWith("blocked"), () => show(true)),
       ]);
-      return table(["client", "policy", "why", "since", "#denials", "actions"], made, "Nobody is being denied often.", "Denied now");
+      return table(["client", "policy", "why", "since", "#denials", "actions"], made, "No client is denied often.", "Denied now");
     });
   };
   on("snapshot", show);

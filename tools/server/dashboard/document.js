@@ -42,7 +42,7 @@ async function editor(load, showPast) {
       ? `Document ${version} is published in the store.`
       : "No document is published yet. This is a beginning."
     : `The document comes from ${status.source}: change it there.`;
-  const applied = status.applied_at_us > 0 ? ` In force since ${time(status.applied_at_us / 1e3)}.` : " It is not in force.";
+  const applied = status.applied_at_us > 0 ? ` Active since ${time(status.applied_at_us / 1e3)}.` : " It is not active.";
   const result = element("div", { role: "status" });
   const isUnusable = !isPublished && !limits;
   if (!(isPublished && mayChange())) {
@@ -64,15 +64,15 @@ async function editor(load, showPast) {
   const compare = async () => {
     const checked = await post("v1/policies/validate", text.value);
     if (!checked.valid) return element("p", { class: "refusal", role: "alert" }, checked.error);
-    const told = await post("v1/policies/diff", text.value);
-    return told.equal
+    const reply = await post("v1/policies/diff", text.value);
+    return reply.equal
       ? paragraph("The document can be used, and says the same as the one that is there.")
-      : [paragraph("The document can be used. Its differences:", "quiet"), difference(told.difference)];
+      : [paragraph("The document can be used. Its differences:", "quiet"), difference(reply.difference)];
   };
   const publish = async () => {
     const put = `v1/policies?${new URLSearchParams({ why: why.value })}`;
     await ask(put, { method: "PUT", headers: { "if-match": etag }, body: text.value });
-    say("The document is in force.");
+    say("The document is active.");
     await Promise.all([load(), showPast()]);
     return "";
   };
@@ -102,7 +102,7 @@ async function history(load, showPast) {
     const why = element("input", { required: true });
     confirmed(`Publish document ${version} again?`, "It replaces the one that is there.", [field("why", why, "wide")], "Roll back", async () => {
       await post("v1/rollback", { version, why: why.value });
-      say(`Document ${version} is in force again.`);
+      say(`Document ${version} is active again.`);
       load();
       showPast();
     });

@@ -61,18 +61,18 @@ function unblock(listed, changed) {
 async function explain(listed) {
   const place = document.getElementById("explained");
   await fill(place, async () => {
-    const told = await post("v1/explain", keyFields(listed));
-    const verdict = told.allowed ? "would be admitted now" : `would be denied now${told.cause ? ` (${told.cause})` : ""}`;
+    const reply = await post("v1/explain", keyFields(listed));
+    const verdict = reply.allowed ? "would be admitted now" : `would be denied now${reply.cause ? ` (${reply.cause})` : ""}`;
     const facts = [];
-    if (!told.allowed) facts.push(`Again in ${duration(told.retry_after_us)}.`);
-    if (told.blocked_for_us > 0) facts.push(`Blocked for ${duration(told.blocked_for_us)}.`);
-    if (told.leased_units > 0) facts.push(`${told.leased_units} units are leased here.`);
-    if (told.reservations > 0) facts.push(`${told.reservations} reservations hold ${told.reserved_units} units.`);
-    for (const entry of [told.override_entry, told.list_entry]) {
+    if (!reply.allowed) facts.push(`Again in ${duration(reply.retry_after_us)}.`);
+    if (reply.blocked_for_us > 0) facts.push(`Blocked for ${duration(reply.blocked_for_us)}.`);
+    if (reply.leased_units > 0) facts.push(`${reply.leased_units} units are leased here.`);
+    if (reply.reservations > 0) facts.push(`${reply.reservations} reservations hold ${reply.reserved_units} units.`);
+    for (const entry of [reply.override_entry, reply.list_entry]) {
       if (entry) facts.push(`By ${entry.entry}${entry.why ? `, because: ${entry.why}` : ""}.`);
     }
-    if (told.degraded) facts.push(`The answer is degraded: ${told.degraded}.`);
-    const rows = told.quotas.map((quota) => [
+    if (reply.degraded) facts.push(`The answer is degraded: ${reply.degraded}.`);
+    const rows = reply.quotas.map((quota) => [
       quota.quota,
       quota.admits ? "admits" : element("span", { class: "bad" }, "denies"),
       quota.words,
@@ -80,7 +80,7 @@ async function explain(listed) {
     ]);
     return [
       element("h2", {}, "Explanation"),
-      element("p", {}, foreign(`${told.policy}: ${keyText(told)}`, "key"), ` ${verdict}. ${facts.join(" ")}`),
+      element("p", {}, foreign(`${reply.policy}: ${keyText(reply)}`, "key"), ` ${verdict}. ${facts.join(" ")}`),
       table(["quota", "says", "because", "#left"], rows, "No quota counts for this key.", "Explanation"),
     ];
   });
@@ -105,14 +105,14 @@ export async function keys() {
   const blocked = element("input", { type: "checkbox" });
   const showTop = () =>
     fill(top, async () => {
-      const told = await get("v1/top?most=20");
-      if (told.counters === 0) return paragraph("This server counts no keys: start it with --observe-keys 256.");
+      const reply = await get("v1/top?most=20");
+      if (reply.counters === 0) return paragraph("This server counts no keys: start it with --observe-keys 256.");
       return [
         element("h2", {}, "Denied most often"),
-        paragraph(`Estimated in this process from a sample; all counts are halved every ${duration(told.half_life_us)}.`, "quiet"),
-        topTable(told.denied, "denials", showTop),
+        paragraph(`Estimated in this process from a sample; all counts are halved every ${duration(reply.half_life_us)}.`, "quiet"),
+        topTable(reply.denied, "denials", showTop),
         element("h2", {}, "Admitted most often"),
-        topTable(told.admitted, "admissions", showTop),
+        topTable(reply.admitted, "admissions", showTop),
       ];
     });
   const search = (cursor, before = []) =>
@@ -199,9 +199,9 @@ export async function lists() {
   };
   const show = () =>
     fill(items, async () => {
-      const told = await listed();
+      const reply = await listed();
       return ["deny", "allow"].flatMap((name) => {
-        const rows = told[name].map((listed) => [
+        const rows = reply[name].map((listed) => [
           foreign(listed.item, "key"),
           listed.until ? time(listed.until) : "",
           foreign(listed.by ?? ""),
@@ -221,7 +221,7 @@ export async function lists() {
     problem.replaceChildren();
     try {
       const { entry } = await post("v1/lists/add", body);
-      say(`In force: ${entry}`);
+      say(`Active: ${entry}`);
       item.value = "";
       await show();
     } catch (error) {

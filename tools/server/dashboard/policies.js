@@ -1,9 +1,11 @@
 // The view of the policies, with a chart of what they have decided.
 
-import uPlot from "./uPlot.js";
 import { decimal, element, minute, paragraph, rate, table, whole } from "./elements.js";
 import { deniedNow } from "./denied.js";
 import { ask, get, leaving, live, on, policyText, refusal, view } from "./server.js";
+
+// index.html loads it.
+const { uPlot } = window;
 
 /** What was decided in a second, between the last two snapshots. */
 function rates(policy) {
@@ -99,9 +101,9 @@ export async function policies() {
       const share = allowed + denied > 0 ? `${decimal.format((100 * denied) / (allowed + denied))} %` : "–";
       const title = element("button", { type: "button", class: "row-name", "aria-pressed": String(chosen === name), onclick: () => choose(name) }, policyText(name));
       title.dataset.policy = name;
-      const about = [about_of(modes[name]), policyText(name) === name ? (quotas.get(name) ?? "not in force") : ""];
+      const about = [about_of(modes[name]), policyText(name) === name ? (quotas.get(name) ?? "not active") : ""];
       const cells = [
-        [title, ...about.flat().filter(Boolean).map((text) => element("span", { class: "beside" }, text))],
+        [title, ...about.flat().filter(Boolean).map((text) => element("span", { class: "remark" }, text))],
         now ? rate(now.allowed) : "–",
         now ? rate(now.denied) : "–",
         share,

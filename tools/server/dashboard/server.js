@@ -195,10 +195,10 @@ function warn() {
   if (live.store === false) texts.push("The store does not answer: the outage policies decide.");
   const isUnreachable = configuration?.unreachable_for_us > 0;
   if (isUnreachable && configuration.applied_at_us === 0) {
-    texts.push("No limits are in force: their source has not been reached since the start, so requests are not decided.");
-  } else if (isUnreachable) texts.push("The source of the limits cannot be reached: those from before are in force.");
+    texts.push("No limits are active: their source has not been reached since the start, so requests are not decided.");
+  } else if (isUnreachable) texts.push("The source of the limits cannot be reached: the previous ones stay active.");
   else if (configuration?.error) {
-    texts.push(`${configuration.applied_at_us === 0 ? "No limits are in force" : "A newer document is not in force"}: ${configuration.error}`);
+    texts.push(`${configuration.applied_at_us === 0 ? "No limits are active" : "A newer document is not active"}: ${configuration.error}`);
   }
   notice.hidden = texts.length === 0;
   const text = texts.join(" ");

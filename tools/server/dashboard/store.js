@@ -33,8 +33,8 @@ export async function store() {
   };
   const examine = () =>
     fill(findings, async () => {
-      const told = await get("v1/doctor");
-      const rows = told.map((finding) => [
+      const reply = await get("v1/doctor");
+      const rows = reply.map((finding) => [
         element("span", { class: finding.severity === "problem" ? "bad" : "" }, finding.severity),
         finding.subject,
         finding.message,
@@ -60,7 +60,7 @@ export async function processes() {
   const place = element("div", { class: "cards" });
   view.replaceChildren(
     element("h1", {}, "Processes"),
-    paragraph("What every process that shares this store and reports has told last.", "quiet"),
+    paragraph("The last report of every process that shares this store.", "quiet"),
     place,
   );
   let isAlone = false;
@@ -76,9 +76,9 @@ export async function processes() {
         isAlone = true;
         return paragraph("Processes report through a store in Redis, and this server has another one: its own counts are those of the policies.");
       }
-      const { processes: told, denied } = reports;
-      const versions = new Set(told.map((report) => report.configuration_version));
-      const rows = told.map((report) => {
+      const { processes: reply, denied } = reports;
+      const versions = new Set(reply.map((report) => report.configuration_version));
+      const rows = reply.map((report) => {
         const sum = (kind) => report.policies.reduce((total, counts) => total + counts[kind], 0);
         const late = Date.now() - report.at_ms > 2 * report.every_ms;
         return [

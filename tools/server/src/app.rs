@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use polylimit::{Degradation, Limiter};
+use polylimit::Limiter;
+use polylimit::decision::Degradation;
 
 use crate::access::{Access, Identity, Role, TokenDigest};
 use crate::caller::Caller;
@@ -96,7 +97,7 @@ impl App {
         self.access.load().is_some() && identity.is_none()
     }
 
-    /// The generation of the table of callers: an identity that another one has told may not be right any more.
+    /// The generation of the table of callers: an identity from another one may not be right any more.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -166,8 +167,8 @@ impl App {
         if self.is_stopping() {
             return Some("the server is stopping");
         }
-        if self.limiter.configuration().is_some_and(|status| status.applied_at_us == 0) {
-            return Some("no document of limits is in force yet");
+        if self.limiter.admin().configuration().is_some_and(|status| status.applied_at_us == 0) {
+            return Some("no document of limits is active yet");
         }
         if self.options.ready_needs_store && self.limiter.ready(STORE_ANSWERS_WITHIN).await.is_err() {
             return Some("the store does not answer");
@@ -190,7 +191,8 @@ impl App {
 
     /// Records which configuration has come into force since the last look.
     pub(crate) fn watch_configuration(&self) {
-        let Some(status) = self.limiter.configuration().filter(|status| status.applied_at_us > 0) else {
+        let Some(status) = self.limiter.admin().configuration().filter(|status| status.applied_at_us > 0)
+        else {
             return;
         };
         let mut watched = self.watched.lock();
@@ -220,7 +222,7 @@ impl App {
         if before.is_none_or(|before| before == login) {
             return;
         }
-        self.log(&match self.limiter.set_credentials(login.username.as_deref(), &login.password) {
+        self.log(&match self.limiter.admin().set_credentials(login.username.as_deref(), &login.password) {
             Ok(()) => {
                 LogRecord::info("store_login_changed", "new connections to the store use another password")
             }

@@ -21,7 +21,7 @@ pub(crate) struct Caller {
     pub(crate) identity: Option<Identity>,
     /// Whether the listener asks for no token.
     pub(crate) is_open: bool,
-    /// The generation of the table of callers that has told the identity.
+    /// The generation of the table of callers that has the identity.
     pub(crate) generation: u64,
 }
 

@@ -109,7 +109,7 @@ impl Door {
                     } else {
                         answer(Arc::clone(&app), routes, caller, request.map(Body::new)).await
                     };
-                    // Over HTTP/1.1 this tells the client to ask elsewhere, and hyper to end the connection with this answer.
+                    // Over HTTP/1.1 this asks the client to connect elsewhere, and hyper to end the connection with this answer.
                     if (app.is_stopping() || is_for_probes || heads.are_last()) && !is_http2 {
                         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                     }
@@ -148,7 +148,7 @@ impl Door {
         let mut turn = Turn::default();
         loop {
             tokio::select! {
-                // What has come is read before a time is over.
+                // Received data is read before a time is over.
                 biased;
                 ended = poll_fn(|cx| {
                     // The answers of all handlers that are ready go out in one write.
@@ -308,10 +308,10 @@ impl Heads {
     }
 }
 
-/// Tells a client that there are too many connections, as its protocol does.
+/// Reports to a client that there are too many connections, as its protocol does.
 pub(crate) async fn refuse(mut stream: impl AsyncWrite + Unpin, protocol: Protocol, is_tls: bool) {
     let told: &[u8] = match protocol {
-        // Before the handshake nothing can be told.
+        // Before the handshake nothing can be reported.
         _ if is_tls => b"",
         Protocol::Http => {
             b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"

@@ -1,10 +1,10 @@
-//! What the server counts about itself, as families beside those of its limiter. No label is a key.
+//! What the server counts about itself, as families in addition to those of its limiter. No label is a key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use polylimit::{Durations, Family, FamilyKind, SampleValue};
+use polylimit::metrics::{Durations, Family, FamilyKind, SampleValue};
 
 use crate::endpoint::Protocol;
 
@@ -160,7 +160,7 @@ impl Counters {
         Connected { counters: Arc::clone(self), protocol }
     }
 
-    /// Every code with its interface, and whether it is told before it has occurred.
+    /// Every code with its interface, and whether it is reported before it has occurred.
     fn codes(&self) -> Vec<(Interface, String, bool, &Durations)> {
         let mut codes = Vec::new();
         let others = self.http.last().map(|durations| ("other".to_owned(), durations));

@@ -22,7 +22,7 @@ use crate::{grpc, rls};
 
 /// The calls of the service.
 pub(crate) const PATHS: [&str; 2] = ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
-/// How often a caller that watches is told of a change.
+/// How often a caller that watches is notified of a change.
 const WATCHED_EVERY: Duration = Duration::from_secs(1);
 
 /// Answers a call of the service.
@@ -70,7 +70,7 @@ impl Health for Readiness {
         Ok(tonic::Response::new(response(serving(&self.app).await)))
     }
 
-    /// Tells the status, and each change of it. The stream ends when the server stops, which would wait for it.
+    /// Sends the status, and each change of it. The stream ends when the server stops, which would wait for it.
     async fn watch(
         &self,
         request: tonic::Request<HealthCheckRequest>,

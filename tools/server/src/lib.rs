@@ -1,6 +1,6 @@
 //! The server of polylimit: one limiter for all programs that ask it, over HTTP, gRPC and RESP.
 //!
-//! [`Server::bind`] opens the listeners, and [`Server::run`] serves them until it is told to stop. The program `polylimit serve`
+//! [`Server::bind`] opens the listeners, and [`Server::run`] serves them until it is stopped. The program `polylimit serve`
 //! does both. docs/server.md describes the interfaces, docs/internals/server.md how the parts fit together.
 
 mod access;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Once the server stops, a connection ends after so much silence: a request that was sent before its client could know is answered.
+/// Once the server stops, a connection ends after this much silence: a request that was sent before its client could know is answered.
 pub(crate) const SILENCE: Duration = Duration::from_millis(250);
 /// The same for a connection without a first request, whose client has just connected.
 pub(crate) const FIRST_SILENCE: Duration = Duration::from_secs(1);

@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use polylimit::{DegradedEvent, Severity, printable, time_text};
+use polylimit::admin::Severity;
+use polylimit::metrics::DegradedEvent;
+use polylimit::raw::{printable, time_text};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 

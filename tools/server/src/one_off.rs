@@ -10,7 +10,7 @@ use polylimit::{Limiter, Policy};
 use crate::access::Identity;
 use crate::error::ServeError;
 
-/// One caller that says who it is may bring the so manieth part of all quotas.
+/// An identified caller may bring 1/n of all quotas.
 const SHARE: usize = 4;
 
 /// The quotas that callers have used so far.

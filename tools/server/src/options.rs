@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polylimit::ClientAddressRules;
+use polylimit::http::ClientAddressRules;
 use sha2::{Digest, Sha256};
 
 use crate::endpoint::Endpoint;
@@ -19,7 +19,7 @@ pub enum ShownKeys {
     /// As they are.
     #[default]
     Plain,
-    /// As the first digits of their SHA-256, so that one can be told from another.
+    /// As the first digits of their SHA-256, so that one can be distinguished from another.
     Hash,
     /// Not at all.
     Off,
@@ -48,7 +48,7 @@ impl ShownKeys {
     }
 }
 
-/// The first digits of a key's SHA-256, which tell keys apart.
+/// The first digits of a key's SHA-256, which distinguishes keys.
 pub(crate) fn key_digest(key: impl AsRef<[u8]>) -> String {
     const DIGITS: usize = 16;
     let digest = Sha256::digest(key);

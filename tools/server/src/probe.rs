@@ -43,7 +43,7 @@ pub async fn probe(endpoint: &Endpoint, probe: Probe, within: Duration) -> Resul
     let answered = timeout(within, ask(&endpoint.place, probe.path())).await;
     let (status, body) = answered
         .map_err(|_| ServeError::new(format!("{endpoint} does not answer within {within:?}")))?
-        .map_err(|error| ServeError::new(format!("{endpoint} cannot be asked: {error}")))?;
+        .map_err(|error| ServeError::new(format!("{endpoint} cannot be reached: {error}")))?;
     if status == StatusCode::OK {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! What the system knows of the process, under the names that the client libraries of Prometheus give it. Only Linux has it; elsewhere
 //! the families have no samples.
 
-use polylimit::{Family, FamilyKind, SampleValue};
+use polylimit::metrics::{Family, FamilyKind, SampleValue};
 
 /// What is measured of a process.
 #[derive(Default)]

@@ -76,7 +76,7 @@ where
         let wait = if is_stopping { silence.min(limits.head_time) } else { limits.head_time };
         input.reserve(READ.min(limits.body - input.len()).max(1));
         tokio::select! {
-            // What has come is read before a time is over.
+            // Received data is read before a time is over.
             biased;
             read = stream.read_buf(&mut input) => match read {
                 Ok(0) | Err(_) => return,

@@ -58,7 +58,7 @@ struct Connections {
     /// How many one peer of another host may have, and has.
     most_of_peer: usize,
     of_peers: Mutex<HashMap<IpAddr, usize>>,
-    /// Told when one has ended.
+    /// Notified when one has ended.
     ended: Notify,
 }
 
@@ -256,7 +256,7 @@ impl ServerHandle {
     /// Reads the file of tokens and the certificates again. The document of limits is followed without this.
     ///
     /// # Errors
-    /// When a file cannot be used: then what it said before stays in force.
+    /// When a file cannot be used: then what it said before remains active.
     pub fn reload(&self) -> Result<(), ServeError> {
         self.app.reload()
     }
@@ -276,7 +276,7 @@ impl ServerHandle {
 
     /// What became of the document of limits, for the operator that has asked for it to be read again.
     pub(crate) fn configuration_error(&self) -> Option<Box<str>> {
-        self.app.limiter.configuration()?.error
+        self.app.limiter.admin().configuration()?.error
     }
 }
 

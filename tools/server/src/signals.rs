@@ -44,7 +44,7 @@ impl Signals {
                             handle.log(&LogRecord::info("reloaded", "tokens and certificates were read again"));
                             handle.read_store_login();
                             if let Some(error) = handle.configuration_error() {
-                                let message = format!("the document before stays in force: {error}");
+                                let message = format!("the previous document stays active: {error}");
                                 handle.log(&LogRecord::warn("document_refused", message));
                             }
                         }

@@ -27,7 +27,7 @@ pub struct TlsFiles {
     pub client_authorities: Option<PathBuf>,
 }
 
-/// The settings of TLS in force.
+/// The active settings of TLS.
 pub(crate) struct Tls {
     files: TlsFiles,
     loaded: ArcSwap<Loaded>,
@@ -66,7 +66,7 @@ impl Tls {
         self.files.client_authorities.is_some()
     }
 
-    /// When the certificate in force expires, in seconds since 1970: the first of its chain, since clients verify all of them.
+    /// When the active certificate expires, in seconds since 1970: the first of its chain, since clients verify all of them.
     pub(crate) fn expires_at(&self) -> Option<u64> {
         self.loaded.load().expires_at
     }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use polylimit::{Limiter, PolicyCounts, TopKey};
+use polylimit::Limiter;
+use polylimit::admin::{PolicyCounts, TopKey};
 use serde::Serialize;
 
 /// The time of a point.
 pub(crate) const EVERY: Duration = Duration::from_secs(10);
 /// How many points there are.
 const POINTS: usize = 720;
-/// How many policies a point tells apart; those that decide less are counted together.
+/// How many policies a point distinguishes; those that decide less are counted together.
 const POLICIES: usize = 100;
 /// How many denied keys are followed, how many of them are listed, and for how long a key stays among them whose denials have not
 /// increased.
@@ -72,7 +73,7 @@ impl Traffic {
     /// Takes a point.
     pub(crate) fn take(&self, limiter: &Limiter) {
         let now = by_policy(limiter);
-        let denied = limiter.top_keys(FOLLOWED).denied;
+        let denied = limiter.admin().top_keys(FOLLOWED).denied;
         let mut taken = self.taken.lock();
         taken.denied = denied_now(denied, &taken.denied, now_ms());
         let mut policies = ByPolicy::new();
@@ -213,7 +214,7 @@ mod tests {
         for _ in 0..2_000 {
             let _ = limiter.blocking().check("k").unwrap();
         }
-        let counted = limiter.top_keys(5).denied;
+        let counted = limiter.admin().top_keys(5).denied;
         let first = denied_now(counted.clone(), &[], 1_000);
         assert_eq!((first.len(), first[0].since_ms), (1, 1_000));
         let same = denied_now(counted.clone(), &first, 60_999);

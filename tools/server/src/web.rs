@@ -16,6 +16,7 @@ mod operation;
 mod query;
 mod refusal;
 mod shown;
+mod terms;
 
 use std::sync::Arc;
 use std::time::Instant;

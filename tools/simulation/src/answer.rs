@@ -41,7 +41,7 @@ impl SimulateArguments {
         Ok(text)
     }
 
-    /// Writes the files that the arguments name, and tells of each that is written.
+    /// Writes the files that the arguments name, and reports each that is written.
     ///
     /// # Errors
     /// [`SimulationError::File`] when a file cannot be written; the files after it are not written either.

@@ -94,7 +94,7 @@ impl SimulateArguments {
         self.simulate_telling(document, &Arc::default())
     }
 
-    /// As [`simulate`](Self::simulate), and tells how far it is.
+    /// As [`simulate`](Self::simulate), and reports its progress.
     ///
     /// # Errors
     /// As for [`simulate`](Self::simulate).
@@ -125,7 +125,7 @@ impl SimulateArguments {
 
     fn duration_us(&self) -> Result<Option<u64>, SimulationError> {
         let Some(text) = &self.duration else { return Ok(None) };
-        let duration = polylimit::parse_duration(text);
+        let duration = polylimit::raw::parse_duration(text);
         let duration = duration.map_err(|error| {
             SimulationError::usage(format!("--for {}: {}", excerpt(text), error.message()))
         })?;
@@ -145,7 +145,7 @@ impl SimulateArguments {
             .parse::<Timestamp>()
             .ok()
             .and_then(|start| u64::try_from(start.as_microsecond()).ok())
-            .filter(|start_us| start_us + duration_us <= polylimit::ManualClock::MAX_US)
+            .filter(|start_us| start_us + duration_us <= polylimit::clock::ManualClock::MAX_US)
             .ok_or_else(|| {
                 SimulationError::usage(format!(
                     "read --start {}, allowed is a time from 1970 to 2254 such as {START}",

@@ -49,7 +49,7 @@ pub(crate) trait Source {
     /// The next attempt.
     fn next(&mut self) -> Option<Attempt>;
 
-    /// Tells what became of it, before the next one is asked for.
+    /// Takes what became of it, before the next one is requested.
     fn answer(&mut self, attempt: &Attempt, verdict: Verdict);
 
     /// How the requests ended that were never admitted.

@@ -38,7 +38,7 @@ pub struct Picture {
     pub slot_width: usize,
     /// The length of a slot of time, in microseconds.
     pub slot_us: u64,
-    /// So many requests are drawn as so many pixels.
+    /// The number of requests and the number of pixels that stand for them.
     pub scale: (u64, u64),
     /// Lines at these slots, with what is written below them.
     pub ticks: Vec<(usize, String)>,
@@ -53,7 +53,7 @@ pub struct Picture {
 pub struct Row {
     /// The name, above the bars.
     pub name: String,
-    /// What stands beside the bars, in one or two lines.
+    /// What stands next to the bars, in one or two lines.
     pub notes: Vec<String>,
     /// The requests in each slot.
     pub bars: Vec<Bar>,
@@ -145,14 +145,14 @@ impl Picture {
     }
 
     fn row(&self, svg: &mut String, base: usize, row: &Row) -> fmt::Result {
-        let (end, beside) = (self.end(), self.end() + 20);
+        let (end, side) = (self.end(), self.end() + 20);
         writeln!(svg, r#"<line class="base" x1="{LEFT}" x2="{end}" y1="{base}" y2="{base}"/>"#)?;
         let name_y = base - BASE + 20;
         writeln!(svg, r#"<text class="name" x="{}" y="{name_y}">{}</text>"#, LEFT + 4, Escaped(&row.name))?;
         for (at, note) in row.notes.iter().take(2).enumerate() {
             let y = base - 2 - 18 * (row.notes.len().min(2) - 1 - at);
             let class = if at == 0 { "" } else { r#"class="small" "# };
-            writeln!(svg, r#"<text {class}x="{beside}" y="{y}">{}</text>"#, Escaped(note))?;
+            writeln!(svg, r#"<text {class}x="{side}" y="{y}">{}</text>"#, Escaped(note))?;
         }
         for (slot, bar) in row.bars.iter().enumerate() {
             match *bar {

@@ -5,7 +5,7 @@ use crate::results::Simulation;
 
 const PAGE: &str = include_str!("html/page.html");
 const PAGE_JS: &str = include_str!("html/page.js");
-// Version 1.6.32, unchanged; its licence is beside it and in the page.
+// Version 1.6.32, unchanged; its licence is next to it and in the page.
 const UPLOT_JS: &str = include_str!("../vendor/uplot/uPlot.iife.min.js");
 const UPLOT_CSS: &str = include_str!("../vendor/uplot/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../vendor/uplot/LICENSE");

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use polylimit::blocking::Limiter;
-use polylimit::{
-    ManualClock, Policy, Request, RequestAttributes, RequestDecision, ReservationId, ReservationTerms,
-};
+use polylimit::clock::ManualClock;
+use polylimit::document::{RequestAttributes, RequestDecision};
+use polylimit::raw::ReservationTerms;
+use polylimit::reservation::ReservationId;
+use polylimit::{Policy, Request};
 
 use crate::attempt::{Attempt, Verdict};
 use crate::error::SimulationError;

@@ -30,7 +30,7 @@ impl From<&[u8]> for Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => f.write_str(&polylimit::printable(text)),
+            Self::Text(text) => f.write_str(&polylimit::raw::printable(text)),
             Self::Base64(text) => write!(f, "base64:{text}"),
         }
     }

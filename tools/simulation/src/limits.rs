@@ -62,7 +62,7 @@ impl Limits {
     }
 }
 
-/// The limits of the arguments, those in force first, then the candidates.
+/// The limits of the arguments, the active ones first, then the candidates.
 pub(crate) fn read_limits(
     policy: Option<&str>,
     candidates: &[String],
@@ -78,7 +78,7 @@ pub(crate) fn read_limits(
         return read_policies(text, candidates);
     };
     let text = std::fs::read_to_string(path).map_err(|error| SimulationError::file("read", path, &error))?;
-    // The limiter tells mistakes with their lines.
+    // The limiter reports mistakes with their lines.
     Limiter::builder()
         .document(&text)
         .build()

@@ -199,7 +199,7 @@ impl Reading {
         let last_us = self.requests.last().map_or(start_us, |(time_us, ..)| *time_us);
         u64::try_from(last_us)
             .ok()
-            .filter(|last_us| *last_us <= polylimit::ManualClock::MAX_US)
+            .filter(|last_us| *last_us <= polylimit::clock::ManualClock::MAX_US)
             .ok_or_else(out_of_range)?;
         if has_rules && !self.has_subject {
             return Err(SimulationError::usage(format!(

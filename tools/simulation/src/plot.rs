@@ -61,7 +61,7 @@ fn legend(names: &[String], has_colours: bool) -> String {
             if has_colours { coloured("──", COLOURS[at % COLOURS.len()].1) } else { "──".to_owned() };
         format!("{sign} {name}\n")
     });
-    // Without colours the lines cannot be told apart.
+    // Without colours the lines cannot be distinguished.
     if has_colours { entries.collect() } else { format!("── {}\n", names.join(", ")) }
 }
 

@@ -7,7 +7,7 @@ use resvg::usvg::{Options, Tree, fontdb};
 
 use crate::error::SimulationError;
 
-/// So many pixels stand for one of the SVG, for screens with a high resolution.
+/// This many pixels stand for one of the SVG, for screens with a high resolution.
 const SCALE: f32 = 2.0;
 
 /// The picture as the bytes of a PNG file.

@@ -13,19 +13,19 @@ pub struct Simulation {
     pub traffic: Traffic,
     /// What each client would send without any limit.
     pub demand: Demand,
-    /// The limits in force.
+    /// The active limits.
     pub live: Course,
     /// Other limits, each under the same requests.
     pub candidates: Vec<Candidate>,
 }
 
 impl Simulation {
-    /// Whether no candidate decides any request otherwise than the limits in force.
+    /// Whether no candidate decides any request otherwise than the active limits.
     pub fn is_same(&self) -> bool {
         self.candidates.iter().all(|candidate| candidate.agreement.is_full())
     }
 
-    /// What the limits in force have done, and then each candidate.
+    /// What the active limits have done, and then each candidate.
     pub fn courses(&self) -> impl Iterator<Item = &Course> {
         std::iter::once(&self.live).chain(self.candidates.iter().map(|candidate| &candidate.course))
     }
@@ -82,7 +82,7 @@ pub struct Demand {
     pub timeline: Timeline,
 }
 
-/// Exact percentiles: the least of the values that at least so many percent do not exceed.
+/// Exact percentiles: the least of the values that at least this many percent do not exceed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Percentiles {
@@ -236,11 +236,11 @@ pub struct Candidate {
     /// What they have done.
     #[serde(flatten)]
     pub course: Course,
-    /// How often they agree with the limits in force.
+    /// How often they agree with the active limits.
     pub agreement: Agreement,
     /// Clients that only the candidate denies.
     pub newly_denied: Changed,
-    /// Clients that only the limits in force deny.
+    /// Clients that only the active limits deny.
     pub newly_admitted: Changed,
 }
 
@@ -249,9 +249,9 @@ pub struct Candidate {
 pub struct Agreement {
     /// Both admit.
     pub both_allow: u64,
-    /// The limits in force deny, and the candidate admits.
+    /// The active limits deny, and the candidate admits.
     pub only_live_denies: u64,
-    /// The limits in force admit, and the candidate denies.
+    /// The active limits admit, and the candidate denies.
     pub only_candidate_denies: u64,
     /// Both deny.
     pub both_deny: u64,

@@ -12,7 +12,7 @@ use crate::progress::Progress;
 use crate::tally::{Outcomes, Tally};
 use crate::traffic::Group;
 
-/// The lengths of the spans for which the demand of each client is told.
+/// The lengths of the spans for which the demand of each client is reported.
 pub(crate) const DEMAND_SPANS_US: [u64; 3] = [1_000_000, 60_000_000, 3_600_000_000];
 
 /// Requests of clients in a span of time.
@@ -115,7 +115,7 @@ impl Scenario {
         mut source: impl Source,
         mut decide: impl FnMut(&Attempt) -> Result<Verdict, SimulationError>,
     ) -> Result<Ends, SimulationError> {
-        // So seldom that telling costs nothing.
+        // So rarely that reporting costs nothing.
         let step_us = (self.duration_us / 100).max(1);
         let (mut told_us, mut tells_at_us) = (0, step_us);
         while let Some(attempt) = source.next() {

@@ -1,4 +1,4 @@
-//! A whole simulation: the demand, the limits in force and each candidate, on as many threads as there are processors.
+//! A whole simulation: the demand, the active limits and each candidate, on as many threads as there are processors.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::traffic::as_us;
 /// How many keys are named as examples.
 const EXAMPLES: usize = 10;
 
-/// The demand, and what became of it under each of the limits, those in force first.
+/// The demand, and what became of it under each of the limits, the active ones first.
 pub(crate) fn simulate(
     scenario: &Scenario,
     limits: &[Limits],

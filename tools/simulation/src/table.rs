@@ -230,8 +230,8 @@ fn candidate(candidate: &Candidate) -> String {
         &["", "it admits", "it denies"],
         1,
         [
-            row("the limits in force admit", agreement.both_allow, agreement.only_candidate_denies),
-            row("the limits in force deny", agreement.only_live_denies, agreement.both_deny),
+            row("the active limits admit", agreement.both_allow, agreement.only_candidate_denies),
+            row("the active limits deny", agreement.only_live_denies, agreement.both_deny),
         ],
     );
     if agreement.only_made_once > 0 {

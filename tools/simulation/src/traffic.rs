@@ -11,7 +11,8 @@
 
 use std::time::Duration;
 
-use polylimit::{Quota, Request, parse_duration};
+use polylimit::raw::parse_duration;
+use polylimit::{Quota, Request};
 
 use crate::error::{SimulationError, excerpt};
 
@@ -44,7 +45,7 @@ pub(crate) enum Arrivals {
     Even { gap_us: f64 },
     /// Independent of each other, with this gap on average.
     Poisson { gap_us: f64 },
-    /// So many at once, again and again.
+    /// This many at once, again and again.
     Burst { size: u32, every_us: u64 },
 }
 
@@ -53,7 +54,7 @@ pub(crate) enum Arrivals {
 pub(crate) enum Reaction {
     /// It goes on as if nothing had happened.
     Hammer,
-    /// It repeats the request when the decision says so, and sends nothing until then.
+    /// It repeats the request after the wait of the decision, and sends nothing until then.
     Wait,
     /// It repeats the request after this time, and sends nothing until then.
     Retry { after_us: u64 },

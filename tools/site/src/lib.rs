@@ -19,7 +19,7 @@ use mdbook_driver::MDBook;
 use summary::Summary;
 
 /// Renders the pages of the repository into the folder, and returns how many pages there are. Every problem of the pages is in
-/// the error. The staged sources are beside the folder, in `FOLDER-source`.
+/// the error. The staged sources are next to the folder, in `FOLDER-source`.
 ///
 /// # Errors
 ///

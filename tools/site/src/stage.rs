@@ -1,4 +1,4 @@
-//! Copies the pages and the files that they link to beside the site, as mdBook reads them.
+//! Copies the pages and the files that they link to next to the site, as mdBook reads them.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -65,6 +65,23 @@ static void submit_together_decides_all_or_nothing(void) {
                                                  sizeof *decisions, MESSAGE));
         CHECK(decisions[0].allowed == 1 && decisions[0].remaining == 8 && decisions[1].allowed == (round == 0));
     }
+    requests[0].operation = requests[1].operation = POLYLIMIT_PEEK;
+    OK(polylimit_completions_submit_together(completions, limiter, requests, sizeof *requests, 2, 1, decisions,
+                                             sizeof *decisions, MESSAGE));
+    CHECK(decisions[0].allowed == 1 && decisions[0].remaining == 8 && decisions[1].allowed == 0);
+    for (size_t at = 0; at < 2; at++) {
+        requests[at] = ask(POLYLIMIT_RESERVE, "k", 1);
+        requests[at].policy = at == 0 ? NULL : "1 concurrent";
+        requests[at].id = "id";
+        requests[at].id_length = 2;
+        requests[at].ttl_us = 1000000;
+    }
+    for (uint32_t round = 0; round < 2; round++) {
+        requests[0].id = requests[1].id = round == 0 ? "id" : "di";
+        OK(polylimit_completions_submit_together(completions, limiter, requests, sizeof *requests, 2, 1, decisions,
+                                                 sizeof *decisions, MESSAGE));
+        CHECK(decisions[0].allowed == 1 && decisions[0].remaining == 7 && decisions[1].allowed == (round == 0));
+    }
     requests[0].operation = POLYLIMIT_RESET;
     IS(POLYLIMIT_INVALID_ARGUMENT,
        polylimit_completions_submit_together(completions, limiter, requests, sizeof *requests, 2, 1, decisions,
@@ -254,7 +271,7 @@ static uint32_t decided(polylimit_completions *completions, const polylimit_limi
 
 static uint64_t version_of(const polylimit_limiter *limiter) {
     polylimit_configuration *status = NULL;
-    OK(polylimit_limiter_configuration(limiter, &status, MESSAGE));
+    OK(polylimit_admin_configuration(limiter, &status, MESSAGE));
     uint64_t version = status->version;
     polylimit_configuration_free(status);
     return version;
@@ -384,9 +401,9 @@ static void keys_are_asked_about_by_completions(void) {
     uint32_t stopped = 1;
     list.options = NULL;
     report = NULL;
-    IS(POLYLIMIT_PENDING, polylimit_limiter_query(limiter, &list, &stopped, &report, MESSAGE));
+    IS(POLYLIMIT_PENDING, polylimit_admin_query(limiter, &list, &stopped, &report, MESSAGE));
     stopped = 0;
-    OK(polylimit_limiter_query(limiter, &list, &stopped, &report, MESSAGE));
+    OK(polylimit_admin_query(limiter, &list, &stopped, &report, MESSAGE));
     CHECK(strstr(polylimit_report_json(report), "\"examined\":") != NULL);
     polylimit_report_free(report);
     polylimit_limiter_free(limiter);

@@ -45,26 +45,26 @@ static polylimit_attributes request_of(const char *path) {
 static void document_is_replaced_and_a_bad_one_is_not_taken(void) {
     polylimit_limiter *limiter = configured(DOCUMENT, NULL);
     polylimit_configuration *status = NULL;
-    OK(polylimit_limiter_configuration(limiter, &status, MESSAGE));
+    OK(polylimit_admin_configuration(limiter, &status, MESSAGE));
     CHECK(status != NULL && strcmp(status->source, "document") == 0 && strlen(status->digest) == 64);
     CHECK(status->error == NULL && status->unreachable_for_us == 0 && status->applied_at_us > 0);
     uint64_t version = status->version;
     polylimit_configuration_free(status);
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_set_document(limiter, "polylimit = 1\npolicy = 2\n", NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_set_document(limiter, "polylimit = 1\npolicy = 2\n", NULL, MESSAGE));
     CHECK(strncmp(message, "line 2, column 1: ", 18) == 0 && strstr(message, "policy") != NULL);
-    OK(polylimit_limiter_set_document(limiter, "{\"polylimit\": 1, \"policies\": {\"api\": {\"quotas\": \"9/s\"}}}", &status, MESSAGE));
+    OK(polylimit_admin_set_document(limiter, "{\"polylimit\": 1, \"policies\": {\"api\": {\"quotas\": \"9/s\"}}}", &status, MESSAGE));
     CHECK(status->version > version);
-    OK(polylimit_limiter_wait_for_version(limiter, status->version, 0, NULL, MESSAGE));
-    IS(POLYLIMIT_STORE_UNAVAILABLE, polylimit_limiter_wait_for_version(limiter, status->version + 1, 0, NULL, MESSAGE));
+    OK(polylimit_admin_wait_for_version(limiter, status->version, 0, NULL, MESSAGE));
+    IS(POLYLIMIT_STORE_UNAVAILABLE, polylimit_admin_wait_for_version(limiter, status->version + 1, 0, NULL, MESSAGE));
     polylimit_configuration_free(status);
     CHECK(check(limiter, "k", 1).remaining == 8);
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_publish(limiter, DOCUMENT, NULL, "ann", NULL, NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_publish(limiter, DOCUMENT, NULL, "ann", NULL, NULL, MESSAGE));
     polylimit_limiter_free(limiter);
 
     limiter = open_limiter("memory:", "1/s", NULL);
-    OK(polylimit_limiter_configuration(limiter, &status, MESSAGE));
+    OK(polylimit_admin_configuration(limiter, &status, MESSAGE));
     CHECK(status == NULL);
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_set_entry(limiter, "deny user alice", NULL, NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_set_entry(limiter, "deny user alice", NULL, NULL, MESSAGE));
     polylimit_configuration_free(NULL);
     polylimit_limiter_free(limiter);
     polylimit_option bad = {"document", "polylimit = 2"};
@@ -83,18 +83,18 @@ static void plan_and_override_decide_about_a_key(void) {
     CHECK(result.answer.decision.remaining == 5);
     polylimit_configuration *status = NULL;
     const char *numbers = "{\"numbers\": \"8/minute fixed_window\", \"by\": \"ann\"}";
-    OK(polylimit_limiter_set_entry(limiter, "override api k", numbers, &status, MESSAGE));
+    OK(polylimit_admin_set_entry(limiter, "override api k", numbers, &status, MESSAGE));
     CHECK(status != NULL && status->version > 0);
     polylimit_configuration_free(status);
     OK(polylimit_limiter_call(limiter, &request, NULL, &result, sizeof result, MESSAGE));
     CHECK(result.answer.decision.remaining == 8);
-    OK(polylimit_limiter_delete_entry(limiter, "override api k", NULL, MESSAGE));
+    OK(polylimit_admin_delete_entry(limiter, "override api k", NULL, MESSAGE));
     request.plan = NULL;
     OK(polylimit_limiter_call(limiter, &request, NULL, &result, sizeof result, MESSAGE));
     CHECK(result.answer.decision.remaining == 3);
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_set_entry(limiter, "block api k", "{}", NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_set_entry(limiter, "block api k", "{}", NULL, MESSAGE));
     polylimit_candidate_counts counts = {.size = sizeof counts};
-    OK(polylimit_limiter_candidate_counts(limiter, "api", &counts, MESSAGE));
+    OK(polylimit_admin_candidate_counts(limiter, "api", &counts, MESSAGE));
     CHECK(counts.has_candidate == 0 && counts.both_allow == 0);
     polylimit_limiter_free(limiter);
 }
@@ -103,7 +103,7 @@ static void rules_find_the_policies_of_a_request(void) {
     polylimit_limiter *limiter = configured(DOCUMENT, NULL);
     polylimit_attributes request = request_of("/v1/a?b=c");
     polylimit_matches *matches = NULL;
-    OK(polylimit_limiter_matching(limiter, &request, &matches, MESSAGE));
+    OK(polylimit_admin_matching(limiter, &request, &matches, MESSAGE));
     CHECK(polylimit_matches_count(matches) == 1);
     polylimit_match found = {.size = sizeof found};
     OK(polylimit_matches_at(matches, 0, &found, MESSAGE));
@@ -124,7 +124,7 @@ static void rules_find_the_policies_of_a_request(void) {
     for (size_t at = 0; at < sizeof readings / sizeof *readings; at++) {
         request = request_of(readings[at].path);
         request.router_paths = readings[at].router;
-        OK(polylimit_limiter_matching(limiter, &request, &matches, MESSAGE));
+        OK(polylimit_admin_matching(limiter, &request, &matches, MESSAGE));
         CHECK(polylimit_matches_count(matches) == readings[at].matches);
         polylimit_matches_free(matches);
     }
@@ -132,16 +132,16 @@ static void rules_find_the_policies_of_a_request(void) {
     request = request_of("/slow");
     request.attributes = &pair;
     request.attribute_count = 1;
-    OK(polylimit_limiter_matching(limiter, &request, &matches, MESSAGE));
+    OK(polylimit_admin_matching(limiter, &request, &matches, MESSAGE));
     OK(polylimit_matches_at(matches, 1, &found, MESSAGE));
     CHECK(found.key_length == 1 && memcmp(found.key, "\xff", 1) == 0);
     polylimit_matches_free(matches);
     pair.name.start = "\xff\xff\xff";
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_matching(limiter, &request, &matches, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_matching(limiter, &request, &matches, MESSAGE));
     pair.name.start = NULL;
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_matching(limiter, &request, &matches, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_matching(limiter, &request, &matches, MESSAGE));
     request.size = 8;
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_matching(limiter, &request, &matches, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_matching(limiter, &request, &matches, MESSAGE));
     polylimit_limiter_free(limiter);
 }
 
@@ -183,6 +183,18 @@ static void request_is_decided_by_its_attributes(void) {
     polylimit_usage usage = {.size = sizeof usage};
     OK(polylimit_limiter_cancel(limiter, "slots", "all", 3, "one", 3, &usage, MESSAGE));
     CHECK(usage.found == 1);
+    options.id = "job";
+    options.remember_us = 60000000;
+    for (uint32_t run = 0; run < 2; run++) {
+        OK(polylimit_limiter_reset(limiter, "api", "alice", 5, &usage, MESSAGE));
+        OK(polylimit_limiter_decide(limiter, &request, &options, &decision, MESSAGE));
+        CHECK(outcome_of(decision).allowed == 1);
+        polylimit_request_decision_free(decision);
+        OK(polylimit_limiter_commit(limiter, "slots", "all", 3, "job", 3, POLYLIMIT_AS_RESERVED, &usage, MESSAGE));
+        CHECK(usage.found == 1 && usage.repeated == run);
+    }
+    options.timeout_us = 1000;
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_decide(limiter, &request, &options, &decision, MESSAGE));
     request = request_of("/v1/a");
     /* The cost without the user. */
     request.attributes += 1;
@@ -226,24 +238,24 @@ static void redis_has_documents_and_entries(void) {
     OK(polylimit_completions_open(&completions, MESSAGE));
     OK(polylimit_limiter_open(redis_url(), options, 3, NULL, &limiter, MESSAGE));
     polylimit_configuration *status = NULL;
-    OK(polylimit_limiter_publish(limiter, DOCUMENT, NULL, "ann", "the first", &status, MESSAGE));
+    OK(polylimit_admin_publish(limiter, DOCUMENT, NULL, "ann", "the first", &status, MESSAGE));
     CHECK(strcmp(status->source, "store") == 0 && status->version > 0 && strlen(status->digest) == 64);
     uint64_t version = status->version, unexpected = 99;
     polylimit_configuration_free(status);
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_publish(limiter, DOCUMENT, &unexpected, NULL, NULL, NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_publish(limiter, DOCUMENT, &unexpected, NULL, NULL, NULL, MESSAGE));
     CHECK(strstr(message, "99") != NULL);
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_publish(limiter, "polylimit = 1", NULL, NULL, NULL, NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_publish(limiter, "polylimit = 1", NULL, NULL, NULL, NULL, MESSAGE));
     CHECK(strstr(message, "it may be incomplete") != NULL);
     polylimit_result result;
     polylimit_change change = {.size = sizeof change, .operation = POLYLIMIT_SET_ENTRY, .entry = "deny user alice"};
     OK(drained(completions,
                polylimit_completions_submit_change(completions, limiter, &change, 5, &result, sizeof result, MESSAGE), 5));
-    OK(polylimit_limiter_wait_for_version(limiter, version + 1, 30000000, &status, MESSAGE));
+    OK(polylimit_admin_wait_for_version(limiter, version + 1, 30000000, &status, MESSAGE));
     uint64_t document_version = status->document_version;
     CHECK(document_version == 1 && status->version > version);
     polylimit_configuration_free(status);
-    OK(polylimit_limiter_publish(limiter, DOCUMENT, &document_version, NULL, NULL, NULL, MESSAGE));
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_publish(limiter, DOCUMENT, &document_version, NULL, NULL, NULL, MESSAGE));
+    OK(polylimit_admin_publish(limiter, DOCUMENT, &document_version, NULL, NULL, NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_publish(limiter, DOCUMENT, &document_version, NULL, NULL, NULL, MESSAGE));
     polylimit_attributes request = request_of("/slow");
     polylimit_request_decision *decision = NULL;
     OK(drained(completions,
@@ -252,7 +264,7 @@ static void redis_has_documents_and_entries(void) {
                6));
     CHECK(outcome_of(decision).http_status == 403);
     polylimit_request_decision_free(decision);
-    OK(polylimit_limiter_delete_entry(limiter, "deny user alice", NULL, MESSAGE));
+    OK(polylimit_admin_delete_entry(limiter, "deny user alice", NULL, MESSAGE));
     polylimit_status pending =
         polylimit_completions_submit_decide(completions, limiter, &request, NULL, 7, &decision, &result, sizeof result, MESSAGE);
     polylimit_request_outcome early = {.size = sizeof early};
@@ -265,9 +277,9 @@ static void redis_has_documents_and_entries(void) {
     uint32_t stopped = 1;
     change = (polylimit_change){.size = sizeof change, .operation = POLYLIMIT_WAIT_FOR_VERSION, .version = version + 100};
     change.timeout_us = 60000000;
-    IS(POLYLIMIT_PENDING, polylimit_limiter_change(limiter, &change, &stopped, NULL, MESSAGE));
+    IS(POLYLIMIT_PENDING, polylimit_admin_change(limiter, &change, &stopped, NULL, MESSAGE));
     change.operation = 5;
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_change(limiter, &change, NULL, NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_change(limiter, &change, NULL, NULL, MESSAGE));
     polylimit_completions_free(completions);
     polylimit_limiter_free(limiter);
 }
@@ -311,25 +323,25 @@ static void null_is_refused(void) {
     polylimit_change change = {.size = sizeof change, .operation = POLYLIMIT_SET_ENTRY};
     polylimit_request_outcome outcome = {.size = sizeof outcome};
 #define REFUSED(call) IS(POLYLIMIT_INVALID_ARGUMENT, call)
-    REFUSED(polylimit_limiter_configuration(NULL, &status, MESSAGE));
-    REFUSED(polylimit_limiter_configuration(limiter, NULL, MESSAGE));
-    REFUSED(polylimit_limiter_set_document(limiter, NULL, NULL, MESSAGE));
-    REFUSED(polylimit_limiter_set_document(NULL, DOCUMENT, NULL, MESSAGE));
-    REFUSED(polylimit_limiter_set_entry(limiter, NULL, NULL, NULL, MESSAGE));
-    REFUSED(polylimit_limiter_delete_entry(limiter, NULL, NULL, MESSAGE));
-    REFUSED(polylimit_limiter_publish(limiter, NULL, NULL, NULL, NULL, NULL, MESSAGE));
-    REFUSED(polylimit_limiter_change(limiter, &change, NULL, NULL, MESSAGE));
-    REFUSED(polylimit_limiter_change(limiter, NULL, NULL, NULL, MESSAGE));
-    REFUSED(polylimit_limiter_change(NULL, &change, NULL, NULL, MESSAGE));
-    REFUSED(polylimit_limiter_matching(NULL, &request, &matches, MESSAGE));
-    REFUSED(polylimit_limiter_matching(limiter, NULL, &matches, MESSAGE));
-    REFUSED(polylimit_limiter_matching(limiter, &request, NULL, MESSAGE));
+    REFUSED(polylimit_admin_configuration(NULL, &status, MESSAGE));
+    REFUSED(polylimit_admin_configuration(limiter, NULL, MESSAGE));
+    REFUSED(polylimit_admin_set_document(limiter, NULL, NULL, MESSAGE));
+    REFUSED(polylimit_admin_set_document(NULL, DOCUMENT, NULL, MESSAGE));
+    REFUSED(polylimit_admin_set_entry(limiter, NULL, NULL, NULL, MESSAGE));
+    REFUSED(polylimit_admin_delete_entry(limiter, NULL, NULL, MESSAGE));
+    REFUSED(polylimit_admin_publish(limiter, NULL, NULL, NULL, NULL, NULL, MESSAGE));
+    REFUSED(polylimit_admin_change(limiter, &change, NULL, NULL, MESSAGE));
+    REFUSED(polylimit_admin_change(limiter, NULL, NULL, NULL, MESSAGE));
+    REFUSED(polylimit_admin_change(NULL, &change, NULL, NULL, MESSAGE));
+    REFUSED(polylimit_admin_matching(NULL, &request, &matches, MESSAGE));
+    REFUSED(polylimit_admin_matching(limiter, NULL, &matches, MESSAGE));
+    REFUSED(polylimit_admin_matching(limiter, &request, NULL, MESSAGE));
     REFUSED(polylimit_limiter_decide(limiter, NULL, NULL, &decision, MESSAGE));
     REFUSED(polylimit_limiter_decide(limiter, &request, NULL, NULL, MESSAGE));
     REFUSED(polylimit_request_decision_outcome(NULL, &outcome, MESSAGE));
     REFUSED(polylimit_request_decision_at(NULL, 0, NULL, MESSAGE));
-    REFUSED(polylimit_limiter_candidate_counts(limiter, NULL, &counts, MESSAGE));
-    REFUSED(polylimit_limiter_candidate_counts(limiter, "api", NULL, MESSAGE));
+    REFUSED(polylimit_admin_candidate_counts(limiter, NULL, &counts, MESSAGE));
+    REFUSED(polylimit_admin_candidate_counts(limiter, "api", NULL, MESSAGE));
     polylimit_limiter_close(limiter);
     IS(POLYLIMIT_CLOSED, polylimit_limiter_decide(limiter, &request, NULL, &decision, MESSAGE));
     polylimit_limiter_free(limiter);

@@ -206,16 +206,16 @@ static void document_changes_while_the_guard_is_used(void) {
     char larger[sizeof DOCUMENT];
     memcpy(larger, DOCUMENT, sizeof larger);
     *strstr(larger, "2/hour") = '4';
-    OK(polylimit_limiter_set_document(limiter, larger, NULL, MESSAGE));
+    OK(polylimit_admin_set_document(limiter, larger, NULL, MESSAGE));
     /* What was used stays used. */
     CHECK(strstr(respond(guard, NULL, login).fields, "\"login\";r=1;") != NULL);
-    OK(polylimit_limiter_set_entry(limiter, "deny client 192.0.2.0/24", NULL, NULL, MESSAGE));
+    OK(polylimit_admin_set_entry(limiter, "deny client 192.0.2.0/24", NULL, NULL, MESSAGE));
     CHECK(status_of(guard, login) == 403);
-    OK(polylimit_limiter_delete_entry(limiter, "deny client 192.0.2.0/24", NULL, MESSAGE));
+    OK(polylimit_admin_delete_entry(limiter, "deny client 192.0.2.0/24", NULL, MESSAGE));
     /* A bad document changes nothing. */
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_set_document(limiter, "polylimit = 1\nrule = 2\n", NULL, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_set_document(limiter, "polylimit = 1\nrule = 2\n", NULL, MESSAGE));
     CHECK(status_of(guard, login) == 200 && status_of(guard, login) == 429);
-    OK(polylimit_limiter_set_document(limiter, "polylimit = 1\nenabled = false\n", NULL, MESSAGE));
+    OK(polylimit_admin_set_document(limiter, "polylimit = 1\nenabled = false\n", NULL, MESSAGE));
     struct response unlimited = respond(guard, NULL, login);
     CHECK(unlimited.status == 200 && unlimited.fields[0] == 0);
     polylimit_guard_free(guard);
@@ -241,7 +241,7 @@ static void example_of_the_page_on_policies_decides(void) {
 
     OK(status);
     OK(polylimit_limiter_open(prefixed, &store, 1, NULL, &writer, MESSAGE));
-    OK(polylimit_limiter_publish(writer, "polylimit = 1\nlists.deny = ['header.x-plan none']", NULL, NULL, NULL, NULL, MESSAGE));
+    OK(polylimit_admin_publish(writer, "polylimit = 1\nlists.deny = ['header.x-plan none']", NULL, NULL, NULL, NULL, MESSAGE));
     for (int left = 1; left >= 0; left--, header_count--) {
         /* For each request: polylimit_guard_check_new takes the facts, and decides. */
         polylimit_attributes attributes = {.size = sizeof attributes, .method = method, .path = path, .peer = peer};
@@ -270,7 +270,7 @@ static void document_in_redis_decides_by_completions(void) {
     polylimit_completions *completions = NULL;
     polylimit_configuration *status = NULL;
     OK(polylimit_limiter_open(redis_url(), options, 3, NULL, &writer, MESSAGE));
-    OK(polylimit_limiter_publish(writer, DOCUMENT, NULL, NULL, NULL, NULL, MESSAGE));
+    OK(polylimit_admin_publish(writer, DOCUMENT, NULL, NULL, NULL, NULL, MESSAGE));
     OK(polylimit_limiter_open(redis_url(), options, 3, NULL, &limiter, MESSAGE));
     OK(polylimit_completions_open(&completions, MESSAGE));
     polylimit_guard *guard = guard_of(limiter);
@@ -279,8 +279,8 @@ static void document_in_redis_decides_by_completions(void) {
     for (size_t at = 0; at < 3; at++) {
         CHECK(respond(guard, completions, login).status == expected[at]);
     }
-    OK(polylimit_limiter_set_entry(writer, "deny client 192.0.2.1", NULL, &status, MESSAGE));
-    OK(polylimit_limiter_wait_for_version(limiter, status->version, 30000000, NULL, MESSAGE));
+    OK(polylimit_admin_set_entry(writer, "deny client 192.0.2.1", NULL, &status, MESSAGE));
+    OK(polylimit_admin_wait_for_version(limiter, status->version, 30000000, NULL, MESSAGE));
     polylimit_configuration_free(status);
     CHECK(respond(guard, completions, login).status == 403);
     login.peer = "192.0.2.2";

@@ -150,7 +150,7 @@ static void failure_of_the_function_is_the_cause(void) {
         char found[4096];
         IS(POLYLIMIT_STORE_UNAVAILABLE, polylimit_limiter_ready(limiter, 300000, MESSAGE));
         CHECK(strstr(message, "function credentials") != NULL && strstr(message, causes[at]) != NULL);
-        OK(polylimit_limiter_doctor(limiter, found, sizeof found, NULL, MESSAGE));
+        OK(polylimit_admin_doctor(limiter, found, sizeof found, NULL, MESSAGE));
         CHECK(strncmp(found, "problem: ", 9) == 0 && strstr(found, causes[at]) != NULL);
         free_and_wait(limiter, &failing[at]);
     }

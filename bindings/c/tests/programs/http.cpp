@@ -145,7 +145,7 @@ static void guard_decides_by_the_configuration() {
     CHECK(status(request) == 403);
     CHECK(status({"POST", "/v1/a", "192.0.2.1", {{"X-Tokens", "1"}}, {}}) == 400);
     CHECK(status({"POST", "/v1/a", "192.0.2.1", {{"X-Tokens", "many"}}, {{"user", "ann"}}}) == 400);
-    limiter.set_entry("override tokens ann", R"({"numbers": "200/hour fixed_window"})");
+    limiter.admin().set_entry("override tokens ann", R"({"numbers": "200/hour fixed_window"})");
     CHECK(status({"POST", "/v1/b", "192.0.2.1", {{"X-Tokens", "140"}}, {{"user", "ann"}}}) == 200);
     CHECK(status_of([&] { polylimit::GuardCheck check(guard, keyed("k")); }) == POLYLIMIT_INVALID_ARGUMENT);
     CHECK(status_of([&] { polylimit::Guard both(limiter, {{"by_configuration", "true"}, {"policy", "tokens"}}); }) ==

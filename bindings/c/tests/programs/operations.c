@@ -159,8 +159,25 @@ static void check_together_spends_all_or_nothing(void) {
     requests[1] = ask(POLYLIMIT_RESET, "k", 1);
     IS(POLYLIMIT_INVALID_ARGUMENT,
        polylimit_limiter_check_together(limiter, requests, sizeof *requests, 2, decisions, size, MESSAGE));
+    requests[0].operation = requests[1].operation = POLYLIMIT_PEEK;
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_limiter_check_together(limiter, requests, sizeof *requests, 2, decisions, size, MESSAGE));
+    requests[1] = ask(POLYLIMIT_PEEK, "k", 1);
+    requests[1].policy = "1/day";
+    OK(polylimit_limiter_peek_together(limiter, requests, sizeof *requests, 2, decisions, size, MESSAGE));
+    CHECK(decisions[0].allowed == 1 && decisions[0].remaining == 8 && decisions[1].allowed == 0);
+    requests[1].operation = POLYLIMIT_CHECK;
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_limiter_peek_together(limiter, requests, sizeof *requests, 2, decisions, size, MESSAGE));
+    CHECK(strstr(message, "operation 1 ") != NULL);
     CHECK(check(limiter, "k", 1).remaining == 7);
     OK(polylimit_limiter_check_together(limiter, NULL, sizeof *requests, 0, NULL, size, MESSAGE));
+    OK(polylimit_limiter_peek_together(limiter, NULL, sizeof *requests, 0, NULL, size, MESSAGE));
+    OK(polylimit_limiter_reserve_together(limiter, NULL, sizeof *requests, 0, NULL, size, MESSAGE));
+    polylimit_limiter_close(limiter);
+    requests[1].operation = POLYLIMIT_PEEK;
+    IS(POLYLIMIT_CLOSED,
+       polylimit_limiter_peek_together(limiter, requests, sizeof *requests, 2, decisions, size, MESSAGE));
     polylimit_limiter_free(limiter);
 }
 
@@ -232,13 +249,13 @@ static void blocked_key_is_denied_until_then(void) {
     OK(polylimit_clock_new(START_US, &clock, MESSAGE));
     polylimit_limiter *limiter = open_limiter("memory:", "10/minute", clock);
     polylimit_usage usage = {.size = sizeof usage};
-    OK(polylimit_limiter_block(limiter, NULL, "k", 1, 5000000, &usage, MESSAGE));
+    OK(polylimit_admin_block(limiter, NULL, "k", 1, 5000000, &usage, MESSAGE));
     CHECK(usage.remaining == 0 && usage.reset_after_us == 5000000);
     polylimit_decision decision = check(limiter, "k", 1);
     CHECK(decision.allowed == 0 && decision.retry_after_us == 5000000);
     CHECK(strcmp(polylimit_cause_name(decision.cause), "blocked") == 0);
     CHECK(check(limiter, "other", 1).allowed == 1);
-    OK(polylimit_limiter_unblock(limiter, NULL, "k", 1, &usage, MESSAGE));
+    OK(polylimit_admin_unblock(limiter, NULL, "k", 1, &usage, MESSAGE));
     CHECK(usage.remaining == 10 && check(limiter, "k", 1).allowed == 1);
     polylimit_request request = ask(POLYLIMIT_BLOCK, "k", 0);
     request.ttl_us = 1000;
@@ -249,7 +266,7 @@ static void blocked_key_is_denied_until_then(void) {
     CHECK(check(limiter, "k", 1).allowed == 1);
     const uint64_t times[] = {1, 999, UINT64_C(366) * 86400000000 + 1, UINT64_MAX};
     for (size_t at = 0; at < 4; at++) {
-        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_block(limiter, NULL, "k", 1, times[at], &usage, MESSAGE));
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_block(limiter, NULL, "k", 1, times[at], &usage, MESSAGE));
         CHECK(strstr(message, "366 days") != NULL);
     }
     polylimit_limiter_free(limiter);
@@ -269,7 +286,7 @@ static void set_policy_changes_a_policy(void) {
     OK(polylimit_limiter_set_policy(limiter, "login", "1/s", MESSAGE));
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_policy(limiter, NULL, text, sizeof text, &length, MESSAGE));
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_set_policy(limiter, "login", "1 per year", MESSAGE));
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_set_credentials(limiter, NULL, "hunter2", MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_set_credentials(limiter, NULL, "hunter2", MESSAGE));
     CHECK(strstr(message, "hunter2") == NULL);
     polylimit_limiter_free(limiter);
 }
@@ -302,7 +319,7 @@ static void closed_limiter_describes_itself(void) {
     OK(polylimit_limiter_stats(limiter, stats, 64, &count, MESSAGE));
     CHECK(count > 0);
     polylimit_report *report = NULL;
-    OK(polylimit_limiter_top_keys(limiter, 9, &report, MESSAGE));
+    OK(polylimit_admin_top_keys(limiter, 9, &report, MESSAGE));
     polylimit_report_free(report);
     IS(POLYLIMIT_CLOSED, polylimit_limiter_set_policy(limiter, "api", "5/hour", MESSAGE));
     IS(POLYLIMIT_CLOSED, polylimit_limiter_policy_for(limiter, "5/minute", NULL, text, sizeof text, NULL, MESSAGE));

@@ -108,8 +108,8 @@ static void call_and_wait(const polylimit_limiter *limiter) {
     case 3: polylimit_limiter_charge(limiter, policy, key, length, asked.cost, usage_out, MESSAGE); return;
     case 4: polylimit_limiter_refund(limiter, policy, key, length, asked.cost, usage_out, MESSAGE); return;
     case 5: polylimit_limiter_reset(limiter, policy, key, length, usage_out, MESSAGE); return;
-    case 6: polylimit_limiter_block(limiter, policy, key, length, asked.ttl_us, usage_out, MESSAGE); return;
-    case 7: polylimit_limiter_unblock(limiter, policy, key, length, usage_out, MESSAGE); return;
+    case 6: polylimit_admin_block(limiter, policy, key, length, asked.ttl_us, usage_out, MESSAGE); return;
+    case 7: polylimit_admin_unblock(limiter, policy, key, length, usage_out, MESSAGE); return;
     default:
         polylimit_limiter_acquire(limiter, policy, key, length, asked.cost, below(1000), decision_out, MESSAGE);
     }
@@ -184,6 +184,17 @@ static void call_batch(const polylimit_limiter *limiter) {
     polylimit_decision decisions[5];
     polylimit_limiter_check_together(limiter, requests, sizeof *requests, count, below(16) ? decisions : NULL,
                                      sizeof *decisions, MESSAGE);
+    static const char id[POLYLIMIT_RESERVATION_ID_SIZE + 6] = "id";
+    int reserves = below(2) == 0;
+    for (size_t at = 0; at < count; at++) {
+        requests[at].operation = below(16) ? reserves ? POLYLIMIT_RESERVE : POLYLIMIT_PEEK : requests[at].operation;
+        requests[at].id = id;
+        requests[at].id_length = below(16) ? 2 : below(sizeof id);
+        requests[at].ttl_us = below(16) ? 1000000 : below(2000);
+        requests[at].timeout_us = below(16) ? 0 : below(2000);
+    }
+    (reserves ? polylimit_limiter_reserve_together : polylimit_limiter_peek_together)(
+        limiter, requests, sizeof *requests, count, decisions, sizeof *decisions, MESSAGE);
 }
 
 static void submit_or_drain(polylimit_completions *chosen, const polylimit_limiter *limiter) {
@@ -258,11 +269,11 @@ static void ask_about_keys(const polylimit_limiter *limiter, polylimit_completio
     char text[600];
     size_t length = 0;
     switch (below(5)) {
-    case 0: polylimit_limiter_query(limiter, &query, &stopped, &report, MESSAGE); break;
+    case 0: polylimit_admin_query(limiter, &query, &stopped, &report, MESSAGE); break;
     case 1:
         polylimit_completions_submit_query(chosen, limiter, &query, below(40), &report, &result, sizeof result, MESSAGE);
         break;
-    case 2: polylimit_limiter_top_keys(limiter, some_number(), &report, MESSAGE); break;
+    case 2: polylimit_admin_top_keys(limiter, some_number(), &report, MESSAGE); break;
     case 3: polylimit_limiter_metrics(limiter, &report, MESSAGE); break;
     default:
         polylimit_limiter_metrics_text(limiter, below(2) ? "openmetrics" : some_text(), text, below(sizeof text), &length, MESSAGE);

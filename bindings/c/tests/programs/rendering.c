@@ -145,7 +145,7 @@ static void doctor_and_stats_report(void) {
     polylimit_limiter *limiter = open_limiter("memory:", "1/minute", NULL);
     char text[64];
     size_t length = 1;
-    OK(polylimit_limiter_doctor(limiter, text, sizeof text, &length, MESSAGE));
+    OK(polylimit_admin_doctor(limiter, text, sizeof text, &length, MESSAGE));
     CHECK(length == 0 && text[0] == 0);
     size_t count = 0, again = 0;
     OK(polylimit_limiter_stats(limiter, NULL, 0, &count, MESSAGE));

@@ -55,7 +55,7 @@ static int reset_all(const polylimit_limiter *limiter, const char *prefix) {
     int reset = 0, pages = 0;
     do {
         polylimit_report *report = NULL;
-        OK(polylimit_limiter_reset_listed(limiter, &options, &report, MESSAGE));
+        OK(polylimit_admin_reset_listed(limiter, &options, &report, MESSAGE));
         const char *json = polylimit_report_json(report);
         CHECK(strncmp(json, "{\"reset\":", 9) == 0 && strstr(json, "\"unknown\":0") != NULL);
         reset += atoi(json + 9);
@@ -90,7 +90,7 @@ static void list_and_reset(const polylimit_limiter *limiter) {
     polylimit_report *report = NULL;
     int listed = 0, pages = 0;
     do {
-        OK(polylimit_limiter_list(limiter, &options, &report, MESSAGE));
+        OK(polylimit_admin_list(limiter, &options, &report, MESSAGE));
         listed += count_of(polylimit_report_json(report), "\"key\":\"user:");
         CHECK(count_of(polylimit_report_json(report), "\"policy\":\"api\"") ==
               count_of(polylimit_report_json(report), "\"used\":1,\"remaining\":1"));
@@ -101,7 +101,7 @@ static void list_and_reset(const polylimit_limiter *limiter) {
             /* A cursor is for the filter of its page. */
             CHECK(options.cursor != NULL);
             options.at_least_used = 1;
-            IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_list(limiter, &options, &report, MESSAGE));
+            IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_list(limiter, &options, &report, MESSAGE));
             CHECK(strstr(message, "another filter") != NULL);
             options.at_least_used = 0;
         }
@@ -111,14 +111,14 @@ static void list_and_reset(const polylimit_limiter *limiter) {
 
     options = defaults();
     options.at_least_used = 100;
-    OK(polylimit_limiter_list(limiter, &options, &report, MESSAGE));
+    OK(polylimit_admin_list(limiter, &options, &report, MESSAGE));
     CHECK(count_of(polylimit_report_json(report), "\"policy\":") == 1);
     CHECK(has(report, "{\"policy\":\"api\",\"key\":\"guest:1\",\"quotas\":[{\"quota\":\"2/hour fixed_window\",\"limit\":2,"
                       "\"capacity\":2,\"used\":2,\"remaining\":0,"));
-    OK(polylimit_limiter_scan_top(limiter, 1, NULL, &report, MESSAGE));
+    OK(polylimit_admin_scan_top(limiter, 1, NULL, &report, MESSAGE));
     CHECK(count_of(polylimit_report_json(report), "\"policy\":") == 1);
     CHECK(has(report, "\"key\":\"guest:1\""));
-    OK(polylimit_limiter_list(limiter, NULL, &report, MESSAGE));
+    OK(polylimit_admin_list(limiter, NULL, &report, MESSAGE));
     CHECK(strstr(polylimit_report_json(report), "\"key_base64\":\"/wA=\"") != NULL);
     CHECK(has(report, "\"key_digest\":\""));
 
@@ -154,22 +154,22 @@ static void budget_out_of_bounds_is_refused(void) {
     const uint32_t paces[] = {0, 101, 256, UINT32_MAX};
     for (size_t at = 0; at < 4; at++) {
         options.pace_percent = paces[at];
-        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_list(limiter, &options, &report, MESSAGE));
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_list(limiter, &options, &report, MESSAGE));
         CHECK(strstr(message, "allowed is 1 to 100") != NULL);
     }
     options = defaults();
     options.entries = 0;
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_reset_listed(limiter, &options, &report, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_reset_listed(limiter, &options, &report, MESSAGE));
     CHECK(strcmp(message, "entries of a list is 0: allowed is 1 or more") == 0);
     options = defaults();
     options.examined = 0;
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_scan_top(limiter, 1, &options, &report, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_scan_top(limiter, 1, &options, &report, MESSAGE));
     options = defaults();
     options.at_least_used = 256;
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_list(limiter, &options, &report, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_list(limiter, &options, &report, MESSAGE));
     options = defaults();
     options.cursor = "nonsense";
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_list(limiter, &options, &report, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_list(limiter, &options, &report, MESSAGE));
     CHECK(strstr(message, "cursor cannot be read") != NULL && report == NULL);
     polylimit_limiter_free(limiter);
 }
@@ -181,7 +181,7 @@ static void denied_key_is_explained(void) {
     CHECK(check(limiter, "user:42", 20).allowed == 1);
     polylimit_report *report = NULL;
     polylimit_request request = ask(POLYLIMIT_PEEK, "user:42", 1);
-    OK(polylimit_limiter_explain(limiter, &request, &report, MESSAGE));
+    OK(polylimit_admin_explain(limiter, &request, &report, MESSAGE));
     const char *json = polylimit_report_json(report);
     CHECK(strstr(json, "\"allowed\":false,\"cause\":\"quota\",\"retry_after_us\":3600000000") != NULL);
     CHECK(strstr(json, "\"admits\":true,\"retry_after_us\":0") != NULL);
@@ -190,12 +190,12 @@ static void denied_key_is_explained(void) {
     /* It charges nothing, and takes the cost and the headroom into account. */
     request = ask(POLYLIMIT_PEEK, "other", 19);
     request.headroom = 10;
-    OK(polylimit_limiter_explain(limiter, &request, &report, MESSAGE));
+    OK(polylimit_admin_explain(limiter, &request, &report, MESSAGE));
     CHECK(has(report, "\"cost\":19,\"headroom\":10,\"allowed\":false"));
     CHECK(check(limiter, "other", 20).allowed == 1);
     request.policy = "nobody";
     report = NULL;
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_explain(limiter, &request, &report, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_explain(limiter, &request, &report, MESSAGE));
     CHECK(report == NULL && strstr(message, "nobody") != NULL);
     polylimit_limiter_free(limiter);
     polylimit_clock_free(clock);
@@ -218,19 +218,19 @@ static void request_is_explained_by_the_configuration(void) {
     request.attributes = &user;
     request.attribute_count = 1;
     polylimit_report *report = NULL;
-    OK(polylimit_limiter_explain_request(limiter, &request, &report, MESSAGE));
+    OK(polylimit_admin_explain_request(limiter, &request, &report, MESSAGE));
     CHECK(has(report, "{\"allowed\":true,\"cause\":null,\"retry_after_us\":0,\"list_entry\":null,\"policies\":[{\"policy\":\"api\","
                       "\"key\":\"alice\""));
     CHECK(check(limiter, "alice", 1).allowed == 1);
-    OK(polylimit_limiter_explain_request(limiter, &request, &report, MESSAGE));
+    OK(polylimit_admin_explain_request(limiter, &request, &report, MESSAGE));
     CHECK(strstr(polylimit_report_json(report), "\"rule\":1") != NULL);
     CHECK(has(report, "\"words\":\"1 of 1 in this window"));
     user.value = (polylimit_line)LINE("mallory");
-    OK(polylimit_limiter_explain_request(limiter, &request, &report, MESSAGE));
+    OK(polylimit_admin_explain_request(limiter, &request, &report, MESSAGE));
     CHECK(has(report, "\"cause\":\"deny_list\",\"retry_after_us\":null,\"list_entry\":{\"entry\":\"deny user mallory\""));
     polylimit_limiter_free(limiter);
     limiter = open_limiter("memory:", "1/minute", NULL);
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_explain_request(limiter, &request, &report, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_explain_request(limiter, &request, &report, MESSAGE));
     polylimit_limiter_free(limiter);
 }
 
@@ -242,10 +242,10 @@ static void keys_that_are_denied_most_are_counted(void) {
         check(limiter, "user:42", 1);
     }
     polylimit_report *report = NULL;
-    OK(polylimit_limiter_top_keys(limiter, 10, &report, MESSAGE));
+    OK(polylimit_admin_top_keys(limiter, 10, &report, MESSAGE));
     CHECK(strstr(polylimit_report_json(report), "\"counters\":256") != NULL);
     CHECK(has(report, "{\"denied\":[{\"policy\":\"api\",\"key\":\"user:42\",\"count\":"));
-    OK(polylimit_limiter_top_keys(limiter, 0, &report, MESSAGE));
+    OK(polylimit_admin_top_keys(limiter, 0, &report, MESSAGE));
     CHECK(has(report, "{\"denied\":[],\"admitted\":[],"));
     polylimit_limiter_free(limiter);
     options[1].value = "65537";
@@ -260,7 +260,7 @@ static void example_of_the_listing_page(void) {
     CHECK(check(limiter, "user:42", 20).allowed == 1);
     polylimit_request request = {.size = sizeof request, .key = "user:42", .key_length = 7, .cost = 1};
     polylimit_report *report = NULL;
-    if (polylimit_limiter_explain(limiter, &request, &report, message, sizeof message) == POLYLIMIT_OK) {
+    if (polylimit_admin_explain(limiter, &request, &report, message, sizeof message) == POLYLIMIT_OK) {
         printf("%s\n", polylimit_report_json(report));
         polylimit_report_free(report);
     }
@@ -269,11 +269,11 @@ static void example_of_the_listing_page(void) {
     polylimit_list_defaults(&options, message, sizeof message);
     options.policy = "api";
     options.at_least_used = 80;
-    if (polylimit_limiter_list(limiter, &options, &report, message, sizeof message) == POLYLIMIT_OK) {
+    if (polylimit_admin_list(limiter, &options, &report, message, sizeof message) == POLYLIMIT_OK) {
         printf("%s\n", polylimit_report_json(report));
         polylimit_report_free(report);
     }
-    OK(polylimit_limiter_list(limiter, &options, &report, MESSAGE));
+    OK(polylimit_admin_list(limiter, &options, &report, MESSAGE));
     CHECK(has(report, "{\"policy\":\"api\",\"key\":\"user:42\""));
     polylimit_limiter_free(limiter);
 }
@@ -340,35 +340,35 @@ static void null_is_refused(void) {
     OK(polylimit_completions_open(&completions, MESSAGE));
 #define REFUSED(call) IS(POLYLIMIT_INVALID_ARGUMENT, call)
     REFUSED(polylimit_list_defaults(NULL, MESSAGE));
-    REFUSED(polylimit_limiter_query(NULL, &query, NULL, &report, MESSAGE));
-    REFUSED(polylimit_limiter_query(limiter, NULL, NULL, &report, MESSAGE));
-    REFUSED(polylimit_limiter_query(limiter, &query, NULL, NULL, MESSAGE));
-    REFUSED(polylimit_limiter_list(limiter, &options, &report, MESSAGE));
+    REFUSED(polylimit_admin_query(NULL, &query, NULL, &report, MESSAGE));
+    REFUSED(polylimit_admin_query(limiter, NULL, NULL, &report, MESSAGE));
+    REFUSED(polylimit_admin_query(limiter, &query, NULL, NULL, MESSAGE));
+    REFUSED(polylimit_admin_list(limiter, &options, &report, MESSAGE));
     options.key_prefix_length = 1;
-    REFUSED(polylimit_limiter_list(limiter, &options, &report, MESSAGE));
+    REFUSED(polylimit_admin_list(limiter, &options, &report, MESSAGE));
     CHECK(strcmp(message, "key_prefix is NULL") == 0);
     options.size = 3;
-    REFUSED(polylimit_limiter_list(limiter, &options, &report, MESSAGE));
-    REFUSED(polylimit_limiter_list(NULL, NULL, &report, MESSAGE));
-    REFUSED(polylimit_limiter_scan_top(limiter, 1, NULL, NULL, MESSAGE));
-    REFUSED(polylimit_limiter_reset_listed(NULL, NULL, &report, MESSAGE));
-    REFUSED(polylimit_limiter_explain(limiter, NULL, &report, MESSAGE));
-    REFUSED(polylimit_limiter_explain_request(limiter, NULL, &report, MESSAGE));
-    REFUSED(polylimit_limiter_top_keys(NULL, 1, &report, MESSAGE));
-    REFUSED(polylimit_limiter_top_keys(limiter, 1, NULL, MESSAGE));
+    REFUSED(polylimit_admin_list(limiter, &options, &report, MESSAGE));
+    REFUSED(polylimit_admin_list(NULL, NULL, &report, MESSAGE));
+    REFUSED(polylimit_admin_scan_top(limiter, 1, NULL, NULL, MESSAGE));
+    REFUSED(polylimit_admin_reset_listed(NULL, NULL, &report, MESSAGE));
+    REFUSED(polylimit_admin_explain(limiter, NULL, &report, MESSAGE));
+    REFUSED(polylimit_admin_explain_request(limiter, NULL, &report, MESSAGE));
+    REFUSED(polylimit_admin_top_keys(NULL, 1, &report, MESSAGE));
+    REFUSED(polylimit_admin_top_keys(limiter, 1, NULL, MESSAGE));
     REFUSED(polylimit_limiter_metrics(NULL, &report, MESSAGE));
     REFUSED(polylimit_limiter_metrics_text(limiter, NULL, text, sizeof text, NULL, MESSAGE));
     REFUSED(polylimit_limiter_metrics_text(limiter, "prometheus", NULL, 0, NULL, MESSAGE));
     REFUSED(polylimit_completions_submit_query(NULL, limiter, &query, 1, &report, &result, sizeof result, MESSAGE));
     REFUSED(polylimit_completions_submit_query(completions, limiter, &query, 1, NULL, &result, sizeof result, MESSAGE));
     query.operation = 6;
-    REFUSED(polylimit_limiter_query(limiter, &query, NULL, &report, MESSAGE));
+    REFUSED(polylimit_admin_query(limiter, &query, NULL, &report, MESSAGE));
     CHECK(strcmp(message, "query 6 is not known: allowed are 1 to 5") == 0);
     CHECK(report == NULL && polylimit_report_json(NULL) == NULL);
     polylimit_report_free(NULL);
     polylimit_limiter_close(limiter);
-    IS(POLYLIMIT_CLOSED, polylimit_limiter_list(limiter, NULL, &report, MESSAGE));
-    IS(POLYLIMIT_CLOSED, polylimit_limiter_explain(limiter, &request, &report, MESSAGE));
+    IS(POLYLIMIT_CLOSED, polylimit_admin_list(limiter, NULL, &report, MESSAGE));
+    IS(POLYLIMIT_CLOSED, polylimit_admin_explain(limiter, &request, &report, MESSAGE));
     polylimit_completions_free(completions);
     polylimit_limiter_free(limiter);
 }

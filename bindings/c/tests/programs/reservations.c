@@ -110,6 +110,127 @@ static void job_that_runs_again_is_charged_once(void) {
     close_held(held);
 }
 
+/* Requests that are reserved together: a slot with 40 units, and one unit of another policy. */
+static void both(polylimit_request *requests, const char *id, uint64_t remember_us) {
+    requests[0] = ask(POLYLIMIT_RESERVE, "k", 40);
+    requests[1] = ask(POLYLIMIT_RESERVE, "k", 1);
+    requests[0].policy = "api";
+    requests[1].policy = "3/minute fixed_window";
+    for (size_t at = 0; at < 2; at++) {
+        requests[at].id = id;
+        requests[at].id_length = strlen(id);
+        requests[at].ttl_us = 10 * SECOND;
+        requests[at].remember_us = remember_us;
+    }
+}
+
+static void request_is_reserved_together_or_not_at_all(void) {
+    struct held held = open_held("2 concurrent; 100/minute fixed_window");
+    polylimit_request requests[2];
+    polylimit_decision decisions[2];
+    polylimit_usage usage = {.size = sizeof usage};
+    size_t size = sizeof *requests, decision_size = sizeof *decisions;
+    for (int at = 0; at < 2; at++) {
+        both(requests, at == 0 ? "a" : "b", 0);
+        OK(polylimit_limiter_reserve_together(held.limiter, requests, size, 2, decisions, decision_size, MESSAGE));
+        /* Without a slot nothing remains. */
+        CHECK(decisions[0].allowed == 1 && decisions[0].remaining == (at == 0 ? 60u : 0u));
+        CHECK(decisions[1].allowed == 1 && decisions[1].remaining == 2 - (uint64_t)at);
+    }
+    both(requests, "c", 0);
+    OK(polylimit_limiter_reserve_together(held.limiter, requests, size, 2, decisions, decision_size, MESSAGE));
+    CHECK(decisions[0].allowed == 0 && decisions[1].allowed == 1 && decisions[1].remaining == 1);
+    OK(polylimit_limiter_cancel(held.limiter, "api", "k", 1, "a", 1, &usage, MESSAGE));
+    CHECK(usage.found == 1 && usage.remaining == 60);
+    OK(polylimit_limiter_commit(held.limiter, "api", "k", 1, "b", 1, 10, &usage, MESSAGE));
+    CHECK(usage.found == 1 && usage.remaining == 90);
+    /* The same requests end what they have reserved. */
+    polylimit_result result;
+    OK(polylimit_limiter_reserve_together(held.limiter, requests, size, 2, decisions, decision_size, MESSAGE));
+    requests[0].operation = POLYLIMIT_COMMIT;
+    OK(polylimit_limiter_call(held.limiter, &requests[0], NULL, &result, sizeof result, MESSAGE));
+    CHECK(result.answer.usage.found == 1 && result.answer.usage.remaining == 50);
+    close_held(held);
+}
+
+static void commit_of_a_request_is_remembered(void) {
+    struct held held = open_held("2 concurrent; 100/minute fixed_window");
+    polylimit_request requests[2];
+    polylimit_decision decisions[2];
+    polylimit_usage usage = {.size = sizeof usage};
+    for (uint32_t run = 0; run < 2; run++) {
+        both(requests, "job", 3600 * SECOND);
+        OK(polylimit_limiter_reserve_together(held.limiter, requests, sizeof *requests, 2, decisions, sizeof *decisions,
+                                              MESSAGE));
+        OK(polylimit_limiter_commit(held.limiter, "api", "k", 1, "job", 3, 30, &usage, MESSAGE));
+        CHECK(usage.found == 1 && usage.repeated == run && usage.remaining == 70);
+    }
+    close_held(held);
+}
+
+/* The example of docs/reservations.md. */
+static void page_on_reservations(void) {
+    polylimit_option options[] = {{"policy.slots", "20 concurrent"}, {"policy.requests", "100/minute"}};
+    polylimit_limiter *limiter = NULL;
+    OK(polylimit_limiter_open("memory:", options, 2, NULL, &limiter, MESSAGE));
+    char id[POLYLIMIT_RESERVATION_ID_SIZE];
+    size_t id_length = 0;
+    OK(polylimit_reservation_id_random(id, &id_length, MESSAGE));
+    polylimit_request requests[2] = {
+        {.operation = POLYLIMIT_RESERVE, .policy = "slots", .key = "tenant:7", .key_length = 8, .cost = 0},
+        {.operation = POLYLIMIT_RESERVE, .policy = "requests", .key = "user:42", .key_length = 7, .cost = 1},
+    };
+    for (size_t at = 0; at < 2; at++) {
+        requests[at].size = sizeof requests[at];
+        requests[at].id = id;
+        requests[at].id_length = id_length;
+        requests[at].ttl_us = 120000000;
+    }
+    polylimit_decision decisions[2];
+    OK(polylimit_limiter_reserve_together(limiter, requests, sizeof *requests, 2, decisions, sizeof *decisions, MESSAGE));
+    if (decisions[0].allowed && decisions[1].allowed) {
+        /* the work */
+        polylimit_usage left = {.size = sizeof left};
+        OK(polylimit_limiter_commit(limiter, "slots", "tenant:7", 8, id, id_length, POLYLIMIT_AS_RESERVED, &left, MESSAGE));
+        CHECK(left.found == 1 && left.remaining == 20 && decisions[1].remaining == 99);
+    }
+    CHECK(decisions[0].allowed && decisions[1].allowed);
+    polylimit_limiter_free(limiter);
+}
+
+static void terms_of_a_request_are_those_of_all(void) {
+    struct held held = open_held("2 concurrent; 100/minute fixed_window");
+    polylimit_request requests[2];
+    polylimit_decision decisions[2];
+    for (int wrong = 0; wrong < 6; wrong++) {
+        both(requests, "a", 0);
+        polylimit_request *last = &requests[1];
+        switch (wrong) {
+        case 0: last->id = "b"; break;
+        case 1: last->ttl_us++; break;
+        case 2: last->remember_us = SECOND; break;
+        case 3: last->operation = POLYLIMIT_CHECK; break;
+        case 4: requests[0].timeout_us = last->timeout_us = SECOND; break;
+        default: requests[0].id_length = last->id_length = 0;
+        }
+        IS(POLYLIMIT_INVALID_ARGUMENT,
+           polylimit_limiter_reserve_together(held.limiter, requests, sizeof *requests, 2, decisions, sizeof *decisions,
+                                              MESSAGE));
+        CHECK(strstr(message, wrong < 3 ? "several terms" : wrong == 3 ? "operation 1 " : wrong == 4 ? "timeout is 1s" : "id") !=
+              NULL);
+    }
+    both(requests, "a", 0);
+    requests[1].policy = "nobody";
+    IS(POLYLIMIT_INVALID_ARGUMENT,
+       polylimit_limiter_reserve_together(held.limiter, requests, sizeof *requests, 2, decisions, sizeof *decisions, MESSAGE));
+    CHECK(remaining(held.limiter) == 100);
+    polylimit_limiter_close(held.limiter);
+    both(requests, "a", 0);
+    IS(POLYLIMIT_CLOSED,
+       polylimit_limiter_reserve_together(held.limiter, requests, sizeof *requests, 2, decisions, sizeof *decisions, MESSAGE));
+    close_held(held);
+}
+
 static void reservation_ends_at_its_time_unless_it_is_renewed(void) {
     struct held held = open_held("1 concurrent");
     polylimit_usage usage = {.size = sizeof usage};
@@ -469,6 +590,10 @@ int main(void) {
     static const struct test tests[] = {
         {"reservation is committed or cancelled by its id", reservation_is_committed_or_cancelled_by_its_id},
         {"job that runs again is charged once", job_that_runs_again_is_charged_once},
+        {"request is reserved together or not at all", request_is_reserved_together_or_not_at_all},
+        {"commit of a request is remembered", commit_of_a_request_is_remembered},
+        {"page on reservations", page_on_reservations},
+        {"terms of a request are those of all", terms_of_a_request_are_those_of_all},
         {"reservation ends at its time unless it is renewed", reservation_ends_at_its_time_unless_it_is_renewed},
         {"random id is written to the buffer", random_id_is_written_to_the_buffer},
         {"wrong ids, times and algorithms are refused", wrong_ids_times_and_algorithms_are_refused},

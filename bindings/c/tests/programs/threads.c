@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 enum { THREADS = 8, EACH = 2000, LIMIT = 5000 };
@@ -38,10 +39,16 @@ static unsigned long total(const struct shared *shared) {
     return sum;
 }
 
+/*
+ * Counts what the store decided. Valgrind runs one thread at a time: on a busy machine the one that holds a lock of the local
+ * store may wait for longer than a second, so that others are answered without the store. Otherwise none is.
+ */
 static void *check_many_times(void *argument) {
     struct thread *thread = argument;
     for (int at = 0; at < EACH; at++) {
-        thread->shared->admitted[thread->number] += check(thread->shared->limiter, "k", 1).allowed;
+        polylimit_decision decision = check(thread->shared->limiter, "k", 1);
+        CHECK(!decision.degraded || getenv("UNDER_VALGRIND"));
+        thread->shared->admitted[thread->number] += !decision.degraded && decision.allowed;
     }
     return NULL;
 }

@@ -44,12 +44,14 @@ static void decides() {
     CHECK(limiter.policy_for() == "api" && limiter.policy_for("1/s", "here") == "1|second^here");
     CHECK(limiter.policy("api") == "3/minute fixed_window");
     CHECK(status_of([&] { (void)limiter.policy("absent"); }) == POLYLIMIT_INVALID_ARGUMENT);
-    CHECK(limiter.check("x", {"1/s; 2/m"}).remaining() == 0 && limiter.doctor().empty());
+    CHECK(limiter.check("x", {"1/s; 2/m"}).remaining() == 0 && limiter.admin().doctor().empty());
     limiter.set_policy("api", "9/minute fixed_window");
+    auto admin = limiter.admin();
     auto moved = std::move(limiter);
-    CHECK(moved.check("user:42").remaining() == 8);
+    CHECK(moved.check("user:42").remaining() == 8 && admin.doctor().empty());
     moved.close();
     CHECK(status_of([&] { (void)moved.check("user:42"); }) == POLYLIMIT_CLOSED);
+    CHECK(status_of([&] { (void)admin.list(); }) == POLYLIMIT_CLOSED);
 }
 
 static void tells_which_quota_denied() {
@@ -74,12 +76,12 @@ static void leaves_headroom_and_blocks() {
     auto decision = limiter.check("k", {nullptr, 3, 0, "gold"});
     CHECK(decision && decision.crossed() && decision.over() == 1 && decision.cause() == nullptr);
     CHECK(!decision.elastic() && !decision.shadowed() && std::string(limiter.check("k").cause()) == "quota");
-    CHECK(limiter.block("k", 2min).reset_after() == 2min);
+    CHECK(limiter.admin().block("k", 2min).reset_after() == 2min);
     decision = limiter.check("k");
     CHECK(!decision && std::string(decision.cause()) == "blocked" && decision.retry_after() == 2min);
     clock.advance(1min);
-    CHECK(limiter.unblock("k").remaining() == 11 && limiter.check("k"));
-    CHECK(status_of([&] { limiter.block("k", -1us); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(limiter.admin().unblock("k").remaining() == 11 && limiter.check("k"));
+    CHECK(status_of([&] { limiter.admin().block("k", -1us); }) == POLYLIMIT_INVALID_ARGUMENT);
     CHECK(status_of([&] { (void)limiter.check("k", {nullptr, 1, 100}); }) == POLYLIMIT_INVALID_ARGUMENT);
 }
 
@@ -113,7 +115,7 @@ static void decides_by_a_configuration() {
                   {"apply": [{"policy": "api", "key": "{user,client}", "headroom": 20}]}]})";
     polylimit::Limiter limiter("memory:", {{"document", document}});
     polylimit::RequestAttributes request{"GET", "/slow", "192.0.2.1", {{"x-trace", "1"}}, {{"user", "alice"}}};
-    auto matches = limiter.matching(request);
+    auto matches = limiter.admin().matching(request);
     CHECK(matches.size() == 2 && matches[1].policy == "api" && matches[1].key == "user=alice" && matches[1].headroom == 20);
     polylimit::ReserveOptions options;
     options.id = "one";
@@ -123,23 +125,23 @@ static void decides_by_a_configuration() {
     CHECK(decided.decisions[1].decision.remaining() == 1 && decided.decisions[1].cost == 1);
     auto denied = limiter.decide(request);
     CHECK(!denied && denied.status == 429 && std::string(denied.cause) == "concurrency" && denied.retry_after > 1s);
-    auto before = limiter.configuration();
+    auto before = limiter.admin().configuration();
     CHECK(before && before->source == "document" && before->digest.size() == 64 && !before->error);
-    CHECK(limiter.set_entry("deny user alice", R"({"why": "a test"})").version > before->version);
-    CHECK(limiter.decide(request).status == 403 && limiter.candidate_counts("api") == std::nullopt);
-    auto after = limiter.delete_entry("deny user alice");
-    CHECK(limiter.wait_for_version(after.version, 0us).version == after.version);
-    CHECK(limiter.set_document(R"({"polylimit": 1, "policies": {"api": {"quotas": "9/s"}}})").version > after.version);
+    CHECK(limiter.admin().set_entry("deny user alice", R"({"why": "a test"})").version > before->version);
+    CHECK(limiter.decide(request).status == 403 && limiter.admin().candidate_counts("api") == std::nullopt);
+    auto after = limiter.admin().delete_entry("deny user alice");
+    CHECK(limiter.admin().wait_for_version(after.version, 0us).version == after.version);
+    CHECK(limiter.admin().set_document(R"({"polylimit": 1, "policies": {"api": {"quotas": "9/s"}}})").version > after.version);
     CHECK(limiter.decide(request).decisions.empty());
     try {
-        limiter.set_document("polylimit = 1\nrule = 2\n");
+        limiter.admin().set_document("polylimit = 1\nrule = 2\n");
         CHECK(false);
     } catch (const polylimit::Error &error) {
         CHECK(std::string(error.what()).find("line 2, column 1: ") == 0);
     }
-    CHECK(status_of([&] { limiter.publish(document, {1, "ann", "why"}); }) == POLYLIMIT_INVALID_ARGUMENT);
-    CHECK(status_of([&] { limiter.set_entry(std::string("deny user a\0b", 13)); }) == POLYLIMIT_INVALID_ARGUMENT);
-    CHECK(!polylimit::Limiter("memory:", {{"policy.api", "1/s"}}).configuration());
+    CHECK(status_of([&] { limiter.admin().publish(document, {1, "ann", "why"}); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { limiter.admin().set_entry(std::string("deny user a\0b", 13)); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(!polylimit::Limiter("memory:", {{"policy.api", "1/s"}}).admin().configuration());
     polylimit::Completions completions;
     auto [pending, result] = completions.submit_decide(limiter, request, 1);
     CHECK(result && pending.get().allowed);
@@ -159,23 +161,24 @@ static void tells_about_keys_and_metrics() {
     options.key_prefix = "user:";
     options.at_least_used = 100;
     options.entries = 10;
-    auto page = limiter.list(options);
+    auto admin = limiter.admin();
+    auto page = admin.list(options);
     CHECK(has(page, "{\"keys\":[{\"policy\":\"api\",\"key\":\"user:42\"") && !has(page, "guest") && has(page, "\"cursor\":null}"));
-    CHECK(has(limiter.scan_top(1), "user:42") && !has(limiter.scan_top(1), "guest"));
-    CHECK(has(limiter.explain("user:42"), "\"allowed\":false") && has(limiter.explain("guest", {nullptr, 1, 50}), "\"allowed\":false"));
-    CHECK(has(limiter.top_keys(1), "{\"denied\":[{\"policy\":\"api\",\"key\":\"user:42\""));
+    CHECK(has(admin.scan_top(1), "user:42") && !has(admin.scan_top(1), "guest"));
+    CHECK(has(admin.explain("user:42"), "\"allowed\":false") && has(admin.explain("guest", {nullptr, 1, 50}), "\"allowed\":false"));
+    CHECK(has(admin.top_keys(1), "{\"denied\":[{\"policy\":\"api\",\"key\":\"user:42\""));
     CHECK(has(limiter.metrics_text("prometheus"), "polylimit_decisions_total{policy=\"api\",result=\"denied\",source=\"store\"} 2998"));
     CHECK(has(limiter.metrics(), "[{\"name\":\"polylimit_decisions_total\""));
-    CHECK(has(limiter.reset_listed(options), "{\"reset\":1,") && limiter.check("user:42"));
+    CHECK(has(admin.reset_listed(options), "{\"reset\":1,") && limiter.check("user:42"));
     options.pace_percent = 101;
-    CHECK(status_of([&] { (void)limiter.list(options); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { (void)admin.list(options); }) == POLYLIMIT_INVALID_ARGUMENT);
     options.cursor = std::string("a\0b", 3);
-    CHECK(status_of([&] { (void)limiter.list(options); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { (void)admin.list(options); }) == POLYLIMIT_INVALID_ARGUMENT);
     CHECK(status_of([&] { (void)limiter.metrics_text("graphite"); }) == POLYLIMIT_INVALID_ARGUMENT);
-    CHECK(status_of([&] { (void)limiter.explain_request({}); }) == POLYLIMIT_INVALID_ARGUMENT);
+    CHECK(status_of([&] { (void)admin.explain_request({}); }) == POLYLIMIT_INVALID_ARGUMENT);
     polylimit::Limiter configured("memory:", {{"document", R"({"polylimit": 1, "lists": {"deny": ["user mallory"]}})"}});
     polylimit::RequestAttributes request{"GET", "/", {}, {}, {{"user", "mallory"}}};
-    CHECK(has(configured.explain_request(request), "\"entry\":\"deny user mallory\""));
+    CHECK(has(configured.admin().explain_request(request), "\"entry\":\"deny user mallory\""));
     polylimit::Completions completions;
     polylimit_query query = {};
     query.size = sizeof query;
@@ -194,19 +197,19 @@ static void publishes_a_configuration() {
     options.push_back({"copy", copy});
     polylimit::Limiter reader(url, options);
     const std::string document = "polylimit = 1\npolicies.api.quotas = '3/hour fixed_window'\n";
-    auto published = writer.publish(document, {std::nullopt, "ann", "the first"});
-    CHECK(published.source == "store" && reader.wait_for_version(published.version, 30s).digest == published.digest);
+    auto published = writer.admin().publish(document, {std::nullopt, "ann", "the first"});
+    CHECK(published.source == "store" && reader.admin().wait_for_version(published.version, 30s).digest == published.digest);
     CHECK(reader.check("k").remaining() == 2);
-    CHECK(status_of([&] { writer.publish(document, {99}); }) == POLYLIMIT_INVALID_ARGUMENT);
-    auto changed = writer.set_entry("override api k", R"({"numbers": "9/hour fixed_window"})");
-    CHECK(reader.wait_for_version(changed.version, 30s).version == changed.version && reader.check("k").remaining() == 7);
-    changed = writer.delete_entry("override api k");
-    CHECK(reader.wait_for_version(changed.version, 30s).version == changed.version && reader.check("k").remaining() == 0);
-    CHECK(status_of([&] { reader.wait_for_version(changed.version + 1, 1us); }) == POLYLIMIT_STORE_UNAVAILABLE);
-    CHECK(status_of([&] { reader.set_document(document); }) == POLYLIMIT_INVALID_ARGUMENT);
-    // Without its server, a limiter starts from the copy, which is written after a change is in force.
+    CHECK(status_of([&] { writer.admin().publish(document, {99}); }) == POLYLIMIT_INVALID_ARGUMENT);
+    auto changed = writer.admin().set_entry("override api k", R"({"numbers": "9/hour fixed_window"})");
+    CHECK(reader.admin().wait_for_version(changed.version, 30s).version == changed.version && reader.check("k").remaining() == 7);
+    changed = writer.admin().delete_entry("override api k");
+    CHECK(reader.admin().wait_for_version(changed.version, 30s).version == changed.version && reader.check("k").remaining() == 0);
+    CHECK(status_of([&] { reader.admin().wait_for_version(changed.version + 1, 1us); }) == POLYLIMIT_STORE_UNAVAILABLE);
+    CHECK(status_of([&] { reader.admin().set_document(document); }) == POLYLIMIT_INVALID_ARGUMENT);
+    // Without its server, a limiter starts from the copy, which is written after a change is active.
     for (int tries = 0;; ++tries) {
-        auto started = polylimit::Limiter("redis://127.0.0.1:1?doctor_after=0", options).configuration();
+        auto started = polylimit::Limiter("redis://127.0.0.1:1?doctor_after=0", options).admin().configuration();
         if (started->version == changed.version) {
             CHECK(started->digest == published.digest && std::remove(copy.c_str()) == 0);
             break;
@@ -229,9 +232,45 @@ static void checks_several() {
     CHECK(decisions.size() == 2 && decisions[0] && decisions[1] && decisions[0].remaining() == 2);
     decisions = limiter.check_together({{"c", {"api"}}, {"c", {"upload"}}});
     CHECK(decisions[0] && !decisions[1] && limiter.peek("c", {"api"}).remaining() == 2);
-    CHECK(limiter.check_many({}).empty() && limiter.check_together({}).empty());
+    decisions = limiter.peek_together({{"c", {"api"}}, {"c", {"upload"}}});
+    CHECK(decisions[0] && decisions[0].remaining() == 2 && !decisions[1]);
+    CHECK(limiter.check_many({}).empty() && limiter.check_together({}).empty() && limiter.peek_together({}).empty());
+    CHECK(status_of([&] { (void)limiter.peek_together({{"c", {"absent"}}}); }) == POLYLIMIT_INVALID_ARGUMENT);
     CHECK(status_of([&] { (void)limiter.check_together({{"c", {"api"}}, {"c", {"absent"}}}); }) ==
           POLYLIMIT_INVALID_ARGUMENT);
+}
+
+static void reserves_several() {
+    polylimit::ManualClock clock(1700000000000000);
+    polylimit::Limiter limiter("memory:",
+                               {{"policy.model", "1 concurrent; 100/minute fixed_window"}, {"policy.rate", "9/minute"}}, &clock);
+    std::vector<polylimit::Request> both = {{"c", {"model", 40}}, {"c", {"rate"}}};
+    auto reserved = limiter.reserve_together(both);
+    CHECK(reserved && reserved.id.size() == 32 && reserved.decisions.size() == 2 && reserved.decisions[1].remaining() == 8);
+    CHECK(!limiter.reserve_together(both) && limiter.peek("c", {"rate"}).remaining() == 8);
+    CHECK(limiter.cancel("c", reserved.id, "model").found() && !limiter.cancel("c", reserved.id, "rate").found());
+    polylimit::ReserveOptions options;
+    options.id = "job";
+    options.remember = std::chrono::hours(1);
+    for (bool repeated : {false, true}) {
+        CHECK(limiter.reserve_together(both, options).id == "job");
+        auto usage = limiter.commit("c", "job", 30, "model");
+        CHECK(usage.found() && usage.repeated() == repeated && usage.remaining() == 70);
+    }
+    polylimit::Completions completions;
+    polylimit::ReservationTerms terms;
+    terms.id = "own";
+    terms.ttl = std::chrono::seconds(1);
+    auto known = completions.submit_together(limiter, POLYLIMIT_RESERVE, both, 1, terms);
+    CHECK(known && known->at(0).allowed() && limiter.cancel("c", "own", "model").found());
+    CHECK(completions.submit_together(limiter, POLYLIMIT_PEEK, both, 1)->at(1).remaining() == 5);
+    options.timeout = std::chrono::seconds(1);
+    CHECK(status_of([&] { (void)limiter.reserve_together(both, options); }) == POLYLIMIT_INVALID_ARGUMENT);
+    options.timeout = {};
+    options.ttl = std::chrono::seconds(-1);
+    CHECK(status_of([&] { (void)limiter.reserve_together(both, options); }) == POLYLIMIT_INVALID_ARGUMENT);
+    limiter.close();
+    CHECK(status_of([&] { (void)limiter.reserve_together(both); }) == POLYLIMIT_CLOSED);
 }
 
 /* The counters are those of a store on a network, so this test needs one. */
@@ -240,8 +279,8 @@ static void counts() {
     CHECK(url != nullptr);
     polylimit::Limiter limiter(url, {{"policy.api", "3/minute"}});
     limiter.ready(30s);
-    CHECK(status_of([&] { limiter.set_credentials(nullptr, nullptr); }) == POLYLIMIT_INVALID_ARGUMENT);
-    limiter.set_credentials("default", "");
+    CHECK(status_of([&] { limiter.admin().set_credentials(nullptr, nullptr); }) == POLYLIMIT_INVALID_ARGUMENT);
+    limiter.admin().set_credentials("default", "");
     auto before = limiter.stats();
     (void)limiter.reset("C++ counts");
     auto after = limiter.stats();
@@ -440,6 +479,7 @@ int main() {
         {"decides by a configuration", decides_by_a_configuration},
         {"publishes a configuration", publishes_a_configuration},
         {"checks several", checks_several},
+        {"reserves several", reserves_several},
         {"counts", counts},
         {"takes credentials from a function", takes_credentials_from_a_function},
         {"tells", tells},

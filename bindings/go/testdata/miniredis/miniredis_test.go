@@ -55,7 +55,7 @@ func TestLimiterDecidesOnMiniredis(t *testing.T) {
 			if got := fmt.Sprint(checks()); got != "[true true true false]" {
 				t.Error(got)
 			}
-			findings, err := limiter.Doctor(ctx)
+			findings, err := limiter.Admin().Doctor(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -112,8 +112,8 @@ func TestPreflightsAreFreeAndDenialsAreReadableWithRSCORSInBothOrders(t *testing
 			answer := send("POST")
 			found = append(found, fmt.Sprint(preflight.Code/100, answer.Code, answer.Header().Values("Access-Control-Allow-Origin")))
 		}
-		if told := strings.Join(found, "; "); told != "2 200 ["+app+"]; 2 200 ["+app+"]; 2 429 ["+app+"]" {
-			t.Error(name, told)
+		if seen := strings.Join(found, "; "); seen != "2 200 ["+app+"]; 2 200 ["+app+"]; 2 429 ["+app+"]" {
+			t.Error(name, seen)
 		}
 	}
 }

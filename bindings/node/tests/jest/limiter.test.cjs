@@ -82,7 +82,7 @@ test("values are equal to values of this realm", async () => {
   });
   expect(limiter.policies.map(({ name }) => name)).toStrictEqual(["api"]);
   expect(new ClientAddressRules().resolve("192.0.2.1")).toStrictEqual({ address: "192.0.2.1", key: "192.0.2.1" });
-  const findings = await far.doctor();
+  const findings = await far.admin().doctor();
   expect(findings).toBeInstanceOf(Array);
   expect(findings.every((finding) => finding instanceof Object)).toBe(true);
   expect(limiter.stats()).toBeInstanceOf(Object);

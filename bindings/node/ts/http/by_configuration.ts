@@ -1,4 +1,4 @@
-/** Limits that are those of the limiter's configuration: what its rules are told about a request. */
+/** Limits that are those of the limiter's configuration: what its rules know about a request. */
 
 import type { AttributeRow } from "../addon";
 import type { Key } from "../arguments";

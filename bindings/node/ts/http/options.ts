@@ -106,7 +106,7 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
   /**
    * Which requests count: `"every"` (the default), or those for which a function returns true once the status of the response
    * is known, such as failed log-ins. The cost is spent before the request is handled, and refunded if the request does not
-   * count; the header fields tell it if the refund is done before they are sent. A request whose client left before there was
+   * count; the header fields show it if the refund is done before they are sent. A request whose client left before there was
    * a response counts. So does one for which the function fails, which emits a warning of the process.
    */
   readonly count?: "every" | ((...finished: Finished) => MaybePromise<boolean>);
@@ -156,7 +156,7 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
   /** Responds to every request that does not proceed, in place of the problem document. */
   readonly onDenied?: (denial: Denial, ...context: Context) => Denied;
   /**
-   * Hears of every decision that was made without the store, and of a store that could not decide. It may return `"admit"`
+   * Is called for every decision that was made without the store, and when the store could not decide. It may return `"admit"`
    * or `"deny"`; without that the outage policy's decision holds, and a store that could not decide is answered by 503. It
    * cannot admit what the store itself has denied.
    */

@@ -23,10 +23,12 @@ Integrations are modules of their own, which import their library:
 ``polylimit.limits``
     Storages for the library limits, and so for Flask-Limiter and slowapi.
 ``polylimit.reports``
-    The types of reports, such as those of ``Limiter.explain`` and ``Limiter.list``.
+    The types of the reports for operators, such as those of ``Admin.explain`` and ``Admin.list``.
 """
 
 from polylimit._core import (
+    Admin,
+    AsyncAdmin,
     AsyncLimiter,
     AsyncReservation,
     Backoff,
@@ -58,6 +60,7 @@ from polylimit._core import (
     RequestAttributes,
     RequestDecision,
     RequestLimits,
+    RequestReservation,
     Reservation,
     ReserveOperation,
     StoreFailedError,
@@ -71,6 +74,8 @@ from polylimit._core import (
 )
 
 __all__ = [
+    "Admin",
+    "AsyncAdmin",
     "AsyncLimiter",
     "AsyncReservation",
     "Backoff",
@@ -102,6 +107,7 @@ __all__ = [
     "RequestAttributes",
     "RequestDecision",
     "RequestLimits",
+    "RequestReservation",
     "Reservation",
     "ReserveOperation",
     "StoreFailedError",

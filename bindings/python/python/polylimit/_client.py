@@ -49,7 +49,7 @@ class Client(Generic[L]):
 
 def has_slots(limiter: Limiter | AsyncLimiter, policy: str | Quota | Policy | None) -> bool:
     """Whether a policy limits how many run at a time. Raises for a policy that the limiter does not know."""
-    status = limiter.configuration()
+    status = limiter.admin().configuration()
     if status is not None and status.version == 0:
         # The policies are not there yet.
         return False

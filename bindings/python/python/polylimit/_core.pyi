@@ -10,6 +10,8 @@ from typing_extensions import Self, Unpack
 from polylimit.reports import KeyExplanation, KeyPage, RequestExplanation, ResetPage, TopKeys
 
 __all__ = [
+    "Admin",
+    "AsyncAdmin",
     "AsyncLimiter",
     "AsyncReservation",
     "Attempts",
@@ -44,6 +46,7 @@ __all__ = [
     "RequestAttributes",
     "RequestDecision",
     "RequestLimits",
+    "RequestReservation",
     "Reservation",
     "ReserveOperation",
     "ResponseSender",
@@ -83,83 +86,83 @@ _Cause: TypeAlias = Literal["off", "allow_list", "deny_list", "missing_key", "bl
 
 class _Options(TypedDict, total=False):
     max_keys: str | float | None
-    """The most keys that are held in this process, over all policies. Allowed: 1 or more. Default: ``1000000``."""
+    """The maximum number of keys in this process, over all policies. Allowed: 1 or more. Default: ``1000000``."""
     observe_keys: str | float | None
-    """How many keys are counted to tell which are denied and admitted most often. Allowed: 0 (none) to 65536. Default: ``0``."""
+    """How many keys are counted, to show which are denied and admitted most often. Allowed: 0 (none) to 65536. Default: ``0``."""
     report: str | None
-    """How often the process tells the others that share its Redis what it counts; never without it. Allowed: 1s to 1h."""
+    """How often the process reports its counts to the others that share its Redis; by default never. Allowed: 1s to 1h."""
     local_size: str | None
-    """How many bytes a local store takes when it is made. One that is there has to have that size. Allowed: 1MiB to 64GiB. Default: ``16MiB``."""
+    """The size of a local store in bytes when it is created. An existing one must have that size. Allowed: 1MiB to 64GiB. Default: ``16MiB``."""
     configuration: str | None
     """Where the limits come from, if they are a configuration: file:PATH is a document in TOML or JSON, store a document and entries in Redis, store+file:PATH a document in a file with entries in Redis. Allowed: file:PATH, store or store+file:PATH."""
     copy: str | None
     """A file to which the configuration is written after each change, and from which it is read when the limiter is made: so a process starts while Redis is away. Only with `configuration`. Allowed: the path of a file."""
     deadline: str | float | timedelta | None
-    """How long a decision may take, with queueing, connecting, sending and waiting for the reply. What takes longer is answered by the outage policy. Allowed: 1ms to 60s. Default: ``50ms``."""
+    """How long a decision may take, including queueing, connecting, sending and waiting for the reply. After that the outage policy answers. Allowed: 1ms to 60s. Default: ``50ms``."""
     outage: _Outage | Mapping[str, _Outage] | None
-    """What a policy answers while Redis is unavailable, unless the policy has an answer of its own. Allowed: fallback, allow or deny. Default: ``fallback``."""
+    """What a policy answers while Redis is unavailable, unless the policy has its own outage policy. Allowed: fallback, allow or deny. Default: ``fallback``."""
     fallback_share: str | float | None
-    """Which part of each limit this process admits by itself while Redis is unavailable and the outage policy is fallback, rounded down: a part of less than one unit admits nothing. One divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals. Allowed: more than 0, up to 1, with at most 6 decimals. Default: ``1``."""
+    """Which part of each limit this process admits on its own while Redis is unavailable and the outage policy is fallback, rounded down: a part of less than one unit admits nothing. One divided by the number of processes keeps their sum within the limit. A number in code is rounded to 6 decimals. Allowed: more than 0, up to 1, with at most 6 decimals. Default: ``1``."""
     first_connect_max: str | float | timedelta | None
-    """For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first connection instead of being answered by the outage policy; then they have their deadline. It ends at once when Redis refuses or fails. Allowed: 0 (no longer than the deadline), or 1ms to 60s. Default: ``1s``."""
+    """How long the first decisions of a process, or of another runtime or event loop in it, wait for the first connection before the outage policy answers; then they have their deadline. The wait ends immediately if Redis refuses or fails. Allowed: 0 (no longer than the deadline), or 1ms to 60s. Default: ``1s``."""
     denial_cache_max: str | float | timedelta | None
-    """For how long a key that Redis has denied may be denied without asking again, and never for longer than Redis would. It ends at once when this process gives something back, and when the server tells that another one did, which may fail: then after this time at the latest. Allowed: 0 (never), or 1ms to 24h. Default: ``1s``."""
+    """How long a key that Redis has denied may be denied without calling Redis again, and never longer than Redis would. It ends immediately when this process returns units, and when the server announces that another process did; if the announcement is lost, after this time at the latest. Allowed: 0 (never), or 1ms to 24h. Default: ``1s``."""
     prefix: str | None
-    """What every key in Redis begins with. Limiters count together when prefix, policy and key are the same. Allowed: 1 to 64 letters, digits and -._~@:/+=,;!$&'()*|. Default: ``polylimit``."""
+    """The beginning of every key in Redis. Limiters count together if prefix, policy and key are the same. Allowed: 1 to 64 letters, digits and -._~@:/+=,;!$&'()*|. Default: ``polylimit``."""
     db: str | float | None
     """The number of the database; a cluster has only 0. Allowed: 0 to 2147483647. Default: ``0``."""
     client_name: str | None
-    """The name of the connections, as CLIENT LIST of the server shows it. Allowed: 1 to 64 printable ASCII characters without spaces. Default: ``polylimit``."""
+    """The name of the connections, as shown by CLIENT LIST on the server. Allowed: 1 to 64 printable ASCII characters without spaces. Default: ``polylimit``."""
     max_in_flight: str | float | None
-    """How many decisions may wait for Redis at once. Those beyond are answered by the outage policy, without waiting. Allowed: 1 to 1000000. Default: ``16384``."""
+    """How many decisions may wait for Redis at once. The outage policy answers those beyond, without waiting. Allowed: 1 to 1000000. Default: ``16384``."""
     max_outstanding_bytes: str | float | None
-    """How many bytes of requests may wait for Redis at once. Those beyond are answered by the outage policy, without waiting. Allowed: 64KiB to 1024MiB. Default: ``16MiB``."""
+    """How many bytes of requests may wait for Redis at once. The outage policy answers those beyond, without waiting. Allowed: 64KiB to 1024MiB. Default: ``16MiB``."""
     max_connection_age: str | float | timedelta | None
-    """How long a connection is used before another replaces it, so that changed addresses are seen; it is varied at random. It stays in use until the other one is open. Allowed: 0 (never), or 1s to 24h. Default: ``10m``."""
+    """How long a connection is used before another replaces it, so that changed addresses are noticed; varied at random. It stays in use until the other one is open. Allowed: 0 (never), or 1s to 24h. Default: ``10m``."""
     breaker_failures: str | float | None
-    """After how many failures in a row Redis is no longer asked, but probed now and then. Allowed: 1 to 1000. Default: ``3``."""
+    """After how many consecutive failures Redis is no longer called, but probed occasionally. Allowed: 1 to 1000. Default: ``3``."""
     reconnect_min: str | float | timedelta | None
-    """The longest wait before the first attempt to connect again; it doubles with each attempt, up to `reconnect_max`. Allowed: 1ms to 60s. Default: ``5ms``."""
+    """The longest wait before the first attempt to reconnect; it doubles with each attempt, up to `reconnect_max`. Allowed: 1ms to 60s. Default: ``5ms``."""
     reconnect_max: str | float | timedelta | None
-    """The longest wait between attempts to connect again; at least `reconnect_min`. Allowed: 1ms to 60s. Default: ``200ms``."""
+    """The longest wait between attempts to reconnect; at least `reconnect_min`. Allowed: 1ms to 60s. Default: ``200ms``."""
     keepalive: str | float | timedelta | None
-    """How long a connection may be silent before the system probes whether the other side is still there. Allowed: 1s to 1h. Default: ``15s``."""
+    """How long a connection may be idle before the system probes whether the other side is still there. Allowed: 1s to 1h. Default: ``15s``."""
     doctor_after: str | float | timedelta | None
-    """How long after its first decision a limiter looks at Redis once, in the background: what it sees that keeps limits from being held is told as an event. Of limiters that share connections, the first to be due does so for all. Allowed: 0 (never), or 1ms to 24h. Default: ``1s``."""
+    """How long after its first decision a limiter examines Redis once, in the background: findings that make limits unreliable are reported as events. Of limiters that share connections, the first one examines for all. Allowed: 0 (never), or 1ms to 24h. Default: ``1s``."""
     topology_refresh: str | float | timedelta | None
-    """How often Sentinel is asked for the primary, or a cluster for its slots, when nothing else calls for it; only with Sentinel or a cluster. Allowed: 1s to 1h. Default: ``30s``."""
+    """How often Sentinel is polled for the primary, or a cluster for its slots, when nothing else triggers it; only with Sentinel or a cluster. Allowed: 1s to 1h. Default: ``30s``."""
     address_map: str | None
-    """Where the addresses are reached that a cluster or Sentinel announces, if not at these: behind NAT or forwarded ports. A host without a port stands for all of its ports. Only with Sentinel or a cluster. Allowed: pairs announced=reached with commas between them, each a host or host:port; an announced address once."""
+    """Where to reach the addresses that a cluster or Sentinel announces, if they are not reachable themselves: behind NAT or forwarded ports. A host without a port stands for all of its ports. Only with Sentinel or a cluster. Allowed: pairs announced=reached with commas between them, each a host or host:port; an announced address once."""
     username: str | None
     """The user to authenticate as; needs a password. It is never shown. Allowed: 1 to 16384 bytes."""
     password: str | None
-    """The password to authenticate with; as it is, not percent-encoded as in a URL. It is never shown. Allowed: 1 to 16384 bytes."""
+    """The password to authenticate with; plain, not percent-encoded as in a URL. It is never shown. Allowed: 1 to 16384 bytes."""
     password_file: str | None
-    """A file that holds the password, without the line end at its end, in place of `password`: it is read for each new connection, and again when the server refuses the password. Allowed: the path of a file."""
+    """A file that holds the password, without its trailing line end, in place of `password`: it is read for each new connection, and again when the server refuses the password. Allowed: the path of a file."""
     password_command: str | None
-    """A program whose output is the password, in place of `password`, such as one that makes a token for a cloud: it is run, without a shell and for 10 seconds at most, for each new connection, and again when the server refuses the password. Allowed: a program and its arguments, with spaces between them; at most 4096 bytes."""
+    """A program whose output is the password, in place of `password`, such as one that creates a cloud token: it is run, without a shell and for at most 10 seconds, for each new connection, and again when the server refuses the password. Allowed: a program and its arguments, with spaces between them; at most 4096 bytes."""
     key_secret: str | None
-    """A secret with which the keys that are stored as a hash are hashed, so that the hashes in Redis cannot be compared with those of guessed keys; 16 random bytes or more are advised. All processes need the same. It is never shown. Allowed: 1 to 16384 bytes."""
+    """A secret for hashing the keys that are stored as a hash, so that the hashes in Redis cannot be compared with those of guessed keys; use 16 random bytes or more. All processes need the same. It is never shown. Allowed: 1 to 16384 bytes."""
     tls_ca: str | None
-    """A PEM file with the certificates to trust, in place of the system's: those of authorities, and self-signed ones of servers, for any name; only with TLS. Allowed: the path of a file."""
+    """A PEM file with the certificates to trust, in place of the system's: those of authorities, and self-signed server certificates, for any name; only with TLS. Allowed: the path of a file."""
     tls_fingerprint: str | None
-    """The SHA-256 of the server's certificate, as `openssl x509 -fingerprint -sha256` prints it, in place of an authority: a server with one of these certificates is trusted, whatever its name and its dates; only with TLS. Allowed: 1 to 8 fingerprints of 64 hexadecimal digits, with commas between them."""
+    """The SHA-256 of the server's certificate, as printed by `openssl x509 -fingerprint -sha256`, in place of an authority: a server with one of these certificates is trusted, whatever its name and its dates; only with TLS. Allowed: 1 to 8 fingerprints of 64 hexadecimal digits, with commas between them."""
     tls_insecure: str | None
-    """Whether any certificate is accepted, for development only: then anything on the way to the server can read and change all that is sent. An event and the doctor say so; only with TLS. Allowed: true or false. Default: ``false``."""
+    """Whether any certificate is accepted, for development only: then anything on the path to the server can read and change everything that is sent. An event and the doctor report it; only with TLS. Allowed: true or false. Default: ``false``."""
     tls_cert: str | None
-    """A PEM file with the certificate, and its chain, that the server asks for; needs `tls_key`; only with TLS. Allowed: the path of a file."""
+    """A PEM file with the certificate, and its chain, that the server requires; needs `tls_key`; only with TLS. Allowed: the path of a file."""
     tls_key: str | None
     """A PEM file with the private key of `tls_cert`; only with TLS. Allowed: the path of a file."""
     tls_server_name: str | None
-    """The name that the server's certificate has to hold, in place of the host that is connected to; only with TLS. Allowed: a host name or an IP address."""
+    """The name that the server's certificate must have, in place of the host in the URL; only with TLS. Allowed: a host name or an IP address."""
     sentinel_username: str | None
-    """The user to authenticate as at the sentinels; needs a password for them; only with Sentinel. It is never shown. Allowed: 1 to 16384 bytes."""
+    """The user to authenticate as with the sentinels; needs a password for them; only with Sentinel. It is never shown. Allowed: 1 to 16384 bytes."""
     sentinel_password: str | None
     """The password to authenticate with at the sentinels; only with Sentinel. It is never shown. Allowed: 1 to 16384 bytes."""
     sentinel_password_file: str | None
-    """A file that holds the password for the sentinels, in place of `sentinel_password`: it is read as that of `password_file` is; only with Sentinel. Allowed: the path of a file."""
+    """A file that holds the password for the sentinels, in place of `sentinel_password`: it is read like `password_file`; only with Sentinel. Allowed: the path of a file."""
     sentinel_password_command: str | None
-    """A program whose output is the password for the sentinels, in place of `sentinel_password`: it is run as that of `password_command` is, and for each sentinel; only with Sentinel. Allowed: a program and its arguments, with spaces between them; at most 4096 bytes."""
+    """A program whose output is the password for the sentinels, in place of `sentinel_password`: it is run like `password_command`, and for each sentinel; only with Sentinel. Allowed: a program and its arguments, with spaces between them; at most 4096 bytes."""
     lease: Mapping[str, str] | None
     """The policies that lease units from Redis: ``auto``, or such as ``100/500ms``."""
 
@@ -208,7 +211,7 @@ class Limiter:
         Policies by name: ``{"api": "100/minute; 1000/hour"}``. Quotas may also be given with each request.
     document
         A configuration with policies, rules and lists, in place of ``policies``: its text, in TOML or JSON, or a dict.
-        ``set_document`` replaces it.
+        ``admin().set_document`` replaces it.
     clock
         ``"system"``, ``"coarse"`` or a ``ManualClock``. By default Redis uses the clock of its server.
     on_degraded
@@ -219,7 +222,7 @@ class Limiter:
         A function without arguments that gives the password for each new connection to Redis, or a tuple of user and password, in
         place of those in the URL: for tokens that expire. It is called on a thread of its own, and again when the server refuses what
         it gave, then not for 0.25 to 10 seconds, growing with each time in a row. It may block: decisions keep their deadline. An
-        exception is the cause in ``ready``, the events and the doctor. ``set_credentials`` replaces it.
+        exception is the cause in ``ready``, the events and the doctor. ``admin().set_credentials`` replaces it.
     options
         Options of the store by name, as ``options()`` lists them: text, numbers, and seconds or a ``timedelta`` for
         durations. ``outage`` may be a dict of policy names and their outage policies.
@@ -392,37 +395,6 @@ class Limiter:
         """
     def reset(self, key: _Key, policy: _Policy | None = None, *, plan: str | None = None) -> Usage:
         """Forgets the usage of the key under the policy."""
-    def block(
-        self,
-        key: _Key,
-        policy: _Policy | None = None,
-        *,
-        time: float | timedelta,
-        plan: str | None = None,
-    ) -> Usage:
-        """Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
-        nothing meanwhile; all other operations go on.
-
-        Parameters
-        ----------
-        key
-            The client or resource that is blocked: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-        policy
-            A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-        time
-            Seconds or a ``timedelta``, from 1 ms to 366 days. 0 ends the block, as ``unblock`` does.
-        plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
-
-        Raises
-        ------
-        InvalidArgumentError
-            When the key, the policy or the time is not valid.
-        ClosedError
-            When the limiter was closed.
-        """
-    def unblock(self, key: _Key, policy: _Policy | None = None, *, plan: str | None = None) -> Usage:
-        """Ends the key's block at once, and forgets the denials and blocks that a penalty has counted."""
     def acquire(
         self,
         key: _Key,
@@ -539,7 +511,7 @@ class Limiter:
     @overload
     def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: Literal[False] = False
-    ) -> builtins.list[Decision]:
+    ) -> list[Decision]:
         """Checks several requests under one or more policies in one call. Each is decided on its own, in order.
 
         Parameters
@@ -552,8 +524,8 @@ class Limiter:
     @overload
     def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: bool
-    ) -> builtins.list[Decision | PolylimitError]: ...
-    def check_together(self, requests: Iterable[str | bytes | int | Request]) -> builtins.list[Decision]:
+    ) -> list[Decision | PolylimitError]: ...
+    def check_together(self, requests: Iterable[str | bytes | int | Request]) -> list[Decision]:
         """Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
         spent. When one is denied, the decisions that admit are those of a peek. Requests for the same key under the same policy are
         one of their sum.
@@ -576,6 +548,60 @@ class Limiter:
         PolylimitError
             The first error of any request.
         """
+    def peek_together(self, requests: Iterable[str | bytes | int | Request]) -> list[Decision]:
+        """The decisions that ``check_together`` would make now; changes nothing.
+
+        Parameters
+        ----------
+        requests
+            ``Request`` objects, or keys.
+
+        Returns
+        -------
+        list
+            A ``Decision`` for each request, in the same order.
+
+        Raises
+        ------
+        PolylimitError
+            The first error of any request.
+        """
+    def reserve_together(
+        self,
+        requests: Iterable[str | bytes | int | Request],
+        *,
+        id: str | None = None,
+        ttl: float | timedelta | None = None,
+        remember: float | timedelta | None = None,
+    ) -> RequestReservation:
+        """As ``check_together``, but requests under a policy with a quota such as ``"20 concurrent"`` are reserved, all under one id; the
+        others spend. When one request is denied, nothing is spent or reserved.
+
+        The caller ends each reservation by the limiter's ``commit`` or ``cancel`` with its key, its policy and this id. They are not renewed in
+        the background: ``renew`` makes them last longer.
+
+        Parameters
+        ----------
+        requests
+            ``Request`` objects, or keys.
+        id
+            The id of the reservations: 1 to 64 bytes of text; random by default. A caller that has received no answer repeats the operation
+            with the same id.
+        ttl
+            How long the reservations last, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+        remember
+            How long after their commits the id is remembered, as in ``reserve``; by default it is not.
+
+        Returns
+        -------
+        RequestReservation
+            A ``Decision`` for each request, and the id; true when all requests are admitted.
+
+        Raises
+        ------
+        PolylimitError
+            The first error of any request.
+        """
     def ready(self, timeout: float | timedelta) -> None:
         """Waits until the store answers, at most ``timeout``: seconds or a ``timedelta``. A service may call it when it starts; no
         operation needs it.
@@ -585,10 +611,13 @@ class Limiter:
         StoreUnavailableError
             When the store does not answer in time.
         """
-    def doctor(self) -> builtins.list[Finding]:
-        """Examines the store for problems of operation: version, memory policy, rights, latency and clock."""
     def decide(
-        self, attributes: RequestAttributes, *, id: str | None = None, ttl: float | timedelta | None = None
+        self,
+        attributes: RequestAttributes,
+        *,
+        id: str | None = None,
+        ttl: float | timedelta | None = None,
+        remember: float | timedelta | None = None,
     ) -> RequestDecision:
         """Decides about a request by the configuration: its lists, its rules, and the policies that these apply.
 
@@ -603,6 +632,8 @@ class Limiter:
             The id of the reservations: 1 to 64 bytes of text; random by default.
         ttl
             How long reservations last, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+        remember
+            How long after their commits the id is remembered, as in ``reserve``; by default it is not.
 
         Raises
         ------
@@ -610,284 +641,6 @@ class Limiter:
             When the limiter has no configuration, or the attribute that gives a cost holds none.
         ClosedError
             When the limiter was closed.
-        """
-    def matching(self, attributes: RequestAttributes) -> builtins.list[PolicyMatch]:
-        """The policies that the configuration's rules apply to a request, with keys and costs; decides nothing.
-
-        Raises
-        ------
-        InvalidArgumentError
-            When the limiter has no configuration, or the attribute that gives a cost holds none.
-        """
-    def configuration(self) -> ConfigurationStatus | None:
-        """Which configuration is in force, and where it comes from; ``None`` for a limiter without one."""
-    def set_document(self, document: str | Mapping[str, Any]) -> ConfigurationStatus:
-        """Replaces the document that the program has given; entries stay.
-
-        Parameters
-        ----------
-        document
-            The text, in TOML or JSON, or a dict.
-
-        Raises
-        ------
-        InvalidArgumentError
-            When the document cannot be used: ``line L, column C: ...``; the one before stays in force. Also for a limiter whose
-            configuration comes from elsewhere.
-        """
-    def set_entry(self, item: str, value: str | Mapping[str, Any] | None = None) -> ConfigurationStatus:
-        """Sets an entry of the configuration, which takes the place of one with the same text.
-
-        Parameters
-        ----------
-        item
-            ``"deny ITEM"``, ``"allow ITEM"`` or ``"override POLICY KEY"``, such as ``"deny client 203.0.113.0/24"``.
-        value
-            A dict, or its JSON text, with ``until``, ``by``, ``why`` and, for an override, ``numbers``: ``{"numbers": "500/minute", "until":
-            "2027-01-01T00:00:00Z"}``. A ``datetime`` with a time zone may be a time.
-
-        Raises
-        ------
-        InvalidArgumentError
-            When the entry cannot be read or does not fit the document, or the source of the configuration has no entries.
-        StoreUnavailableError
-            When Redis does not answer: the entry may have been set.
-        """
-    def delete_entry(self, item: str) -> ConfigurationStatus:
-        """Deletes an entry of the configuration; one that is not there is no error.
-
-        Parameters
-        ----------
-        item
-            The text of the entry, such as ``"deny client 203.0.113.0/24"``.
-        """
-    def publish(
-        self,
-        document: str | Mapping[str, Any],
-        *,
-        expected_version: int | None = None,
-        by: str | None = None,
-        why: str | None = None,
-    ) -> ConfigurationStatus:
-        """Publishes a document to the Redis store that the configuration comes from, and waits until it is in force here. Every
-        process that follows the store takes it within a second.
-
-        Parameters
-        ----------
-        document
-            The text, in TOML or JSON, or a dict.
-        expected_version
-            The version of the document that this one replaces; by default whichever is there. With another version there, nothing is
-            published.
-        by
-            The author's name, up to 256 bytes.
-        why
-            The reason, up to 1,024 bytes.
-
-        Raises
-        ------
-        InvalidArgumentError
-            When the document cannot be used, with its line and column; when another version than the expected one is there; when the
-            document does not come from Redis.
-        StoreUnavailableError
-            When Redis does not answer: the document may have been published.
-        """
-    def wait_for_version(self, version: int, timeout: float | timedelta) -> ConfigurationStatus:
-        """Waits until this version of the configuration or a later one is in force.
-
-        Parameters
-        ----------
-        version
-            The version, as ``configuration()`` tells it.
-        timeout
-            Seconds or a ``timedelta``.
-
-        Raises
-        ------
-        StoreUnavailableError
-            When the timeout passes before.
-        InvalidArgumentError
-            When the limiter has no configuration.
-        """
-    def candidate_counts(self, policy: _Policy) -> CandidateCounts | None:
-        """What the candidate of a policy would have decided; ``None`` for a policy without a candidate."""
-    def list(
-        self,
-        *,
-        policy: _Policy | None = None,
-        key_prefix: _Value | None = None,
-        at_least_used: int | None = None,
-        entries: int | None = None,
-        examined: int | None = None,
-        pace_percent: int | None = None,
-        cursor: str | None = None,
-    ) -> KeyPage:
-        """A page of the keys that the store has, with what is used of their quotas; keys of which nothing counts any more are left
-        out. A key that is there from the first page to the last is listed; docs/listing.md says more.
-
-        In Redis the keys are found by SCAN, for which the user needs the right, and each call is followed by a pause. A list in
-        memory or in a local store takes a millisecond for some thousand keys, during which an event loop waits.
-
-        Parameters
-        ----------
-        policy
-            A policy's name, or quotas such as ``"100/minute"``; by default the keys of all policies.
-        key_prefix
-            What the keys begin with, as text or bytes. A long key, of which the store has only a digest, has no prefix.
-        at_least_used
-            Keys of which at least so much is used, in percent; the default is 0.
-        entries
-            The page ends once it has so many keys, or up to a thousand more; the default is 1,000.
-        examined
-            The page ends once the store has gone over so many keys; the default is 100,000.
-        pace_percent
-            The share of one server's time that a list in Redis may take, from 1 to 100; the default is 10.
-        cursor
-            The ``cursor`` of the page before.
-
-        Returns
-        -------
-        KeyPage
-            A dict: see ``polylimit.reports``. With ``cursor``, another page follows, even if this one has no keys.
-
-        Raises
-        ------
-        InvalidArgumentError
-            When a number is out of bounds, or the cursor is that of another list.
-        StoreUnavailableError
-            When the store does not answer.
-        StoreFailedError
-            When the user may not list keys.
-        """
-    def scan_top(
-        self,
-        most: int,
-        *,
-        policy: _Policy | None = None,
-        key_prefix: _Value | None = None,
-        at_least_used: int | None = None,
-        examined: int | None = None,
-        pace_percent: int | None = None,
-    ) -> KeyPage:
-        """The keys of which the most is used, first the one of which most is: exact for all keys that are examined. With a
-        ``cursor`` in the answer, the budget has ended before all were.
-
-        Denials leave no trace in a store: ``top_keys`` tells which keys are denied most often.
-
-        Parameters
-        ----------
-        most
-            How many keys.
-        policy, key_prefix, at_least_used, examined, pace_percent
-            As for ``list``.
-
-        Returns
-        -------
-        KeyPage
-            A dict: see ``polylimit.reports``.
-
-        Raises
-        ------
-        PolylimitError
-            As for ``list``.
-        """
-    def reset_listed(
-        self,
-        *,
-        policy: _Policy | None = None,
-        key_prefix: _Value | None = None,
-        at_least_used: int | None = None,
-        entries: int | None = None,
-        examined: int | None = None,
-        pace_percent: int | None = None,
-        cursor: str | None = None,
-    ) -> ResetPage:
-        """Lists a page of keys as ``list`` does, and resets them: the store forgets them, and what they have used. Keys of policies
-        that this limiter does not know stay. To count the keys first, list them.
-
-        Parameters
-        ----------
-        policy, key_prefix, at_least_used, entries, examined, pace_percent, cursor
-            As for ``list``.
-
-        Returns
-        -------
-        ResetPage
-            A dict: see ``polylimit.reports``. With ``cursor``, another page follows.
-
-        Raises
-        ------
-        PolylimitError
-            As for ``list``. Keys may have been reset before an error, or before an interrupt.
-        """
-    def explain(
-        self,
-        key: _Key,
-        policy: _Policy | None = None,
-        *,
-        cost: SupportsIndex | None = None,
-        headroom: int | None = None,
-        plan: str | None = None,
-    ) -> KeyExplanation:
-        """Why a request would be admitted or denied now: what each quota says, in the words of its algorithm; blocks and
-        reservations; and what the configuration says about the key. It spends nothing.
-
-        Parameters
-        ----------
-        key
-            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-        policy
-            A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-        cost
-            Units, from 0 to 10**12; the default is 1.
-        headroom
-            The part of each quota that the request leaves for others, in percent from 0 to 99; the default is 0.
-        plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
-
-        Returns
-        -------
-        KeyExplanation
-            A dict: see ``polylimit.reports``.
-
-        Raises
-        ------
-        InvalidArgumentError
-            When an argument is not valid.
-        StoreUnavailableError
-            When the store does not answer: no outage policy answers in its place.
-        """
-    def explain_request(self, attributes: RequestAttributes) -> RequestExplanation:
-        """Why a request, by its attributes, would be admitted or denied by the configuration: the item of a list that decides, or
-        the rules that match, with what each of their policies says. It spends nothing.
-
-        Returns
-        -------
-        RequestExplanation
-            A dict: see ``polylimit.reports``.
-
-        Raises
-        ------
-        InvalidArgumentError
-            When the limiter has no configuration, or the attribute that gives a cost holds none.
-        StoreUnavailableError
-            When the store does not answer: no outage policy answers in its place.
-        """
-    def top_keys(self, most: int) -> TopKeys:
-        """The keys that this limiter has denied and admitted most often in this process lately. It needs the option
-        ``observe_keys``; without, there are none. No store is asked, and nothing waits.
-
-        Counts are estimated from a sample, and halved once a minute.
-
-        Parameters
-        ----------
-        most
-            How many keys of each at most.
-
-        Returns
-        -------
-        TopKeys
-            A dict: see ``polylimit.reports``.
         """
     def set_policy(self, name: str, quotas: _Quotas) -> None:
         """Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
@@ -915,11 +668,11 @@ class Limiter:
         ClosedError
             When the limiter was closed.
         """
-    def policies(self) -> builtins.list[Policy]:
+    def policies(self) -> list[Policy]:
         """All policies, in the order of their registration."""
     def stats(self) -> dict[str, int]:
         """Counters of the operations so far, by name; they only increase."""
-    def metrics(self) -> builtins.list[MetricFamily]:
+    def metrics(self) -> list[MetricFamily]:
         """What this limiter has decided since it was made, and the state of its store and of its configuration. No key is in
         it. Each family is described in docs/metrics.md; ``polylimit.prometheus`` and ``polylimit.opentelemetry`` hand them
         to a monitoring system.
@@ -941,10 +694,8 @@ class Limiter:
         InvalidArgumentError
             When the format is another one.
         """
-    def keys(self) -> int | None:
-        """How many keys have a state in the memory store or the local store; ``None`` for Redis."""
-    def set_credentials(self, password: str, *, username: str | None = None) -> None:
-        """Changes the password, and the user name if given, with which new connections authenticate."""
+    def admin(self) -> Admin:
+        """The operations for operators: keys of the store, explanations, the policy document, lists."""
     @property
     def asynchronous(self) -> AsyncLimiter:
         """The same limiter as an ``AsyncLimiter``."""
@@ -971,7 +722,7 @@ class AsyncLimiter:
         Policies by name: ``{"api": "100/minute; 1000/hour"}``. Quotas may also be given with each request.
     document
         A configuration with policies, rules and lists, in place of ``policies``: its text, in TOML or JSON, or a dict.
-        ``set_document`` replaces it.
+        ``admin().set_document`` replaces it.
     clock
         ``"system"``, ``"coarse"`` or a ``ManualClock``. By default Redis uses the clock of its server.
     on_degraded
@@ -982,7 +733,7 @@ class AsyncLimiter:
         A function without arguments that gives the password for each new connection to Redis, or a tuple of user and password, in
         place of those in the URL: for tokens that expire. It is called on a thread of its own, and again when the server refuses what
         it gave, then not for 0.25 to 10 seconds, growing with each time in a row. It may block: decisions keep their deadline. An
-        exception is the cause in ``ready``, the events and the doctor. ``set_credentials`` replaces it.
+        exception is the cause in ``ready``, the events and the doctor. ``admin().set_credentials`` replaces it.
     options
         Options of the store by name, as ``options()`` lists them: text, numbers, and seconds or a ``timedelta`` for
         durations. ``outage`` may be a dict of policy names and their outage policies.
@@ -1155,37 +906,6 @@ class AsyncLimiter:
         """
     async def reset(self, key: _Key, policy: _Policy | None = None, *, plan: str | None = None) -> Usage:
         """Forgets the usage of the key under the policy."""
-    async def block(
-        self,
-        key: _Key,
-        policy: _Policy | None = None,
-        *,
-        time: float | timedelta,
-        plan: str | None = None,
-    ) -> Usage:
-        """Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
-        nothing meanwhile; all other operations go on.
-
-        Parameters
-        ----------
-        key
-            The client or resource that is blocked: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-        policy
-            A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-        time
-            Seconds or a ``timedelta``, from 1 ms to 366 days. 0 ends the block, as ``unblock`` does.
-        plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
-
-        Raises
-        ------
-        InvalidArgumentError
-            When the key, the policy or the time is not valid.
-        ClosedError
-            When the limiter was closed.
-        """
-    async def unblock(self, key: _Key, policy: _Policy | None = None, *, plan: str | None = None) -> Usage:
-        """Ends the key's block at once, and forgets the denials and blocks that a penalty has counted."""
     async def acquire(
         self,
         key: _Key,
@@ -1302,7 +1022,7 @@ class AsyncLimiter:
     @overload
     async def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: Literal[False] = False
-    ) -> builtins.list[Decision]:
+    ) -> list[Decision]:
         """Checks several requests under one or more policies in one call. Each is decided on its own, in order.
 
         Parameters
@@ -1315,8 +1035,8 @@ class AsyncLimiter:
     @overload
     async def check_many(
         self, requests: Iterable[str | bytes | int | Request], *, return_exceptions: bool
-    ) -> builtins.list[Decision | PolylimitError]: ...
-    async def check_together(self, requests: Iterable[str | bytes | int | Request]) -> builtins.list[Decision]:
+    ) -> list[Decision | PolylimitError]: ...
+    async def check_together(self, requests: Iterable[str | bytes | int | Request]) -> list[Decision]:
         """Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
         spent. When one is denied, the decisions that admit are those of a peek. Requests for the same key under the same policy are
         one of their sum.
@@ -1339,6 +1059,60 @@ class AsyncLimiter:
         PolylimitError
             The first error of any request.
         """
+    async def peek_together(self, requests: Iterable[str | bytes | int | Request]) -> list[Decision]:
+        """The decisions that ``check_together`` would make now; changes nothing.
+
+        Parameters
+        ----------
+        requests
+            ``Request`` objects, or keys.
+
+        Returns
+        -------
+        list
+            A ``Decision`` for each request, in the same order.
+
+        Raises
+        ------
+        PolylimitError
+            The first error of any request.
+        """
+    async def reserve_together(
+        self,
+        requests: Iterable[str | bytes | int | Request],
+        *,
+        id: str | None = None,
+        ttl: float | timedelta | None = None,
+        remember: float | timedelta | None = None,
+    ) -> RequestReservation:
+        """As ``check_together``, but requests under a policy with a quota such as ``"20 concurrent"`` are reserved, all under one id; the
+        others spend. When one request is denied, nothing is spent or reserved.
+
+        The caller ends each reservation by the limiter's ``commit`` or ``cancel`` with its key, its policy and this id. They are not renewed in
+        the background: ``renew`` makes them last longer.
+
+        Parameters
+        ----------
+        requests
+            ``Request`` objects, or keys.
+        id
+            The id of the reservations: 1 to 64 bytes of text; random by default. A caller that has received no answer repeats the operation
+            with the same id.
+        ttl
+            How long the reservations last, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+        remember
+            How long after their commits the id is remembered, as in ``reserve``; by default it is not.
+
+        Returns
+        -------
+        RequestReservation
+            A ``Decision`` for each request, and the id; true when all requests are admitted.
+
+        Raises
+        ------
+        PolylimitError
+            The first error of any request.
+        """
     async def ready(self, timeout: float | timedelta) -> None:
         """Waits until the store answers, at most ``timeout``: seconds or a ``timedelta``. A service may call it when it starts; no
         operation needs it.
@@ -1348,10 +1122,13 @@ class AsyncLimiter:
         StoreUnavailableError
             When the store does not answer in time.
         """
-    async def doctor(self) -> builtins.list[Finding]:
-        """Examines the store for problems of operation: version, memory policy, rights, latency and clock."""
     async def decide(
-        self, attributes: RequestAttributes, *, id: str | None = None, ttl: float | timedelta | None = None
+        self,
+        attributes: RequestAttributes,
+        *,
+        id: str | None = None,
+        ttl: float | timedelta | None = None,
+        remember: float | timedelta | None = None,
     ) -> RequestDecision:
         """Decides about a request by the configuration: its lists, its rules, and the policies that these apply.
 
@@ -1366,6 +1143,8 @@ class AsyncLimiter:
             The id of the reservations: 1 to 64 bytes of text; random by default.
         ttl
             How long reservations last, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+        remember
+            How long after their commits the id is remembered, as in ``reserve``; by default it is not.
 
         Raises
         ------
@@ -1374,6 +1153,107 @@ class AsyncLimiter:
         ClosedError
             When the limiter was closed.
         """
+    def set_policy(self, name: str, quotas: _Quotas) -> None:
+        """Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
+        period, step and buckets stay the same.
+        """
+    def policy(self, policy: _Policy) -> Policy | None:
+        """The policy of that name, or of these quotas if a request has used them; ``None`` if there is none."""
+    def policy_for(self, policy: _Policy | None = None, scope: str | None = None) -> Policy:
+        """The policy that decides requests with this argument, with its current quotas. Requests may use its ``name`` as their
+        policy from then on.
+
+        Parameters
+        ----------
+        policy
+            A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+        scope
+            1 to 256 bytes of text, such as ``"/login"``. Quotas without a name have a separate budget in each scope; a policy
+            with a name is shared by all scopes.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the policy is not known, the quotas cannot be read, no policy is given though the limiter has several, or the
+            scope is not valid.
+        ClosedError
+            When the limiter was closed.
+        """
+    def policies(self) -> list[Policy]:
+        """All policies, in the order of their registration."""
+    def stats(self) -> dict[str, int]:
+        """Counters of the operations so far, by name; they only increase."""
+    def metrics(self) -> list[MetricFamily]:
+        """What this limiter has decided since it was made, and the state of its store and of its configuration. No key is in
+        it. Each family is described in docs/metrics.md; ``polylimit.prometheus`` and ``polylimit.opentelemetry`` hand them
+        to a monitoring system.
+
+        The families are always the same; those that do not apply to the limiter have no samples. A forked child counts from
+        0. Nothing is sent, and no decision waits.
+        """
+    def metrics_text(self, format: Literal["prometheus", "openmetrics"] = "prometheus") -> str:
+        """The metrics as the text that monitoring systems read.
+
+        Parameters
+        ----------
+        format
+            ``"prometheus"``, whose media type is ``text/plain; version=0.0.4; charset=utf-8``, or ``"openmetrics"``, whose
+            media type is ``application/openmetrics-text; version=1.0.0; charset=utf-8``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the format is another one.
+        """
+    def admin(self) -> AsyncAdmin:
+        """The operations for operators: keys of the store, explanations, the policy document, lists."""
+    @property
+    def blocking(self) -> Limiter:
+        """The same limiter as a ``Limiter``."""
+    async def close(self) -> None:
+        """Closes the limiter and its connections at once; later operations raise ``ClosedError``. Closing it again does nothing. The
+        result may be awaited and need not be.
+        """
+    def __aenter__(self) -> Coroutine[Any, Any, Self]: ...
+    def __aexit__(self, *_exception: object) -> Coroutine[Any, Any, None]: ...
+    def __reduce__(self) -> NoReturn: ...
+
+@final
+class Admin:
+    """The operations for operators, by ``Limiter.admin``: keys of the store, explanations, the policy document, lists."""
+    def block(
+        self,
+        key: _Key,
+        policy: _Policy | None = None,
+        *,
+        time: float | timedelta,
+        plan: str | None = None,
+    ) -> Usage:
+        """Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
+        nothing meanwhile; all other operations go on.
+
+        Parameters
+        ----------
+        key
+            The client or resource that is blocked: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+        policy
+            A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+        time
+            Seconds or a ``timedelta``, from 1 ms to 366 days. 0 ends the block, as ``unblock`` does.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the key, the policy or the time is not valid.
+        ClosedError
+            When the limiter was closed.
+        """
+    def unblock(self, key: _Key, policy: _Policy | None = None, *, plan: str | None = None) -> Usage:
+        """Ends the key's block at once, and forgets the denials and blocks that a penalty has counted."""
+    def doctor(self) -> builtins.list[Finding]:
+        """Examines the store for problems of operation: version, memory policy, rights, latency and clock."""
     def matching(self, attributes: RequestAttributes) -> builtins.list[PolicyMatch]:
         """The policies that the configuration's rules apply to a request, with keys and costs; decides nothing.
 
@@ -1383,7 +1263,7 @@ class AsyncLimiter:
             When the limiter has no configuration, or the attribute that gives a cost holds none.
         """
     def configuration(self) -> ConfigurationStatus | None:
-        """Which configuration is in force, and where it comes from; ``None`` for a limiter without one."""
+        """Which configuration is active, and where it comes from; ``None`` for a limiter without one."""
     def set_document(self, document: str | Mapping[str, Any]) -> ConfigurationStatus:
         """Replaces the document that the program has given; entries stay.
 
@@ -1395,7 +1275,327 @@ class AsyncLimiter:
         Raises
         ------
         InvalidArgumentError
-            When the document cannot be used: ``line L, column C: ...``; the one before stays in force. Also for a limiter whose
+            When the document cannot be used: ``line L, column C: ...``; the previous one stays active. Also for a limiter whose
+            configuration comes from elsewhere.
+        """
+    def set_entry(self, item: str, value: str | Mapping[str, Any] | None = None) -> ConfigurationStatus:
+        """Sets an entry of the configuration, which takes the place of one with the same text.
+
+        Parameters
+        ----------
+        item
+            ``"deny ITEM"``, ``"allow ITEM"`` or ``"override POLICY KEY"``, such as ``"deny client 203.0.113.0/24"``.
+        value
+            A dict, or its JSON text, with ``until``, ``by``, ``why`` and, for an override, ``numbers``:
+            ``{"numbers": "500/minute", "until": "2027-01-01T00:00:00Z"}``. A ``datetime`` with a time zone may be a time.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the entry cannot be read or does not fit the document, or the source of the configuration has no entries.
+        StoreUnavailableError
+            When Redis does not answer: the entry may have been set.
+        """
+    def delete_entry(self, item: str) -> ConfigurationStatus:
+        """Deletes an entry of the configuration; one that is not there is no error.
+
+        Parameters
+        ----------
+        item
+            The text of the entry, such as ``"deny client 203.0.113.0/24"``.
+        """
+    def publish(
+        self,
+        document: str | Mapping[str, Any],
+        *,
+        expected_version: int | None = None,
+        by: str | None = None,
+        why: str | None = None,
+    ) -> ConfigurationStatus:
+        """Publishes a document to the Redis store that the configuration comes from, and waits until it is active here. Every
+        process that follows the store takes it within a second.
+
+        Parameters
+        ----------
+        document
+            The text, in TOML or JSON, or a dict.
+        expected_version
+            The version of the document that this one replaces; by default whichever is there. With another version there, nothing
+            is published.
+        by
+            The author's name, up to 256 bytes.
+        why
+            The reason, up to 1,024 bytes.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the document cannot be used, with its line and column; when another version than the expected one is there; when
+            the document does not come from Redis.
+        StoreUnavailableError
+            When Redis does not answer: the document may have been published.
+        """
+    def wait_for_version(self, version: int, timeout: float | timedelta) -> ConfigurationStatus:
+        """Waits until this version of the configuration or a later one is active.
+
+        Parameters
+        ----------
+        version
+            The version, as in the status that ``configuration()`` returns.
+        timeout
+            Seconds or a ``timedelta``.
+
+        Raises
+        ------
+        StoreUnavailableError
+            When the timeout passes before.
+        InvalidArgumentError
+            When the limiter has no configuration.
+        """
+    def candidate_counts(self, policy: _Policy) -> CandidateCounts | None:
+        """What the candidate of a policy would have decided; ``None`` for a policy without a candidate."""
+    def list(
+        self,
+        *,
+        policy: _Policy | None = None,
+        key_prefix: _Value | None = None,
+        at_least_used: int | None = None,
+        entries: int | None = None,
+        examined: int | None = None,
+        pace_percent: int | None = None,
+        cursor: str | None = None,
+    ) -> KeyPage:
+        """A page of the keys that the store has, with what is used of their quotas; keys of which nothing counts any more are left
+        out. A key that is there from the first page to the last is listed; docs/listing.md says more.
+
+        In Redis the keys are found by SCAN, for which the user needs the right, and each call is followed by a pause. A list in
+        memory or in a local store takes a millisecond for some thousand keys, during which an event loop waits.
+
+        Parameters
+        ----------
+        policy
+            A policy's name, or quotas such as ``"100/minute"``; by default the keys of all policies.
+        key_prefix
+            What the keys begin with, as text or bytes. A long key, of which the store has only a digest, has no prefix.
+        at_least_used
+            Keys of which at least this much is used, in percent; the default is 0.
+        entries
+            The page ends once it has this many keys, or up to a thousand more; the default is 1,000.
+        examined
+            The page ends once the store has examined this many keys; the default is 100,000.
+        pace_percent
+            The share of one server's time that a list in Redis may take, from 1 to 100; the default is 10.
+        cursor
+            The ``cursor`` of the page before.
+
+        Returns
+        -------
+        KeyPage
+            A dict: see ``polylimit.reports``. With ``cursor``, another page follows, even if this one has no keys.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When a number is out of bounds, or the cursor is that of another list.
+        StoreUnavailableError
+            When the store does not answer.
+        StoreFailedError
+            When the user may not list keys.
+        """
+    def scan_top(
+        self,
+        most: int,
+        *,
+        policy: _Policy | None = None,
+        key_prefix: _Value | None = None,
+        at_least_used: int | None = None,
+        examined: int | None = None,
+        pace_percent: int | None = None,
+    ) -> KeyPage:
+        """The keys of which the most is used, first the one of which most is: exact for all keys that are examined. With a
+        ``cursor`` in the answer, the budget has ended before all were.
+
+        Denials leave no trace in a store: ``top_keys`` returns the keys that are denied most often.
+
+        Parameters
+        ----------
+        most
+            How many keys.
+        policy, key_prefix, at_least_used, examined, pace_percent
+            As for ``list``.
+
+        Returns
+        -------
+        KeyPage
+            A dict: see ``polylimit.reports``.
+
+        Raises
+        ------
+        PolylimitError
+            As for ``list``.
+        """
+    def reset_listed(
+        self,
+        *,
+        policy: _Policy | None = None,
+        key_prefix: _Value | None = None,
+        at_least_used: int | None = None,
+        entries: int | None = None,
+        examined: int | None = None,
+        pace_percent: int | None = None,
+        cursor: str | None = None,
+    ) -> ResetPage:
+        """Lists a page of keys as ``list`` does, and resets them: the store forgets them, and what they have used. Keys of policies
+        that this limiter does not know stay. To count the keys first, list them.
+
+        Parameters
+        ----------
+        policy, key_prefix, at_least_used, entries, examined, pace_percent, cursor
+            As for ``list``.
+
+        Returns
+        -------
+        ResetPage
+            A dict: see ``polylimit.reports``. With ``cursor``, another page follows.
+
+        Raises
+        ------
+        PolylimitError
+            As for ``list``. Keys may have been reset before an error, or before an interrupt.
+        """
+    def explain(
+        self,
+        key: _Key,
+        policy: _Policy | None = None,
+        *,
+        cost: SupportsIndex | None = None,
+        headroom: int | None = None,
+        plan: str | None = None,
+    ) -> KeyExplanation:
+        """Why a request would be admitted or denied now: what each quota says, in the words of its algorithm; blocks and
+        reservations; and what the configuration says about the key. It spends nothing.
+
+        Parameters
+        ----------
+        key
+            The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+        policy
+            A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+        cost
+            Units, from 0 to 10**12; the default is 1.
+        headroom
+            The part of each quota that the request leaves for others, in percent from 0 to 99; the default is 0.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
+
+        Returns
+        -------
+        KeyExplanation
+            A dict: see ``polylimit.reports``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When an argument is not valid.
+        StoreUnavailableError
+            When the store does not answer: no outage policy answers in its place.
+        """
+    def explain_request(self, attributes: RequestAttributes) -> RequestExplanation:
+        """Why a request, by its attributes, would be admitted or denied by the configuration: the item of a list that decides, or
+        the rules that match, with what each of their policies says. It spends nothing.
+
+        Returns
+        -------
+        RequestExplanation
+            A dict: see ``polylimit.reports``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the limiter has no configuration, or the attribute that gives a cost holds none.
+        StoreUnavailableError
+            When the store does not answer: no outage policy answers in its place.
+        """
+    def top_keys(self, most: int) -> TopKeys:
+        """The keys that this limiter has denied and admitted most often in this process lately. It needs the option
+        ``observe_keys``; without, there are none. No store is asked, and nothing waits.
+
+        Counts are estimated from a sample, and halved once a minute.
+
+        Parameters
+        ----------
+        most
+            How many keys of each at most.
+
+        Returns
+        -------
+        TopKeys
+            A dict: see ``polylimit.reports``.
+        """
+    def keys(self) -> int | None:
+        """How many keys have a state in the memory store or the local store; ``None`` for Redis."""
+    def set_credentials(self, password: str, *, username: str | None = None) -> None:
+        """Changes the password, and the user name if given, with which new connections authenticate."""
+    def __reduce__(self) -> NoReturn: ...
+
+@final
+class AsyncAdmin:
+    """The operations for operators, by ``AsyncLimiter.admin``: keys of the store, explanations, the policy document, lists."""
+    async def block(
+        self,
+        key: _Key,
+        policy: _Policy | None = None,
+        *,
+        time: float | timedelta,
+        plan: str | None = None,
+    ) -> Usage:
+        """Denies every check, peek and reserve of the key for a time from now, unless it is blocked for longer already. A take takes
+        nothing meanwhile; all other operations go on.
+
+        Parameters
+        ----------
+        key
+            The client or resource that is blocked: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+        policy
+            A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+        time
+            Seconds or a ``timedelta``, from 1 ms to 366 days. 0 ends the block, as ``unblock`` does.
+        plan
+            The plan of the key, whose quotas decide where the policy has a plan of that name.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the key, the policy or the time is not valid.
+        ClosedError
+            When the limiter was closed.
+        """
+    async def unblock(self, key: _Key, policy: _Policy | None = None, *, plan: str | None = None) -> Usage:
+        """Ends the key's block at once, and forgets the denials and blocks that a penalty has counted."""
+    async def doctor(self) -> builtins.list[Finding]:
+        """Examines the store for problems of operation: version, memory policy, rights, latency and clock."""
+    def matching(self, attributes: RequestAttributes) -> builtins.list[PolicyMatch]:
+        """The policies that the configuration's rules apply to a request, with keys and costs; decides nothing.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the limiter has no configuration, or the attribute that gives a cost holds none.
+        """
+    def configuration(self) -> ConfigurationStatus | None:
+        """Which configuration is active, and where it comes from; ``None`` for a limiter without one."""
+    def set_document(self, document: str | Mapping[str, Any]) -> ConfigurationStatus:
+        """Replaces the document that the program has given; entries stay.
+
+        Parameters
+        ----------
+        document
+            The text, in TOML or JSON, or a dict.
+
+        Raises
+        ------
+        InvalidArgumentError
+            When the document cannot be used: ``line L, column C: ...``; the previous one stays active. Also for a limiter whose
             configuration comes from elsewhere.
         """
     async def set_entry(self, item: str, value: str | Mapping[str, Any] | None = None) -> ConfigurationStatus:
@@ -1406,8 +1606,8 @@ class AsyncLimiter:
         item
             ``"deny ITEM"``, ``"allow ITEM"`` or ``"override POLICY KEY"``, such as ``"deny client 203.0.113.0/24"``.
         value
-            A dict, or its JSON text, with ``until``, ``by``, ``why`` and, for an override, ``numbers``: ``{"numbers": "500/minute", "until":
-            "2027-01-01T00:00:00Z"}``. A ``datetime`` with a time zone may be a time.
+            A dict, or its JSON text, with ``until``, ``by``, ``why`` and, for an override, ``numbers``:
+            ``{"numbers": "500/minute", "until": "2027-01-01T00:00:00Z"}``. A ``datetime`` with a time zone may be a time.
 
         Raises
         ------
@@ -1432,7 +1632,7 @@ class AsyncLimiter:
         by: str | None = None,
         why: str | None = None,
     ) -> ConfigurationStatus:
-        """Publishes a document to the Redis store that the configuration comes from, and waits until it is in force here. Every
+        """Publishes a document to the Redis store that the configuration comes from, and waits until it is active here. Every
         process that follows the store takes it within a second.
 
         Parameters
@@ -1440,8 +1640,8 @@ class AsyncLimiter:
         document
             The text, in TOML or JSON, or a dict.
         expected_version
-            The version of the document that this one replaces; by default whichever is there. With another version there, nothing is
-            published.
+            The version of the document that this one replaces; by default whichever is there. With another version there, nothing
+            is published.
         by
             The author's name, up to 256 bytes.
         why
@@ -1450,18 +1650,18 @@ class AsyncLimiter:
         Raises
         ------
         InvalidArgumentError
-            When the document cannot be used, with its line and column; when another version than the expected one is there; when the
-            document does not come from Redis.
+            When the document cannot be used, with its line and column; when another version than the expected one is there; when
+            the document does not come from Redis.
         StoreUnavailableError
             When Redis does not answer: the document may have been published.
         """
     async def wait_for_version(self, version: int, timeout: float | timedelta) -> ConfigurationStatus:
-        """Waits until this version of the configuration or a later one is in force.
+        """Waits until this version of the configuration or a later one is active.
 
         Parameters
         ----------
         version
-            The version, as ``configuration()`` tells it.
+            The version, as in the status that ``configuration()`` returns.
         timeout
             Seconds or a ``timedelta``.
 
@@ -1498,11 +1698,11 @@ class AsyncLimiter:
         key_prefix
             What the keys begin with, as text or bytes. A long key, of which the store has only a digest, has no prefix.
         at_least_used
-            Keys of which at least so much is used, in percent; the default is 0.
+            Keys of which at least this much is used, in percent; the default is 0.
         entries
-            The page ends once it has so many keys, or up to a thousand more; the default is 1,000.
+            The page ends once it has this many keys, or up to a thousand more; the default is 1,000.
         examined
-            The page ends once the store has gone over so many keys; the default is 100,000.
+            The page ends once the store has examined this many keys; the default is 100,000.
         pace_percent
             The share of one server's time that a list in Redis may take, from 1 to 100; the default is 10.
         cursor
@@ -1535,7 +1735,7 @@ class AsyncLimiter:
         """The keys of which the most is used, first the one of which most is: exact for all keys that are examined. With a
         ``cursor`` in the answer, the budget has ended before all were.
 
-        Denials leave no trace in a store: ``top_keys`` tells which keys are denied most often.
+        Denials leave no trace in a store: ``top_keys`` returns the keys that are denied most often.
 
         Parameters
         ----------
@@ -1652,71 +1852,10 @@ class AsyncLimiter:
         TopKeys
             A dict: see ``polylimit.reports``.
         """
-    def set_policy(self, name: str, quotas: _Quotas) -> None:
-        """Registers a policy, or replaces the quotas of the policy of that name. Usage is kept under every quota whose algorithm,
-        period, step and buckets stay the same.
-        """
-    def policy(self, policy: _Policy) -> Policy | None:
-        """The policy of that name, or of these quotas if a request has used them; ``None`` if there is none."""
-    def policy_for(self, policy: _Policy | None = None, scope: str | None = None) -> Policy:
-        """The policy that decides requests with this argument, with its current quotas. Requests may use its ``name`` as their
-        policy from then on.
-
-        Parameters
-        ----------
-        policy
-            A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-        scope
-            1 to 256 bytes of text, such as ``"/login"``. Quotas without a name have a separate budget in each scope; a policy
-            with a name is shared by all scopes.
-
-        Raises
-        ------
-        InvalidArgumentError
-            When the policy is not known, the quotas cannot be read, no policy is given though the limiter has several, or the
-            scope is not valid.
-        ClosedError
-            When the limiter was closed.
-        """
-    def policies(self) -> builtins.list[Policy]:
-        """All policies, in the order of their registration."""
-    def stats(self) -> dict[str, int]:
-        """Counters of the operations so far, by name; they only increase."""
-    def metrics(self) -> builtins.list[MetricFamily]:
-        """What this limiter has decided since it was made, and the state of its store and of its configuration. No key is in
-        it. Each family is described in docs/metrics.md; ``polylimit.prometheus`` and ``polylimit.opentelemetry`` hand them
-        to a monitoring system.
-
-        The families are always the same; those that do not apply to the limiter have no samples. A forked child counts from
-        0. Nothing is sent, and no decision waits.
-        """
-    def metrics_text(self, format: Literal["prometheus", "openmetrics"] = "prometheus") -> str:
-        """The metrics as the text that monitoring systems read.
-
-        Parameters
-        ----------
-        format
-            ``"prometheus"``, whose media type is ``text/plain; version=0.0.4; charset=utf-8``, or ``"openmetrics"``, whose
-            media type is ``application/openmetrics-text; version=1.0.0; charset=utf-8``.
-
-        Raises
-        ------
-        InvalidArgumentError
-            When the format is another one.
-        """
     def keys(self) -> int | None:
         """How many keys have a state in the memory store or the local store; ``None`` for Redis."""
     def set_credentials(self, password: str, *, username: str | None = None) -> None:
         """Changes the password, and the user name if given, with which new connections authenticate."""
-    @property
-    def blocking(self) -> Limiter:
-        """The same limiter as a ``Limiter``."""
-    async def close(self) -> None:
-        """Closes the limiter and its connections at once; later operations raise ``ClosedError``. Closing it again does nothing. The
-        result may be awaited and need not be.
-        """
-    def __aenter__(self) -> Coroutine[Any, Any, Self]: ...
-    def __aexit__(self, *_exception: object) -> Coroutine[Any, Any, None]: ...
     def __reduce__(self) -> NoReturn: ...
 
 @final
@@ -2045,7 +2184,7 @@ class Quota:
     count_denied
         Denied requests are charged as well.
     excess
-        Units beyond the limit or burst that are admitted as well and told as ``over`` in decisions, from 0 to ``limit``.
+        Units beyond the limit or burst that are admitted as well and reported as ``over`` in decisions, from 0 to ``limit``.
 
     Raises
     ------
@@ -2133,7 +2272,7 @@ class Policy:
     Raises
     ------
     InvalidArgumentError
-        When the name or a quota is not valid, or two quotas cannot be told apart.
+        When the name or a quota is not valid, or two quotas cannot be distinguished.
     """
     def __new__(cls, name: str, quotas: _Quotas) -> Self: ...
     @property
@@ -2213,6 +2352,24 @@ class RequestDecision:
     __hash__: None  # type: ignore[assignment]
 
 @final
+class RequestReservation:
+    """The result of ``reserve_together``: the decision on each request, and the id of the reservations; true when all are admitted."""
+    @property
+    def allowed(self) -> bool:
+        """Whether every request is admitted, so that units are set aside or spent."""
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The decision on each request, in their order. In a denied request, those that admit are the decisions of a peek."""
+    @property
+    def id(self) -> str:
+        """The id of the reservations, for the limiter's ``commit``, ``cancel`` and ``renew``."""
+    def __bool__(self) -> bool: ...
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: object, /) -> Self: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: None  # type: ignore[assignment]
+
+@final
 class PolicyDecision:
     """The decision of one policy on a request."""
     @property
@@ -2262,7 +2419,7 @@ class PolicyMatch:
 
 @final
 class ConfigurationStatus:
-    """Which configuration is in force, and where it comes from."""
+    """Which configuration is active, and where it comes from."""
     @property
     def source(self) -> str:
         """The source: ``"document"`` for one that the program gives, otherwise as the option ``configuration`` names it."""
@@ -2271,12 +2428,12 @@ class ConfigurationStatus:
         """Raised with each change; 0 before the first."""
     @property
     def document_version(self) -> int:
-        """Which document of Redis is in force, counted from 1: what ``expected_version`` of ``publish`` expects to replace. 0 where the
+        """Which document of Redis is active, counted from 1: what ``expected_version`` of ``publish`` expects to replace. 0 where the
         document does not come from Redis.
         """
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first."""
+        """SHA-256 of the active document in canonical form, as hexadecimal digits; empty before the first."""
     @property
     def applied_at(self) -> float:
         """When this version was applied, in seconds since the Unix epoch by the clock of this host; 0 before the first."""
@@ -2299,16 +2456,16 @@ class ConfigurationStatus:
 
 @final
 class CandidateCounts:
-    """What the candidate of a policy would have decided beside the quotas in force, in checks since either's quotas changed."""
+    """What the candidate of a policy would have decided compared with the effective quotas, in checks since either's quotas changed."""
     @property
     def both_allow(self) -> int:
         """Checks that both admit."""
     @property
     def only_live_denies(self) -> int:
-        """Checks that the quotas in force deny and the candidate would admit."""
+        """Checks that the effective quotas deny and the candidate would admit."""
     @property
     def only_candidate_denies(self) -> int:
-        """Checks that the quotas in force admit and the candidate would deny."""
+        """Checks that the effective quotas admit and the candidate would deny."""
     @property
     def both_deny(self) -> int:
         """Checks that both deny."""
@@ -2450,7 +2607,7 @@ class Throttle:
 class Attempts:
     """The attempts of one request of a throttled client."""
     def step(self) -> tuple[Literal["wait", "acquire", "send", "refuse"], float]:
-        """What to do next: ``wait`` so many seconds and ask again, ``acquire`` with this timeout, ``send``, or ``refuse``."""
+        """What to do next: ``wait`` this many seconds and ask again, ``acquire`` with this timeout, ``send``, or ``refuse``."""
     def acquired(self, decision: Decision) -> None:
         """The limiter has decided."""
     def responded(self, status: int, headers: _Headers) -> bool:

@@ -99,7 +99,7 @@ class Options(TypedDict, total=False):
     message: str | None
     #: Whether the limit decides, spends and reports without ever denying.
     dry_run: bool
-    #: Which header fields tell clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
+    #: Which header fields show clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
     headers: str
     #: How ``x-ratelimit-reset`` gives the time: ``"seconds"`` from now, or since the ``"epoch"``.
     reset_form: str
@@ -187,7 +187,7 @@ class Guard:
         if count is not None:
             refuse_asynchronous("count", count)
         #: Whether the rules of the limiter's configuration decide.
-        self.by_configuration = policy is None and limiter.configuration() is not None
+        self.by_configuration = policy is None and limiter.admin().configuration() is not None
         if self.by_configuration:
             given: dict[str, object] = {"key": key, "client_address": client_address, "scope": scope}
             given |= {
@@ -196,7 +196,7 @@ class Guard:
             }
             _refuse_beside_configuration(given)
         elif attributes is not None:
-            raise InvalidArgumentError("attributes need a limiter with a configuration, and no policy beside it")
+            raise InvalidArgumentError("attributes need a limiter with a configuration, and no policy")
         parts = [] if self.by_configuration else _key_parts(key)
         charges = Charges(limiter, policy, cost, spent, by_configuration=self.by_configuration)
         rules = next((part.rules for part in parts if isinstance(part, keys.KeyPart) and part.rules is not None), None)

@@ -8,7 +8,7 @@ Windows are exact: each is counted and decided in one atomic step. As with other
 strategy counts the requests that it denies. ``reset`` is refused because it would have to forget every key, and the
 statistics of the sliding window counter are approximate.
 
-While Redis cannot be asked, the outage policy decides. With ``fallback``, this process counts on its own; under a fixed
+While Redis is unavailable, the outage policy decides. With ``fallback``, this process counts on its own; under a fixed
 window it admits the whole limit, whatever ``fallback_share`` is, because ``limits`` does not pass the limit. With
 ``deny``, :class:`polylimit.StoreUnavailableError` is raised, so that ``in_memory_fallback`` and ``swallow_errors``
 take effect.
@@ -111,7 +111,7 @@ def _limit_of(key: str) -> int:
 def _require_store(result: _Result) -> _Result:
     """Raise if the outage policy ``deny`` decided: its result is neither a denial of the store nor a count."""
     if result.source == "deny":
-        raise StoreUnavailableError(f"the store cannot be asked: {result.degraded}")
+        raise StoreUnavailableError(f"the store is unavailable: {result.degraded}")
     return result
 
 

@@ -41,7 +41,7 @@ def register(limiter: Limiter | AsyncLimiter, meter: Meter = _default_meter, *, 
     meter
         The meter; the default is the one of the name ``polylimit`` of the global provider, which may be set later.
     name
-        The value of the attribute ``limiter``, which tells several limiters apart. One limiter may have none.
+        The value of the attribute ``limiter``, which distinguishes several limiters. One limiter may have none.
 
     Raises
     ------

@@ -67,7 +67,7 @@ def register(
     registry
         The registry; the default is the one of ``prometheus_client``.
     name
-        The value of the label ``limiter``, which tells several limiters apart. One limiter may have none.
+        The value of the label ``limiter``, which distinguishes several limiters. One limiter may have none.
     process
         Whether the samples of all limiters of this registry have the label ``process``, the id of the process that is
         asked: for workers that share one port. It may be set before they are forked.

@@ -1,14 +1,15 @@
-"""The types of reports: which keys a store has, why a request is denied, and which keys are denied most often.
+"""The types of the reports for operators, which ``Admin`` and ``AsyncAdmin`` return.
 
-A report is a dict with the names and units of the core, the same in every language and in ``polylimit --json``:
-times end in ``_us`` and are whole microseconds. The module has only types; ``import polylimit`` does not load it:
+A report says which keys a store has, why a request is denied, or which keys are denied most often. It is a dict with
+the names and units of the core, the same in every language and in ``polylimit --json``: times end in ``_us`` and are
+whole microseconds. The module has only types; ``import polylimit`` does not load it:
 
 >>> from polylimit import Limiter
 >>> from polylimit.reports import KeyExplanation
 >>> limiter = Limiter(policies={"api": "100/minute; 2/hour"})
 >>> for _ in range(3):
 ...     decision = limiter.check("user:42")
->>> explained: KeyExplanation = limiter.explain("user:42")
+>>> explained: KeyExplanation = limiter.admin().explain("user:42")
 >>> [quota["words"] for quota in explained["quotas"] if not quota["admits"]]
 ['2 of 2 in the last 1h, counted in 10 parts']
 """
@@ -67,7 +68,7 @@ class ListedKey(_KeyName):
     policy: str
     """The policy's name."""
     quotas: list[ListedQuota]
-    """Each quota of the numbers that decide about the key; none for a policy that the limiter does not know."""
+    """Each of the effective quotas of the key; none for a policy that the limiter does not know."""
     used_percent: int
     """How much of the most that can be used at once is used or set aside, in percent, the most over the quotas: above
     100 for units beyond it, and at least 100 for a blocked key.
@@ -79,7 +80,7 @@ class ListedKey(_KeyName):
     blocked_for_us: int
     """How much longer the key is blocked; 0 when it is not."""
     expires_after_us: int | None
-    """How long until the key is as if it had never been used; ``None`` when it stays, or the store does not tell it."""
+    """How long until the key is as if it had never been used; ``None`` when it stays, or is not reported."""
 
 
 class KeyPage(TypedDict):
@@ -139,7 +140,7 @@ class PenaltyExplanation(TypedDict):
     denials: int
     """How many denials count now."""
     blocks_at: int
-    """So many of them block the key."""
+    """This many of them block the key."""
     level: int
     """The blocks in a row until now: each is twice as long as the one before it."""
     next_block_us: int
@@ -195,8 +196,8 @@ class KeyExplanation(_KeyName):
     """Whether the policy decides."""
     rule: int | None
     """The number of the rule that applies the policy, from 1 up; ``None`` for a request by its key."""
-    numbers: Literal["quotas", "override", "plan", "candidate"]
-    """What has decided which quotas the key has."""
+    quotas_source: Literal["quotas", "override", "plan", "candidate"]
+    """Where the effective quotas of the key come from."""
     plan: str | None
     """The plan whose quotas these are."""
     override_entry: EntryExplanation | None
@@ -230,7 +231,7 @@ class KeyExplanation(_KeyName):
     pool: KeyExplanation | None
     """What the pool of an elastic policy says about a request that the policy denies."""
     configuration: ConfigurationExplanation | None
-    """The configuration in force; ``None`` for a limiter without one."""
+    """The active configuration; ``None`` for a limiter without one."""
 
 
 class RequestExplanation(TypedDict):
@@ -247,7 +248,7 @@ class RequestExplanation(TypedDict):
     policies: list[KeyExplanation]
     """The policies that the rules apply, in their order."""
     configuration: ConfigurationExplanation | None
-    """The configuration in force."""
+    """The active configuration."""
 
 
 class TopKey(_KeyName):

@@ -49,16 +49,16 @@ class ConfigurationTest < Minitest::Test
       assert limiter.check(key, cost: 5).allowed
       assert_equal 'quota', limiter.check(key, cost: 5, headroom: 50).cause
       assert limiter.check(key, cost: 6).crossed?
-      assert_equal 0, limiter.block(key, 3600).remaining
+      assert_equal 0, limiter.admin.block(key, 3600).remaining
       blocked = limiter.peek(key)
       assert_equal 'blocked', blocked.cause
       assert_operator blocked.retry_after, :>, 3500
-      limiter.unblock(key)
+      limiter.admin.unblock(key)
       assert_nil limiter.peek(key, headroom: 0).cause
       Sync do
-        limiter.block(key, 3600)
+        limiter.admin.block(key, 3600)
         refute limiter.reserve(key).allowed
-        limiter.unblock(key)
+        limiter.admin.unblock(key)
         assert limiter.check(key).allowed
       end
       limiter.reset(key)
@@ -72,19 +72,19 @@ class ConfigurationTest < Minitest::Test
       assert_raises(Polylimit::InvalidArgument, headroom) { limiter.check('key', policy: :api, headroom: headroom) }
     end
     [0.000001, 367 * 86_400, -1, nil].each do |time|
-      assert_raises(Polylimit::InvalidArgument, time.inspect) { limiter.block('key', time, policy: :api) }
+      assert_raises(Polylimit::InvalidArgument, time.inspect) { limiter.admin.block('key', time, policy: :api) }
     end
     [{ paht: '/' }, nil, { attributes: { user: 1.5 } }].each do |request|
-      assert_raises(Polylimit::InvalidArgument, request.inspect) { limiter.matching(request) }
+      assert_raises(Polylimit::InvalidArgument, request.inspect) { limiter.admin.matching(request) }
     end
-    assert_nil Polylimit::Limiter.new.configuration
+    assert_nil Polylimit::Limiter.new.admin.configuration
   end
 
   def test_a_document_decides_about_requests
     limiter = limiter()
-    found = limiter.matching(request('alice')).first
+    found = limiter.admin.matching(request('alice')).first
     assert_equal ['api', 'user=alice', 1, 20], found.to_a
-    assert_equal found, limiter.matching(request(:alice)).first
+    assert_equal found, limiter.admin.matching(request(:alice)).first
     refute_includes "#{found.inspect} #{limiter.decide(request('alice')).inspect}", 'alice'
     assert Sync { limiter.decide(request('alice')) }.allowed?
     denied = (1..9).lazy.map { limiter.decide(request('alice')) }.find { |decided| !decided.allowed }
@@ -107,31 +107,42 @@ class ConfigurationTest < Minitest::Test
     assert limiter.decide(job).allowed
   end
 
+  def test_a_decision_remembers_the_commit
+    limiter = limiter()
+    job = { path: '/jobs', peer: '192.0.2.8' }
+    [false, true].each do |repeated|
+      made = limiter.decide(job, id: 'job', remember: 60).decisions.first
+      usage = limiter.commit(made.key, made.reservation, policy: made.policy)
+      assert_equal [true, repeated], [usage.found?, usage.repeated?]
+    end
+    assert_raises(Polylimit::InvalidArgument) { limiter.decide(job, remember: 49 * 3600) }
+  end
+
   def test_documents_and_entries_change_while_the_limiter_runs
     limiter = limiter()
-    before = limiter.configuration
+    before = limiter.admin.configuration
     assert_equal ['document', 64, 0, nil], [before.source, before.digest.size, before.age, before.error]
     assert_instance_of Time, before.applied_at
-    refused = assert_raises(Polylimit::InvalidArgument) { limiter.set_document("polylimit = 1\nnonsense = 2\n") }
+    refused = assert_raises(Polylimit::InvalidArgument) { limiter.admin.set_document("polylimit = 1\nnonsense = 2\n") }
     assert_match(/\Aline 2, column /, refused.message)
-    assert_equal before.version, limiter.configuration.version
-    limiter.set_entry('deny user bob', by: 'ann', why: %("spam"\n))
+    assert_equal before.version, limiter.admin.configuration.version
+    limiter.admin.set_entry('deny user bob', by: 'ann', why: %("spam"\n))
     assert_equal 'deny_list', limiter.decide(request('bob')).cause
-    limiter.delete_entry('deny user bob')
-    status = Sync { limiter.set_entry('override api user=bob', '{"numbers":"1/hour"}') }
+    limiter.admin.delete_entry('deny user bob')
+    status = Sync { limiter.admin.set_entry('override api user=bob', '{"numbers":"1/hour"}') }
     assert_equal 1, limiter.peek('user=bob', policy: :api).remaining
     assert_operator status.version, :>, before.version
-    assert_equal status.digest, limiter.wait_for_version(status.version, 3600).digest
-    assert_raises(Polylimit::StoreUnavailable) { limiter.wait_for_version(status.version + 9, 0.001) }
-    assert_operator limiter.set_document("polylimit = 1\n[policies]\n").version, :>, status.version
-    assert_empty limiter.matching(request('bob'))
+    assert_equal status.digest, limiter.admin.wait_for_version(status.version, 3600).digest
+    assert_raises(Polylimit::StoreUnavailable) { limiter.admin.wait_for_version(status.version + 9, 0.001) }
+    assert_operator limiter.admin.set_document("polylimit = 1\n[policies]\n").version, :>, status.version
+    assert_empty limiter.admin.matching(request('bob'))
   end
 
   def test_a_candidate_is_counted
     limiter = limiter()
-    assert_nil limiter.candidate_counts(:api)
+    assert_nil limiter.admin.candidate_counts(:api)
     3.times { limiter.check('key', policy: :tried) }
-    counts = limiter.candidate_counts('tried')
+    counts = limiter.admin.candidate_counts('tried')
     assert_equal [1, 0, 1, 1], [counts.both_allow, counts.only_live_denies, counts.only_candidate_denies, counts.both_deny]
   end
 
@@ -139,19 +150,19 @@ class ConfigurationTest < Minitest::Test
     redis = OwnRedis.new
     Polylimit::Limiter.new(redis.url, deadline: 30).tap { |first| first.ready(60) }.close
     limiter, other = Array.new(2) { Polylimit::Limiter.new(redis.url, configuration: 'store', deadline: 30) }
-    status = limiter.publish(DOCUMENT, by: 'ann', why: 'first')
+    status = limiter.admin.publish(DOCUMENT, by: 'ann', why: 'first')
     assert_equal 'store', status.source
-    assert_equal status.digest, other.wait_for_version(status.version, 60).digest
-    assert_raises(Polylimit::InvalidArgument) { limiter.publish(DOCUMENT, expected_version: 7) }
-    bare = assert_raises(Polylimit::InvalidArgument) { limiter.publish('polylimit = 1') }
+    assert_equal status.digest, other.admin.wait_for_version(status.version, 60).digest
+    assert_raises(Polylimit::InvalidArgument) { limiter.admin.publish(DOCUMENT, expected_version: 7) }
+    bare = assert_raises(Polylimit::InvalidArgument) { limiter.admin.publish('polylimit = 1') }
     assert_includes bare.message, 'it may be incomplete'
-    entry = limiter.set_entry('deny user bob')
-    there = other.wait_for_version(entry.version, 60)
-    published = other.publish(DOCUMENT, expected_version: there.document_version)
+    entry = limiter.admin.set_entry('deny user bob')
+    there = other.admin.wait_for_version(entry.version, 60)
+    published = other.admin.publish(DOCUMENT, expected_version: there.document_version)
     assert_equal [1, 2], [there.document_version, published.document_version]
-    assert_raises(Polylimit::InvalidArgument) { limiter.publish(DOCUMENT, expected_version: there.document_version) }
+    assert_raises(Polylimit::InvalidArgument) { limiter.admin.publish(DOCUMENT, expected_version: there.document_version) }
     assert_equal 'deny_list', other.decide(request('bob')).cause
-    last = Sync { limiter.publish("polylimit = 1\n[policies]\n") }
+    last = Sync { limiter.admin.publish("polylimit = 1\n[policies]\n") }
     assert_operator last.version, :>, entry.version
   ensure
     [limiter, other].compact.each(&:close)
@@ -163,7 +174,7 @@ class ConfigurationTest < Minitest::Test
       file.write(DOCUMENT)
       file.flush
       limiter = Polylimit::Limiter.new(configuration: "file:#{file.path}")
-      assert_equal "file:#{file.path}", limiter.configuration.source
+      assert_equal "file:#{file.path}", limiter.admin.configuration.source
       assert limiter.decide({ path: '/v1/' }).allowed
       limiter.close
     end
@@ -182,11 +193,11 @@ class ConfigurationTest < Minitest::Test
         assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC), :<, ends
         sleep 0.001
       end
-      digest = first.configuration.digest
+      digest = first.admin.configuration.digest
       first.close
       File.delete(file)
       assert_raises(Polylimit::InvalidArgument) { Polylimit::Limiter.new(**source) }
-      assert_equal digest, Polylimit::Limiter.new(**source, copy: copy).tap(&:close).configuration.digest
+      assert_equal digest, Polylimit::Limiter.new(**source, copy: copy).tap(&:close).admin.configuration.digest
     end
   end
 end

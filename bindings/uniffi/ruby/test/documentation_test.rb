@@ -20,6 +20,7 @@ class DocumentationTest < Minitest::Test
   POLICIES = File.expand_path('../../../../docs/policies.md', __dir__)
   METRICS = File.expand_path('../../../../docs/metrics.md', __dir__)
   LISTING = File.expand_path('../../../../docs/listing.md', __dir__)
+  RESERVATIONS = File.expand_path('../../../../docs/reservations.md', __dir__)
   MIGRATION = File.expand_path('../../../../docs/migrate/from-rack-attack.md', __dir__)
 
   def examples(page)
@@ -103,9 +104,15 @@ class DocumentationTest < Minitest::Test
     served(example)
   end
 
+  def test_the_example_of_the_page_on_reservations
+    (example,) = File.read(RESERVATIONS).scan(/^```ruby\n(.*?)^```$/m).flatten
+    committed = Object.new.instance_eval(example, RESERVATIONS)
+    assert_predicate committed, :found?
+  end
+
   def test_the_example_of_the_page_on_policies
     url = "#{ENV.fetch('POLYLIMIT_REDIS')}&prefix=policies#{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}"
-    Polylimit::Limiter.new(url, configuration: 'store').publish("polylimit = 1\nlists.deny = ['plan none']")
+    Polylimit::Limiter.new(url, configuration: 'store').admin.publish("polylimit = 1\nlists.deny = ['plan none']")
     (example,) = File.read(POLICIES).scan(/^```ruby\n(.*?)^```$/m).flatten
     app = served(example.sub('redis://localhost', url))
     assert_equal([403, 200], %w[none gold].map { |plan| app.get('/', 'HTTP_X_PLAN' => plan).status })

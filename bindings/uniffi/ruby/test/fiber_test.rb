@@ -44,8 +44,9 @@ class FiberTest < Minitest::Test
           assert_equal 10, limiter.reset(@key).remaining
           assert_equal([9, 8], limiter.check_many([{ key: @key }, { key: @key }]).map { |one| one.decision.remaining })
           assert_equal([7], limiter.check_together([{ key: @key }]).map(&:remaining))
+          assert_equal([7], limiter.peek_together([{ key: @key }]).map(&:remaining))
           assert limiter.acquire(@key, timeout: LONG).allowed
-          assert_kind_of Array, limiter.doctor
+          assert_kind_of Array, limiter.admin.doctor
           assert_raises(Polylimit::InvalidArgument) { limiter.check(@key, cost: -1) }
           # A task whose result is an exception raises it.
           nil

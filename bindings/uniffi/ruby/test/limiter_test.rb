@@ -42,8 +42,8 @@ class LimiterTest < Minitest::Test
     limiter.set_policy('api', '20/minute')
     assert_equal '20/minute', limiter.policy('api').quotas
     limiter.ready(1)
-    assert_empty limiter.doctor
-    assert_equal 1, limiter.keys
+    assert_empty limiter.admin.doctor
+    assert_equal 1, limiter.admin.keys
   end
 
   def test_every_quota_has_a_verdict_of_its_own
@@ -116,17 +116,25 @@ class LimiterTest < Minitest::Test
     assert_match(/\Aclock is of the class Integer/, refused { limiter(clock: 5) })
     assert_match(/\Arequests is of the class String/, refused { limiter.check_many('key') })
     assert_match(/\Aa request is of the class String/, limiter.check_many(['key']).first.error.message)
-    assert_match(/\Aa request is of the class String/, refused { limiter.check_together(['key']) })
+    %i[check_together peek_together reserve_together].each do |operation|
+      assert_match(/\Aa request is of the class String/, refused { limiter.public_send(operation, ['key']) })
+      assert_match(/\Arequests is of the class String/, refused { limiter.public_send(operation, 'key') })
+    end
     assert_equal 'option "limit" is not known: use policy, with quotas such as 100/minute', refused { limiter(limit: 5) }
   end
 
-  def test_check_together_refuses_several_keys
-    limiter = Polylimit::Limiter.new(policies: { a: '5/hour', b: '5/hour' })
-    message = refused { limiter.check_together([{ key: 'x', policy: 'a' }, { key: 'y', policy: 'b' }]) }
-    assert_match(/\Athe requests have several keys/, message)
-    assert_equal 5, limiter.peek('x', policy: 'a').remaining
-    both = %w[a b].map { |policy| { key: 'x', policy: policy } }
-    assert_equal([4, 4], limiter.check_together(both).map(&:remaining))
+  def test_requests_of_several_keys_are_decided_together
+    limiter = Polylimit::Limiter.new(policies: { a: '5/hour', b: '1/hour' })
+    both = [{ key: 'x', policy: 'a' }, { key: 'y', policy: 'b' }]
+    assert_equal([4, 0], limiter.check_together(both).map(&:remaining))
+    denied = [[4, true], [0, false]]
+    assert_equal(denied, limiter.check_together(both).map { |made| [made.remaining, made.allowed] })
+    assert_equal(denied, limiter.peek_together(both).map { |made| [made.remaining, made.allowed] })
+    assert_equal 4, limiter.peek('x', policy: 'a').remaining
+    %i[check_together peek_together reserve_together].each do |operation|
+      assert_match(/unknown/, refused { limiter.public_send(operation, [*both, { key: 'x', policy: 'unknown' }]) })
+    end
+    assert_empty limiter.peek_together([])
   end
 
   def test_unnamed_quotas_have_separate_states_in_each_scope
@@ -145,7 +153,7 @@ class LimiterTest < Minitest::Test
     limiter = limiter('1/hour')
     shown = [
       limiter.check('key'), limiter.take('key'), limiter.policy('api'), limiter.check('key').quotas.first,
-      Polylimit.options.first, Polylimit::ManualClock.new(0), Polylimit::ClientAddressRules.new([]), limiter,
+      Polylimit.options.first, Polylimit::ManualClock.new(0), Polylimit::ClientAddressRules.new([]), limiter, limiter.admin,
       assert_raises(Polylimit::InvalidArgument) { limiter.check('key', cost: -1) }
     ]
     shown.each do |one|
@@ -159,9 +167,10 @@ class LimiterTest < Minitest::Test
 
   def test_inspect_shows_no_secret
     limiter = Polylimit::Limiter.new("redis://user:#{SECRET}@127.0.0.1:1", policies: { api: '1/s' }, key_secret: SECRET * 5)
+    assert_equal '#<Polylimit::Admin of #<Polylimit::Limiter redis: api>>', limiter.admin.inspect
     refute_includes limiter.inspect, SECRET
     refute_includes refused { Polylimit::Limiter.new("redis://user:#{SECRET}\xff@127.0.0.1:1") }, SECRET
-    refute_includes refused { limiter.set_credentials("#{SECRET}\xff") }, SECRET
+    refute_includes refused { limiter.admin.set_credentials("#{SECRET}\xff") }, SECRET
     settings = PolylimitNative::Settings.new(store: "redis://u:#{SECRET}@h", options: { 'password' => SECRET })
     refute_includes settings.inspect + settings.to_s, SECRET
   end
@@ -211,7 +220,7 @@ class LimiterTest < Minitest::Test
     assert_predicate limiter, :closed?
     assert_equal '#<Polylimit::Limiter memory: api (closed)>', limiter.to_s
     assert_equal ['9/hour', ['api']], [limiter.policy(:api).quotas, limiter.policies.map(&:name)]
-    assert_equal 'document', limiter.configuration.source
+    assert_equal 'document', limiter.admin.configuration.source
     assert_match(/polylimit_decisions_total\{policy="api"/, limiter.metrics_text)
     refute_empty limiter.stats
     assert_raises(Polylimit::Closed) { limiter.set_policy(:api, '5/hour') }
@@ -224,7 +233,7 @@ class LimiterTest < Minitest::Test
       'cost is nil: allowed are whole numbers of units, 0 to 10^12; leave it out for 1' => -> { limiter.check('key', cost: nil) },
       'timeout is -1: allowed are seconds, 0 or more' => -> { limiter.acquire('key', timeout: -1) },
       'ttl is -0.5: allowed are seconds, 0 or more' => -> { limiter.renew('key', 'id', -0.5) },
-      'seconds is -2: allowed are seconds, 0 or more' => -> { limiter.block('key', -2) },
+      'seconds is -2: allowed are seconds, 0 or more' => -> { limiter.admin.block('key', -2) },
       'deadline is 1.0e+30 s: allowed is 1ms to 60s' => -> { Polylimit::Limiter.new('memory:', deadline: 1e30) }
     }.each do |message, call|
       assert_equal message, assert_raises(Polylimit::InvalidArgument, &call).message

@@ -33,7 +33,7 @@ class ReportsTest < Minitest::Test
     cursor = nil
     Enumerator.new do |pages|
       loop do
-        pages << (page = limiter.list(pace_percent: 100, cursor: cursor, **options))
+        pages << (page = limiter.admin.list(pace_percent: 100, cursor: cursor, **options))
         break unless (cursor = page[:cursor])
       end
     end
@@ -60,7 +60,7 @@ class ReportsTest < Minitest::Test
       assert_equal 3, keys(limiter, policy: 'api', key_prefix: 'user:').size
       assert_equal 1, keys(limiter, key_prefix: "user:\xff".b).size
       assert_equal ['user:2'], (keys(limiter, at_least_used: 75).map { |key| key[:key] })
-      assert_equal 'user:2', limiter.scan_top(1, policy: :api, pace_percent: 100)[:keys].first[:key]
+      assert_equal 'user:2', limiter.admin.scan_top(1, policy: :api, pace_percent: 100)[:keys].first[:key]
     end
   end
 
@@ -77,7 +77,7 @@ class ReportsTest < Minitest::Test
     each_limiter do |limiter|
       %w[user:1 user:2 guest:1].each { |key| limiter.check(key, policy: 'api') }
       assert_equal({ reset: 2, unknown: 0, cursor: nil },
-                   limiter.reset_listed(policy: 'api', key_prefix: 'user:', pace_percent: 100).slice(:reset, :unknown, :cursor))
+                   limiter.admin.reset_listed(policy: 'api', key_prefix: 'user:', pace_percent: 100).slice(:reset, :unknown, :cursor))
       assert_equal([4, 3], %w[user:1 guest:1].map { |key| limiter.peek(key, policy: 'api').remaining })
     end
   end
@@ -86,17 +86,17 @@ class ReportsTest < Minitest::Test
     each_limiter do |limiter|
       quotas = '100/minute token_bucket; 2/hour fixed_window'
       2.times { limiter.check('user:1', policy: quotas) }
-      explained = limiter.explain('user:1', policy: quotas)
+      explained = limiter.admin.explain('user:1', policy: quotas)
       assert_equal [false, 'quota', 'user:1', 1], explained.values_at(:allowed, :cause, :key, :cost)
       bucket, window = explained[:quotas]
       assert_equal [true, false, 0], [bucket[:admits], window[:admits], bucket[:retry_after_us]]
       assert_match(/\A2 of 2 /, window[:words])
       assert_equal explained[:retry_after_us], window[:retry_after_us]
-      assert_nil limiter.explain('user:1', policy: quotas, cost: 3)[:retry_after_us]
+      assert_nil limiter.admin.explain('user:1', policy: quotas, cost: 3)[:retry_after_us]
       # Nothing was spent.
       assert_equal 0, limiter.peek('user:1', policy: quotas).remaining
-      limiter.block('user:1', 60, policy: quotas)
-      assert_equal 'blocked', limiter.explain('user:1', policy: quotas)[:cause]
+      limiter.admin.block('user:1', 60, policy: quotas)
+      assert_equal 'blocked', limiter.admin.explain('user:1', policy: quotas)[:cause]
     end
   end
 
@@ -104,23 +104,23 @@ class ReportsTest < Minitest::Test
     limiter = Polylimit::Limiter.new(document: DOCUMENT)
     request = { path: '/v1/items', attributes: { user: 'alice' } }
     3.times { limiter.decide(request) }
-    explained = limiter.explain_request(request)
+    explained = limiter.admin.explain_request(request)
     assert_equal [false, 'quota', 'document'], [explained[:allowed], explained[:cause], explained[:configuration][:source]]
     assert_equal ['api', 1, 'alice'], explained[:policies].first.values_at(:policy, :rule, :key)
-    limiter.set_entry('deny user alice', by: 'ops', why: 'abuse')
-    entry = limiter.explain_request(request)[:list_entry]
+    limiter.admin.set_entry('deny user alice', by: 'ops', why: 'abuse')
+    entry = limiter.admin.explain_request(request)[:list_entry]
     assert_equal ['deny user alice', false, 'ops', 'abuse'], entry.values_at(:entry, :in_document, :by, :why)
   end
 
   def test_top_keys_are_those_that_are_denied_most
     each_limiter(observe_keys: 256) do |limiter|
       20_000.times { limiter.check('user:1', policy: 'login') }
-      top = limiter.top_keys(10)
+      top = limiter.admin.top_keys(10)
       assert_equal ['login', 'user:1'], top[:denied].first.values_at(:policy, :key)
       assert_operator top[:denied].first[:count], :>, 0
       assert_equal [256, 60_000_000], top.values_at(:counters, :half_life_us)
     end
-    assert_empty Polylimit::Limiter.new(policies: { api: '1/s' }).top_keys(1)[:denied]
+    assert_empty Polylimit::Limiter.new(policies: { api: '1/s' }).admin.top_keys(1)[:denied]
   end
 
   def test_metrics_are_values_and_text
@@ -147,28 +147,28 @@ class ReportsTest < Minitest::Test
       { at_least_used: 256 } => 'at_least_used of a list is 256: allowed is 0 to 255',
       { entries: 1.5 } => 'entries is 1.5: allowed are whole numbers'
     }.each do |options, message|
-      assert_equal message, assert_raises(Polylimit::InvalidArgument) { limiter.list(**options) }.message
+      assert_equal message, assert_raises(Polylimit::InvalidArgument) { limiter.admin.list(**options) }.message
     end
-    assert_raises(Polylimit::InvalidArgument) { limiter.list(cursor: 'guess') }
-    assert_raises(Polylimit::InvalidArgument) { limiter.explain('k', policy: 'unknown') }
-    assert_raises(Polylimit::InvalidArgument) { limiter.top_keys(-1) }
-    assert_raises(ArgumentError) { limiter.list(prefix: 'user:') }
+    assert_raises(Polylimit::InvalidArgument) { limiter.admin.list(cursor: 'guess') }
+    assert_raises(Polylimit::InvalidArgument) { limiter.admin.explain('k', policy: 'unknown') }
+    assert_raises(Polylimit::InvalidArgument) { limiter.admin.top_keys(-1) }
+    assert_raises(ArgumentError) { limiter.admin.list(prefix: 'user:') }
     limiter.close
-    assert_raises(Polylimit::Closed) { limiter.list }
+    assert_raises(Polylimit::Closed) { limiter.admin.list }
   end
 
   def test_lost_store_is_unavailable
     limiter = Polylimit::Limiter.new('redis://127.0.0.1:1?deadline=50ms', policies: { api: '1/s' })
-    assert_raises(Polylimit::StoreUnavailable) { limiter.explain('k') }
-    assert_raises(Polylimit::StoreUnavailable) { limiter.list }
+    assert_raises(Polylimit::StoreUnavailable) { limiter.admin.explain('k') }
+    assert_raises(Polylimit::StoreUnavailable) { limiter.admin.list }
   end
 
   def test_fibers_run_while_one_lists
     limiter = Polylimit::Limiter.new("#{ENV.fetch('POLYLIMIT_REDIS')}&prefix=fibers-#{now}", policies: { api: '9/hour' })
     Sync do |task|
       limiter.check('user:1')
-      listing = Array.new(3) { task.async { limiter.list(pace_percent: 100)[:keys].size } }
-      assert_equal 'user:1', limiter.explain('user:1')[:key]
+      listing = Array.new(3) { task.async { limiter.admin.list(pace_percent: 100)[:keys].size } }
+      assert_equal 'user:1', limiter.admin.explain('user:1')[:key]
       assert_equal [1, 1, 1], listing.map(&:wait)
     end
     limiter.close

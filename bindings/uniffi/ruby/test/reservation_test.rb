@@ -57,6 +57,38 @@ class ReservationTest < Minitest::Test
     end
   end
 
+  def test_request_is_reserved_together_or_not_at_all
+    each_limiter do |limiter|
+      both = [{ key: @key, policy: 'api', cost: 40 }, { key: @key, policy: '2/day fixed_window' }]
+      first = limiter.reserve_together(both)
+      assert_equal [true, 32, [60, 1]], [first.allowed?, first.id.size, first.decisions.map(&:remaining)]
+      second = limiter.reserve_together(both, id: "se\0cond", ttl: 40)
+      assert_equal [true, "se\0cond"], [second.allowed, second.id]
+      denied = limiter.reserve_together(both)
+      assert_equal [false, [false, false]], [denied.allowed?, denied.decisions.map(&:allowed)]
+      assert limiter.cancel(@key, first.id, policy: 'api').found
+      refute limiter.cancel(@key, first.id, policy: '2/day fixed_window').found
+      assert limiter.commit(@key, second.id, spent: 10, policy: 'api').found
+      # No slot is taken where another policy denies.
+      refute_predicate limiter.reserve_together(both), :allowed?
+      assert_equal [2, 90], limiter.peek(@key, policy: 'api').quotas.map(&:remaining)
+      limiter.reset(@key, policy: '2/day fixed_window')
+      [{ id: '' }, { ttl: 0 }, { remember: 49 * 3600 }, { ttl: -1 }].each do |wrong|
+        assert_raises(Polylimit::InvalidArgument, wrong.inspect) { limiter.reserve_together(both, **wrong) }
+      end
+    end
+  end
+
+  def test_commits_of_requests_are_remembered
+    each_limiter do |limiter|
+      [false, true].each do |repeated|
+        reserved = limiter.reserve_together([{ key: @key, cost: 40 }], id: 'job', remember: 3600)
+        usage = limiter.commit(@key, reserved.id, spent: 30)
+        assert_equal [true, repeated, [2, 70]], [usage.found?, usage.repeated?, left(limiter)]
+      end
+    end
+  end
+
   def test_job_that_runs_again_is_charged_once
     each_limiter do |limiter|
       [false, true].each do |repeated|

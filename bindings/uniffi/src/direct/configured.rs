@@ -2,7 +2,7 @@
 //!
 //! | operation | number | target | arguments | answer |
 //! |---|---:|---|---|---|
-//! | decide | 20 | limiter | attributes; the id of reservations (bytes or none), whether they have a ttl (`u8`), ttl in microseconds (`i64`) | [`REQUEST`] |
+//! | decide | 20 | limiter | attributes, and the terms of reservations: `direct/reservation.rs` | [`REQUEST`] |
 //! | set entry | 21 | limiter | item, value (texts) | [`CONFIGURATION`] |
 //! | delete entry | 22 | limiter | item (text) | [`CONFIGURATION`] |
 //! | publish | 23 | limiter | document (text), whether a version is expected (`u8`), version (`i64`), by, why (texts) | [`CONFIGURATION`] |
@@ -24,17 +24,17 @@
 //!
 //! **Match:** policy (text), key (bytes), cost (`i64`), headroom in percent (`u8`).
 
-use polylimit::{
-    Call, ConfigurationStatus, PolicyMatch, PublishOptions, RequestAttributes, RequestDecision,
-    ReservationId, ReserveOptions, RouterPaths,
-};
+use polylimit::admin::{ConfigurationStatus, PublishOptions};
+use polylimit::document::{PolicyMatch, RequestAttributes, RequestDecision, RouterPaths};
+use polylimit::raw::Call;
+use polylimit::reservation::ReservationId;
 
 use crate::direct::layout::{Header, Reader, Writer, cause_number, malformed};
 use crate::direct::queue::Then;
-use crate::direct::{Outcome, answer, longest_wait};
+use crate::direct::{Outcome, answer, longest_wait, reservation};
 use crate::error::Result;
 use crate::limiter::Limiter;
-use crate::number::{Span, unsigned};
+use crate::number::unsigned;
 
 const DECIDE: u8 = 20;
 const SET_ENTRY: u8 = 21;
@@ -56,15 +56,7 @@ pub(super) fn perform(limiter: &Limiter, header: &Header, reader: &mut Reader<'_
     match header.operation {
         DECIDE => {
             let attributes = attributes(reader)?;
-            let mut options = ReserveOptions::default();
-            if let Some(id) = reader.bytes()? {
-                options = options.id(ReservationId::new(id)?);
-            }
-            let (has_ttl, ttl_us) = (reader.u8()? != 0, reader.i64()?);
-            if has_ttl {
-                options = options.ttl(Span::of_signed(ttl_us).duration("ttl")?);
-            }
-            ask(&Call::Decide(&attributes, options.terms()?))
+            ask(&Call::Decide(&attributes, reservation::terms(reader)?))
         }
         SET_ENTRY => ask(&Call::SetEntry(text(reader)?, text(reader)?)),
         DELETE_ENTRY => ask(&Call::DeleteEntry(text(reader)?)),
@@ -81,9 +73,11 @@ pub(super) fn perform(limiter: &Limiter, header: &Header, reader: &mut Reader<'_
             let version = unsigned("version", reader.i64()?)?;
             ask(&Call::WaitForVersion(version, longest_wait(header)?))
         }
-        MATCHING => Ok(Outcome::Matches(limiter.core().asynchronous().matching(&attributes(reader)?)?)),
-        STATUS => Ok(Outcome::Status(limiter.core().asynchronous().configuration())),
-        _ => Ok(Outcome::Status(Some(limiter.core().asynchronous().set_document(text(reader)?)?))),
+        MATCHING => {
+            Ok(Outcome::Matches(limiter.core().asynchronous().admin().matching(&attributes(reader)?)?))
+        }
+        STATUS => Ok(Outcome::Status(limiter.core().asynchronous().admin().configuration())),
+        _ => Ok(Outcome::Status(Some(limiter.core().asynchronous().admin().set_document(text(reader)?)?))),
     }
 }
 

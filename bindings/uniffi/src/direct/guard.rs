@@ -39,9 +39,10 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use polylimit::guard::{RequestLimits, Spent};
-use polylimit::headers::{HeaderField, Problem, ProblemResponse};
-use polylimit::{Answer, Call, Decision, Error, Limiter, Policy};
+use polylimit::http::guard::{RequestLimits, Spent};
+use polylimit::http::headers::{HeaderField, Problem, ProblemResponse};
+use polylimit::raw::{Answer, Call};
+use polylimit::{Decision, Error, Limiter, Policy};
 
 use crate::direct::configured;
 use crate::direct::layout::{Header, Reader, SUBMIT, TRY, WAIT, Writer, malformed};
@@ -202,7 +203,7 @@ unsafe fn decide(header: &Header, reader: &mut Reader<'_>) -> Result<Outcome> {
         Kept { check: is_nested.then(|| Arc::clone(&check)), outer: outer.filter(|_| is_restored) };
     // A denial refunds what the outer guards have spent, which waits for the store.
     let limiter = guard.core().limiter();
-    let may_try = header.waits & TRY != 0 && (!is_nested || limiter.answers_at_once());
+    let may_try = header.waits & TRY != 0 && (!is_nested || limiter.raw().never_waits());
     let (unanswered, is_begun) = (Cell::new(Asked::HasToWait), Cell::new(false));
     let settled = check.outage_or_conclusion(|limiter: &Limiter, call: &Call<'_>| {
         match ask(header, limiter, call, &check, may_try) {
@@ -244,11 +245,11 @@ fn ask(
     check: &Arc<GuardCheck>,
     may_try: bool,
 ) -> Result<Asked> {
-    if may_try && let Some(answer) = limiter.try_call(call) {
+    if may_try && let Some(answer) = limiter.raw().try_call(call) {
         return Ok(Asked::Answered(answer));
     }
     if header.waits & WAIT != 0 {
-        return Ok(Asked::Answered(limiter.blocking().call(call)));
+        return Ok(Asked::Answered(limiter.blocking().raw().call(call)));
     }
     if header.waits & SUBMIT == 0 {
         return Ok(Asked::HasToWait);

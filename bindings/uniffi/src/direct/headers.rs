@@ -7,7 +7,7 @@
 //!
 //! Outcomes, fields and problems are laid out as in `direct/guard.rs`.
 
-use polylimit::headers::{HeaderField, Problem, ProblemResponse};
+use polylimit::http::headers::{HeaderField, Problem, ProblemResponse};
 use polylimit::{Decision, Policy};
 
 use crate::direct::Outcome;

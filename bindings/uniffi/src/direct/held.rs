@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use polylimit::{Answer, Decision, Error, Request, ReservationId, ReservationTerms, ReserveOptions};
+use polylimit::raw::{Answer, ReservationTerms};
+use polylimit::reservation::{ReservationId, ReserveOptions};
+use polylimit::{Decision, Error, Request};
 
 use crate::decision::core_decision;
 use crate::direct::layout::{RESERVATION, Writer};
@@ -12,7 +14,7 @@ use crate::error::Result;
 /// What a handle of the language refers to.
 pub(super) struct Held {
     /// `None` once it was ended.
-    reservation: Mutex<Option<Box<polylimit::Reservation>>>,
+    reservation: Mutex<Option<Box<polylimit::reservation::Reservation>>>,
     pub(super) commits_at_end: bool,
 }
 

@@ -31,6 +31,7 @@
 //! | [`RESERVATION`] | the handle (`u64`, 0 where nothing was set aside), the id (bytes), a decision |
 //! | 7, 8 and 9 | see `direct/configured.rs` |
 //! | 10 | see `direct/reports.rs` |
+//! | [`RESERVATIONS`] | the id (bytes), and an answer of the kind [`DECISIONS`] |
 //!
 //! **Decision**, offsets from its start:
 //!
@@ -48,10 +49,10 @@
 //! | 44 | `u32` | number of quotas |
 //! | 48 | 5 `i64` each | limit, remaining, `reset_after`, over and `retry_after` of each quota: in microseconds, 0 where it admits the request and in a usage, -1 is never |
 
-use polylimit::{
-    Answer, Cause, Decision, DecisionParts, Degradation, Error, QuotaUsage, QuotaVerdict, Request, Source,
-    Usage,
-};
+use polylimit::decision::{Cause, Degradation, QuotaUsage, QuotaVerdict, Source, Usage};
+use polylimit::raw::{Answer, DecisionParts};
+use polylimit::reservation::ReservationId;
+use polylimit::{Decision, Error, Request};
 
 use crate::decision::{ADMITS, unexpected};
 use crate::error::{PolylimitError, Result};
@@ -75,6 +76,7 @@ const DECISIONS: u8 = 3;
 const READY: u8 = 4;
 const FINDINGS: u8 = 5;
 pub(super) const RESERVATION: u8 = 6;
+const RESERVATIONS: u8 = 11;
 
 const ALLOWED: u8 = 1;
 const IS_OUTAGE: u8 = 2;
@@ -179,7 +181,7 @@ impl<'a> Reader<'a> {
         Ok(self.request_parts()?.request())
     }
 
-    /// A check's request whose cost is what was spent, if that is told.
+    /// A check's request whose cost is what was spent, if that is known.
     pub(super) fn spending(&mut self) -> Result<(Request<'a>, Option<u64>)> {
         let mut parts = self.request_parts()?;
         let spent = parts.cost.take().map(|spent| unsigned("spent", spent)).transpose()?;
@@ -268,7 +270,7 @@ pub(super) fn malformed(why: &str) -> PolylimitError {
     PolylimitError::Internal(format!("a direct call cannot be read: {why}"))
 }
 
-/// Writes an answer into the buffer, or beside it when it does not fit.
+/// Writes an answer into the buffer, or elsewhere when it does not fit.
 pub(super) struct Writer<'a> {
     buffer: &'a mut [u8],
     at: usize,
@@ -387,6 +389,19 @@ impl<'a> Writer<'a> {
                 None => self.error(&PolylimitError::Internal("a check was not answered".to_owned())),
             }
         }
+    }
+
+    /// The decisions on requests that were reserved under this id.
+    pub(super) fn reserved_together(
+        &mut self,
+        id: &ReservationId,
+        answer: &std::result::Result<Answer, Error>,
+    ) {
+        if let Ok(Answer::Decisions(_)) = answer {
+            self.u8(RESERVATIONS);
+            self.bytes(id.as_bytes());
+        }
+        self.answer(answer);
     }
 
     pub(super) fn error(&mut self, error: &PolylimitError) {

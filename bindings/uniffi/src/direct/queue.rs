@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use polylimit::{Answer, Call, Completions, Error, Limiter};
+use polylimit::raw::{Answer, Call, Completions};
+use polylimit::reservation::ReservationId;
+use polylimit::{Error, Limiter};
 
 use crate::direct::held::{Reserve, Reserved};
 use crate::direct::layout::Writer;
@@ -31,7 +33,9 @@ pub(crate) enum Then {
     Merge(Vec<(usize, PolylimitError)>),
     /// The handle of the reservation is made.
     Reserve(Box<Reserve>),
-    /// It is told as a report in this form.
+    /// It is about requests that are reserved under this id.
+    ReserveTogether(ReservationId),
+    /// It is returned as a report in this form.
     Report(Form),
 }
 
@@ -52,6 +56,7 @@ enum Finished {
     Answer(std::result::Result<Answer, Error>),
     Merged(std::result::Result<Answer, Error>, Vec<(usize, PolylimitError)>),
     Reserved(Reserved),
+    ReservedTogether(ReservationId, std::result::Result<Answer, Error>),
     Report(Report),
     Failed(PolylimitError),
 }
@@ -65,6 +70,7 @@ impl Finished {
                 Self::Answer(Ok(Answer::Ready))
             }
             Then::Merge(refused) => Self::Merged(answer, refused),
+            Then::ReserveTogether(id) => Self::ReservedTogether(id, answer),
             Then::Report(form) => Self::Report(Report::new(answer, form)),
             Then::Reserve(reserve) => match reserve.adopt(answer) {
                 Ok(reserved) => Self::Reserved(reserved),
@@ -80,6 +86,7 @@ impl Finished {
             }
             Self::Answer(answer) | Self::Merged(answer, _) => writer.answer(answer),
             Self::Reserved(reserved) => reserved.write(writer),
+            Self::ReservedTogether(id, answer) => writer.reserved_together(id, answer),
             Self::Report(report) => report.write(writer),
             Self::Failed(error) => writer.error(error),
         }

@@ -1,6 +1,7 @@
 //! A report in the form in which a language wants it.
 
-use polylimit::{Answer, Error, report_json};
+use polylimit::Error;
+use polylimit::raw::{Answer, report_json};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uniffi::Lower;
@@ -13,7 +14,7 @@ use crate::reports::{KeyExplanation, KeyPage, RequestExplanation, ResetPage, rec
 /// The kind of an answer with a report.
 pub(super) const REPORT: u8 = 10;
 
-/// The form in which a report is told.
+/// The form of a report.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     Json,
@@ -21,7 +22,7 @@ pub(super) enum Form {
     Record,
 }
 
-/// The answer to a call that a report is told of.
+/// The answer to a call that returns a report.
 pub(super) struct Report {
     answer: std::result::Result<Answer, Error>,
     form: Form,

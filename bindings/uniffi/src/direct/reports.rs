@@ -17,7 +17,7 @@
 //!
 //! **Answer:** the kind [`REPORT`](super::report::REPORT) (`u8`) and the report in its form (bytes). Top keys and metrics have the form [`JSON`].
 
-use polylimit::{Call, report_json};
+use polylimit::raw::{Call, report_json};
 
 use crate::direct::configured::attributes;
 use crate::direct::layout::{Header, Reader, malformed};
@@ -65,7 +65,7 @@ pub(super) fn perform(limiter: &Limiter, header: &Header, reader: &mut Reader<'_
             let attributes = attributes(reader)?;
             ask(&Call::ExplainRequest(&attributes), form(reader)?)
         }
-        TOP_KEYS => Ok(Outcome::Json(report_json(&core.top_keys(most(reader.i64()?)?)))),
+        TOP_KEYS => Ok(Outcome::Json(report_json(&core.admin().top_keys(most(reader.i64()?)?)))),
         _ => Ok(Outcome::Json(report_json(&core.metrics()))),
     }
 }

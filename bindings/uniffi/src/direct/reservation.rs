@@ -12,6 +12,8 @@
 //!
 //! - **Options:** the id (bytes or none), `u8` [`HAS_TTL`], [`HAS_MAX_AGE`] and [`COMMITS_AT_END`], ttl, longest age and how long the
 //!   commit is remembered in microseconds (`i64`). The timeout is that of the header.
+//! - **Terms** of reservations without a handle: the id (bytes or none), whether they have a ttl (`u8`), ttl and how long the commit is
+//!   remembered in microseconds (`i64`).
 //! - **Reservation** as an argument: its handle (`u64`, or 0), and its id (bytes).
 //!
 //! A **handle** keeps its reservation renewed until it is committed, cancelled or ended through it. Its address belongs to an
@@ -20,7 +22,8 @@
 
 use std::sync::Arc;
 
-use polylimit::{Answer, Call, ReservationId, ReserveOptions};
+use polylimit::raw::{Answer, Call, ReservationTerms};
+use polylimit::reservation::{ReservationId, ReserveOptions};
 
 use crate::direct::held::{Held, Reserve, Reserved};
 use crate::direct::layout::{Header, Reader, SUBMIT, TRY, WAIT, malformed};
@@ -57,6 +60,19 @@ pub(super) unsafe fn perform(target: u64, header: &Header, reader: &mut Reader<'
         // SAFETY: the caller guarantees the target.
         _ => Ok(Outcome::Flag(unsafe { object::<Held>(target) }?.is_lost())),
     }
+}
+
+/// The terms of reservations that have no handle.
+pub(super) fn terms(reader: &mut Reader<'_>) -> Result<ReservationTerms> {
+    let mut options = ReserveOptions::default();
+    if let Some(id) = reader.bytes()? {
+        options = options.id(ReservationId::new(id)?);
+    }
+    let (has_ttl, ttl_us, remember_us) = (reader.u8()? != 0, reader.i64()?, reader.i64()?);
+    if has_ttl {
+        options = options.ttl(Span::of_signed(ttl_us).duration("ttl")?);
+    }
+    Ok(options.remember(Span::of_signed(remember_us).duration("remember")?).terms()?)
 }
 
 fn reserve(limiter: &Limiter, header: &Header, reader: &mut Reader<'_>) -> Result<Outcome> {
@@ -122,7 +138,7 @@ unsafe fn on_reservation(limiter: &Limiter, header: &Header, reader: &mut Reader
     let held = held.filter(|_| header.operation != RENEW);
     // What is refused, or has to wait first, leaves the handle as it was.
     if header.waits & TRY != 0
-        && let Some(answer) = limiter.core().asynchronous().try_call(&call)
+        && let Some(answer) = limiter.core().asynchronous().raw().try_call(&call)
     {
         if let (Some(held), Ok(_)) = (held, &answer) {
             held.detach();

@@ -412,8 +412,8 @@ fn report_is_told_in_its_form() {
     let page: serde_json::Value = serde_json::from_slice(&json[5..]).unwrap();
     assert_eq!((&page["keys"][0]["key"], &page["keys"][0]["quotas"][0]["used"]), (&"key".into(), &2.into()));
     let record = list(b"k", 1);
-    let (filter, budget) = (polylimit::KeyFilter::default(), polylimit::ListBudget::default());
-    let page = limiter.core().list(&filter, &budget, None).unwrap();
+    let (filter, budget) = (polylimit::admin::KeyFilter::default(), polylimit::admin::ListBudget::default());
+    let page = limiter.core().admin().list(&filter, &budget, None).unwrap();
     let told = crate::reports::record::<crate::reports::KeyPage>(&page).unwrap();
     let mut bytes = Vec::new();
     <crate::reports::KeyPage as uniffi::Lower<crate::UniFfiTag>>::write(told, &mut bytes);

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use polylimit::guard::GuardBuilder;
+use polylimit::http::guard::GuardBuilder;
 
 use crate::error::{PolylimitError, Result};
 use crate::number::unsigned;

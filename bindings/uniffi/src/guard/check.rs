@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use polylimit::Call;
-use polylimit::guard::{self, RequestLimits, Spent, Verdict};
-use polylimit::headers::{self, HeaderField, ProblemResponse};
+use polylimit::http::guard::{self, RequestLimits, Spent, Verdict};
+use polylimit::http::headers::{self, HeaderField, ProblemResponse};
+use polylimit::raw::Call;
 
 use crate::decision::{AnswerResult, Decision};
 use crate::error::{PolylimitError, Result, guarded};
@@ -23,7 +23,7 @@ pub struct GuardAnswer {
     pub fields: HashMap<String, String>,
     /// The response to a request that does not proceed.
     pub problem: Option<Problem>,
-    /// The outage that the program has to hear of before there is an answer.
+    /// The outage that must be reported to the program before there is an answer.
     pub outage: Option<GuardOutage>,
     /// What inner guards and the end of the request refer to, with the decisions.
     pub check: Arc<GuardCheck>,
@@ -43,7 +43,7 @@ pub struct GuardOutage {
 pub struct GuardCheck {
     check: Mutex<guard::GuardCheck>,
     hears_outages: bool,
-    /// Whether the program still has to hear of an outage.
+    /// Whether an outage must still be reported to the program.
     is_pending: AtomicBool,
     /// What it does when the calls of limiters are answered that it needs at the moment.
     then: Mutex<Option<AfterCalls>>,
@@ -114,7 +114,7 @@ impl GuardCheck {
 pub(crate) enum Conclusion {
     Admitted(Vec<HeaderField>),
     Denied(Vec<HeaderField>, headers::Problem, ProblemResponse),
-    /// The program has to hear of an outage first; without an error the outage policy decided.
+    /// An outage must be reported to the program first; without an error the outage policy decided.
     Outage(Option<PolylimitError>),
 }
 
@@ -200,7 +200,7 @@ impl GuardCheck {
         true
     }
 
-    /// What happens with the request, or the outage that the program has to hear of first; nothing while a call has to
+    /// What happens with the request, or the outage that must be reported to the program first; nothing while a call has to
     /// be waited for. `ask` answers a call, or says that it has to be waited for.
     pub(crate) fn outage_or_conclusion(&self, ask: impl Ask) -> Result<Option<Settled>> {
         let is_concluding = self.then.lock().is_some();
@@ -295,7 +295,7 @@ impl<F: Fn(&polylimit::Limiter, &Call<'_>) -> Option<AnswerResult>> Ask for F {}
 /// Makes a call, and waits for the store on this thread.
 #[expect(clippy::unnecessary_wraps, reason = "others may have no answer yet")]
 pub(super) fn blocking(limiter: &polylimit::Limiter, call: &Call<'_>) -> Option<AnswerResult> {
-    Some(limiter.blocking().call(call))
+    Some(limiter.blocking().raw().call(call))
 }
 
 fn unsettled() -> PolylimitError {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use polylimit::{KeyFilter, ListBudget};
+use polylimit::admin::{KeyFilter, ListBudget};
 
 use crate::error::{PolylimitError, Result};
 
@@ -17,13 +17,13 @@ pub struct ListOptions {
     /// Only keys that begin with these bytes. A key of which only the digest is known begins with none.
     #[uniffi(default)]
     pub key_prefix: Option<Vec<u8>>,
-    /// Only keys of which at least so much is used, in percent, 0 to 255.
+    /// Only keys of which at least this much is used, in percent, 0 to 255.
     #[uniffi(default)]
     pub at_least_used: Option<i64>,
-    /// The page ends once it has so many keys, 1 or more; it may have about a thousand more. 1,000 by default.
+    /// The page ends once it has this many keys, 1 or more; it may have about a thousand more. 1,000 by default.
     #[uniffi(default)]
     pub entries: Option<i64>,
-    /// The page ends once the store has gone over so many keys, 1 or more. 100,000 by default.
+    /// The page ends once the store has examined this many keys, 1 or more. 100,000 by default.
     #[uniffi(default)]
     pub examined: Option<i64>,
     /// The share of one server's time that a list in Redis may take, 1 to 100; 10 by default.

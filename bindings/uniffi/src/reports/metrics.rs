@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use polylimit::{Family, Sample, SampleValue};
+use polylimit::metrics::{Family, Sample, SampleValue};
 
 use crate::number::signed;
 

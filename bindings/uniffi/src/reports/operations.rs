@@ -1,10 +1,11 @@
-//! The operations of both faces that answer with reports.
+//! The operations that answer with reports.
 
-use polylimit::{Answer, Call};
+use polylimit::raw::{Answer, Call};
 
+use crate::admin::{Admin, AsyncAdmin};
 use crate::decision::{AnswerResult, unexpected};
 use crate::error::{Result, guarded};
-use crate::limiter::{AsyncLimiter, Limiter};
+use crate::limiter::Limiter;
 use crate::pending_call::answer;
 use crate::reports::listing::{ListOptions, most};
 use crate::reports::metrics::MetricFamily;
@@ -43,50 +44,6 @@ pub(crate) fn request_explanation(answer: AnswerResult) -> Result<RequestExplana
 
 #[uniffi::export]
 impl Limiter {
-    /// The keys that the store has, with what is used of their quotas, a page at a time.
-    #[uniffi::method(default(options = None))]
-    pub fn list(&self, options: Option<ListOptions>) -> Result<KeyPage> {
-        guarded(|| {
-            let options = options.unwrap_or_default();
-            keys(self.core().call(&Call::List(options.filter()?, options.budget()?, options.cursor())))
-        })
-    }
-
-    /// The keys of which the most is used, so many at most, first the one of which most is.
-    #[uniffi::method(default(options = None))]
-    pub fn scan_top(&self, number: i64, options: Option<ListOptions>) -> Result<KeyPage> {
-        guarded(|| {
-            let options = options.unwrap_or_default();
-            keys(self.core().call(&Call::ScanTop(options.filter()?, most(number)?, options.budget()?)))
-        })
-    }
-
-    /// Lists a page of keys, and resets them: the store forgets them, and what they have used.
-    #[uniffi::method(default(options = None))]
-    pub fn reset_listed(&self, options: Option<ListOptions>) -> Result<ResetPage> {
-        guarded(|| {
-            let options = options.unwrap_or_default();
-            let call = Call::ResetListed(options.filter()?, options.budget()?, options.cursor());
-            keys_reset(self.core().call(&call))
-        })
-    }
-
-    /// Why a request would be admitted or denied now. It charges nothing.
-    pub fn explain(&self, request: Request) -> Result<KeyExplanation> {
-        guarded(|| explanation(self.core().call(&Call::Explain(request.to_core()?))))
-    }
-
-    /// Why a request, by its attributes, would be admitted or denied by the configuration.
-    pub fn explain_request(&self, attributes: RequestAttributes) -> Result<RequestExplanation> {
-        guarded(|| request_explanation(self.core().call(&Call::ExplainRequest(&attributes.to_core()))))
-    }
-
-    /// The keys that this limiter has denied and admitted most often in this process lately, so many of each at most. It needs the
-    /// option `observe_keys`; without, there are none.
-    pub fn top_keys(&self, number: i64) -> Result<TopKeys> {
-        guarded(|| record(&self.core().asynchronous().top_keys(most(number)?)))
-    }
-
     /// What the limiter has counted, and the state of its store and its configuration, for a monitoring system.
     pub fn metrics(&self) -> Vec<MetricFamily> {
         self.core().asynchronous().metrics().into_iter().map(Into::into).collect()
@@ -100,22 +57,71 @@ impl Limiter {
 }
 
 #[uniffi::export]
-impl AsyncLimiter {
+impl Admin {
+    /// The keys that the store has, with what is used of their quotas, a page at a time.
+    #[uniffi::method(default(options = None))]
+    pub fn list(&self, options: Option<ListOptions>) -> Result<KeyPage> {
+        guarded(|| {
+            let options = options.unwrap_or_default();
+            keys(self.core().raw().call(&Call::List(options.filter()?, options.budget()?, options.cursor())))
+        })
+    }
+
+    /// The most used keys, at most this many, in descending order.
+    #[uniffi::method(default(options = None))]
+    pub fn scan_top(&self, number: i64, options: Option<ListOptions>) -> Result<KeyPage> {
+        guarded(|| {
+            let options = options.unwrap_or_default();
+            keys(self.core().raw().call(&Call::ScanTop(options.filter()?, most(number)?, options.budget()?)))
+        })
+    }
+
+    /// Lists a page of keys, and resets them: the store forgets them, and what they have used.
+    #[uniffi::method(default(options = None))]
+    pub fn reset_listed(&self, options: Option<ListOptions>) -> Result<ResetPage> {
+        guarded(|| {
+            let options = options.unwrap_or_default();
+            let call = Call::ResetListed(options.filter()?, options.budget()?, options.cursor());
+            keys_reset(self.core().raw().call(&call))
+        })
+    }
+
+    /// Why a request would be admitted or denied now. It charges nothing.
+    pub fn explain(&self, request: Request) -> Result<KeyExplanation> {
+        guarded(|| explanation(self.core().raw().call(&Call::Explain(request.to_core()?))))
+    }
+
+    /// Why a request, by its attributes, would be admitted or denied by the configuration.
+    pub fn explain_request(&self, attributes: RequestAttributes) -> Result<RequestExplanation> {
+        guarded(|| request_explanation(self.core().raw().call(&Call::ExplainRequest(&attributes.to_core()))))
+    }
+
+    /// The keys that this limiter has denied and admitted most often in this process lately, this many of each at most. It needs the
+    /// option `observe_keys`; without, there are none.
+    pub fn top_keys(&self, number: i64) -> Result<TopKeys> {
+        guarded(|| record(&self.core().asynchronous().admin().top_keys(most(number)?)))
+    }
+}
+
+#[uniffi::export]
+impl AsyncAdmin {
     /// The keys that the store has, with what is used of their quotas, a page at a time.
     #[uniffi::method(default(options = None))]
     pub async fn list(&self, options: Option<ListOptions>) -> Result<KeyPage> {
         let options = options.unwrap_or_default();
-        let started =
-            self.start_call(|| Ok(Call::List(options.filter()?, options.budget()?, options.cursor())))?;
+        let started = self
+            .limiter
+            .start_call(|| Ok(Call::List(options.filter()?, options.budget()?, options.cursor())))?;
         answer(started, keys).await
     }
 
-    /// The keys of which the most is used, so many at most, first the one of which most is.
+    /// The most used keys, at most this many, in descending order.
     #[uniffi::method(default(options = None))]
     pub async fn scan_top(&self, number: i64, options: Option<ListOptions>) -> Result<KeyPage> {
         let options = options.unwrap_or_default();
-        let started =
-            self.start_call(|| Ok(Call::ScanTop(options.filter()?, most(number)?, options.budget()?)))?;
+        let started = self
+            .limiter
+            .start_call(|| Ok(Call::ScanTop(options.filter()?, most(number)?, options.budget()?)))?;
         answer(started, keys).await
     }
 
@@ -124,13 +130,13 @@ impl AsyncLimiter {
     pub async fn reset_listed(&self, options: Option<ListOptions>) -> Result<ResetPage> {
         let options = options.unwrap_or_default();
         let call = || Ok(Call::ResetListed(options.filter()?, options.budget()?, options.cursor()));
-        let started = self.start_call(call)?;
+        let started = self.limiter.start_call(call)?;
         answer(started, keys_reset).await
     }
 
     /// Why a request would be admitted or denied now. It charges nothing.
     pub async fn explain(&self, request: Request) -> Result<KeyExplanation> {
-        let started = self.start_call(|| Ok(Call::Explain(request.to_core()?)))?;
+        let started = self.limiter.start_call(|| Ok(Call::Explain(request.to_core()?)))?;
         answer(started, explanation).await
     }
 
@@ -138,7 +144,7 @@ impl AsyncLimiter {
     pub async fn explain_request(&self, attributes: RequestAttributes) -> Result<RequestExplanation> {
         let started = {
             let attributes = attributes.to_core();
-            self.start_call(|| Ok(Call::ExplainRequest(&attributes)))?
+            self.limiter.start_call(|| Ok(Call::ExplainRequest(&attributes)))?
         };
         answer(started, request_explanation).await
     }

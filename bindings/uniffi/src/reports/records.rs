@@ -70,7 +70,7 @@ pub struct ListedKey {
     /// The key.
     #[serde(flatten)]
     pub key: KeyName,
-    /// Each quota of the numbers that decide about the key, in their order; none for a policy that this limiter does not know.
+    /// Each of the effective quotas of the key, in their order; none for a policy that this limiter does not know.
     pub quotas: Vec<ListedQuota>,
     /// Which part of the most that can be used at once is used or set aside, in percent, the most over the quotas: above 100 for
     /// units beyond it, and at least 100 for a blocked key.
@@ -82,7 +82,7 @@ pub struct ListedKey {
     /// How much longer the key is blocked, in microseconds; 0 when it is not.
     pub blocked_for_us: i64,
     /// How long until the key is as if it had never been used, in microseconds. Nothing when it stays, and where the store does
-    /// not tell it.
+    /// not report it.
     pub expires_after_us: Option<i64>,
 }
 
@@ -130,8 +130,8 @@ pub struct KeyExplanation {
     pub mode: String,
     /// The number of the rule that applies the policy, among those of the document, from 1 up; nothing for a request by its key.
     pub rule: Option<i64>,
-    /// What has decided which quotas the key has: `quotas`, `override`, `plan` or `candidate`.
-    pub numbers: String,
+    /// Where the effective quotas of the key come from: `quotas`, `override`, `plan` or `candidate`.
+    pub quotas_source: String,
     /// The plan whose quotas these are.
     pub plan: Option<String>,
     /// The override that gives the key these quotas.
@@ -165,7 +165,7 @@ pub struct KeyExplanation {
     /// What the pool of an elastic policy says about a request that the policy denies: one explanation, or none.
     #[serde(deserialize_with = "one_or_none")]
     pub pool: Vec<KeyExplanation>,
-    /// The configuration in force; nothing for a limiter without one.
+    /// The active configuration; nothing for a limiter without one.
     pub configuration: Option<ConfigurationExplanation>,
 }
 
@@ -206,7 +206,7 @@ pub struct QuotaExplanation {
 pub struct PenaltyExplanation {
     /// How many denials count now.
     pub denials: i64,
-    /// So many of them block the key.
+    /// This many of them block the key.
     pub blocks_at: i64,
     /// The blocks in a row until now: each is twice as long as the one before it.
     pub level: i64,
@@ -254,7 +254,7 @@ pub struct RequestExplanation {
     pub list_entry: Option<EntryExplanation>,
     /// The policies that the rules apply, in their order.
     pub policies: Vec<KeyExplanation>,
-    /// The configuration in force.
+    /// The active configuration.
     pub configuration: Option<ConfigurationExplanation>,
 }
 

@@ -1,12 +1,12 @@
-//! Which line of the document or which entry says something about a request: for people, so it looks through all of them.
+//! Finds the line of the document or the entry that applies to a request. It explains decisions to people, so it scans all of them.
 
 use crate::configuration::attribute::Attribute;
 use crate::configuration::attributes::{Attributes, Client, Reference};
 use crate::configuration::compiled::Configuration;
+use crate::configuration::effective::QuotasOrigin;
 use crate::configuration::entry::{Entry, Subject};
 use crate::configuration::list::{ListItem, encode_word};
-use crate::configuration::model::Numbers;
-use crate::configuration::numbers::NumbersOrigin;
+use crate::configuration::model::OverrideQuotas;
 use crate::configuration::path::lower_case;
 
 /// An item of a list that has an effect.
@@ -15,17 +15,17 @@ struct ActiveItem<'c> {
     item: &'c ListItem,
     denies: bool,
     until_us: Option<u64>,
-    /// The entry that says it; `None` for a line of the document.
+    /// The entry that contains it; `None` for a line of the document.
     entry: Option<(&'c str, &'c Entry)>,
 }
 
 /// A line of the document's lists or overrides, or an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Statement {
-    /// As an entry says it, such as `deny client 192.0.2.0/24`.
+    /// In the form of an entry, such as `deny client 192.0.2.0/24`.
     pub(crate) text: String,
     pub(crate) is_in_document: bool,
-    /// From this time on it has no effect.
+    /// The time from which it has no effect.
     pub(crate) until_us: Option<u64>,
     pub(crate) by: Option<Box<str>>,
     pub(crate) why: Option<Box<str>>,
@@ -43,17 +43,17 @@ impl Statement {
         Self { text: text.to_owned(), is_in_document: false, until_us, by, why, plan: None }
     }
 
-    fn with_plan(self, numbers: &Numbers) -> Self {
+    fn with_plan(self, numbers: &OverrideQuotas) -> Self {
         let plan = match numbers {
-            Numbers::Plan(plan) => Some((**plan).into()),
-            Numbers::Quotas(_) => None,
+            OverrideQuotas::Plan(plan) => Some((**plan).into()),
+            OverrideQuotas::Quotas(_) => None,
         };
         Self { plan, ..self }
     }
 }
 
 impl Configuration {
-    /// What the lists of keys say about a key: of several lines the one that lasts longest.
+    /// The statement of the lists of keys about a key: of several lines, the one that lasts longest.
     pub(crate) fn key_statement(
         &self,
         policy: usize,
@@ -66,7 +66,7 @@ impl Configuration {
         longest(self.items(now_us).filter(|of| of.denies == denies && is_it(of.item)))
     }
 
-    /// What the lists of attributes say about a request.
+    /// The statement of the lists of attributes about a request.
     pub(crate) fn request_statement(
         &self,
         request: &Attributes<'_>,
@@ -95,28 +95,27 @@ impl Configuration {
         longest(self.items(now_us).filter(|of| of.denies == denies && is_about(of.item)))
     }
 
-    /// What has decided which numbers a key has, and the override, where one has.
-    pub(crate) fn numbers_origin(
+    /// Where a key's effective quotas come from, and the override if there is one.
+    pub(crate) fn quotas_origin(
         &self,
         policy: usize,
         key: &[u8],
         plan: Option<&[u8]>,
         now_us: u64,
-    ) -> (NumbersOrigin, Option<Statement>) {
-        let (Some(document), Some(numbers)) = (self.document.policies.get(policy), self.numbers.get(policy))
-        else {
-            return (NumbersOrigin::Quotas, None);
+    ) -> (QuotasOrigin, Option<Statement>) {
+        let (Some(document), Some(sets)) = (self.document.policies.get(policy), self.sets.get(policy)) else {
+            return (QuotasOrigin::Quotas, None);
         };
         let name = document.policy.name();
-        let (_, origin) = numbers.decide(name, key, plan, now_us);
+        let (_, origin) = sets.decide(name, key, plan, now_us);
         let statement = match origin {
-            NumbersOrigin::Entry => self.entries.iter().find_map(|(text, entry)| match &entry.subject {
+            QuotasOrigin::Entry => self.entries.iter().find_map(|(text, entry)| match &entry.subject {
                 Subject::Override { policy, key: of, numbers } if **policy == *name && **of == *key => {
                     Some(Statement::of_entry(text, entry).with_plan(numbers))
                 }
                 _ => None,
             }),
-            NumbersOrigin::Document => document.overrides.iter().find(|of| *of.key == *key).map(|of| {
+            QuotasOrigin::Document => document.overrides.iter().find(|of| *of.key == *key).map(|of| {
                 let text = format!("override {name} {}", encode_word(key));
                 Statement::of_document(text, of.until_us).with_plan(&of.numbers)
             }),
@@ -125,7 +124,7 @@ impl Configuration {
         (origin, statement)
     }
 
-    /// The items of all lists that have an effect.
+    /// The items of all lists that are effective now.
     fn items(&self, now_us: u64) -> impl Iterator<Item = ActiveItem<'_>> {
         let of_document = self.document.lists.iter().map(|line| ActiveItem {
             item: &line.item,
@@ -147,7 +146,7 @@ impl Configuration {
     }
 }
 
-/// What the item says that lasts longest.
+/// The statement of the item that lasts longest.
 fn longest<'c>(items: impl Iterator<Item = ActiveItem<'c>>) -> Option<Statement> {
     let of = items.max_by_key(|of| of.until_us.unwrap_or(u64::MAX))?;
     if let Some((text, entry)) = of.entry {

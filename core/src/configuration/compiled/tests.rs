@@ -1,5 +1,5 @@
-//! The cases of `policies.json` and `zones.json` in `tests/conformance` that ask no store: what rules match, and what is decided before a store is
-//! asked. The other operations are run where the stores are.
+//! The cases of `policies.json` and `zones.json` in `tests/conformance` that need no store: which rules match, and what is
+//! decided before a store is called. The other operations run where the stores are.
 
 use std::path::Path;
 
@@ -118,7 +118,7 @@ fn rules_match_as_the_cases_expect() {
     assert!(compared > 0);
 }
 
-/// What is known of a request before a store is asked.
+/// What is known about a request before a store is called.
 #[derive(Debug, PartialEq)]
 enum Known {
     /// The cause and, in microseconds, the wait of a denial.

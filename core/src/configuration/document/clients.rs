@@ -14,7 +14,7 @@ pub(super) fn read(node: Option<&Node<'_>>) -> Result<ClientAddressRules, Refusa
         rules = rules.header(header);
     }
     for network in node.get("trust").map_or(&[][..], Node::elements) {
-        // Alone, so that its line is told.
+        // One network at a time, so that an error is reported at its line.
         network.read(|text| {
             ClientAddressRules::builder().header(ForwardingHeader::Forwarded).trust(text).build()
         })?;

@@ -6,23 +6,24 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::configuration::document::Names;
-use crate::configuration::model::{Candidate, DocumentPolicy, Elastic, Mode, Numbers, Override};
-use crate::configuration::numbers::PolicyNumbers;
+use crate::configuration::effective::QuotaSets;
+use crate::configuration::model::{Candidate, DocumentPolicy, Elastic, Mode, Override, OverrideQuotas};
 use crate::configuration::time::parse_time_us;
 use crate::configuration::tree::{Node, Refusal, Value};
 use crate::error::{Error, excerpt};
+use crate::report::hex;
 use crate::rules::penalty::Penalty;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Quota, parse_duration_us};
 use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
 
-/// The most sets of numbers of one policy: its quotas, its candidate, and different ones of plans and overrides.
-const MAX_SETS: usize = PolicyNumbers::MAX_SETS;
-/// The longest name of a policy with a candidate, in bytes: that of the comparison has 9 more.
+/// The maximum number of different sets of quotas of one policy: its own, its candidate's, and those of plans and overrides.
+const MAX_SETS: usize = QuotaSets::MAX_SETS;
+/// The maximum length of the name of a policy with a candidate, in bytes: the name of its comparison has 9 more.
 const MAX_COMPARED_NAME: usize = Policy::MAX_NAME_LENGTH - 9;
 
-/// The policies, and all numbers that they may decide by.
+/// The policies, and all quotas that they may decide by.
 #[derive(Default)]
 pub(super) struct Policies {
     pub(super) list: Vec<DocumentPolicy>,
@@ -30,7 +31,7 @@ pub(super) struct Policies {
     pub(super) sets: Vec<Set>,
 }
 
-/// Quotas that a policy may decide by, and where they stand.
+/// Quotas that a policy may decide by, and their place in the text.
 pub(super) struct Set {
     pub(super) policy: usize,
     pub(super) at: usize,
@@ -56,7 +57,7 @@ pub(super) fn read(node: Option<&Node<'_>>) -> Result<Policies, Refusal> {
     Ok(read)
 }
 
-/// Reads one policy, and remembers its numbers.
+/// Reads one policy, and remembers its quotas.
 struct Reader<'r> {
     name: &'r str,
     index: usize,
@@ -65,9 +66,9 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// The policy without what names other policies.
+    /// The policy without its references to other policies.
     fn policy(&mut self, node: &Node<'_>) -> Result<DocumentPolicy, Refusal> {
-        // The table has the fields that it needs, and each has its kind: its shape is checked.
+        // The shape is already checked: the table has the required fields, each of its kind.
         let policy = self.quotas(node.get("quotas").unwrap_or(node))?;
         let mut plans: Vec<(Arc<str>, Policy)> = Vec::new();
         for plan in node.get("plans").map_or(&[][..], Node::fields) {
@@ -122,11 +123,15 @@ impl Reader<'_> {
         Ok(numbers)
     }
 
-    fn numbers(&mut self, node: &Node<'_>, plans: &HashMap<&str, Arc<str>>) -> Result<Numbers, Refusal> {
+    fn numbers(
+        &mut self,
+        node: &Node<'_>,
+        plans: &HashMap<&str, Arc<str>>,
+    ) -> Result<OverrideQuotas, Refusal> {
         let plan = node.text().filter(|text| !Policy::is_quotas(text));
-        let Some(plan) = plan else { return self.quotas(node).map(Numbers::Quotas) };
+        let Some(plan) = plan else { return self.quotas(node).map(OverrideQuotas::Quotas) };
         match plans.get(plan) {
-            Some(plan) => Ok(Numbers::Plan(plan.clone())),
+            Some(plan) => Ok(OverrideQuotas::Plan(plan.clone())),
             None => Err(Refusal::new(node.at, unknown_plan(self.name, plan))),
         }
     }
@@ -160,11 +165,10 @@ pub(crate) fn quotas(policy: &str, node: &Node<'_>) -> Result<Policy, Refusal> {
     Policy::new(policy, quotas).map_err(|error| Refusal::of(node.at, &error))
 }
 
-/// The policy that compared checks are counted under.
+/// The policy under which compared checks are counted.
 fn comparison(candidate: &Policy) -> Result<Policy, Error> {
     let quotas: Vec<String> = candidate.quotas().iter().map(Quota::to_string).collect();
-    let hash = Sha256::digest(quotas.join("; "));
-    let digits = format!("{:02x}{:02x}{:02x}{:02x}", hash[0], hash[1], hash[2], hash[3]);
+    let digits = hex(&Sha256::digest(quotas.join("; "))[..4]);
     Policy::new(&format!("{}~{digits}", candidate.name()), candidate.quotas().iter().cloned())
 }
 
@@ -194,7 +198,7 @@ fn check_name(name: &str, has_candidate: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// An override has to tell plans from quotas.
+/// The value of an override must show whether it is a plan or quotas.
 fn check_plan(name: &str) -> Result<(), Error> {
     if name.is_empty() || Policy::is_quotas(name) {
         let message =
@@ -240,7 +244,7 @@ fn elastic(node: &Node<'_>, names: &Names) -> Result<Elastic, Refusal> {
     })
 }
 
-/// Refuses what an elastic policy or its pool cannot have, apart from quotas, at the place where it stands.
+/// Refuses settings other than quotas that an elastic policy or its pool cannot have, at their place in the text.
 fn check_pools(policies: &[DocumentPolicy], nodes: &[&Node<'_>]) -> Result<(), Refusal> {
     for (user, node) in policies.iter().zip(nodes) {
         let Some(elastic) = &user.elastic else { continue };
@@ -252,7 +256,7 @@ fn check_pools(policies: &[DocumentPolicy], nodes: &[&Node<'_>]) -> Result<(), R
             return refuse(
                 node,
                 "penalty",
-                format!("policy {name} is elastic: a penalty is not allowed beside it"),
+                format!("policy {name} is elastic: a penalty is not allowed with it"),
             );
         }
         let is_pool = format!("policy {} is the pool of {name}", pool.policy.name());

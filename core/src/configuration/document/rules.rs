@@ -9,9 +9,9 @@ use crate::configuration::key_template::KeyTemplate;
 use crate::configuration::rule::{Application, Rule};
 use crate::configuration::tree::{Node, Refusal};
 
-/// The most rules of a document.
+/// The maximum number of rules in a document.
 const MAX_RULES: usize = 1_000;
-/// The most policies that can apply to one request by a rule and the continuing rules before it.
+/// The maximum number of policies that a rule and the continuing rules before it can apply to one request.
 const MAX_POLICIES: usize = 8;
 
 pub(super) fn read(node: Option<&Node<'_>>, names: &Names) -> Result<Vec<Rule>, Refusal> {
@@ -90,7 +90,7 @@ fn condition(name: &str, at: usize, node: &Node<'_>) -> Result<Condition, Refusa
 }
 
 fn application(node: &Node<'_>, when: &Conditions, names: &Names) -> Result<Application, Refusal> {
-    // The table has the fields that it needs: its shape is checked.
+    // The shape is already checked: the table has the required fields.
     let field = |name| node.get(name).unwrap_or(node);
     let cost = match node.get("cost") {
         None => Cost::Units(1),

@@ -8,7 +8,7 @@ fn refusal(text: &str, value: &str) -> String {
 fn entry_is_read_with_its_value() {
     let value = r#"{"numbers": "4/minute", "until": "2026-09-21T00:00:20.5Z", "by": "ann", "why": "launch"}"#;
     let entry = Entry::parse("override p a%20b", value).unwrap();
-    let quotas = Numbers::Quotas(Policy::parse("p", "4/minute").unwrap());
+    let quotas = OverrideQuotas::Quotas(Policy::parse("p", "4/minute").unwrap());
     assert_eq!(
         entry.subject,
         Subject::Override { policy: "p".into(), key: (*b"a b").into(), numbers: quotas }
@@ -19,11 +19,15 @@ fn entry_is_read_with_its_value() {
     let entry = Entry::parse("override p %", r#"{"numbers": "gold"}"#).unwrap();
     assert_eq!(
         entry.subject,
-        Subject::Override { policy: "p".into(), key: Box::default(), numbers: Numbers::Plan("gold".into()) }
+        Subject::Override {
+            policy: "p".into(),
+            key: Box::default(),
+            numbers: OverrideQuotas::Plan("gold".into())
+        }
     );
     let entry = Entry::parse("override p k", r#"{"numbers": ["1/s", "9/h"]}"#).unwrap();
     assert!(
-        matches!(entry.subject, Subject::Override { numbers: Numbers::Quotas(policy), .. } if policy.quotas().len() == 2)
+        matches!(entry.subject, Subject::Override { numbers: OverrideQuotas::Quotas(policy), .. } if policy.quotas().len() == 2)
     );
 
     let entry = Entry::parse("allow user root", "{}").unwrap();

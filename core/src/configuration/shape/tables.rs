@@ -1,4 +1,4 @@
-//! The fields of a document and of an entry, in the order in which the documentation tells them.
+//! The fields of a document and of an entry, in the order of the documentation.
 
 use super::{FieldShape, Shape, Table, Text};
 use crate::rules::request::Request;
@@ -12,18 +12,22 @@ pub(crate) static DOCUMENT: Table = Table {
         optional("enabled", "Whether anything is limited; default true.", Shape::Boolean),
         optional(
             "utc_offset",
-            "How local time, by which `during` goes, differs from UTC; default \"+00:00\". Not with `zone`.",
+            "The offset from UTC of the local time in which `during` is evaluated; default \"+00:00\". Not with `zone`.",
             UTC_OFFSET,
         ),
         optional(
             "zone",
-            "The time zone by whose clocks `during` goes, daylight saving time included: a name of the IANA database. Not with \
+            "The time zone in which `during` is evaluated, daylight saving time included: a name of the IANA database. Not with \
              `utc_offset`.",
             text("the name of a time zone such as \"Europe/Berlin\""),
         ),
-        optional("client", "Which proxies are trusted to tell the client's address.", Shape::Table(&CLIENT)),
+        optional(
+            "client",
+            "Which proxies are trusted to report the client's address.",
+            Shape::Table(&CLIENT),
+        ),
         optional("paths", "How the router behind the limits reads paths.", Shape::Table(&PATHS)),
-        optional("policies", "The policies by their names.", Shape::Map(&Shape::Table(&POLICY))),
+        optional("policies", "The policies by name.", Shape::Map(&Shape::Table(&POLICY))),
         optional(
             "rules",
             "Which policies apply to a request: the first rule that matches, at most 1,000 rules.",
@@ -67,17 +71,17 @@ static PATHS: Table = Table {
     fields: &[
         optional(
             "ignore_case",
-            "Whether the router ignores the case of letters; default as the middleware says, else false.",
+            "Whether the router ignores case; by default as the middleware declares, otherwise false.",
             Shape::Boolean,
         ),
         optional(
             "parameters",
-            "Whether the router drops `;...` of each segment; default as the middleware says, else \"keep\".",
+            "Whether the router drops `;...` of each segment; by default as the middleware declares, otherwise \"keep\".",
             Shape::Word(&["keep", "drop"]),
         ),
         optional(
             "suffix",
-            "Whether the router drops a last `.json` or the like; default as the middleware says, else \"keep\".",
+            "Whether the router drops a suffix such as `.json`; by default as the middleware declares, otherwise \"keep\".",
             Shape::Word(&["keep", "drop"]),
         ),
     ],
@@ -87,33 +91,29 @@ static PATHS: Table = Table {
 static POLICY: Table = Table {
     name: "a policy",
     fields: &[
-        required("quotas", "The quotas that decide about keys for which nothing else is said.", QUOTAS),
-        optional("plans", "Other quotas by the name of a plan.", Shape::Map(&QUOTAS)),
+        required("quotas", "The quotas for keys without a plan or an override.", QUOTAS),
+        optional("plans", "Alternative quotas, by plan name.", Shape::Map(&QUOTAS)),
         optional(
             "overrides",
-            "The numbers of single keys: a plan, quotas, or a table that also says until when.",
+            "Quotas for individual keys: a plan, quotas, or a table that also has an end.",
             Shape::Map(&Shape::Either(&NUMBERS, &Shape::Table(&OVERRIDE))),
         ),
         optional(
             "mode",
-            "Whether the policy decides; default \"on\". In \"shadow\" it counts and tells denials, and admits everything.",
+            "Whether the policy decides; default \"on\". In \"shadow\" it counts and reports denials, and admits everything.",
             Shape::Word(&["on", "off", "shadow"]),
         ),
         optional(
             "outage",
-            "What decides while the store cannot; default as the limiter is built. \"local\" and \"fallback\" are the same.",
-            Shape::Word(&["local", "fallback", "allow", "deny"]),
+            "What decides while the store cannot; by default as set in the limiter.",
+            Shape::Word(&["fallback", "allow", "deny"]),
         ),
         optional(
             "lease",
-            "Units that a process takes from the store ahead of time: \"auto\", a number, or number and age such as \"100/500ms\".",
+            "Units that a process takes from the store in advance: \"auto\", a number, or number and age such as \"100/500ms\".",
             Shape::Either(&Shape::Integer { min: 1, max: MAX_LEASE }, &LEASE),
         ),
-        optional(
-            "candidate",
-            "Quotas that are tried before they become the policy's.",
-            Shape::Table(&CANDIDATE),
-        ),
+        optional("candidate", "Quotas to try before they become the policy's.", Shape::Table(&CANDIDATE)),
         optional("elastic", "The policy that admits what this one denies.", Shape::Table(&ELASTIC)),
         optional("penalty", "Denials that block a key.", Shape::Table(&PENALTY)),
     ],
@@ -129,15 +129,15 @@ static OVERRIDE: Table = Table {
 static CANDIDATE: Table = Table {
     name: "candidate",
     fields: &[
-        required("quotas", "The quotas that are tried.", QUOTAS),
+        required("quotas", "The quotas to try.", QUOTAS),
         optional(
             "compare",
-            "Thousandths of the keys whose checks are also decided by the candidate, and counted; default 0.",
+            "The share of the keys, in thousandths, whose checks the candidate also decides, to be counted; default 0.",
             THOUSANDTHS,
         ),
         optional(
             "enforce",
-            "Thousandths of the keys for which the candidate decides; default 0.",
+            "The share of the keys, in thousandths, for which the candidate decides; default 0.",
             THOUSANDTHS,
         ),
     ],
@@ -149,10 +149,10 @@ static ELASTIC: Table = Table {
     fields: &[
         required("policy", "The policy that is the pool.", text("the name of a policy")),
         required("key", "The key under the pool, the same for all requests.", KEY),
-        optional("headroom", "Percent of the pool that are kept for others; default 0.", HEADROOM),
+        optional("headroom", "Percent of the pool to keep for others; default 0.", HEADROOM),
         optional(
             "counts",
-            "Whether the pool is charged all that is admitted, or only what it admits itself; default \"all\".",
+            "Whether the pool is charged for everything that is admitted, or only for what it admits itself; default \"all\".",
             Shape::Word(&["all", "elastic"]),
         ),
     ],
@@ -163,8 +163,8 @@ static PENALTY: Table = Table {
     name: "penalty",
     fields: &[
         required("denials", "How many denials block a key.", Shape::Integer { min: 1, max: 65_535 }),
-        required("within", "The time in which they come.", DURATION),
-        required("block", "The length of the first block; each one in a row is twice as long.", DURATION),
+        required("within", "The time within which they occur.", DURATION),
+        required("block", "The length of the first block; each consecutive one is twice as long.", DURATION),
         optional("max", "The length of the longest block; default as `block`.", DURATION),
         optional(
             "forget",
@@ -178,14 +178,14 @@ static PENALTY: Table = Table {
 static RULE: Table = Table {
     name: "a rule",
     fields: &[
-        optional("match", "Conditions that all hold; default none.", Shape::Table(&CONDITIONS)),
-        optional("unless", "Conditions that do not all hold; default none.", Shape::Table(&CONDITIONS)),
+        optional("match", "Conditions that must all hold; default none.", Shape::Table(&CONDITIONS)),
+        optional("unless", "Conditions that must not all hold; default none.", Shape::Table(&CONDITIONS)),
         required(
             "apply",
             "The policies; none exempts the request.",
             Shape::List(&Shape::Table(&APPLICATION)),
         ),
-        optional("continue", "Whether later rules are tried too; default false.", Shape::Boolean),
+        optional("continue", "Whether later rules are also tried; default false.", Shape::Boolean),
     ],
     others: None,
 };
@@ -196,7 +196,7 @@ static CONDITIONS: Table = Table {
         optional("method", "The request's method.", CONDITION),
         optional(
             "path",
-            "The request's path: {name} is a segment, and last {*name} all the rest.",
+            "The request's path: {name} is a segment, and {*name} at the end all remaining ones.",
             Shape::Several(&text("a path such as \"/v1/{id}\"")),
         ),
         optional(
@@ -206,7 +206,7 @@ static CONDITIONS: Table = Table {
         ),
         optional(
             "header",
-            "Fields of the request's header, by their names in lower case.",
+            "Header fields of the request, by their names in lower case.",
             Shape::Map(&CONDITION),
         ),
         optional(
@@ -231,10 +231,10 @@ static APPLICATION: Table = Table {
                 &text("a number or an attribute such as \"{tokens}\""),
             ),
         ),
-        optional("headroom", "Percent of each quota that are kept for others; default 0.", HEADROOM),
+        optional("headroom", "Percent of each quota to keep for others; default 0.", HEADROOM),
         optional(
             "missing",
-            "What becomes of requests without an attribute of the key: one budget for all of them, or a denial; default \"share\".",
+            "What happens to requests without an attribute of the key: one budget for all of them, or a denial; default \"share\".",
             Shape::Word(&["share", "deny"]),
         ),
     ],

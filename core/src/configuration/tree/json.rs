@@ -1,5 +1,5 @@
-//! JSON, read by `serde_json`, which tells where an error is but not where a value is. Its raw values are slices of the text,
-//! and a slice's address tells its place.
+//! JSON, read by `serde_json`, which reports where an error is but not where a value is. Its raw values are slices of the text,
+//! and a slice's address gives its place.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::{Field, Node, Refusal, Value};
 
-/// Each level is read once for every level above it. A document has 6.
+/// Each level is read again for every level above it. A document has 6.
 const MOST_LEVELS: usize = 16;
 
 pub(super) fn parse(text: &str) -> Result<Node<'_>, Refusal> {
@@ -71,19 +71,19 @@ impl<'t> Reader<'t> {
             let line: usize = part.split_inclusive('\n').take(lines_before).map(str::len).sum();
             let at = (line + error.column().saturating_sub(1)).min(part.len());
             let message = error.to_string();
-            // The place in the message is one within the part.
+            // The place in the message is relative to the part.
             let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
             Refusal::new(self.offset(part) + at, format!("no JSON: {message}"))
         })
     }
 
-    /// The place of a part of the text.
+    /// The offset of a part within the text.
     fn offset(&self, part: &'t str) -> usize {
         part.as_ptr().addr().saturating_sub(self.text.as_ptr().addr())
     }
 }
 
-/// A text, borrowed where nothing in it is escaped.
+/// A text, borrowed if nothing in it is escaped.
 struct Text<'t>(Cow<'t, str>);
 
 impl<'t> Deserialize<'t> for Text<'t> {
@@ -110,7 +110,7 @@ impl<'t> Deserialize<'t> for Text<'t> {
     }
 }
 
-/// The names of an object with the texts of their values, in order, also those that are given twice.
+/// The names of an object with the texts of their values, in order, including duplicates.
 struct Members<'t>(Vec<(Cow<'t, str>, &'t RawValue)>);
 
 impl<'t> Deserialize<'t> for Members<'t> {

@@ -1,8 +1,8 @@
 //! Follows the configuration in Redis over a connection of its own.
 //!
-//! It loads everything once and then reads the log: the server answers as soon as there is a record. A record names the one
-//! before; when that is not the last one that is known, everything is loaded again. So no clock matters, and a trimmed log,
-//! a fail-over to an older copy of the data and a database that was emptied need no case of their own.
+//! It loads everything once and then reads the log: the server answers as soon as there is a record. A record names the
+//! previous one; when that is not the last known one, everything is loaded again. So no clock matters, and a trimmed log, a
+//! failover to an older copy of the data and an emptied database need no special case.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::store::redis::configuration::log::{LogRead, Record, RecordedChange};
 use crate::store::redis::configuration::{ConfigurationConnection, ConfigurationFailure, ConfigurationStore};
 use crate::store::redis::pipeline::server::Context;
 
-/// How long the server holds a read of the log that finds no record. Then the main hash is looked at: a database that was
-/// emptied may have a log whose ids begin anew.
+/// How long the server holds a read of the log that finds no record. Then the main hash is checked: a database that was emptied
+/// may have a log whose ids start again.
 const READ_FOR: Duration = Duration::from_secs(1);
-/// The least time between two loads of everything over one connection.
+/// The minimum time between two loads of everything over one connection.
 const LOAD_EVERY: Duration = Duration::from_millis(500);
-/// The pause after the server refused to tell the configuration.
+/// The pause after the server refused to return the document.
 const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(5);
 
 /// Follows until the follower ends.
@@ -71,7 +71,7 @@ pub(super) async fn follow(follower: Weak<Follower>) {
     }
 }
 
-/// The store of one of the limiters, of another one after each failure: one of them may have newer credentials.
+/// The store of one of the limiters, a different one after each failure: one of them may have newer credentials.
 fn any_store(follower: &Follower, failed: u32) -> Option<ConfigurationStore> {
     let stores: Vec<_> = follower.subscriptions().iter().filter_map(|one| one.store.clone()).collect();
     let at = (failed as usize).checked_rem(stores.len())?;
@@ -82,12 +82,12 @@ struct Following<'a> {
     follower: &'a Weak<Follower>,
     connection: ConfigurationConnection,
     looks: Arc<Looks>,
-    /// Whether everything that the store has was known at some time.
+    /// Whether everything in the store has been known at some time.
     has_read: bool,
 }
 
 impl Following<'_> {
-    /// Follows over this connection until it ends, or is old and another one is open, which is returned.
+    /// Follows over this connection until it ends, or until it is old and another one is open, which is returned.
     async fn run(
         &mut self,
         store: &ConfigurationStore,
@@ -125,7 +125,7 @@ impl Following<'_> {
             if self.is_newest().await? {
                 return Ok(true);
             }
-            // A record may have come in between.
+            // A record may have been added in between.
             read = self.connection.records(&last, None).await?;
         }
         match read {
@@ -158,7 +158,7 @@ impl Following<'_> {
         Ok(true)
     }
 
-    /// Loads everything. What changes meanwhile is in the log after the record that is read first.
+    /// Loads everything. Changes during the load are in the log after the record that is read first.
     async fn load(&mut self) -> Result<(), ConfigurationFailure> {
         let head = self.connection.head().await?;
         let (version, last) = head.map(|head| (head.version, head.last)).unwrap_or_default();
@@ -194,7 +194,7 @@ impl Following<'_> {
         self.follower.upgrade()?.known()
     }
 
-    /// Whether the document is the store's, too.
+    /// Whether the document also comes from the store.
     fn has_document(&self) -> bool {
         self.follower.upgrade().is_some_and(|follower| *follower.place() == ConfigurationPlace::Store)
     }

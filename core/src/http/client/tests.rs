@@ -12,7 +12,7 @@ fn get(throttle: &Throttle) -> Attempts {
     throttle.start(b"host", "GET", true, None).unwrap()
 }
 
-/// The wait that the next step asks for; zero where the request may go on.
+/// The wait of the next step; zero if the request may continue.
 fn wait(attempts: &mut Attempts) -> Duration {
     match attempts.step() {
         Step::Wait(wait) => wait,

@@ -1,4 +1,4 @@
-//! What a check asks the limiter, and how it takes the answers.
+//! The calls of a check to its limiter, and the answers to them.
 
 use std::sync::Arc;
 
@@ -10,46 +10,47 @@ use crate::rules::decision::Decision;
 use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
 use crate::rules::request::Request;
+use crate::rules::reservation::list::ReservationTerms;
 
 impl GuardCheck {
-    /// What the limiter has to decide, together; empty when earlier guards have decided everything. After
-    /// [`ask_ahead`](Self::ask_ahead) each of them is decided by itself, as `check_many` does, and
-    /// [`answer_each`](Self::answer_each) takes the decisions. What has to be reserved is not among them:
-    /// [`next_call`](Self::next_call) has all.
-    pub fn requests(&self) -> Vec<Request<'_>> {
+    /// The requests that the limiter has to decide together; empty when earlier guards have decided everything. After
+    /// [`ask_ahead`](Self::ask_ahead) each of them is decided by itself, as in `check_many`.
+    pub(super) fn requests(&self) -> Vec<Request<'_>> {
         let ahead = self.ahead.iter();
         let ahead = ahead.map(|one| Request::new(&one.key).policy(one.policy.name()).cost(one.cost));
         self.asked().chain(ahead).collect()
     }
 
     fn asked(&self) -> impl Iterator<Item = Request<'_>> {
-        let asked = self.policies.iter().filter(|one| one.has_to_be_checked());
-        asked.map(|one| self.request(one))
+        self.policies.iter().filter(|one| one.has_to_be_asked()).map(|one| self.request(one))
     }
 
-    pub(super) fn request<'a>(&'a self, applied: &'a Applied) -> Request<'a> {
-        Request::new(&self.key).policy(applied.policy.name()).cost(applied.units)
+    fn request<'a>(&'a self, applied: &'a Applied) -> Request<'a> {
+        let request = Request::new(&self.key).policy(applied.policy.name()).cost(applied.units);
+        if applied.is_reserving { request.reserved() } else { request }
     }
 
-    /// The request of a guard with one policy that has to be decided.
+    /// The request of a guard whose only policy has to be checked.
     pub(super) fn only_request(&self) -> Option<Request<'_>> {
         match &self.policies[..] {
-            [one] if self.ahead.is_empty() && one.has_to_be_checked() => Some(self.request(one)),
+            [one] if self.ahead.is_empty() && one.has_to_be_asked() && !one.is_reserving => {
+                Some(self.request(one))
+            }
             _ => None,
         }
     }
 
-    /// Lets the store decide for a later guard of the request in the same call, so that both need one round trip. The facts are those
-    /// with which that guard will be started; they must be known without calling functions of the program, because the request may never
-    /// reach that guard. Does nothing where that could change a decision, and where this guard asks nothing.
+    /// Lets the store decide for a later guard of the request in the same call, which saves a round trip. The facts are those
+    /// with which that guard will be started; they must be known without calling functions of the program, because the request
+    /// may never reach that guard. Does nothing where that could change a decision, or where this guard does not call the
+    /// store.
     pub fn ask_ahead(&mut self, later: &Guard, facts: &RequestFacts<'_>) {
         let is_dry_run = self.guard.shared.options.is_dry_run || later.shared.options.is_dry_run;
         let is_elsewhere = !later.limiter().is_clone_of(self.guard.limiter());
-        let reserves = self.policies.iter().any(|one| one.reserving.is_some());
-        if is_dry_run || is_elsewhere || reserves || self.asked().next().is_none() {
+        if is_dry_run || is_elsewhere || self.terms.is_some() || self.asked().next().is_none() {
             return;
         }
-        // The later guard reports what is wrong with its facts.
+        // The later guard reports errors in its facts.
         let Ok(check) = later.start(&self.limits, facts) else { return };
         let mut ahead = Vec::new();
         for one in check.policies.iter().filter(|one| one.has_to_be_asked()) {
@@ -61,7 +62,7 @@ impl GuardCheck {
             match known {
                 _ if one.is_held => return,
                 Some(units) if one.units <= units => {}
-                // The later guard asks for the rest, and then for all of its policies. A denial that is counted cannot be taken back.
+                // The later guard then checks all of its policies itself. A counted denial cannot be undone.
                 Some(_) => return,
                 None if one.policy.quotas().iter().any(Quota::count_denied) => return,
                 None => ahead.push(Ahead {
@@ -74,8 +75,8 @@ impl GuardCheck {
         self.ahead.append(&mut ahead);
     }
 
-    /// Whether it asks for later guards as well, so that [`answer_each`](Self::answer_each) takes the decisions.
-    pub fn asks_ahead(&self) -> bool {
+    /// Whether it also calls the store for later guards, so that each request is decided by itself.
+    pub(super) fn asks_ahead(&self) -> bool {
         !self.ahead.is_empty()
     }
 
@@ -84,7 +85,8 @@ impl GuardCheck {
         found.map(|one| one.cost)
     }
 
-    /// Takes the limiter's decisions, in the order of [`requests`](Self::requests), or its error.
+    /// Takes the decisions on the pending policies, in their order, or the limiter's error: for an adapter that gets them other
+    /// than by the [next call](Self::next_call).
     pub fn answer(&mut self, answer: Result<Vec<Decision>, Error>) {
         match answer {
             Err(error) => self.error = Some(error),
@@ -92,22 +94,49 @@ impl GuardCheck {
         }
     }
 
-    /// Takes the limiter's decision on the only one of [`requests`](Self::requests), or its error; the same as
-    /// [`answer`](Self::answer) without a list.
-    pub fn answer_one(&mut self, answer: Result<Decision, Error>) {
+    /// As [`answer`](Self::answer), for one policy without a list.
+    pub(super) fn answer_one(&mut self, answer: Result<Decision, Error>) {
         match answer {
             Err(error) => self.error = Some(error),
             Ok(decision) => self.take(std::iter::once(decision)),
         }
     }
 
-    /// Takes what the limiter decided for each of [`requests`](Self::requests) by itself, after
-    /// [`ask_ahead`](Self::ask_ahead). The store holds what it admitted until a guard claims it.
-    pub fn answer_each(&mut self, answers: Vec<Result<Decision, Error>>) {
+    fn take(&mut self, mut decisions: impl Iterator<Item = Decision>) {
+        let mut is_admitted = true;
+        for one in self.policies.iter_mut().filter(|one| one.has_to_be_asked()) {
+            (one.decision, one.origin) = (decisions.next(), Origin::Store);
+            is_admitted &= one.decision.as_ref().is_some_and(Decision::allowed);
+            if one.decision.is_none() {
+                self.error = Some(no_decision());
+            }
+        }
+        self.is_unclaimed = is_admitted;
+        if let (true, Some(terms)) = (is_admitted, self.terms.take()) {
+            self.adopt_reservations(&terms);
+        }
+    }
+
+    /// Creates handles for the reservations that the store has made.
+    fn adopt_reservations(&mut self, terms: &ReservationTerms) {
+        let (limiter, options) = (self.guard.limiter(), self.guard.shared.options.reserve);
+        for one in self.policies.iter_mut().filter(|one| one.is_reserving) {
+            let Some(decision) = &one.decision else { continue };
+            let request = Request::new(&self.key).policy(one.policy.name()).cost(one.units);
+            match limiter.adopt(request, terms, options, decision.clone()) {
+                Ok(reservation) => one.reservation = Some(Box::new(reservation)),
+                Err(error) => self.error = Some(error),
+            }
+        }
+    }
+
+    /// Takes the decisions of requests that were each decided by itself, after [`ask_ahead`](Self::ask_ahead). Units that the
+    /// store admitted are held until a guard claims them.
+    pub(super) fn answer_each(&mut self, answers: Vec<Result<Decision, Error>>) {
         let mut answers = answers.into_iter();
         let mut ledger = self.limits.lock();
         let limiter = self.guard.limiter();
-        for one in self.policies.iter_mut().filter(|one| one.has_to_be_checked()) {
+        for one in self.policies.iter_mut().filter(|one| one.has_to_be_asked()) {
             match answers.next() {
                 Some(Ok(decision)) => {
                     let charge = Charge { limiter, policy: &one.policy, key: &self.key };
@@ -119,7 +148,7 @@ impl GuardCheck {
             }
         }
         for (one, answer) in self.ahead.drain(..).zip(answers) {
-            // A later guard whose decision is missing asks for itself.
+            // A later guard whose decision is missing calls the store itself.
             if let Ok(decision) = answer {
                 let charge = Charge { limiter, policy: &one.policy, key: &one.key };
                 ledger.hold(charge, self.number, one.cost, decision);
@@ -127,42 +156,8 @@ impl GuardCheck {
         }
     }
 
-    /// The next reservation that the store has to decide.
-    pub(super) fn next_reserved(&self) -> Option<usize> {
-        self.policies.iter().position(|one| one.has_to_be_asked() && one.reserving.is_some())
-    }
-
-    /// Takes the limiter's answer to a reserve.
-    pub(super) fn answer_reserve(&mut self, at: usize, answer: Result<Decision, Error>) {
-        let (limiter, options) = (self.guard.limiter(), self.guard.shared.options.reserve);
-        let one = &mut self.policies[at];
-        let decision = match answer {
-            Ok(decision) => decision,
-            Err(error) => return self.error = Some(error),
-        };
-        if let Some(reserving) = &mut one.reserving
-            && decision.allowed()
-        {
-            let request = Request::new(&self.key).policy(one.policy.name()).cost(one.units);
-            match limiter.adopt(request, &reserving.terms, options, decision.clone()) {
-                Ok(reservation) => reserving.handle = Some(reservation),
-                Err(error) => self.error = Some(error),
-            }
-        }
-        (one.decision, one.origin) = (Some(decision), Origin::Store);
-    }
-
-    fn take(&mut self, mut decisions: impl Iterator<Item = Decision>) {
-        for one in self.policies.iter_mut().filter(|one| one.has_to_be_checked()) {
-            (one.decision, one.origin) = (decisions.next(), Origin::Store);
-            if one.decision.is_none() {
-                self.error = Some(no_decision());
-            }
-        }
-    }
-
-    /// The program waits for the store no longer, for example because the request's own deadline has passed: the
-    /// store could not decide.
+    /// Stops waiting for the store, for example because the request's own deadline has passed. This counts as a store that
+    /// could not decide.
     pub fn give_up(&mut self) {
         let message = "the store has not decided before the request's deadline";
         self.answer(Err(Error::new(ErrorKind::StoreUnavailable, message)));

@@ -17,7 +17,7 @@ use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
 use crate::rules::request::Request;
 
-/// The options of a [`Guard`](crate::guard::Guard), with the same names and defaults in every language.
+/// The options of a [`Guard`](crate::http::guard::Guard), with the same names and defaults in every language.
 #[must_use = "a builder makes a guard only when `build` is called"]
 pub struct GuardBuilder {
     limiter: Limiter,
@@ -30,23 +30,23 @@ pub struct GuardBuilder {
     options: GuardOptions,
 }
 
-/// What the clones of a guard share.
+/// The state that the clones of a guard share.
 pub(super) struct Shared {
     pub(super) limiter: Limiter,
-    /// The policies as they were given; empty for the only policy of the limiter.
+    /// The policies as passed to the builder; empty for the only policy of the limiter.
     pub(super) given: Vec<String>,
     /// The policies of a request without a route.
     pub(super) everywhere: Arc<[Policy]>,
-    /// Whether the limiter's configuration says what a request has.
+    /// Whether the limits come from the limiter's configuration.
     pub(super) is_by_configuration: bool,
     /// Whether quotas without a name have a budget for each route.
     pub(super) is_per_route: bool,
-    /// The policies by route and by the list that a function returned.
+    /// The policies by route and by the list that a function returned, once resolved.
     pub(super) resolved: RwLock<HashMap<String, Arc<[Policy]>>>,
     pub(super) options: GuardOptions,
 }
 
-/// The options that a guard takes as they are.
+/// The options that a guard takes unchanged.
 pub(super) struct GuardOptions {
     pub(super) scope: Option<String>,
     pub(super) key_parts: Vec<KeyPart>,
@@ -60,9 +60,9 @@ pub(super) struct GuardOptions {
     pub(super) status: Option<u16>,
     pub(super) message: Option<String>,
     pub(super) is_dry_run: bool,
-    /// Whether all policies are reserved, and not only those with concurrency.
+    /// Whether all policies are reserved, not only those with concurrency.
     pub(super) is_reserved: bool,
-    /// The same by position, for policies that have a setting of their own.
+    /// The same by position, for policies with their own setting.
     pub(super) reserved: Vec<bool>,
     pub(super) reserve: ReserveOptions,
 }
@@ -70,18 +70,18 @@ pub(super) struct GuardOptions {
 impl GuardOptions {
     const DEFAULT_COST: u64 = 1;
 
-    /// The cost that the policy at this position has for itself.
+    /// The own cost of the policy at this position.
     pub(super) fn own_cost(&self, at: usize) -> Option<u64> {
         self.costs.get(at).copied().flatten()
     }
 
-    /// What is given for single policies, by their positions.
+    /// The option that is set for single policies, if there is one.
     pub(super) fn own_of_policies(&self) -> Option<&'static str> {
         let given = [("cost", !self.costs.is_empty()), ("reserved", !self.reserved.is_empty())];
         given.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name)
     }
 
-    /// Whether the policy at this position is reserved even where it has no quota of concurrency.
+    /// Whether the policy at this position is reserved even without a quota of concurrency.
     pub(super) fn is_reserved_at(&self, at: usize) -> bool {
         self.reserved.get(at).copied().unwrap_or(self.is_reserved)
     }
@@ -118,23 +118,22 @@ impl GuardBuilder {
         }
     }
 
-    /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be left out where the limiter has one
-    /// policy.
+    /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be omitted if the limiter has one policy.
     pub fn policy(mut self, name_or_quotas: impl Into<String>) -> Self {
         self.given.get_or_insert_default().push(name_or_quotas.into());
         self
     }
 
-    /// Policies in place of the guard's, as for [`policy`](Self::policy); an empty list is refused when the guard is
-    /// made.
+    /// Replaces the guard's policies, in the form of [`policy`](Self::policy); an empty list is refused when the guard is
+    /// built.
     pub fn policies(mut self, policies: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.given = Some(policies.into_iter().map(Into::into).collect());
         self
     }
 
-    /// The policies are those that each [request](crate::guard::RequestFacts::policies) gives. A request that gives
-    /// none has those of the guard, and is not limited where the guard has none either. [`costs`](Self::costs) and
-    /// [`reserved_each`](Self::reserved_each) are about the guard's own policies, so they are refused.
+    /// Each [request](crate::http::guard::RequestFacts::policies) brings its own policies. A request without any has those of
+    /// the guard, and is not limited if the guard has none either. [`costs`](Self::costs) and
+    /// [`reserved_each`](Self::reserved_each) apply to the guard's own policies, so they are refused.
     pub fn per_request(mut self, is_per_request: bool) -> Self {
         self.is_per_request = is_per_request;
         self
@@ -147,14 +146,14 @@ impl GuardBuilder {
         self
     }
 
-    /// The limits are those of the limiter's configuration: its rules say which policies, keys and costs a request has, by the
-    /// [attributes](crate::guard::RequestFacts::attributes) of the request. Policies, key, cost and scope are not given then.
+    /// The limits come from the limiter's configuration: its rules determine the policies, keys and costs of a request by its
+    /// [attributes](crate::http::guard::RequestFacts::attributes). Policies, key, cost and scope cannot be set then.
     pub fn by_configuration(mut self) -> Self {
         self.is_by_configuration = true;
         self
     }
 
-    /// Without a scope, quotas without a name have a budget for each [route](crate::guard::RequestFacts::route); by
+    /// Without a scope, quotas without a name have a budget for each [route](crate::http::guard::RequestFacts::route); by
     /// default they do not.
     pub fn per_route(mut self, is_per_route: bool) -> Self {
         self.is_per_route = is_per_route;
@@ -179,11 +178,12 @@ impl GuardBuilder {
         self
     }
 
-    /// The units that each request spends under each policy, in the order of the policies; `None`, and a policy beyond the end, is
-    /// [`cost`](Self::cost). So one guard counts the tokens of a request under one policy and the request itself under another.
+    /// The units that each request spends under each policy, in the order of the policies; for `None`, and for policies beyond
+    /// the end, [`cost`](Self::cost) applies. This way one guard counts the tokens of a request under one policy and the
+    /// request itself under another.
     ///
     /// ```
-    /// use polylimit::guard::{Guard, RequestFacts, RequestLimits, Verdict};
+    /// use polylimit::http::guard::{Guard, RequestFacts, RequestLimits, Verdict};
     /// use polylimit::{Limiter, Policy};
     ///
     /// let limiter = Limiter::builder()
@@ -195,7 +195,7 @@ impl GuardBuilder {
     /// let mut admitted = 0;
     /// for _ in 0..3 {
     ///     let mut check = guard.start(&RequestLimits::default(), &facts)?;
-    ///     check.ask_blocking();
+    ///     check.run_blocking();
     ///     admitted += u32::from(matches!(check.conclude(), Verdict::Admit));
     /// }
     /// assert_eq!(admitted, 2);
@@ -213,29 +213,29 @@ impl GuardBuilder {
         self
     }
 
-    /// Whether `HEAD` is separate from `GET`: a limit on `GET` does not have it, and on each route it has a budget of its own. By
-    /// default it is not, because handlers of `GET` respond to `HEAD`.
+    /// Whether `HEAD` is separate from `GET`: then a limit on `GET` does not cover it, and it has its own budget on each route.
+    /// By default it is not, because handlers of `GET` respond to `HEAD`.
     pub fn separate_head(mut self, is_separate: bool) -> Self {
         self.options.methods.is_head_separate = is_separate;
         self
     }
 
-    /// Whether preflights count, by which browsers ask whether a page may send a request: see
-    /// [`Guard::applies_to`](crate::guard::Guard::applies_to). By default they do not.
+    /// Whether preflights count, the requests by which browsers ask whether a page may send another: see
+    /// [`Guard::applies_to`](crate::http::guard::Guard::applies_to). By default they do not.
     pub fn count_preflights(mut self, counts: bool) -> Self {
         self.options.methods.counts_preflights = counts;
         self
     }
 
     /// The origins whose pages may read denials, such as `https://app.example`, or only `*` for all: see
-    /// [`Guard::cors_fields`](crate::guard::Guard::cors_fields). None by default: a service that sends these fields by itself, outside of
-    /// the limit, needs none here.
+    /// [`Guard::cors_fields`](crate::http::guard::Guard::cors_fields). None by default: a service that sends these fields
+    /// itself, outside of the limit, needs none.
     pub fn cors_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.cors_origins = origins.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Which fields tell clients their limits; [`Ietf`](HeaderStyle::Ietf) by default.
+    /// Which fields show clients their limits; [`Ietf`](HeaderStyle::Ietf) by default.
     pub fn header_style(mut self, style: HeaderStyle) -> Self {
         self.options.headers = self.options.headers.style(style);
         self
@@ -253,14 +253,13 @@ impl GuardBuilder {
         self
     }
 
-    /// All settings of the fields at once.
+    /// Sets all settings of the fields at once.
     pub fn headers(mut self, settings: HeaderSettings) -> Self {
         self.options.headers = settings;
         self
     }
 
-    /// The status of a request that is over its limit, 400 to 599; 429 by default. Responses because of an outage
-    /// keep 503.
+    /// The status of a request that is over its limit, 400 to 599; 429 by default. Responses to an outage keep 503.
     pub fn status(mut self, status: u16) -> Self {
         self.options.status = Some(status);
         self
@@ -278,35 +277,35 @@ impl GuardBuilder {
         self
     }
 
-    /// Reserves requests under every policy for the time of the request, and not only under those with a quota of concurrency: for a
-    /// program that says when the response is done what it [spent](crate::guard::GuardCheck::end). Off by default. A leaky bucket and a
-    /// leased policy cannot be reserved.
+    /// Reserves units under every policy for the duration of the request, not only under those with a quota of concurrency: for
+    /// a program that reports the units [spent](crate::http::guard::GuardCheck::end) when the response is done. Off by default.
+    /// A leaky bucket and a leased policy cannot be reserved.
     pub fn reserved(mut self, is_reserved: bool) -> Self {
         self.options.is_reserved = is_reserved;
         self
     }
 
-    /// As [`reserved`](Self::reserved) for each policy, in the order of the policies; a policy beyond the end is as that one says.
+    /// Like [`reserved`](Self::reserved), but for each policy, in their order; that setting applies to policies beyond the end.
     pub fn reserved_each(mut self, are_reserved: impl IntoIterator<Item = bool>) -> Self {
         self.options.reserved = are_reserved.into_iter().collect();
         self
     }
 
-    /// How long a reservation lasts after its last renewal, 1 ms to 48 h: so long its units stay set aside after this process died. By
-    /// default [`ReserveOptions::DEFAULT_TTL`].
+    /// How long a reservation lasts after its last renewal, 1 ms to 48 h: its units stay set aside this long after the process
+    /// has died. By default [`ReserveOptions::DEFAULT_TTL`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.reserve = self.options.reserve.ttl(ttl);
         self
     }
 
     /// How long the reservation of one request is renewed in the background; zero never renews it. By default
-    /// [`ReserveOptions::DEFAULT_MAX_AGE`]. A response that takes longer loses its reservation when its time has passed.
+    /// [`ReserveOptions::DEFAULT_MAX_AGE`]. A response that takes longer loses its reservation when that expires.
     pub fn max_age(mut self, max_age: Duration) -> Self {
         self.options.reserve = self.options.reserve.max_age(max_age);
         self
     }
 
-    /// Checks the options.
+    /// Validates the options.
     pub(super) fn checked(self) -> Result<Shared, Error> {
         let costs = self.options.costs.iter().flatten().chain([&self.options.cost]);
         costs.into_iter().try_for_each(|cost| Request::new("").cost(*cost).checked().map(drop))?;
@@ -326,7 +325,7 @@ impl GuardBuilder {
         options.reserve.checked()?;
         options.headers = options.headers.names(self.header_names)?;
         if self.is_by_configuration {
-            self.limiter.configuration().ok_or_else(Error::no_configuration)?;
+            self.limiter.admin().configuration().ok_or_else(Error::no_configuration)?;
             let beside = [
                 ("policy", self.given.is_some() || self.is_per_request),
                 ("reserved", options.is_reserved || !options.reserved.is_empty()),
@@ -357,7 +356,7 @@ impl GuardBuilder {
             refuse_impossible_costs(&everywhere, &options)?;
             everywhere
         };
-        // A policy that was given by its name has one budget on all routes.
+        // A policy given by its name has one budget on all routes.
         let is_named = |(policy, text): (&Policy, &String)| policy.name() == text;
         let are_named = given.is_empty() || everywhere.iter().zip(&given).all(is_named);
         let has_quotas = self.is_per_request || !are_named;
@@ -373,7 +372,7 @@ impl GuardBuilder {
     }
 }
 
-/// Refuses a cost that is the same for all requests and that no request could ever spend.
+/// Refuses a cost that is the same for all requests and that none could ever spend.
 fn refuse_impossible_costs(policies: &[Policy], options: &GuardOptions) -> Result<(), Error> {
     if options.costs.len() > policies.len() {
         return Err(Error::invalid_argument(format!(

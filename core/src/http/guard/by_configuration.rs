@@ -1,5 +1,5 @@
-//! A guard that decides by the configuration of its limiter: the rules of the document say which policies, keys and costs a
-//! request has.
+//! A guard that decides by the configuration of its limiter: the rules of the document determine the policies, keys and costs
+//! of a request.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::rules::decision::Decision;
 use crate::rules::request::Request;
 use crate::rules::reservation::list::ReservationTerms;
 
-/// Whether the store has spent units for a decision, so that they can be given back.
+/// Whether the store has spent units for a decision, so that they can be refunded.
 fn is_spent(made: &PolicyDecision) -> bool {
     let Decision { allowed, shadowed, elastic, source, .. } = &made.decision;
     let is_counted = *allowed && !shadowed && !elastic && made.reservation.is_none() && made.cost > 0;
@@ -41,12 +41,13 @@ impl GuardCheck {
                 }
             }
             self.policies.push(Applied {
-                policy: made.numbers.clone(),
+                policy: made.effective.clone(),
                 cost: made.cost,
                 units: 0,
                 origin: Origin::Store,
                 is_held: false,
-                reserving: None,
+                is_reserving: false,
+                reservation: None,
                 decision: Some(made.decision.clone()),
             });
         }
@@ -59,7 +60,7 @@ impl GuardCheck {
     pub(super) fn conclude_configured(&mut self) -> Verdict {
         if let Some(error) = self.error.take() {
             self.give_back_configured();
-            // The rules took cost and keys from the request, so a wrong one is the client's mistake and not the program's.
+            // The rules take cost and keys from the request, so an invalid one is the client's error and not the program's.
             if error.kind() == ErrorKind::InvalidArgument && !self.guard.shared.options.is_dry_run {
                 return self.deny(Problem::invalid());
             }
@@ -100,11 +101,11 @@ impl GuardCheck {
     }
 
     /// Records the decisions for the fields of the response. Policies that are off or in shadow, and decisions without the store,
-    /// are not told.
+    /// are not reported.
     fn record_configured(&mut self, decided: &RequestDecision) {
         let mut ledger = self.limits.lock();
         let (headers, is_dry_run) = (self.guard.headers(), self.guard.shared.options.is_dry_run);
-        for made in decided.decisions.iter().filter(|made| made.is_told) {
+        for made in decided.decisions.iter().filter(|made| made.is_reported) {
             let Some(policy) = self.policies.iter().find(|one| one.policy.name() == &*made.policy) else {
                 continue;
             };
@@ -115,7 +116,7 @@ impl GuardCheck {
         }
     }
 
-    /// Ends what a configured request has spent when there is a response, unless it counts.
+    /// Refunds the units of a configured request when there is a response, unless it counts.
     pub(super) fn finish_configured(&mut self, counts: bool) {
         if let Stage::Holding { counts: known } = &mut self.stage {
             *known = counts;
@@ -125,12 +126,12 @@ impl GuardCheck {
         }
     }
 
-    /// Ends what a configured request has reserved when the response is done.
+    /// Ends the reservations of a configured request when the response is done.
     pub(super) fn end_configured(&mut self, counts: bool, spent: Option<u64>) {
         let Some(configured) = &mut self.configured else { return };
         for mut reservation in std::mem::take(&mut configured.reservations) {
             reservation.set_end(if counts { AtEnd::Commit(spent) } else { AtEnd::Cancel });
-            // The handle of a policy that has vanished ends its reservation when it is dropped.
+            // The handle of a policy that no longer exists ends its reservation when it is dropped.
             self.settlements.extend(Settlement::end(self.guard.limiter(), reservation));
         }
     }

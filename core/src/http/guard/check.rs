@@ -18,32 +18,36 @@ use crate::rules::reservation::list::ReservationTerms;
 
 /// The decision of a [`Guard`] on one request.
 ///
-/// The steps are: make each [`next_call`](Self::next_call) and give its answer to [`answer_call`](Self::answer_call), until there is none;
-/// ask the program's `on_outage` if there is an [`outage`](Self::outage) and give its result to
-/// [`overrule`](Self::overrule); [`conclude`](Self::conclude), and make the next calls; when the response is there,
-/// [`finish`](Self::finish), and make the next calls; and if the check [holds](Self::holds) reservations, [`end`](Self::end) it when the
-/// response is done or its client has gone, and make the next calls. [`ask`](Self::ask) and [`refund`](Self::refund) make the
-/// calls, for programs in Rust.
+/// The steps are: make each [`next_call`](Self::next_call) and pass its answer to [`answer_call`](Self::answer_call), until
+/// there is none; if there is an [`outage`](Self::outage), call the program's `on_outage` and pass its result to
+/// [`overrule`](Self::overrule); [`conclude`](Self::conclude), and make the next calls; when there is a response,
+/// [`finish`](Self::finish), and make the next calls; and if the check [holds](Self::holds) reservations, [`end`](Self::end) it
+/// when the response is done or its client has gone, and make the next calls. [`run`](Self::run) makes the next calls, for
+/// programs in Rust.
 ///
 /// A check that is dropped while it holds reservations ends them in the background; see [`end_in_background`](Self::end_in_background).
 pub struct GuardCheck {
     pub(super) guard: Guard,
     pub(super) limits: RequestLimits,
     pub(super) key: Arc<[u8]>,
-    /// The policies, in order, each with what an earlier guard has decided.
+    /// The policies, in order, each with the decision of an earlier guard if there is one.
     pub(super) policies: SmallVec<[Applied; 1]>,
-    /// What the store decides in the same call for guards that the request meets later.
+    /// The decisions that the store makes in the same call for later guards of the request.
     pub(super) ahead: Vec<Ahead>,
-    /// What the configuration decides, for a guard that has its limits from it.
+    /// The terms of the reservations that the store has to make; `None` where it only checks.
+    pub(super) terms: Option<Box<ReservationTerms>>,
+    /// Whether the store has admitted the policies of this guard, which does not rely on that yet.
+    pub(super) is_unclaimed: bool,
+    /// The configuration's decision, for a guard whose limits come from it.
     pub(super) configured: Option<Box<ConfiguredRequest>>,
-    /// Why the guard decides nothing: the request has no key.
+    /// Whether the guard decides nothing because the request has no key.
     is_refused: bool,
     pub(super) error: Option<Error>,
     pub(super) overruled: Option<bool>,
     pub(super) stage: Stage,
     /// The number of this guard among those of the request.
     pub(super) number: u32,
-    /// What the limiters still have to do, after what they have done already.
+    /// The steps that remain for the limiters, after those that are already done.
     pub(super) settlements: Vec<Settlement>,
     pub(super) settled: usize,
 }
@@ -52,30 +56,32 @@ pub(super) struct Applied {
     pub(super) policy: Policy,
     /// The units that the request spends under it.
     pub(super) cost: u64,
-    /// The units that the store has to decide; 0 when an earlier guard's decision holds.
+    /// The units that the store has to decide about; 0 when an earlier guard's decision holds.
     pub(super) units: u64,
     pub(super) origin: Origin,
-    /// Whether what the guard keeps is known only when the response is done.
+    /// Whether the units that the guard keeps are known only when the response is done.
     pub(super) is_held: bool,
-    /// The reservation, where the store has to reserve.
-    pub(super) reserving: Option<Box<Reserving>>,
+    /// Whether the store has to reserve.
+    pub(super) is_reserving: bool,
+    /// The reservation, until the guard relies on it. Dropping it cancels it.
+    pub(super) reservation: Option<Box<Reservation>>,
     pub(super) decision: Option<Decision>,
 }
 
-/// Where a decision of a check comes from.
+/// The origin of a decision of a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     /// An earlier guard of the request has charged the same.
     EarlierGuard,
-    /// An earlier guard has asked ahead; it gives back what is not claimed.
+    /// An earlier guard has asked ahead; it refunds what is not claimed.
     Ahead,
-    /// The store has still to decide.
+    /// The store still has to decide.
     Nowhere,
     /// The store has decided.
     Store,
 }
 
-/// How far a check is.
+/// The progress of a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Asking,
@@ -87,20 +93,13 @@ pub(super) enum Stage {
     },
 }
 
-/// A reservation before its guard has concluded.
-pub(super) struct Reserving {
-    pub(super) terms: ReservationTerms,
-    /// Cancels the reservation when it is dropped; none before it is admitted.
-    pub(super) handle: Option<Reservation>,
-}
-
 pub(super) struct Ahead {
     pub(super) policy: Policy,
     pub(super) key: Arc<[u8]>,
     pub(super) cost: u64,
 }
 
-/// What `on_outage` hears: decisions that were made without the store, or that none could be made.
+/// The argument of `on_outage`: the decisions without the store, or the reason why there are none.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OutageReport<'a> {
@@ -110,7 +109,7 @@ pub struct OutageReport<'a> {
     pub outcomes: Vec<(Policy, Decision)>,
 }
 
-/// What happens with a request.
+/// The outcome for a request.
 #[derive(Debug)]
 pub enum Verdict {
     /// It proceeds.
@@ -118,8 +117,8 @@ pub enum Verdict {
     /// It does not proceed: the problem is the default response. Its status is 429 or the guard's own for a request
     /// over its limit, 503 for an outage, and 400 for a missing key.
     Deny(Problem),
-    /// No decision could be made and the store is not the cause, such as an argument that is not allowed or a closed
-    /// limiter. It is an error of the program, which the framework reports as others; the default status is 500.
+    /// No decision was possible and the store is not the cause, such as an argument that is not allowed or a closed limiter. It
+    /// is an error of the program, which the framework reports like any other; the default status is 500.
     Fail(Error),
 }
 
@@ -135,6 +134,7 @@ impl GuardCheck {
     ) -> Result<Self, Error> {
         let key = Arc::from(key);
         let options = &guard.shared.options;
+        let mut terms = None;
         let mut ledger = limits.lock();
         let apply = |(at, policy): (usize, &Policy)| {
             let cost = cost(at);
@@ -149,14 +149,13 @@ impl GuardCheck {
                 None => Origin::EarlierGuard,
             };
             let is_held = options.is_reserved_at(at) || policy.is_only_reserved();
-            let reserving = if is_held && origin == Origin::Nowhere {
-                Some(Box::new(Reserving { terms: options.reserve.terms()?, handle: None }))
-            } else {
-                None
-            };
+            let is_reserving = is_held && origin == Origin::Nowhere;
+            if is_reserving && terms.is_none() {
+                terms = Some(Box::new(options.reserve.terms()?));
+            }
             let decision = ahead.or_else(|| earlier.map(|(decision, _)| decision));
-            let policy = policy.clone();
-            Ok(Applied { policy, cost, units, origin, is_held, reserving, decision })
+            let (policy, reservation) = (policy.clone(), None);
+            Ok(Applied { policy, cost, units, origin, is_held, is_reserving, reservation, decision })
         };
         let policies = policies.iter().enumerate().map(apply).collect::<Result<_, Error>>()?;
         let number = ledger.add_guard();
@@ -167,6 +166,8 @@ impl GuardCheck {
             key,
             policies,
             ahead: Vec::new(),
+            terms,
+            is_unclaimed: false,
             configured,
             is_refused,
             error: None,
@@ -178,7 +179,7 @@ impl GuardCheck {
         })
     }
 
-    /// What `on_outage` hears; `None` when the store decided, and when the error is not the store's.
+    /// The argument of `on_outage`; `None` when the store decided, and when the error is not the store's.
     pub fn outage(&self) -> Option<OutageReport<'_>> {
         let error = self.error.as_ref();
         let is_outage = error.map_or_else(|| self.is_by_outage(), is_outage);
@@ -186,7 +187,7 @@ impl GuardCheck {
         is_outage.then(|| OutageReport { error, outcomes: outcomes() })
     }
 
-    /// Takes what `on_outage` said: the request is admitted, or denied. It has no effect without an
+    /// Takes the result of `on_outage`: the request is admitted, or denied. It has no effect without an
     /// [`outage`](Self::outage).
     pub fn overrule(&mut self, admit: bool) {
         if self.outage().is_some() {
@@ -216,8 +217,8 @@ impl GuardCheck {
         self.guard.fields(&self.limits)
     }
 
-    /// Concludes: the charges are recorded, and the [next calls](Self::next_call) give back what a denial does not use. It is called
-    /// once.
+    /// Concludes: records the charges, and leaves it to the [next calls](Self::next_call) to refund what a denial does not use.
+    /// It must be called once.
     pub fn conclude(&mut self) -> Verdict {
         if self.error.is_none() && self.policies.iter().any(Applied::has_to_be_asked) {
             self.error = Some(no_decision());
@@ -227,7 +228,7 @@ impl GuardCheck {
             return self.conclude_configured();
         }
         let verdict = self.decide();
-        self.give_back_own();
+        self.give_back_unclaimed();
         verdict
     }
 
@@ -309,16 +310,16 @@ impl GuardCheck {
         record_in(&mut self.limits.lock(), &self.guard, &self.key, &self.policies, is_shown);
     }
 
-    /// Records that the guard relies on what was decided, and the outage policy that has decided.
+    /// Records that the guard relies on the decisions, and the outage policy that has decided, if any.
     fn record_and_claim(&mut self, by_outage: Option<Source>) {
-        let Self { guard, limits, key, policies, number, stage, .. } = self;
+        let Self { guard, limits, key, policies, number, stage, is_unclaimed, .. } = self;
+        *is_unclaimed = false;
         let mut ledger = limits.lock();
         record_in(&mut ledger, guard, key, policies, |_| true);
         for (at, one) in policies.iter_mut().enumerate() {
             let charge = Charge { limiter: guard.limiter(), policy: &one.policy, key };
-            let handle = one.reserving.as_mut().and_then(|reserving| reserving.handle.take());
-            let taken = match handle {
-                Some(reservation) => Taken::Reservation(Box::new(reservation)),
+            let taken = match one.reservation.take() {
+                Some(reservation) => Taken::Reservation(reservation),
                 None => Taken::Units(if one.is_asked() { one.units } else { 0 }),
             };
             ledger.claim(charge, Claim { guard: *number, at, cost: one.cost, is_held: one.is_held }, taken);
@@ -346,11 +347,6 @@ impl Applied {
     /// Whether the store's decision counts, and not that of an earlier guard.
     fn is_asked(&self) -> bool {
         self.origin != Origin::EarlierGuard
-    }
-
-    /// Whether the store has still to check, and not to reserve.
-    pub(super) fn has_to_be_checked(&self) -> bool {
-        self.has_to_be_asked() && self.reserving.is_none()
     }
 }
 

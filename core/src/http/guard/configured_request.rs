@@ -1,4 +1,4 @@
-//! What the configuration decides about one request.
+//! A configuration's decision on one request.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use crate::limiter::configured::request_decision::RequestDecision;
 use crate::limiter::reservation::Reservation;
 use crate::rules::reservation::list::ReservationTerms;
 
-/// What the configuration has to decide about a request, and what it has decided.
+/// What the configuration has to decide about a request, and its decision.
 pub(super) struct ConfiguredRequest {
     attributes: OwnedAttributes,
     pub(super) terms: ReservationTerms,
     pub(super) plan: Option<Arc<str>>,
     pub(super) decided: Option<RequestDecision>,
-    /// Whether what was spent is given back: a check may be finished again after that, and gives it back once.
+    /// Whether the spent units are already refunded: a check may be finished again after that, and refunds them once.
     pub(super) is_given_back: bool,
-    /// What was reserved, until the response is done.
+    /// The reservations, until the response is done.
     pub(super) reservations: Vec<Reservation>,
 }
 
 impl ConfiguredRequest {
     pub(super) fn new(attributes: &RequestAttributes<'_>, terms: ReservationTerms) -> Self {
-        // No middleware knows how its router reads all paths.
+        // No middleware knows all the ways in which its router reads paths.
         let router = attributes.router_paths().every_reading();
         let attributes = OwnedAttributes::of(&attributes.clone().router_paths(router));
         let plan =
@@ -30,13 +30,13 @@ impl ConfiguredRequest {
         Self { attributes, terms, plan, decided: None, is_given_back: false, reservations: Vec::new() }
     }
 
-    /// The attributes of a request that has still to be decided.
+    /// The attributes of a request that is not decided yet.
     pub(super) fn undecided(&self) -> Option<RequestAttributes<'_>> {
         self.decided.is_none().then(|| self.attributes.borrowed())
     }
 }
 
-/// The attributes by which a guard without a configuration would not decide.
+/// The error of a guard that decides by the configuration but got no attributes.
 pub(super) fn no_attributes() -> Error {
     Error::invalid_argument(
         "a guard that decides by the configuration got no attributes: give the request's method, path, peer and headers",

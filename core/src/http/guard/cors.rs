@@ -1,4 +1,4 @@
-//! What a browser needs to read a denial that is sent to a page of another origin (Fetch standard, "CORS protocol").
+//! The fields that let a browser show a denial to a page of another origin (Fetch standard, "CORS protocol").
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ impl CorsOrigins {
     /// Reads `*`, or origins such as `https://app.example` or `http://localhost:3000`.
     ///
     /// # Errors
-    /// Invalid argument: a text is no origin as browsers send it, or `*` is not the only one.
+    /// Invalid argument: a text is not an origin as browsers send it, or `*` is not the only one.
     pub(super) fn parse(origins: &[String]) -> Result<Self, Error> {
         match origins {
             [] => Ok(Self::None),
@@ -42,7 +42,7 @@ impl CorsOrigins {
         }
     }
 
-    /// The fields of a response to a request from an origin, beside those of its limits.
+    /// The fields of a response to a request from an origin, in addition to those of its limits.
     pub(super) fn fields(&self, origin: Option<&str>, headers: &HeaderSettings) -> Vec<HeaderField> {
         let Some(allowed) = origin.and_then(|origin| self.allowed(origin)) else { return Vec::new() };
         let field = |name, value: &str| HeaderField { name: Cow::Borrowed(name), value: value.to_owned() };

@@ -1,4 +1,4 @@
-//! The key of a request, made of parts that every framework can read.
+//! The key of a request, built from parts that every framework can read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::names::named_enum;
 /// As text, the same in every language: `address`, `user`, `header:x-api-key`, `cookie:session`, `path:tenant`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeyPart {
-    /// The client's address, as [`ClientAddressRules`](crate::ClientAddressRules) find it.
+    /// The client's address, as [`ClientAddressRules`](crate::http::ClientAddressRules) find it.
     Address,
     /// The authenticated user, as the framework knows it.
     User,
@@ -43,7 +43,7 @@ impl KeyPart {
         }
     }
 
-    /// The text before the value in a key; the address has none.
+    /// The text before the value in a key; empty for the address.
     fn prefix(&self) -> String {
         match self {
             Self::Address => String::new(),
@@ -85,8 +85,7 @@ impl FromStr for KeyPart {
 }
 
 named_enum! {
-    /// How a request without a key is counted: one of whose key a part is missing, or for which the key's function
-    /// returned none.
+    /// How a request without a key is counted: one that lacks a part of its key, or for which the key's function returned none.
     MissingKey, parsed as "missing key" {
         /// By its client's address. The default.
         Address = "address",
@@ -97,11 +96,10 @@ named_enum! {
     }
 }
 
-/// The key of parts with these values; `None` when one is missing or empty.
+/// The key of parts with these values; `None` if one is missing or empty.
 ///
-/// A part is its prefix and its value. Several parts are joined by `|`; then `%` and `|` in values are written as
-/// `%25` and
-/// `%7C`, so that different values never make the same key.
+/// A part is its prefix and its value. Several parts are joined by `|`; then `%` and `|` in values are written as `%25` and
+/// `%7C`, so that different values never yield the same key.
 pub(super) fn join<V: AsRef<[u8]>>(parts: &[KeyPart], values: &[Option<V>]) -> Option<Vec<u8>> {
     let mut key = Vec::new();
     for (at, part) in parts.iter().enumerate() {

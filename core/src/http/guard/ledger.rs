@@ -1,4 +1,4 @@
-//! What the guards of one request have decided and charged.
+//! The decisions and charges of all guards of one request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ type Few<T> = SmallVec<[T; 1]>;
 #[derive(Default)]
 pub(super) struct Ledger {
     entries: Few<Entry>,
-    /// What the store has decided and no guard has claimed: other policies of the same list, and those of guards that
-    /// the request meets later.
+    /// Decisions of the store that no guard has claimed: on other policies of the same list, and for guards that the request
+    /// meets later.
     unclaimed: Vec<Unclaimed>,
     /// How many guards have decided.
     guards: u32,
@@ -44,7 +44,7 @@ pub(super) struct Ledger {
     outage: Option<(&'static str, HeaderSettings)>,
 }
 
-/// One policy with one key: its newest decision, and what it holds.
+/// One policy with one key: its newest decision, and its units and reservations.
 struct Entry {
     limiter: Limiter,
     policy: Policy,
@@ -56,7 +56,7 @@ struct Entry {
     charged: u64,
     /// The units of it that an outage policy admitted, so that no store knows them.
     unknown: u64,
-    /// What is set aside for it until no guard relies on it.
+    /// The reservations that are kept until no guard relies on them.
     reservations: Vec<Reservation>,
     /// The most units of a guard that has finished and counts, while others still rely on the charge.
     kept: u64,
@@ -76,11 +76,11 @@ pub(super) struct Claim {
     /// The position of the policy among those of the guard.
     pub(super) at: usize,
     pub(super) cost: u64,
-    /// Whether it lasts until the response is done, because what is charged is known only then.
+    /// Whether it lasts until the response is done, because the charge is known only then.
     pub(super) is_held: bool,
 }
 
-/// What the decision of a claim has taken.
+/// The units or the reservation that a claim has taken.
 pub(super) enum Taken {
     /// These units, spent by a check; 0 where the claim relies on an earlier decision.
     Units(u64),
@@ -88,17 +88,17 @@ pub(super) enum Taken {
     Reservation(Box<Reservation>),
 }
 
-/// What a request has spent, as its program says when the response is done; from 0 to [`Request::MAX_COST`] units.
+/// The units that a request has spent, as its program reports when the response is done; from 0 to [`Request::MAX_COST`] units.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Spent<'a> {
-    /// What was reserved.
+    /// As many units as were reserved.
     #[default]
     Reserved,
     /// These units under each policy.
     Units(u64),
-    /// Units for each policy, in the order of the policies. `None`, and a policy beyond the end, is what was reserved. The limits of
-    /// a configuration have no such order: for a guard that decides by one, the first counts for all.
+    /// Units for each policy, in the order of the policies. For `None`, and for policies beyond the end, what was reserved. The
+    /// limits of a configuration have no such order: a guard that decides by one uses the first for all.
     Each(&'a [Option<u64>]),
 }
 
@@ -170,11 +170,11 @@ impl Entry {
 }
 
 impl RequestLimits {
-    /// The limits of a request that may be attempted again after a denial, such as behind a layer that retries. A denial
-    /// then refunds nothing of the other guards. All of them must [finish]: those that finish while
-    /// the newest attempt is denied give their units back.
+    /// The limits of a request that may be attempted again after a denial, such as behind a layer that retries. A denial then
+    /// refunds nothing of the other guards. All of them must [finish]: those that finish while the newest attempt is denied
+    /// refund their units.
     ///
-    /// [finish]: crate::guard::GuardCheck::finish
+    /// [finish]: crate::http::guard::GuardCheck::finish
     pub fn with_attempts() -> Self {
         let ledger = Ledger { has_attempts: true, ..Ledger::default() };
         Self { ledger: Arc::new(Mutex::new(ledger)) }
@@ -192,10 +192,9 @@ impl RequestLimits {
         self.ledger.lock().entries.is_empty()
     }
 
-    /// The fields of the response, for all guards so far: each policy in the style of its guard, and one
-    /// `retry-after` for all.
+    /// The fields of the response, for all guards so far: each policy in the style of its guard, and one `retry-after` for all.
     /// `now_us` is the time in microseconds since the Unix epoch, and matters only for
-    /// [`ResetForm::Epoch`](crate::headers::ResetForm::Epoch).
+    /// [`ResetForm::Epoch`](crate::http::headers::ResetForm::Epoch).
     pub fn fields(&self, now_us: u64) -> Vec<HeaderField> {
         self.fields_at(&|| now_us)
     }
@@ -252,7 +251,7 @@ impl Unclaimed {
 }
 
 impl Ledger {
-    /// The decision that holds for a charge, and the cost that it admitted, if an earlier guard made it.
+    /// The decision that holds for a charge, and the cost that it admitted, if an earlier guard has one.
     pub(super) fn admitted(&self, charge: Charge<'_>) -> Option<(Decision, u64)> {
         let entry = self.entries.iter().find(|entry| !entry.claims.is_empty() && entry.is_for(charge))?;
         Some((entry.decision.clone(), entry.admitted))
@@ -270,7 +269,7 @@ impl Ledger {
         self.unclaimed.push(Unclaimed { asked_by, limiter, policy, key, units, decision });
     }
 
-    /// The number of a guard, which identifies its claims. With it an attempt begins or goes on.
+    /// The number of a new guard, which identifies its claims. It starts or continues an attempt.
     pub(super) fn add_guard(&mut self) -> u32 {
         self.is_denied = false;
         self.guards += 1;
@@ -342,8 +341,8 @@ impl Ledger {
         self.has_attempts && self.is_denied
     }
 
-    /// Ends the claims of a guard that has a response, but for those that are held until it is done. Where the response
-    /// `counts`, their units are kept. Returns what is to do.
+    /// Ends the claims of a guard that has a response, except those that are held until it is done. If the response `counts`,
+    /// their units are kept. Returns the settlements.
     pub(super) fn finish(&mut self, guard: u32, counts: bool) -> Vec<Settlement> {
         let ends = |claim: &Claim| claim.guard == guard && !claim.is_held;
         self.release(Some(guard), ends, |claim| counts.then_some(claim.cost))
@@ -355,8 +354,8 @@ impl Ledger {
         self.release(Some(guard), ends, |claim| counts.then(|| spent.at(claim.at).unwrap_or(claim.cost)))
     }
 
-    /// Ends the claims that a denial by this guard ends: those of all guards, or only its own where another attempt may
-    /// follow. Returns what is to do.
+    /// Ends the claims that a denial by this guard ends: those of all guards, or only its own where another attempt may follow.
+    /// Returns the settlements.
     pub(super) fn deny(&mut self, guard: u32) -> Vec<Settlement> {
         self.outage = None;
         self.is_denied = true;
@@ -364,8 +363,8 @@ impl Ledger {
         self.release(denied, |claim| denied.is_none_or(|guard| claim.guard == guard), |_| None)
     }
 
-    /// Ends claims; those that `keeps` gives units for keep them. Returns what is to do with the units that no guard relies on
-    /// or has kept, and with those that the guard, or any guard, asked for and none has claimed.
+    /// Ends claims; those for which `keeps` returns units keep them. Returns the settlements for units that no guard relies on
+    /// or has kept, and for unclaimed ones that the guard, or any guard, asked for.
     fn release(
         &mut self,
         guard: Option<u32>,
@@ -423,8 +422,8 @@ impl Entry {
         (&self.policy, &self.decision)
     }
 
-    /// Adds what is to do after claims have ended. A reservation cannot be made smaller, so it stays while a claim rests on it; when none
-    /// does, the first one charges what was kept beyond the units that are spent already.
+    /// Adds the settlements after claims have ended. A reservation cannot be reduced, so it stays while a claim relies on it;
+    /// when none does, the first one charges what was kept beyond the units that are already spent.
     fn settle(&mut self, settlements: &mut Vec<Settlement>) {
         let (limiter, policy, key) = (&self.limiter, &self.policy, &self.key);
         let mut add = |step| {

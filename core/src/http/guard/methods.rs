@@ -8,7 +8,7 @@ use crate::error::Error;
 /// The methods of a guard.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Methods {
-    /// The only ones that are limited; all without any.
+    /// The limited methods; all if empty.
     names: Vec<String>,
     pub(super) is_head_separate: bool,
     pub(super) counts_preflights: bool,
@@ -19,7 +19,7 @@ impl Methods {
         self.names.push(name);
     }
 
-    /// Checks the names, and writes them in upper case: methods are case-sensitive, and all that clients send are in upper case.
+    /// Validates the names and converts them to upper case: methods are case-sensitive, and all that clients send are in upper case.
     pub(super) fn checked(mut self) -> Result<Self, Error> {
         for name in &mut self.names {
             if !is_method(name) {
@@ -30,7 +30,7 @@ impl Methods {
         Ok(self)
     }
 
-    /// See [`Guard::applies_to`](crate::guard::Guard::applies_to).
+    /// See [`Guard::applies_to`](crate::http::guard::Guard::applies_to).
     pub(super) fn apply_to(&self, method: &str, requested_method: Option<&str>) -> bool {
         let is_among = |method: &str| self.names.iter().any(|name| name == method);
         let is_head = method == "HEAD" && !self.is_head_separate;
@@ -39,7 +39,7 @@ impl Methods {
         applies && (!is_preflight || self.counts_preflights || is_among(method))
     }
 
-    /// The route with `GET` in place of `HEAD`, whose requests the handler of `GET` responds to.
+    /// The route with `GET` in place of `HEAD`, because the handler of `GET` responds to both.
     pub(super) fn route_with_get<'a>(&self, route: &'a str) -> Cow<'a, str> {
         match route.strip_prefix("HEAD ") {
             Some(path) if !self.is_head_separate => Cow::Owned(format!("GET {path}")),
@@ -78,7 +78,7 @@ mod tests {
     fn preflights_count_only_where_the_program_says_so() {
         let all = methods(&[]);
         assert!(!all.apply_to("OPTIONS", Some("POST")));
-        // These are no preflights.
+        // These are not preflights.
         assert!(
             all.apply_to("OPTIONS", None)
                 && all.apply_to("OPTIONS", Some(""))

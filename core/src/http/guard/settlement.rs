@@ -1,4 +1,4 @@
-//! What a limiter still has to do for a request that is denied or has its response.
+//! The steps that remain for a limiter when a request is denied or has its response.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ pub(super) struct Settlement {
     pub(super) step: Step,
 }
 
-/// What is done.
+/// The step itself.
 pub(super) enum Step {
-    /// Units of a check are given back.
+    /// Units of a check are refunded.
     Refund(u64),
     /// Units are spent beyond those of a check.
     Charge(u64),
@@ -39,14 +39,6 @@ impl Settlement {
         Some(Self { limiter: limiter.clone(), policy, key, plan, step })
     }
 
-    /// The refund, if it is one.
-    pub(super) fn refund(&self) -> Option<Request<'_>> {
-        match self.step {
-            Step::Refund(units) => Some(self.request(units)),
-            _ => None,
-        }
-    }
-
     /// The call that does the step.
     pub(super) fn call(&self) -> Call<'_> {
         match &self.step {
@@ -56,7 +48,7 @@ impl Settlement {
         }
     }
 
-    /// The limiter was asked: the step is not made again.
+    /// The limiter was called: the step is not repeated.
     pub(super) fn close(&mut self) {
         if let Step::End(reservation) = &mut self.step {
             reservation.close();

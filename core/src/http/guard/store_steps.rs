@@ -1,4 +1,4 @@
-//! The steps of a check that a limiter takes part in: what it decides, gives back, commits and cancels.
+//! The steps of a check that call a limiter: to decide, refund, commit and cancel.
 
 use crate::configuration::request::RequestAttributes;
 use crate::error::Error;
@@ -14,9 +14,8 @@ impl GuardCheck {
     /// Passes the call that has to be made next, and its limiter, to a function, which may be called again until
     /// [`answer_call`](Self::answer_call) has the answer. Returns its result; `None` when there is no call. Calls come
     ///
-    /// - before [`conclude`](Self::conclude): what the store has to decide. Policies that are reserved are a call each, all others are
-    ///   one call together;
-    /// - after it, after [`finish`](Self::finish) and after [`end`](Self::end): refunds, commits and cancels, of which one that fails
+    /// - before [`conclude`](Self::conclude): the decisions of the store, in one call;
+    /// - after it, after [`finish`](Self::finish) and after [`end`](Self::end): refunds, commits and cancels; one that fails
     ///   leaves its units as they are.
     pub fn next_call<T>(&self, with: impl FnOnce(&Limiter, &Call<'_>) -> T) -> Option<T> {
         if let Some(settlement) = self.settlements.get(self.settled) {
@@ -28,29 +27,29 @@ impl GuardCheck {
         self.asking(&self.requests()).map(|call| with(self.guard.limiter(), &call))
     }
 
-    /// What the configuration has still to decide.
+    fn is_asking(&self) -> bool {
+        self.stage == Stage::Asking && self.error.is_none()
+    }
+
+    /// What the configuration still has to decide.
     fn to_be_configured(&self) -> Option<(RequestAttributes<'_>, ReservationTerms)> {
         let configured = self.configured.as_ref()?;
-        let is_asking = self.stage == Stage::Asking && self.error.is_none();
-        let attributes = configured.undecided().filter(|_| is_asking)?;
+        let attributes = configured.undecided().filter(|_| self.is_asking())?;
         Some((attributes, configured.terms))
     }
 
-    /// The call that asks next; `requests` are those that are checked.
-    fn asking<'a>(&'a self, requests: &'a [Request<'a>]) -> Option<Call<'a>> {
-        if self.stage != Stage::Asking || self.error.is_some() {
+    /// The call that decides; `requests` are those that have to be decided.
+    fn asking<'a>(&self, requests: &'a [Request<'a>]) -> Option<Call<'a>> {
+        if !self.is_asking() {
             return None;
         }
-        if let Some(reserved) = self.next_reserved().and_then(|at| self.policies.get(at))
-            && let Some(reserving) = &reserved.reserving
-        {
-            return Some(Call::Reserve(self.request(reserved), reserving.terms));
-        }
-        match requests {
-            [] => None,
-            requests if self.asks_ahead() => Some(Call::CheckMany(requests)),
-            [request] => Some(Call::Check(*request)),
-            requests => Some(Call::CheckTogether(requests)),
+        match (requests, self.terms.as_deref()) {
+            ([], _) => None,
+            (requests, _) if self.asks_ahead() => Some(Call::CheckMany(requests)),
+            ([request], None) => Some(Call::Check(*request)),
+            ([request], Some(terms)) => Some(Call::Reserve(*request, *terms)),
+            (requests, None) => Some(Call::CheckTogether(requests)),
+            (requests, Some(terms)) => Some(Call::ReserveTogether(requests, *terms)),
         }
     }
 
@@ -67,8 +66,6 @@ impl GuardCheck {
                 Answer::Request(decided) => Ok(decided),
                 _ => Err(no_decision()),
             }));
-        } else if let Some(at) = self.next_reserved() {
-            self.answer_reserve(at, one(answer));
         } else {
             match answer {
                 Ok(Answer::Decisions(decisions)) if self.asks_ahead() => self.answer_each(decisions),
@@ -78,83 +75,69 @@ impl GuardCheck {
         }
     }
 
-    async fn call_all(&mut self) {
+    /// Makes the [next calls](Self::next_call), and takes their answers. Returns whether there was one.
+    pub async fn run(&mut self) -> bool {
+        if let Some(request) = self.only_request().filter(|_| self.is_asking()) {
+            let answer = self.guard.limiter().check(request).await;
+            self.answer_one(answer);
+            return true;
+        }
+        let mut has_called = false;
         loop {
             let answer = if let Some(settlement) = self.settlements.get(self.settled) {
-                settlement.limiter.call(&settlement.call()).await
+                settlement.limiter.raw().call(&settlement.call()).await
             } else if let Some((attributes, terms)) = self.to_be_configured() {
-                self.guard.limiter().call(&Call::Decide(&attributes, terms)).await
+                self.guard.limiter().raw().call(&Call::Decide(&attributes, terms)).await
             } else {
                 let requests = self.requests();
-                let Some(call) = self.asking(&requests) else { return };
-                self.guard.limiter().call(&call).await
+                let Some(call) = self.asking(&requests) else { return has_called };
+                self.guard.limiter().raw().call(&call).await
             };
             self.answer_call(answer);
+            has_called = true;
         }
     }
 
-    fn call_all_blocking(&mut self) {
-        while let Some(answer) = self.next_call(|limiter, call| limiter.blocking().call(call)) {
+    /// Like [`run`](Self::run), but blocks this thread.
+    pub fn run_blocking(&mut self) -> bool {
+        if let Some(request) = self.only_request().filter(|_| self.is_asking()) {
+            self.answer_one(self.guard.limiter().blocking().check(request));
+            return true;
+        }
+        let mut has_called = false;
+        while let Some(answer) = self.next_call(|limiter, call| limiter.blocking().raw().call(call)) {
             self.answer_call(answer);
+            has_called = true;
         }
+        has_called
     }
 
-    /// Lets the limiter decide, and takes its answer.
-    pub async fn ask(&mut self) {
-        if let Some(request) = self.only_request() {
-            let answer = self.guard.limiter().check(request).await;
-            return self.answer_one(answer);
-        }
-        self.call_all().await;
-    }
-
-    /// As [`ask`](Self::ask); waits on this thread.
-    pub fn ask_blocking(&mut self) {
-        if let Some(request) = self.only_request() {
-            return self.answer_one(self.guard.limiter().blocking().check(request));
-        }
-        self.call_all_blocking();
-    }
-
-    /// Lets the limiter decide where that needs no waiting, as [`Limiter::try_call`](crate::Limiter::try_call) does, and takes
-    /// its answers. Returns whether it has decided; otherwise the [next call](Self::next_call) has to wait.
-    pub fn try_ask(&mut self) -> bool {
+    /// Makes the calls that need no waiting, as [`Raw::try_call`](crate::raw::Raw::try_call) does, and takes their answers.
+    /// Returns whether those were all; otherwise the [next call](Self::next_call) has to wait.
+    pub fn try_run(&mut self) -> bool {
         if self.asks_ahead() {
             return false;
         }
         if let Some(request) = self.only_request() {
-            if let Some(decision) = self.guard.limiter().try_check(request) {
+            if let Some(decision) = self.guard.limiter().raw().try_check(request) {
                 self.answer_one(Ok(decision));
                 return true;
             }
-            let Some(answer) = self.guard.limiter().try_call(&Call::Check(request)) else { return false };
+            let Some(answer) = self.guard.limiter().raw().try_call(&Call::Check(request)) else {
+                return false;
+            };
             self.answer_one(one(answer));
             return true;
         }
-        while let Some(answer) = self.next_call(Limiter::try_call) {
+        while let Some(answer) = self.next_call(|limiter, call| limiter.raw().try_call(call)) {
             let Some(answer) = answer else { return false };
             self.answer_call(answer);
         }
         true
     }
 
-    /// Refunds, commits and cancels what has to be, after [`conclude`](Self::conclude), [`finish`](Self::finish) and
-    /// [`end`](Self::end). Where that fails, units stay as they are. Returns whether there was something.
-    pub async fn refund(&mut self) -> bool {
-        let was_empty = self.settled == self.settlements.len();
-        self.call_all().await;
-        !was_empty
-    }
-
-    /// As [`refund`](Self::refund); waits on this thread.
-    pub fn refund_blocking(&mut self) -> bool {
-        let was_empty = self.settled == self.settlements.len();
-        self.call_all_blocking();
-        !was_empty
-    }
-
-    /// As [`end`](Self::end), and makes the calls in the background, at once where that needs no waiting: for an adapter that cannot
-    /// wait where its framework says that a response is done.
+    /// Like [`end`](Self::end), but makes the calls in the background, or at once where that needs no waiting: for an adapter
+    /// that cannot wait where its framework reports that a response is done.
     ///
     /// # Errors
     /// As [`end`](Self::end).

@@ -2,8 +2,11 @@
 
 mod cases;
 
-use crate::guard::{Guard, GuardBuilder, GuardCheck, KeyPart, RequestFacts, RequestLimits, Spent, Verdict};
-use crate::{Limiter, Policy, Request, RequestAttributes, RouterPaths};
+use crate::document::{RequestAttributes, RouterPaths};
+use crate::http::guard::{
+    Guard, GuardBuilder, GuardCheck, KeyPart, RequestFacts, RequestLimits, Spent, Verdict,
+};
+use crate::{Limiter, Policy, Request};
 
 #[test]
 fn guard_without_policies_limits_only_requests_that_give_some() {
@@ -16,7 +19,7 @@ fn guard_without_policies_limits_only_requests_that_give_some() {
         let facts = RequestFacts::new().key(b"key").route("/a");
         let facts = policies.map_or(facts, |policies| facts.policies(policies));
         let mut check = guard.start(&RequestLimits::default(), &facts).unwrap();
-        check.ask_blocking();
+        check.run_blocking();
         matches!(check.conclude(), Verdict::Admit)
     };
     for policies in [None, Some(&[][..])] {
@@ -26,7 +29,7 @@ fn guard_without_policies_limits_only_requests_that_give_some() {
     // Another guard with these quotas counts apart, because each route has its own budget.
     let whole = Guard::builder(guard.limiter().clone()).policy("1/hour").build().unwrap();
     let mut check = whole.start(&RequestLimits::default(), &RequestFacts::new().key(b"key")).unwrap();
-    check.ask_blocking();
+    check.run_blocking();
     assert!(matches!(check.conclude(), Verdict::Admit));
 }
 
@@ -67,7 +70,7 @@ fn what_single_policies_of_a_guard_have_is_refused_with_policies_that_a_request_
     let guard = builder().per_request(true).build().unwrap();
     let facts = RequestFacts::new().key(b"key").policies(&["requests"]).costs(&[Some(7)]);
     let mut check = guard.start(&RequestLimits::default(), &facts).unwrap();
-    check.ask_blocking();
+    check.run_blocking();
     assert!(matches!(check.conclude(), Verdict::Admit));
     let left = limiter.blocking().peek(Request::new("key").policy("requests")).unwrap();
     assert_eq!(left.remaining(), 993);
@@ -88,14 +91,14 @@ fn guards_that_ask_ahead_need_one_call_and_give_back_what_is_not_claimed() {
         ["a", "b", "c"]
             .map(|name| limiter.blocking().peek(Request::new("key").policy(name)).unwrap().remaining())
     };
-    // The request passes both guards: the later one asks nothing.
+    // The request passes both guards: the later one does not call the store.
     let limiter_of_three = limiter(["3/day", "3/day", "3/day"]);
     let (first, later) = (guard(&limiter_of_three, &["a"]), guard(&limiter_of_three, &["b", "c"]));
     let limits = RequestLimits::default();
     let mut outer = first.start(&limits, &facts).unwrap();
     outer.ask_ahead(&later, &facts);
     assert_eq!(outer.requests().len(), 3);
-    outer.ask_blocking();
+    outer.run_blocking();
     assert!(matches!(outer.conclude(), Verdict::Admit) && limits.outcomes().len() == 1);
     assert_eq!(left(&limiter_of_three), [2, 2, 2]);
     let mut inner = later.start(&limits, &facts).unwrap();
@@ -103,16 +106,16 @@ fn guards_that_ask_ahead_need_one_call_and_give_back_what_is_not_claimed() {
     assert!(matches!(inner.conclude(), Verdict::Admit) && !limits.has_unclaimed());
     inner.finish(true);
     outer.finish(true);
-    assert!(!inner.refund_blocking() && !outer.refund_blocking());
+    assert!(!inner.run_blocking() && !outer.run_blocking());
     assert_eq!(left(&limiter_of_three), [2, 2, 2]);
     // The request never reaches the later guard: its units come back with the response.
     let limits = RequestLimits::default();
     let mut outer = first.start(&limits, &facts).unwrap();
     outer.ask_ahead(&later, &facts);
-    outer.ask_blocking();
+    outer.run_blocking();
     assert!(matches!(outer.conclude(), Verdict::Admit));
     outer.finish(true);
-    assert!(outer.refund_blocking());
+    assert!(outer.run_blocking());
     assert_eq!(left(&limiter_of_three), [1, 2, 2]);
     // The first guard denies: the later one spends nothing. Its own other policy neither.
     let (first, later) = (guard(&limiter_of_three, &["b", "a"]), guard(&limiter_of_three, &["c"]));
@@ -120,9 +123,9 @@ fn guards_that_ask_ahead_need_one_call_and_give_back_what_is_not_claimed() {
         let limits = RequestLimits::default();
         let mut outer = first.start(&limits, &facts).unwrap();
         outer.ask_ahead(&later, &facts);
-        outer.ask_blocking();
+        outer.run_blocking();
         let is_admitted = matches!(outer.conclude(), Verdict::Admit);
-        outer.refund_blocking();
+        outer.run_blocking();
         if is_admitted {
             let mut inner = later.start(&limits, &facts).unwrap();
             assert!(matches!(inner.conclude(), Verdict::Admit));
@@ -145,7 +148,7 @@ fn guards_that_ask_ahead_need_one_call_and_give_back_what_is_not_claimed() {
 /// The check of a request that was admitted.
 fn admitted(guard: &Guard, limits: &RequestLimits) -> GuardCheck {
     let mut check = guard.start(limits, &RequestFacts::new().key(b"key")).unwrap();
-    check.ask_blocking();
+    check.run_blocking();
     assert!(matches!(check.conclude(), Verdict::Admit));
     check
 }
@@ -172,7 +175,7 @@ fn check_that_is_dropped_while_it_holds_has_spent_its_cost() {
     assert_eq!(left(&limiter), 60);
     // It is dropped before it has concluded.
     let mut check = guard.start(&RequestLimits::default(), &RequestFacts::new().key(b"key")).unwrap();
-    assert!(check.try_ask() && left(&limiter) == 0);
+    assert!(check.try_run() && left(&limiter) == 0);
     drop(check);
     assert_eq!(left(&limiter), 60);
 }
@@ -183,10 +186,10 @@ fn units_that_no_request_may_have_end_a_check_with_its_cost() {
     let guard = Guard::builder(limiter.clone()).cost(40).build().unwrap();
     let mut check = admitted(&guard, &RequestLimits::default());
     check.end(Some(Request::MAX_COST + 1)).unwrap_err();
-    assert!(check.refund_blocking() && !check.holds());
+    assert!(check.run_blocking() && !check.holds());
     assert_eq!(left(&limiter), 60);
     check.end(Some(1)).unwrap();
-    assert!(!check.refund_blocking());
+    assert!(!check.run_blocking());
     assert_eq!(left(&limiter), 60);
 }
 
@@ -202,7 +205,7 @@ fn guard_with_a_higher_cost_takes_another_slot_for_the_difference() {
     for check in [&mut inner, &mut outer] {
         check.finish(true);
         check.end(None).unwrap();
-        check.refund_blocking();
+        check.run_blocking();
     }
     assert_eq!((free(), left(&limiter)), (2, 60));
 }
@@ -234,14 +237,14 @@ fn each_policy_of_a_guard_has_a_cost_of_its_own() {
         (RequestFacts::new().costs(&[Some(50), Some(3)]), (50, 2)),
     ] {
         let mut check = fixed.start(&RequestLimits::default(), &facts.key(b"key")).unwrap();
-        check.ask_blocking();
+        check.run_blocking();
         assert!(matches!(check.conclude(), Verdict::Admit));
         assert_eq!(left(), expected);
     }
     // The problem names what the request itself exceeds.
     let facts = RequestFacts::new().key(b"key").costs(&[Some(60), Some(1)]);
     let mut denied = fixed.start(&limits, &facts).unwrap();
-    denied.ask_blocking();
+    denied.run_blocking();
     let Verdict::Deny(problem) = denied.conclude() else { panic!("admitted") };
     assert_eq!(problem.violated(), ["tokens"]);
     assert_eq!(left(), (50, 2));
@@ -262,14 +265,14 @@ fn each_policy_of_a_guard_keeps_what_it_has_spent() {
         (Spent::Reserved, (130, 7)),
     ] {
         let mut check = guard.start(&RequestLimits::default(), &RequestFacts::new().key(b"key")).unwrap();
-        check.ask_blocking();
+        check.run_blocking();
         if matches!(check.conclude(), Verdict::Admit) {
             assert!(check.holds());
             check.finish(true);
             let is_allowed = !matches!(spent, Spent::Each([Some(units)]) if *units > Request::MAX_COST);
             assert_eq!(check.end(spent).is_ok(), is_allowed);
         }
-        check.refund_blocking();
+        check.run_blocking();
         assert_eq!(left(), expected);
     }
 }
@@ -306,14 +309,14 @@ fn calls_of_a_check_are_made_one_after_the_other() {
     let mut calls = Vec::new();
     let mut make_all = |check: &mut GuardCheck| {
         while let Some((name, answer)) = check.next_call(|limiter, call| {
-            (format!("{call:?}").split('(').next().unwrap().to_owned(), limiter.blocking().call(call))
+            (format!("{call:?}").split('(').next().unwrap().to_owned(), limiter.blocking().raw().call(call))
         }) {
             calls.push(name);
             check.answer_call(answer);
         }
         std::mem::take(&mut calls)
     };
-    assert_eq!(make_all(&mut check), ["Reserve", "Check"]);
+    assert_eq!(make_all(&mut check), ["ReserveTogether"]);
     assert!(matches!(check.conclude(), Verdict::Admit));
     assert!(make_all(&mut check).is_empty());
     check.finish(true);
@@ -360,9 +363,9 @@ fn configured() -> (Limiter, Guard) {
 fn check_of(guard: &Guard, attributes: &RequestAttributes<'_>) -> (GuardCheck, Verdict) {
     let facts = RequestFacts::new().attributes(attributes);
     let mut check = guard.start(&RequestLimits::default(), &facts).unwrap();
-    check.ask_blocking();
+    check.run_blocking();
     let verdict = check.conclude();
-    check.refund_blocking();
+    check.run_blocking();
     (check, verdict)
 }
 
@@ -385,7 +388,7 @@ fn the_configuration_says_what_a_request_has() {
     assert_eq!(status_of(&guard, "/strict", "192.0.2.1"), (Some(400), 0));
     assert_eq!(status_of(&guard, "/cost/many", "192.0.2.1"), (Some(400), 0));
     assert_eq!(status_of(&guard, "/cost/0", "192.0.2.1").0, None);
-    // The policy in shadow denies nothing, and no field tells it.
+    // The policy in shadow denies nothing, and no field reveals it.
     assert_eq!(status_of(&guard, "/v1/a", "192.0.2.1").0, None);
     assert_eq!(status_of(&guard, "/v1/b", "192.0.2.1").0, None);
     let (status, fields) = status_of(&guard, "/v1/c", "192.0.2.1");
@@ -404,12 +407,12 @@ fn response_that_does_not_count_gives_back_what_a_configured_request_spent() {
     };
     assert_eq!(left(), 8);
     check.finish(false);
-    check.refund_blocking();
+    check.run_blocking();
     assert_eq!(left(), 9);
     // Bindings finish until nothing is left to do: units of other requests stay spent.
     let (_other, _) = check_of(&guard, &attributes);
     check.finish(false);
-    assert!(!check.refund_blocking());
+    assert!(!check.run_blocking());
     assert_eq!(left(), 8);
 }
 
@@ -420,14 +423,14 @@ fn configured_slot_is_held_until_the_response_is_done() {
     let (mut first, verdict) = check_of(&guard, &attributes);
     assert!(matches!(verdict, Verdict::Admit) && first.holds());
     first.finish(true);
-    first.refund_blocking();
+    first.run_blocking();
     assert!(matches!(check_of(&guard, &attributes).1, Verdict::Deny(problem) if problem.status() == 429));
     first.end(None).unwrap();
-    first.refund_blocking();
+    first.run_blocking();
     let (mut next, verdict) = check_of(&guard, &attributes);
     assert!(matches!(verdict, Verdict::Admit));
     next.end(None).unwrap();
-    next.refund_blocking();
+    next.run_blocking();
 }
 
 #[test]
@@ -505,7 +508,7 @@ fn every_spelling_of_a_path_counts_behind_a_guard() {
     for path in ["/V1/LOGIN", "/v1;x/login;a=1", "/V1/login.JSON", "/x;y/../V1/Login.json;z"] {
         assert_eq!(admitted_of(&guard(""), "POST", path, ignoring), 3, "{path}");
         assert_eq!(admitted_of(&guard(""), "POST", path, plain), 10, "{path}");
-        // The document says it of a service behind a proxy.
+        // The document sets it for a service behind a proxy.
         let by_document = guard(r#""ignore_case": true, "parameters": "drop", "suffix": "drop""#);
         assert_eq!(admitted_of(&by_document, "POST", path, plain), 3, "{path}");
         let kept = guard(r#""ignore_case": false, "parameters": "keep", "suffix": "keep""#);
@@ -530,7 +533,7 @@ fn spellings_of_a_path_share_a_key_and_captures_keep_their_case() {
     let limiter = Limiter::builder().document(document).build().unwrap().blocking();
     let key = |path: &str, router: RouterPaths| {
         let request = RequestAttributes::new().path(path).router_paths(router);
-        let matched = limiter.matching(&request).unwrap();
+        let matched = limiter.admin().matching(&request).unwrap();
         String::from_utf8(matched[0].key.clone()).unwrap()
     };
     let (plain, ignoring) = (RouterPaths::new(), RouterPaths::new().ignore_case());
@@ -543,7 +546,7 @@ fn spellings_of_a_path_share_a_key_and_captures_keep_their_case() {
     assert_eq!(key("/Other", plain), "/Other");
     let denied = |path: &str, router: RouterPaths| {
         let request = RequestAttributes::new().path(path).router_paths(router);
-        let terms = crate::ReserveOptions::default().terms().unwrap();
+        let terms = crate::reservation::ReserveOptions::default().terms().unwrap();
         !limiter.decide(&request, &terms).unwrap().allowed
     };
     assert!(denied("/PRIVATE", ignoring) && denied("/Private", ignoring) && denied("/Private", plain));
@@ -555,13 +558,13 @@ fn head_shares_the_budget_of_a_route_unless_it_is_separate() {
     let admitted = |guard: &Guard, route: &str, key: &[u8]| {
         let facts = RequestFacts::new().key(key).route(route);
         let mut check = guard.start(&RequestLimits::default(), &facts).unwrap();
-        check.ask_blocking();
+        check.run_blocking();
         matches!(check.conclude(), Verdict::Admit)
     };
     let guard = |is_separate| {
         let limiter = Limiter::builder().build().unwrap();
         let guard = Guard::builder(limiter).policy("1/hour").per_route(true).separate_head(is_separate);
-        guard.missing_key(crate::guard::MissingKey::Refuse).build().unwrap()
+        guard.missing_key(crate::http::guard::MissingKey::Refuse).build().unwrap()
     };
     let shared = guard(false);
     assert!(admitted(&shared, "GET /a", b"k") && !admitted(&shared, "HEAD /a", b"k"));

@@ -44,7 +44,7 @@ impl HeaderSettings {
     /// `x-ratelimit-over`. An empty name turns its field off. Names are sent in lower case.
     ///
     /// ```
-    /// use polylimit::headers::{HeaderSettings, HeaderStyle};
+    /// use polylimit::http::headers::{HeaderSettings, HeaderStyle};
     ///
     /// let names = [("x-ratelimit-limit", "X-Rate-Limit-Limit"), ("x-ratelimit-reset", "")];
     /// let settings = HeaderSettings::default().style(HeaderStyle::Legacy).names(names)?;
@@ -90,7 +90,7 @@ impl HeaderSettings {
         Ok(self)
     }
 
-    /// The names of the fields that responses may have by these settings.
+    /// The names of the fields that responses may have with these settings.
     pub(crate) fn sent_names(&self) -> Vec<Cow<'static, str>> {
         let of_style: &[Field] = match self.style {
             HeaderStyle::Ietf => &[Field::Limit, Field::Policy],

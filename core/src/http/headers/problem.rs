@@ -3,13 +3,16 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Serialize;
+
 use crate::http::headers::{HeaderField, Outcome, reports, retry_after};
+use crate::report::report_json;
 use crate::rules::decision::Source;
 
 /// The answer to a denied request.
 ///
 /// The problem type is `quota-exceeded` of draft-ietf-httpapi-ratelimit-headers-11, section 5. A denial by the outage
-/// policy [`deny`](crate::Outage::Deny) is not caused by the client: its type is `temporary-reduced-capacity`.
+/// policy [`deny`](crate::storage::Outage::Deny) is not caused by the client: its type is `temporary-reduced-capacity`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     cause: Cause,
@@ -19,7 +22,7 @@ pub struct Problem {
     violated: Vec<String>,
 }
 
-/// The response to a request that does not proceed, besides the fields of its limits.
+/// The response to a request that does not proceed, in addition to the fields of its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProblemResponse {
@@ -37,11 +40,11 @@ enum Cause {
     Quota,
     /// An outage policy denied and no quota was exceeded, or no decision could be made.
     Outage,
-    /// The request has nothing that it can be counted by.
+    /// The request has no key to be counted by.
     NoKey,
-    /// The request itself gives a cost or a key that is not allowed.
+    /// The request itself has an invalid cost or key.
     Invalid,
-    /// A deny list has the request.
+    /// A deny list contains the request.
     Refused,
 }
 
@@ -50,7 +53,7 @@ enum Cause {
 /// `cost` is the number of units that the request asked for. Each quota of a denial that has fewer left is violated.
 ///
 /// ```
-/// use polylimit::headers::problem;
+/// use polylimit::http::headers::problem;
 /// use polylimit::{Limiter, Policy, Request};
 ///
 /// let policy = Policy::parse("api", "100/minute; 1000/hour")?;
@@ -65,7 +68,7 @@ pub fn problem(outcomes: &[Outcome<'_>], cost: u64) -> Option<Problem> {
     problem_by_costs(outcomes, |_| cost)
 }
 
-/// The same for outcomes with a cost each, by position.
+/// As `problem`, with a cost for each outcome, by position.
 pub(crate) fn problem_by_costs(outcomes: &[Outcome<'_>], cost: impl Fn(usize) -> u64) -> Option<Problem> {
     let mut denials = outcomes.iter().map(|(_, decision)| decision).filter(|decision| !decision.allowed());
     denials.clone().next()?;
@@ -113,7 +116,7 @@ impl Problem {
         Self { cause: Cause::NoKey, status: None, detail, violated: Vec::new() }
     }
 
-    /// The problem of a request whose own attributes give a cost or a key that no request may have.
+    /// The problem of a request whose own attributes give an invalid cost or key.
     pub(crate) fn invalid() -> Self {
         let detail = "The request has a cost or a key that is not allowed.".to_owned();
         Self { cause: Cause::Invalid, status: None, detail, violated: Vec::new() }
@@ -136,8 +139,9 @@ impl Problem {
         self
     }
 
-    /// The status of the response: 429 (RFC 6585, section 4) or another one that was chosen for denials, 503 (RFC 9110,
-    /// section 15.6.4) when an outage is the cause, 400 for a request without a key or with a cost that is not allowed, and 403 for one that a deny list refuses.
+    /// The status of the response: 429 (RFC 6585, section 4) or the one chosen for denials, 503 (RFC 9110, section 15.6.4) when
+    /// an outage is the cause, 400 for a request without a key or with a cost that is not allowed, and 403 for one that a deny
+    /// list refuses.
     pub fn status(&self) -> u16 {
         self.status.unwrap_or(match self.cause {
             Cause::Quota => 429,
@@ -183,16 +187,22 @@ impl Problem {
 
     /// The problem document: a JSON object with `type`, `title`, `status`, `detail` and `violated-policies`.
     pub fn json(&self) -> String {
-        // No other part needs escapes; see `push_name`.
-        let violated: Vec<_> = self.violated.iter().map(|name| format!("\"{name}\"")).collect();
-        format!(
-            r#"{{"type":"{}","title":"{}","status":{},"detail":"{}","violated-policies":[{}]}}"#,
-            self.type_uri(),
-            self.title(),
-            self.status(),
-            escaped(&self.detail),
-            violated.join(",")
-        )
+        #[derive(Serialize)]
+        struct Document<'a> {
+            r#type: &'static str,
+            title: &'static str,
+            status: u16,
+            detail: &'a str,
+            #[serde(rename = "violated-policies")]
+            violated: &'a [String],
+        }
+        report_json(&Document {
+            r#type: self.type_uri(),
+            title: self.title(),
+            status: self.status(),
+            detail: &self.detail,
+            violated: &self.violated,
+        })
     }
 
     /// The content type and the body for a client with this `accept` field (RFC 9110, section 12.5.1): text where it prefers
@@ -217,17 +227,6 @@ impl Problem {
     pub fn text(&self) -> String {
         format!("{}\n", self.detail)
     }
-}
-
-/// The content of a JSON string (RFC 8259, section 7).
-fn escaped(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '"' | '\\' => format!("\\{c}"),
-            '\0'..'\x20' => format!("\\u{:04x}", u32::from(c)),
-            c => c.to_string(),
-        })
-        .collect()
 }
 
 /// The media types of each form that a client may name, after the range that includes them.

@@ -1,13 +1,13 @@
-//! The response to a request that a configuration has decided about.
+//! The response to a request that a configuration has decided.
 
 use crate::http::headers::{HeaderField, HeaderSettings, Outcome, Problem, fields, problem_by_costs};
 use crate::limiter::configured::request_decision::RequestDecision;
 
 /// The fields of the response to a request; see [`fields`]. Policies that are off or in shadow, and decisions without the store, are
-/// not told.
+/// not reported.
 pub fn request_fields(decided: &RequestDecision, settings: &HeaderSettings, now_us: u64) -> Vec<HeaderField> {
-    let told = decided.decisions.iter().filter(|made| made.is_told);
-    let outcomes: Vec<Outcome<'_>> = told.map(|made| (&made.numbers, &made.decision)).collect();
+    let reported = decided.decisions.iter().filter(|made| made.is_reported);
+    let outcomes: Vec<Outcome<'_>> = reported.map(|made| (&made.effective, &made.decision)).collect();
     fields(&outcomes, settings, now_us)
 }
 
@@ -15,8 +15,10 @@ pub fn request_fields(decided: &RequestDecision, settings: &HeaderSettings, now_
 /// missing key, 503 for an outage, and otherwise 429.
 ///
 /// ```
-/// use polylimit::headers::request_problem;
-/// use polylimit::{Limiter, RequestAttributes, ReserveOptions};
+/// use polylimit::http::headers::request_problem;
+/// use polylimit::document::RequestAttributes;
+/// use polylimit::reservation::ReserveOptions;
+/// use polylimit::Limiter;
 ///
 /// let document = r#"{"polylimit": 1, "policies": {}, "lists": {"deny": ["user mallory"]}}"#;
 /// let limiter = Limiter::builder().document(document).build()?.blocking();
@@ -31,7 +33,7 @@ pub fn request_problem(decided: &RequestDecision) -> Option<Problem> {
         400 => Problem::without_key(&[""; 0]),
         _ => {
             let outcomes: Vec<Outcome<'_>> =
-                decided.decisions.iter().map(|made| (&made.numbers, &made.decision)).collect();
+                decided.decisions.iter().map(|made| (&made.effective, &made.decision)).collect();
             let cost = |at: usize| decided.decisions.get(at).map_or(1, |made| made.cost);
             problem_by_costs(&outcomes, cost).unwrap_or_else(Problem::unavailable)
         }

@@ -88,7 +88,7 @@ names!(ResetForm, "reset form");
 /// Which fields a response has, in which form, and under which names.
 ///
 /// ```
-/// use polylimit::headers::{HeaderSettings, HeaderStyle, ResetForm};
+/// use polylimit::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
 ///
 /// let settings = HeaderSettings::default().style("both".parse()?).reset_form(ResetForm::Epoch);
 /// assert_eq!(settings, HeaderSettings::default().style(HeaderStyle::Both).reset_form("epoch".parse()?));

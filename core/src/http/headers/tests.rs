@@ -1,6 +1,7 @@
+use crate::Limiter;
+use crate::clock::ManualClock;
 use crate::http::headers::*;
 use crate::rules::decision::{Cause, QuotaUsage, Several, Source};
-use crate::{Limiter, ManualClock};
 
 const SECOND: u64 = 1_000_000;
 const BOTH: HeaderSettings =
@@ -443,7 +444,7 @@ fn client_that_waits_as_the_fields_say_is_admitted() {
             let outcomes = [(&policy, &denied)];
             let seconds: u64 = value(&outcomes, &BOTH, "retry-after").unwrap().parse().unwrap();
             let limit = value(&outcomes, &BOTH, "ratelimit").unwrap();
-            let wait = crate::server_wait([("ratelimit", &limit)], 0).unwrap();
+            let wait = crate::http::server_wait([("ratelimit", &limit)], 0).unwrap();
             assert_eq!(wait.as_secs(), seconds, "{quotas}");
             clock.advance(wait).unwrap();
             assert!(limiter.check("key").unwrap().allowed(), "{quotas}");

@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::Backoff;
+use crate::http::Backoff;
 use crate::http::server_wait::*;
 
 /// The cases that the tests of every language run.
@@ -19,11 +19,11 @@ fn all_cases_agree() {
     let backoff = |settings: &Value| {
         let us = |name: &str| settings[name].as_u64().map(Duration::from_micros);
         let mut builder = Backoff::builder();
-        builder = us("base_us").into_iter().fold(builder, crate::BackoffBuilder::base);
-        builder = us("cap_us").into_iter().fold(builder, crate::BackoffBuilder::cap);
-        builder = us("max_wait_us").into_iter().fold(builder, crate::BackoffBuilder::max_wait);
+        builder = us("base_us").into_iter().fold(builder, crate::http::BackoffBuilder::base);
+        builder = us("cap_us").into_iter().fold(builder, crate::http::BackoffBuilder::cap);
+        builder = us("max_wait_us").into_iter().fold(builder, crate::http::BackoffBuilder::max_wait);
         let retries = settings["max_retries"].as_u64().map(|retries| u32::try_from(retries).unwrap());
-        retries.into_iter().fold(builder, crate::BackoffBuilder::max_retries).build()
+        retries.into_iter().fold(builder, crate::http::BackoffBuilder::max_retries).build()
     };
     for case in cases("backoff") {
         let retry = u32::try_from(case["retry"].as_u64().unwrap()).unwrap();

@@ -15,7 +15,7 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         content: Content<B>,
-        // What is reserved until the last frame.
+        // Keeps the reservations until the last frame.
         hold: Option<RequestHold>,
     }
 }
@@ -38,7 +38,7 @@ impl<B> ResponseBody<B> {
         Self { content: Content::Denial { text: Some(text.into()) }, hold: None }
     }
 
-    /// The same body, whose end is the end of the request.
+    /// The same body, which ends the request when it ends.
     pub(crate) fn holding(self, hold: RequestHold) -> Self {
         Self { hold: Some(hold), ..self }
     }

@@ -53,7 +53,7 @@ impl<B> RateLimitLayer<B> {
 }
 
 impl<B> RateLimitLayer<B> {
-    /// Starts a layer that decides by the limiter's configuration: its rules say which policies, keys and costs a request has, by
+    /// Starts a layer that decides by the limiter's configuration: its rules determine the policies, keys and costs of a request by
     /// method, path, client, headers, the extension [`User`](crate::http::tower::User) as `user`, and
     /// [`attributes`](RateLimitBuilder::attributes). `peer` returns the other end of the socket, as for
     /// [`client_address`](crate::http::tower::client_address).
@@ -62,7 +62,7 @@ impl<B> RateLimitLayer<B> {
     /// use axum::Router;
     /// use axum::routing::get;
     /// use polylimit::Limiter;
-    /// use polylimit::tower::RateLimitLayer;
+    /// use polylimit::http::tower::RateLimitLayer;
     ///
     /// # fn layered() -> Result<Router, polylimit::Error> {
     /// let document = r#"
@@ -92,8 +92,8 @@ impl<B> RateLimitLayer<B> {
 }
 
 impl<B> RateLimitBuilder<B> {
-    /// What the program knows of a request besides, such as its `plan` or `country`, for a layer that decides
-    /// [by the configuration](RateLimitLayer::by_configuration): names of small letters, digits and `_`, with their values.
+    /// Further attributes that the program provides, such as `plan` or `country`, for a layer that decides [by the
+    /// configuration](RateLimitLayer::by_configuration): names of lower-case letters, digits and `_`, with their values.
     pub fn attributes(
         mut self,
         attributes: impl Fn(&Parts) -> Vec<(String, String)> + Send + Sync + 'static,
@@ -111,8 +111,9 @@ impl<B> RateLimitBuilder<B> {
     ///
     /// use axum::extract::ConnectInfo;
     /// use http::request::Parts;
-    /// use polylimit::tower::{RateLimitLayer, client_address};
-    /// use polylimit::{ClientAddressRules, Limiter, Policy};
+    /// use polylimit::http::tower::{RateLimitLayer, client_address};
+    /// use polylimit::http::ClientAddressRules;
+    /// use polylimit::{Limiter, Policy};
     ///
     /// #[derive(Clone)]
     /// struct Account(u64);
@@ -147,13 +148,13 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// Finds a path parameter by its name, for [`KeyPart::Path`]. Each router stores them in its own place; axum's are private,
+    /// Returns a path parameter by its name, for [`KeyPart::Path`]. Each router stores them in its own place; axum's are private,
     /// so a layer on one route reads the path itself:
     ///
     /// ```
     /// use axum::Router;
     /// use axum::routing::get;
-    /// use polylimit::tower::RateLimitLayer;
+    /// use polylimit::http::tower::RateLimitLayer;
     ///
     /// # fn layered(limiter: polylimit::Limiter) -> Result<Router, polylimit::Error> {
     /// let limit = RateLimitLayer::builder(limiter, |_| "all")
@@ -173,15 +174,14 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// How a request is counted for which the key's function returns none, or of whose key a part is missing;
+    /// How a request is counted for which the key's function returns none, or that lacks a part of its key;
     /// [`Address`](MissingKey::Address) by default.
     pub fn missing_key(mut self, missing: MissingKey) -> Self {
         self.guard = self.guard.missing_key(missing);
         self
     }
 
-    /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be left out where the limiter has only
-    /// one.
+    /// Adds a policy by its name, or by its quotas such as `100/minute`. It may be omitted if the limiter has only one.
     ///
     /// Several policies are decided in one round trip. When one of them denies, nothing is spent under the others.
     pub fn policy(mut self, name_or_quotas: impl Into<String>) -> Self {
@@ -189,7 +189,7 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// Policies in place of the layer's, as for [`policy`](Self::policy); an empty list is refused when the layer is made.
+    /// Replaces the layer's policies, in the form of [`policy`](Self::policy); an empty list is refused when the layer is built.
     pub fn policies(mut self, policies: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.guard = self.guard.policies(policies);
         self
@@ -201,7 +201,7 @@ impl<B> RateLimitBuilder<B> {
     ///
     /// ```
     /// use polylimit::Limiter;
-    /// use polylimit::tower::RateLimitLayer;
+    /// use polylimit::http::tower::RateLimitLayer;
     ///
     /// # fn layer(limiter: Limiter) -> Result<RateLimitLayer<axum::body::Body>, polylimit::Error> {
     /// let limit = RateLimitLayer::builder(limiter, |_| "all").policy("100/minute").policies_of(|request| {
@@ -225,15 +225,15 @@ impl<B> RateLimitBuilder<B> {
     /// The scope of quotas without a name: 1 to 256 bytes, such as `/login` or `GET /users/{id}`. All layers with the
     /// same quotas and scope share one budget per key, in every process that shares the store.
     ///
-    /// A layer is made before it is added to a route, so it does not know its route unless [`route`](Self::route) finds it. Without
-    /// both, layers with the same quotas share one budget, on any number of routes. A policy with a name is shared regardless of
-    /// the scope.
+    /// A layer is built before it is added to a route, so it does not know its route unless [`route`](Self::route) finds it.
+    /// Without both, layers with the same quotas share one budget, on any number of routes. A policy with a name is shared
+    /// regardless of the scope.
     ///
     /// ```
     /// use axum::Router;
     /// use axum::routing::{get, post};
     /// use polylimit::Limiter;
-    /// use polylimit::tower::RateLimitLayer;
+    /// use polylimit::http::tower::RateLimitLayer;
     ///
     /// # fn routes(limiter: Limiter) -> Result<Router, polylimit::Error> {
     /// let limit =
@@ -250,20 +250,20 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// The route that the router has matched, for a layer that is behind routing: `None` for none. Quotas without a name and without a
-    /// [`scope`](Self::scope) have a budget for each route, and a layer that decides
-    /// [by the configuration](RateLimitLayer::by_configuration) has it as the attribute `route`. Parameters are read as `:id` and
-    /// `{id}`, and catch-alls as `*rest` and `{*rest}`; rules have them as `{id}` and `{*rest}`. It must never return what a client
-    /// chooses, such as the path of the request: each path would be a budget of its own.
+    /// The route that the router has matched, or `None`, for a layer that is behind routing. Quotas without a name and without
+    /// a [`scope`](Self::scope) have a budget for each route, and a layer that decides [by the
+    /// configuration](RateLimitLayer::by_configuration) has it as the attribute `route`. Parameters are read as `:id` and
+    /// `{id}`, and catch-alls as `*rest` and `{*rest}`; rules have them as `{id}` and `{*rest}`. It must never return a value
+    /// that a client chooses, such as the path of the request: each path would have its own budget.
     ///
-    /// axum puts the route into the request's extensions, with the prefixes of nested routers. It is there for layers that
-    /// `Router::layer`, `Router::route_layer` or the `layer` of a handler has added:
+    /// axum puts the route into the request's extensions, with the prefixes of nested routers. It is available to layers that
+    /// are added by `Router::layer`, `Router::route_layer` or the `layer` of a handler:
     ///
     /// ```
     /// use axum::Router;
     /// use axum::extract::MatchedPath;
     /// use axum::routing::get;
-    /// use polylimit::tower::RateLimitLayer;
+    /// use polylimit::http::tower::RateLimitLayer;
     ///
     /// # fn layered(limiter: polylimit::Limiter) -> Result<Router, polylimit::Error> {
     /// let limit = RateLimitLayer::builder(limiter, |_| "all")
@@ -288,7 +288,7 @@ impl<B> RateLimitBuilder<B> {
     ///
     /// ```
     /// use axum::extract::OriginalUri;
-    /// use polylimit::tower::RateLimitLayer;
+    /// use polylimit::http::tower::RateLimitLayer;
     ///
     /// # fn layer(limiter: polylimit::Limiter) -> Result<RateLimitLayer<axum::body::Body>, polylimit::Error> {
     /// let limit = RateLimitLayer::by_configuration(limiter, |_| None)
@@ -326,10 +326,11 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// A function of the response that returns the units that its request has spent: from 0 to [`MAX_COST`](crate::Request::MAX_COST), and
-    /// less or more than the cost. Then every policy is reserved at the cost until the response is done, as a policy with concurrency always
-    /// is, and this is what is charged. It is called when the last byte of the body is sent or the body is dropped because the client has
-    /// gone. For `None`, for units beyond the bounds, and for a service that fails, the cost is charged. Nothing is where the response does not
+    /// A function of the response that returns the units that its request has spent: from 0 to
+    /// [`MAX_COST`](crate::Request::MAX_COST), and less or more than the cost. Every policy is then reserved at the cost until
+    /// the response is done, as a policy with concurrency always is, and the returned units are charged. It is called when the
+    /// last byte of the body is sent or the body is dropped because the client has gone. For `None`, for units beyond the
+    /// bounds, and for a service that fails, the cost is charged; nothing is charged where the response does not
     /// [count](Self::count).
     ///
     /// ```
@@ -337,7 +338,7 @@ impl<B> RateLimitBuilder<B> {
     /// use std::sync::atomic::{AtomicU64, Ordering};
     ///
     /// use polylimit::Limiter;
-    /// use polylimit::tower::RateLimitLayer;
+    /// use polylimit::http::tower::RateLimitLayer;
     ///
     /// /// The tokens that a response has sent so far: its body counts them.
     /// #[derive(Clone, Default)]
@@ -358,7 +359,7 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// How long what is reserved stays set aside after this process died: 1 ms to 48 h; 30 seconds by default.
+    /// How long reserved units stay set aside after this process has died: 1 ms to 48 h; 30 seconds by default.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.guard = self.guard.ttl(ttl);
         self
@@ -377,23 +378,23 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// Limits only requests of this method, such as `POST`, in any case; may be called several times. By default all methods are
-    /// limited. `GET` has `HEAD`, too.
+    /// Limits only requests of this method, such as `POST`, in any case; may be called several times. By default all methods
+    /// are limited. `GET` includes `HEAD`.
     pub fn method(mut self, method: impl Into<String>) -> Self {
         self.guard = self.guard.method(method);
         self
     }
 
-    /// Whether `HEAD` is separate from `GET`, so that a limit on `GET` does not have it. By default it is not, because handlers of
-    /// `GET` respond to `HEAD`.
+    /// Whether `HEAD` is separate from `GET`, so that a limit on `GET` does not cover it. By default it is not, because
+    /// handlers of `GET` respond to `HEAD`.
     pub fn separate_head(mut self, is_separate: bool) -> Self {
         self.guard = self.guard.separate_head(is_separate);
         self
     }
 
-    /// Whether preflights count, by which browsers ask whether a page may send a request. By default a layer that does not know the
-    /// [`route`](Self::route) of a request leaves them out, because it is in front of routing. A layer on a handler that responds to
-    /// `OPTIONS` itself, such as one of `axum::routing::any`, needs either.
+    /// Whether preflights count, the requests by which browsers ask whether a page may send another. By default a layer that
+    /// does not know the [`route`](Self::route) of a request does not count them, because it is in front of routing. A layer on
+    /// a handler that responds to `OPTIONS` itself, such as one of `axum::routing::any`, needs one of the two.
     pub fn count_preflights(mut self, counts: bool) -> Self {
         self.guard = self.guard.count_preflights(counts);
         self
@@ -424,8 +425,8 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// Makes the response to each request that the layer does not pass on, in place of the problem document. The fields are added
-    /// to the response.
+    /// Builds the response to each request that the layer does not pass on, in place of the problem document. The fields are
+    /// added to the response.
     pub fn on_denied(
         mut self,
         respond: impl Fn(&Denial<'_>, &Parts) -> Response<B> + Send + Sync + 'static,
@@ -434,7 +435,7 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// Is called for each request that the store did not decide, and returns what happens with it.
+    /// Is called for each request that the store did not decide, and returns its outcome.
     pub fn on_outage(
         mut self,
         decide: impl Fn(&OutageReport<'_>, &Parts) -> OnOutage + Send + Sync + 'static,
@@ -443,13 +444,13 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// Which fields tell clients their limits; [`Ietf`](HeaderStyle::Ietf) by default.
+    /// Which fields show clients their limits; [`Ietf`](HeaderStyle::Ietf) by default.
     pub fn headers(mut self, style: HeaderStyle) -> Self {
         self.guard = self.guard.header_style(style);
         self
     }
 
-    /// Another name for a field: see [`HeaderSettings::names`](crate::headers::HeaderSettings::names). An empty name turns the
+    /// Another name for a field: see [`HeaderSettings::names`](crate::http::headers::HeaderSettings::names). An empty name turns the
     /// field off.
     pub fn header_name(mut self, field: impl Into<String>, name: impl Into<String>) -> Self {
         self.guard = self.guard.header_name(field, name);
@@ -462,7 +463,7 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// Makes the layer.
+    /// Builds the layer.
     ///
     /// # Errors
     /// As [`GuardBuilder::build`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the key has a function and

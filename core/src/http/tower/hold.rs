@@ -1,4 +1,4 @@
-//! What a layer has reserved for a request, until its response is done.
+//! The reservations of layers for a request, until its response is done.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::http::guard::GuardCheck;
 /// A function of a response that returns the units that its request has spent.
 pub(super) type Spent = Arc<dyn Fn(&response::Parts) -> Option<u64> + Send + Sync>;
 
-/// Keeps what layers have reserved for a request. Each request that a layer reserves has it as an extension. The reservations end when
+/// Keeps the reservations of layers for a request, which has it as an extension if a layer reserves. The reservations end when
 /// the body of the response is sent or dropped and no clone is left, so a handler of a web socket, whose work begins with the
 /// response, moves a clone into that work:
 ///
 /// ```
 /// use axum::Extension;
 /// use axum::response::Response;
-/// use polylimit::tower::RequestHold;
+/// use polylimit::http::tower::RequestHold;
 ///
 /// async fn talk(Extension(hold): Extension<RequestHold>) -> Response {
 ///     tokio::spawn(async move {
@@ -36,11 +36,11 @@ pub struct RequestHold {
 
 struct Held {
     ending: Mutex<Option<Ending>>,
-    /// What the layers around this one have reserved.
+    /// The reservations of the layers around this one.
     _outer: Option<RequestHold>,
 }
 
-/// What the end of the request needs.
+/// The data that the end of the request needs.
 struct Ending {
     check: GuardCheck,
     spent: Option<Spent>,
@@ -54,11 +54,11 @@ impl RequestHold {
         Self { held: Arc::new(Held { ending, _outer: outer }) }
     }
 
-    /// Finishes the check with the head of the response. Where the future is dropped meanwhile, the check ends.
+    /// Finishes the check with the head of the response. If the future is dropped before that, the check ends.
     pub(super) async fn finish(&self, counts: bool, response: Option<response::Parts>) {
         let Some(mut ending) = self.held.ending.lock().take() else { return };
         ending.check.finish(counts);
-        ending.check.refund().await;
+        ending.check.run().await;
         *self.held.ending.lock() = Some(Ending { response, ..ending });
     }
 }
@@ -67,7 +67,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         let Some(Ending { mut check, spent, response }) = self.ending.get_mut().take() else { return };
         let spent = spent.zip(response).and_then(|(spent, response)| spent(&response));
-        // Units that no request may have end it with those that were reserved.
+        // If the units are not allowed, the check ends with those that were reserved.
         let _ = check.end_in_background(spent);
     }
 }

@@ -9,7 +9,8 @@ use http::{HeaderName, HeaderValue};
 
 use crate::client_address::ClientAddressRules;
 
-/// The authenticated user of a request: an extension that an outer layer inserts, read by [`KeyPart::User`](crate::guard::KeyPart::User).
+/// The authenticated user of a request: an extension that an outer layer inserts, read by
+/// [`KeyPart::User`](crate::http::guard::KeyPart::User).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct User(
     /// The user's identifier, which is the same in every process.
@@ -23,7 +24,7 @@ impl fmt::Debug for User {
     }
 }
 
-/// Counts by the client's address, which these rules find.
+/// Counts by the client's address, as found by these rules.
 ///
 /// `peer` returns the address of the other end of the socket, which each server puts into the request in its own way;
 /// `None` means a Unix socket, whose other end is on this host. With axum it is

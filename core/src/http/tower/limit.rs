@@ -31,7 +31,7 @@ pub struct Denial<'a> {
     pub problem: &'a Problem,
 }
 
-/// What happens with a request that the store did not decide.
+/// The outcome for a request that the store did not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OnOutage {
     /// The outage policy's decision holds; without one the request is denied.
@@ -60,7 +60,7 @@ pub(super) struct Functions<B> {
     pub(super) route: Option<Of<Option<String>>>,
     /// The whole path, where the configuration decides.
     pub(super) path: Option<Of<Option<String>>>,
-    /// What the program knows of the request besides, where the configuration decides.
+    /// Further attributes that the program provides, where the configuration decides.
     pub(super) attributes: Option<Of<Vec<(String, String)>>>,
     pub(super) policies: Option<Of<Option<Vec<String>>>>,
     pub(super) cost: Option<Of<u64>>,
@@ -95,7 +95,7 @@ impl<B> Limit<B> {
             return Ok(None);
         }
         let mut check = self.start(request, route.as_deref(), limits).map_err(failure)?;
-        check.ask().await;
+        check.run().await;
         let mut error = None;
         if let Some(outage) = check.outage() {
             error = outage.error.cloned();
@@ -110,7 +110,7 @@ impl<B> Limit<B> {
             Verdict::Fail(error) => return Err(failure(error)),
             Verdict::Deny(problem) => problem,
         };
-        check.refund().await;
+        check.run().await;
         let mut response = match &of.on_denied {
             None => denial(&problem, request),
             Some(on_denied) => {
@@ -133,7 +133,7 @@ impl<B> Limit<B> {
     ) -> Result<Response<T>, E> {
         let (counts, answered) = self.counts(answered);
         check.finish(counts);
-        check.refund().await;
+        check.run().await;
         answered
     }
 
@@ -232,7 +232,7 @@ impl<B> Limit<B> {
     }
 }
 
-/// What the configuration decides by.
+/// The attributes by which the configuration decides.
 fn attributes_of<'a>(
     request: &'a Parts,
     path: Option<&'a str>,

@@ -23,7 +23,7 @@ pub(super) fn denial<B>(problem: &Problem, request: &Parts) -> Response<Response
     response
 }
 
-/// Adds what a page of another origin needs to read a denial, unless the response has it.
+/// Adds the fields that let a page of another origin read a denial, unless the response has them.
 pub(super) fn allow_origin(headers: &mut HeaderMap, guard: &Guard, request: &Parts) {
     if headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
         return;
@@ -47,8 +47,8 @@ pub(super) fn failure<B>(error: Error) -> Response<ResponseBody<B>> {
     response
 }
 
-/// Adds fields to those of a response. A structured field is a list and may have several lines, `retry-after` is replaced, and of
-/// any other field the value that the response has stays.
+/// Adds fields to those of a response. A structured field is a list and may have several lines, `retry-after` is replaced, and
+/// any other field keeps the value that the response already has.
 pub(super) fn add_fields(headers: &mut HeaderMap, fields: Vec<HeaderField>) {
     for field in fields {
         let name = HeaderName::from_bytes(field.name.as_bytes());

@@ -22,7 +22,7 @@ use crate::runtime::close_signal::{CloseSignal, closed};
 /// The tag of a call and its answer.
 pub(crate) type Finished<T> = (T, CallResult);
 
-/// So many calls are started without waiting for more: the server works on them while the loop makes other calls.
+/// The number of calls that are started without waiting for more: the server works on them while the loop makes other calls.
 const MAX_DEFERRED: usize = 16;
 
 pub(crate) struct DeferredCalls<T> {
@@ -36,7 +36,7 @@ pub(crate) struct DeferredCalls<T> {
 struct Results<T> {
     finished: Mutex<Vec<Finished<T>>>,
     waker: Waker,
-    /// Closed when the loop is gone.
+    /// Closed when the loop has ended.
     left: CloseSignal,
 }
 
@@ -67,7 +67,7 @@ impl<T: Send + 'static> DeferredCalls<T> {
         }
     }
 
-    /// The only deferred call, if no other one was started and not handed out yet.
+    /// The deferred call, if it is the only one that has not been handed out yet.
     pub(crate) fn take_single(&self) -> Option<(Limiter, T, OwnedCall)> {
         if self.pending() != 1 {
             return None;
@@ -148,8 +148,9 @@ fn start_without_thread<T: Send + 'static>(
     results: &Arc<Results<T>>,
     error: &Error,
 ) {
+    let store = limiter.shared().store();
     let is_refused = |deferred: &DeferredCall<T>| {
-        let needs_timer = deferred.call.as_ref().is_some_and(|(_, call)| call.needs_timer());
+        let needs_timer = deferred.call.as_ref().is_some_and(|(_, call)| call.needs_timer(store));
         error.kind() != ErrorKind::StoreUnavailable || needs_timer
     };
     let (refused, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_refused);
@@ -164,7 +165,7 @@ fn start_without_thread<T: Send + 'static>(
     }
 }
 
-/// Performs all calls, and hands over together the answers that arrive at the same time.
+/// Performs all calls, and hands over answers that arrive at the same time in one batch.
 async fn run<T: Send + 'static>(limiter: Limiter, calls: Vec<DeferredCall<T>>, results: Arc<Results<T>>) {
     let mut left = pin!(results.left.closed());
     let mut running: FuturesUnordered<_> = calls.into_iter().map(|call| call.run(&limiter)).collect();

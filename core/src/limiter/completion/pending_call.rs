@@ -14,7 +14,10 @@ use tokio::sync::oneshot::{self, Receiver, Sender};
 use crate::error::{Error, ErrorKind};
 use crate::limiter::call::{Answer, Call};
 use crate::limiter::owned_call::{OwnedCall, OwnedRequest};
+use crate::limiter::together::Together;
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
+use crate::rules::decision::Decision;
+use crate::rules::request::Request;
 use crate::rules::reservation::list::Hold;
 use crate::runtime::close_signal::closed;
 
@@ -28,13 +31,18 @@ pub(crate) struct StartedCall {
     pub(crate) claim: Option<Arc<Claim>>,
 }
 
-/// Starts a call that [`Limiter::try_call`] did not answer.
+/// Starts a call that [`Raw::try_call`](crate::raw::Raw::try_call) did not answer.
 pub(crate) fn start(limiter: &Limiter, call: OwnedCall) -> Result<StartedCall, Error> {
-    let runtime = match limiter.shared().driver().and_then(|driver| driver.running()) {
-        Ok(running) => Some(running.handle().clone()),
-        // The outage policy answers.
-        Err(error) if error.kind() == ErrorKind::StoreUnavailable && !call.needs_timer() => None,
-        Err(error) => return Err(error),
+    let (shared, needs_timer) = (limiter.shared(), call.needs_timer(limiter.shared().store()));
+    let runtime = if shared.store().is_here() && !needs_timer {
+        None
+    } else {
+        match shared.driver().and_then(|driver| driver.running()) {
+            Ok(running) => Some(running.handle().clone()),
+            // The outage policy answers.
+            Err(error) if error.kind() == ErrorKind::StoreUnavailable && !needs_timer => None,
+            Err(error) => return Err(error),
+        }
     };
     let waits_in_line = matches!(call, OwnedCall::Acquire(..) | OwnedCall::ReserveInLine(..));
     let claim = Claim::of(limiter, &call).map(Arc::new);
@@ -44,7 +52,7 @@ pub(crate) fn start(limiter: &Limiter, call: OwnedCall) -> Result<StartedCall, E
         let mut answer = pin!(AssertUnwindSafe(call.run(&owner)).catch_unwind());
         poll_fn(|cx| {
             if is_closed() {
-                // The runtime may have ended, and its timers cannot be used any more.
+                // The runtime may have ended, and its timers are no longer usable.
                 return Poll::Ready(Err(closed()));
             }
             let _entered = runtime.as_ref().map(Handle::enter);
@@ -64,31 +72,73 @@ pub(crate) fn start(limiter: &Limiter, call: OwnedCall) -> Result<StartedCall, E
     Ok(StartedCall { pending, claim })
 }
 
-/// The units that an acquire or a reserve may get for its caller.
+/// The units that a call may get for its caller.
 pub(crate) struct Claim {
     limiter: Limiter,
-    request: OwnedRequest,
-    /// The reservation; `None` for an acquire.
-    hold: Option<Hold>,
+    claimed: Claimed,
+}
+
+enum Claimed {
+    /// Those of an acquire, or of a reserve with its reservation.
+    One(OwnedRequest, Option<Hold>),
+    /// Those of requests that are reserved together.
+    Together(Vec<OwnedRequest>, Hold),
+    /// The reservations of a request by its attributes.
+    Decided,
 }
 
 impl Claim {
     fn of(limiter: &Limiter, call: &OwnedCall) -> Option<Self> {
-        let (request, hold) = match call {
-            OwnedCall::Acquire(request, _) => (request, None),
-            OwnedCall::ReserveInLine(request, terms) => (request, Some(terms.hold())),
-            OwnedCall::OneKey(request, action, hold) if *action == RESERVE => (request, *hold),
+        let claimed = match call {
+            OwnedCall::Acquire(request, _) => Claimed::One(request.clone(), None),
+            OwnedCall::ReserveInLine(request, terms) => Claimed::One(request.clone(), Some(terms.hold())),
+            OwnedCall::OneKey(request, action, hold) if *action == RESERVE => {
+                Claimed::One(request.clone(), *hold)
+            }
+            OwnedCall::Many(requests, Some(Together::Reserve(terms))) => {
+                Claimed::Together(requests.clone(), terms.hold())
+            }
+            OwnedCall::Decide(..) => Claimed::Decided,
             _ => return None,
         };
-        Some(Self { limiter: limiter.clone(), request: request.clone(), hold })
+        Some(Self { limiter: limiter.clone(), claimed })
     }
 
     /// Gives back an admission that the caller does not receive.
     pub(crate) fn give_back(&self, answer: &CallResult) {
-        let action = if self.hold.is_some() { RESERVE } else { CHECK };
-        let call = KeyCall { action, request: self.request.request(), hold: self.hold };
-        let request = self.limiter.shared().key_request(&call);
-        if let (Ok(Answer::Decision(decision)), Ok(request)) = (answer, request) {
+        match (&self.claimed, answer) {
+            (Claimed::One(request, hold), Ok(Answer::Decision(decision))) => {
+                let action = if hold.is_some() { RESERVE } else { CHECK };
+                self.give_back_one(&KeyCall { action, request: request.request(), hold: *hold }, decision);
+            }
+            (Claimed::Together(requests, hold), Ok(Answer::Decisions(decisions))) => {
+                let decisions: Vec<_> = decisions.iter().flatten().collect();
+                if decisions.iter().any(|decision| !decision.allowed) {
+                    return;
+                }
+                for (request, decision) in requests.iter().zip(decisions) {
+                    if !decision.shadowed
+                        && !decision.elastic
+                        && let Ok(call) = self.limiter.reserving_call(request.request(), *hold)
+                    {
+                        self.give_back_one(&call, decision);
+                    }
+                }
+            }
+            (Claimed::Decided, Ok(Answer::Request(decided))) => {
+                for made in &decided.decisions {
+                    if let Some(id) = made.reservation {
+                        let request = Request::new(&made.key).policy(&made.policy);
+                        self.limiter.call_in_background(&Call::Cancel(request, id));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn give_back_one(&self, call: &KeyCall<'_>, decision: &Decision) {
+        if let Ok(request) = self.limiter.shared().key_request(call) {
             self.limiter.give_back_unused(request, decision);
         }
     }
@@ -106,15 +156,16 @@ impl Limiter {
         &self,
         call: &Call<'_>,
     ) -> impl Future<Output = Result<Answer, Error>> + Send + Unpin + 'static + use<> {
-        match self.try_call(call).map_or_else(|| start(self, OwnedCall::of(call)).map_err(Err), Err) {
+        match self.raw().try_call(call).map_or_else(|| start(self, OwnedCall::of(call)).map_err(Err), Err) {
             Ok(started) => Either::Left(started.pending),
             Err(answer) => Either::Right(std::future::ready(answer)),
         }
     }
 }
 
-/// An acquire, or a reserve that waits in line. It may hold the turn on which the callers behind it wait. So it waits on the thread that drives the limiter,
-/// and its caller only receives the answer: an event loop that is blocked or stopped delays no other caller.
+/// An acquire, or a reserve that waits in line. It may hold the turn for which the callers behind it wait, so it waits
+/// on the thread that drives the limiter, and its caller only receives the answer: an event loop that is blocked or
+/// stopped delays no other caller.
 struct QueuedCall {
     state: Arc<QueuedState>,
     /// Receives the answer; `None` before the first poll, because most acquires need no waiting.
@@ -135,7 +186,7 @@ impl Future for QueuedCall {
         let receiver = if let Some(receiver) = answer {
             receiver
         } else {
-            // The limiter's thread polls the call again first of all, so no wake-up is lost.
+            // The limiter's thread starts by polling the call again, so no wake-up is lost.
             if let Poll::Ready(answer) = state.poll(&mut Context::from_waker(Waker::noop())) {
                 state.leave();
                 return Poll::Ready(answer);

@@ -1,4 +1,4 @@
-//! How a limiter takes a document and entries: it parses what has changed, compiles everything, and puts it in force.
+//! How a limiter applies a document and entries: it parses what has changed, compiles everything, and activates it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ use crate::runtime::close_signal::closed;
 use crate::store::Store;
 use crate::store::redis::configuration::ConfigurationStore;
 
-/// Gives a limiter what its source has.
+/// Applies the state of a source to a limiter.
 #[derive(Debug)]
 pub(crate) struct Sink {
     shared: Weak<Shared>,
@@ -49,7 +49,7 @@ impl ConfigurationSink for Sink {
 }
 
 impl Shared {
-    /// Takes the document that the program gives, or follows a source, where there is one.
+    /// Applies the document that the program gives, or follows a source, if there is one.
     pub(crate) fn start_configuration(
         self: &Arc<Self>,
         document: Option<&str>,
@@ -78,7 +78,8 @@ impl Shared {
         }
     }
 
-    /// Goes on following what the limiter of the parent process has followed. This is in place of it in a forked child.
+    /// Continues to follow the source that `parent` followed, the limiter of the parent process that this one replaces
+    /// in a forked child.
     pub(crate) fn go_on_following(&self, parent: &Self) {
         let (ours, theirs) = (&self.configured, &parent.configured);
         if ours.goes_on.load(Ordering::Relaxed) || ours.goes_on.swap(true, Ordering::Relaxed) {
@@ -95,11 +96,11 @@ impl Shared {
     fn configuration_store(&self) -> Option<ConfigurationStore> {
         match &self.store {
             Store::Redis(store) => Some(store.configuration()),
-            Store::Memory(_) | Store::Local(_) => None,
+            Store::Memory(_) | Store::Local(_) | Store::Custom(_) => None,
         }
     }
 
-    /// Takes note of entries that cannot be read, or that all can be again.
+    /// Records that entries cannot be read, or that all can be read again.
     fn note_unreadable(&self, obstacle: Option<&Error>) {
         let before = self.configured.unreadable.swap(obstacle.cloned().map(Arc::new));
         if before.as_deref() != obstacle {
@@ -107,7 +108,7 @@ impl Shared {
         }
     }
 
-    /// Puts a configuration in force. Operations that have begun end under the one before.
+    /// Activates a configuration. Operations in progress complete under the previous one.
     pub(crate) fn replace_configuration(&self, configuration: Configuration) -> Result<(), Error> {
         let _replacing = self.configured.replacing.lock();
         self.registry.check_open()?;
@@ -121,7 +122,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Puts a changed configuration in force; nothing changes when the document cannot be used.
+    /// Activates a changed configuration; nothing changes when the document cannot be used.
     pub(crate) fn apply_configuration(
         &self,
         before: &Parsed,

@@ -1,22 +1,22 @@
-//! How often a candidate's numbers and those in force agree.
+//! How often a candidate's quotas and the effective ones agree.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a candidate would have decided beside the numbers in force, in checks since either's quotas changed, counted by
-/// this limiter before elastic policies and shadow.
+/// How the decisions of a candidate compare with those of the effective quotas, over the checks since either's quotas
+/// changed; counted by this limiter before elastic policies and shadow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CandidateCounts {
     /// Both admit.
     pub both_allow: u64,
-    /// The numbers in force deny, and the candidate would admit.
+    /// The effective quotas deny, and the candidate would admit.
     pub only_live_denies: u64,
-    /// The numbers in force admit, and the candidate would deny.
+    /// The effective quotas admit, and the candidate would deny.
     pub only_candidate_denies: u64,
     /// Both deny.
     pub both_deny: u64,
 }
 
-/// The same counts, while they are counted; by what the numbers in force decide, and the candidate's.
+/// The same counts while counting, by the decision of the effective quotas, then by the candidate's.
 #[derive(Debug, Default)]
 pub(crate) struct CandidateCounters([[AtomicU64; 2]; 2]);
 

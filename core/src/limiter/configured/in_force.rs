@@ -1,4 +1,4 @@
-//! A configuration with its policies registered and their numbers prepared for the store.
+//! A configuration with its policies registered and their quotas prepared for the store.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use crate::limiter::registry::Registry;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::store::Store;
-use crate::store::request::{Numbers, PolicyId, PolicyOptions};
+use crate::store::request::{PolicyId, PolicyOptions, PreparedQuotas};
 
 #[derive(Debug)]
 pub(crate) struct InForce {
@@ -26,14 +26,14 @@ pub(crate) struct ConfiguredPolicy {
     pub(crate) comparison: Option<PolicyId>,
     pub(crate) counters: Arc<CandidateCounters>,
     options: PolicyOptions,
-    /// Each set of numbers, prepared when it is first used; none for a leased policy, whose only numbers are the policy's own.
-    prepared: Box<[OnceLock<Numbers>]>,
+    /// Each set of quotas, prepared when it is first used; none for a leased policy, whose only quotas are its own.
+    prepared: Box<[OnceLock<PreparedQuotas>]>,
     /// The sets whose states have keys of their own.
     others: Box<[Policy]>,
 }
 
 impl InForce {
-    /// Registers the policies of a configuration. What was prepared and counted before is kept where it still holds.
+    /// Registers the policies of a configuration. Prepared quotas and counts are kept where they still apply.
     pub(crate) fn new(
         configuration: Configuration,
         before: Option<&Self>,
@@ -47,14 +47,14 @@ impl InForce {
             let options = PolicyOptions {
                 outage: document.outage,
                 lease: document.lease,
-                has_numbers_of_keys: document.lease.is_none(),
+                has_quotas_of_keys: document.lease.is_none(),
             };
             let id = registry.set_configured(&policy.sets[0], options, store)?;
             names.push(policy.sets[0].name().to_owned());
             let comparison = match &document.candidate {
                 Some(candidate) if candidate.compare > 0 => {
                     names.push(candidate.comparison.name().to_owned());
-                    let options = PolicyOptions { lease: None, has_numbers_of_keys: false, ..options };
+                    let options = PolicyOptions { lease: None, has_quotas_of_keys: false, ..options };
                     Some(registry.set_configured(&candidate.comparison, options, store)?)
                 }
                 _ => None,
@@ -104,37 +104,37 @@ impl InForce {
         &self.policies[index]
     }
 
-    /// The quotas of a set of numbers.
+    /// The quotas of a set.
     pub(crate) fn quotas(&self, index: usize, set: u32) -> &Policy {
         &self.configuration.policy(index).sets[set as usize]
     }
 
-    /// What the document says about a policy.
+    /// The policy as the document defines it.
     pub(crate) fn document(&self, index: usize) -> &DocumentPolicy {
         self.configuration.policy(index).document
     }
 
-    /// The numbers of a set as the store has prepared them; `None` for a leased policy.
-    pub(crate) fn numbers(&self, index: usize, set: u32, store: &Store) -> Option<&Numbers> {
+    /// The quotas of a set as the store has prepared them; `None` for a leased policy.
+    pub(crate) fn prepared(&self, index: usize, set: u32, store: &Store) -> Option<&PreparedQuotas> {
         let policy = &self.policies[index];
         let prepared = policy.prepared.get(set as usize)?;
         Some(prepared.get_or_init(|| {
-            store.prepare_numbers(policy.id, self.quotas(index, set), &policy.others, policy.options)
+            store.prepare_quotas(policy.id, self.quotas(index, set), &policy.others, policy.options)
         }))
     }
 
-    /// The numbers of a key of a registered policy; `None` for a policy that the configuration does not have.
-    pub(crate) fn numbers_of(
+    /// The effective quotas of a key of a registered policy; `None` for a policy that the configuration does not have.
+    pub(crate) fn quotas_of(
         &self,
         id: PolicyId,
         key: &[u8],
         plan: Option<&str>,
         store: &Store,
-    ) -> Option<&Numbers> {
+    ) -> Option<&PreparedQuotas> {
         let index = self.policies.iter().position(|policy| policy.id == id)?;
         let plan = plan.map(str::as_bytes);
-        let choice = self.configuration.numbers(index, key, plan, store.clock().now_us());
-        self.numbers(index, choice.set, store)
+        let choice = self.configuration.effective(index, key, plan, store.clock().now_us());
+        self.prepared(index, choice.set, store)
     }
 
     fn named(&self, name: &str) -> Option<(&ConfiguredPolicy, &[Policy])> {
@@ -144,8 +144,8 @@ impl InForce {
 }
 
 impl ConfiguredPolicy {
-    /// The numbers of a set that are prepared already, under the same options.
-    fn prepared_as(&self, set: &Policy, sets: &[Policy], options: PolicyOptions) -> Option<Numbers> {
+    /// The quotas of a set, if they are already prepared under the same options.
+    fn prepared_as(&self, set: &Policy, sets: &[Policy], options: PolicyOptions) -> Option<PreparedQuotas> {
         let prepared = sets.iter().position(|known| known == set).and_then(|at| self.prepared.get(at));
         prepared.and_then(OnceLock::get).filter(|_| options.outage == self.options.outage).cloned()
     }

@@ -1,5 +1,5 @@
-//! The ways to an operation on a key of a configured policy: at once, with waiting, in line, and many together. Each takes the
-//! [steps](super::key_steps), counts the answer and pays what it owes to a pool.
+//! The entry points for an operation on a key of a configured policy: at once, with waiting, in line, and many
+//! together. Each runs the [steps](super::key_steps), counts the answer and charges the pool for what it owes.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures_util::future::Either;
 
 use crate::error::Error;
+use crate::limiter::cancellation::gives_back;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::key_steps::{ConfiguredCall, Opening, StoreCall};
 use crate::limiter::configured::wait::{DecidedAnswer, Wait};
@@ -18,7 +19,7 @@ use crate::rules::request::Request;
 use crate::store::request::Answer;
 
 impl Limiter {
-    /// The answer to an operation on a key of a configured policy; `None` where the configuration in force has no such policy.
+    /// Answers an operation on a key of a configured policy; `None` where the active configuration has no such policy.
     pub(crate) fn find_configured<'a>(
         &'a self,
         call: &'a KeyCall<'a>,
@@ -29,80 +30,63 @@ impl Limiter {
             configured.followed()?;
             return Some(Either::Right(Box::pin(self.decide_when_ready(call, wait))));
         };
-        let found = in_force.call(call)?;
+        let found = in_force.call(call, self.shared().store.clock().now_us())?;
         if let Err(error) = check_bounds(call) {
             return Some(Either::Left(ready(Err(error))));
         }
         if let Some(answer) = self.decide_here(&in_force, found).transpose() {
             return Some(Either::Left(ready(answer)));
         }
-        Some(Either::Right(Box::pin(async move {
-            let found = in_force.call(call).ok_or_else(Error::no_answer)?;
-            self.decide_on_key(&in_force, found, wait).await
-        })))
+        Some(Either::Right(Box::pin(async move { self.decide_on_key(&in_force, found, wait).await })))
     }
 
-    /// The answer of a store that is here, unless a pool or a candidate takes part; `None` then, and for Redis. It makes no future:
-    /// a check by a document takes 0.33 us in memory, and 0.65 us by [`decide_on_key`](Self::decide_on_key)
-    /// (`cargo bench -p polylimit --features testing --bench configuration`).
+    /// The answer of a store in this process or on this host, unless a pool or a candidate takes part; `None` then, and
+    /// for Redis. It creates no future: a check by a document takes 0.33 us in memory, and 0.65 us by
+    /// [`decide_on_key`](Self::decide_on_key) (`cargo bench -p polylimit --features testing --bench configuration`).
     fn decide_here(&self, in_force: &InForce, call: ConfiguredCall<'_>) -> Result<Option<Answer>, Error> {
         let shared = self.shared();
         if !shared.store.is_here() || in_force.document(call.policy).elastic.is_some() {
             return Ok(None);
         }
-        let (answer, set) = match self.open(in_force, call)? {
-            Opening::Answered(answer) => (answer, 0),
+        let answer = match self.open(in_force, call)? {
+            Opening::Answered(answer) => answer,
             Opening::Asked(asked) if asked.compared.is_none() => {
                 let Some(answer) = shared.store.answer_here(asked.request).transpose()? else {
                     return Ok(None);
                 };
                 shared.answered(asked.request, &answer);
-                (in_force.shadow(call, answer), asked.set)
+                in_force.shadow(call, answer)
             }
             Opening::Asked(_) => return Ok(None),
         };
-        self.count_configured(in_force, call, set, &answer);
+        self.count_configured(in_force, call, &answer);
         Ok(Some(answer))
     }
 
-    /// The first answer to a caller that waits in line, as [`find_configured`](Self::find_configured) gives it. It is counted, as
-    /// that of the operation, where it is the last one, too.
-    pub(crate) async fn decide_in_line(
+    /// The call on a configured policy of a caller that may wait in line; `None` for a policy of the program.
+    pub(crate) async fn configured_in_line<'a>(
         &self,
-        call: &KeyCall<'_>,
-        kind: OperationKind,
-    ) -> Result<Option<Decision>, Error> {
-        let configured = &self.shared().configured;
-        if configured.in_force().is_none() && configured.followed().is_none() {
+        call: &'a KeyCall<'a>,
+    ) -> Result<Option<(Arc<InForce>, ConfiguredCall<'a>)>, Error> {
+        let shared = self.shared();
+        if shared.configured.in_force().is_none() && shared.configured.followed().is_none() {
             return Ok(None);
         }
         check_bounds(call)?;
         let in_force = self.wait_for_configuration(Wait::Await).await?;
-        let Some(configured) = in_force.call(call) else { return Ok(None) };
-        let ((decision, _), set) = self.decide_uncounted(&in_force, configured, Wait::Await).await?;
-        if decision.allowed || !waits(&decision) {
-            let (id, numbers) =
-                (in_force.policy(configured.policy).id, in_force.quotas(configured.policy, set));
-            self.shared().count_by_numbers(
-                (id, configured.key),
-                Some(kind),
-                configured.cost,
-                &decision,
-                numbers,
-            );
-        }
-        Ok(Some(decision))
+        let configured = in_force.call(call, shared.store.clock().now_us());
+        Ok(configured.map(|configured| (in_force, configured)))
     }
 
-    /// Waits for the first configuration inside the deadline, and answers then.
+    /// Waits for the first configuration within the deadline, then answers.
     async fn decide_when_ready(&self, call: &KeyCall<'_>, wait: Wait) -> Result<Answer, Error> {
         check_bounds(call)?;
         let in_force = self.wait_for_configuration(wait).await?;
-        if let Some(configured) = in_force.call(call) {
+        let shared = self.shared();
+        if let Some(configured) = in_force.call(call, shared.store.clock().now_us()) {
             return self.decide_on_key(&in_force, configured, wait).await;
         }
         // A policy of the program.
-        let shared = self.shared();
         let request = shared.key_request(call)?;
         if wait == Wait::Await {
             return self.ask_kept(request).await;
@@ -110,17 +94,16 @@ impl Limiter {
         shared.ask_store_blocking(request)
     }
 
-    /// The configuration in force; where its source has none yet, the caller waits for it inside the store's deadline.
+    /// The active configuration; where its source has none yet, the caller waits for it within the store's deadline.
     pub(crate) async fn wait_for_configuration(&self, wait: Wait) -> Result<Arc<InForce>, Error> {
         let shared = self.shared();
         if let (None, Some(followed)) = (shared.configured.in_force(), shared.configured.followed()) {
             let longest = shared.store.deadline();
-            match wait {
-                Wait::Await => {
-                    let ready = async { followed.ready(longest).await };
-                    shared.closing.unless_closed(ready).await?;
-                }
-                Wait::Block => followed.ready_blocking(longest)?,
+            if wait == Wait::Await && !longest.is_zero() {
+                let ready = async { followed.ready(longest).await };
+                shared.closing.unless_closed(ready).await?;
+            } else {
+                followed.ready_blocking(longest)?;
             }
         }
         self.in_force()
@@ -138,8 +121,9 @@ impl Limiter {
         };
         let calls: Vec<_> =
             requests.iter().map(|request| KeyCall { action: CHECK, request: *request, hold: None }).collect();
-        let openings: Vec<_> = calls.iter().map(|call| self.open_any(&in_force, call)).collect();
-        for call in calls.iter().filter_map(|call| in_force.call(call)) {
+        let now_us = self.shared().store.clock().now_us();
+        let openings: Vec<_> = calls.iter().map(|call| self.open_any(&in_force, call, now_us)).collect();
+        for call in openings.iter().filter_map(|opening| opening.as_ref().ok()?.1) {
             if let Err(error) = self.charge_own_pool(&in_force, call, wait).await {
                 return requests.iter().map(|_| Err(error.clone())).collect();
             }
@@ -172,10 +156,7 @@ impl Limiter {
             };
             decisions.push(answer.map(|(answer, call, asked)| {
                 match (call, asked) {
-                    (Some(call), asked) => {
-                        let set = asked.map_or(0, |asked| asked.set);
-                        self.count_configured(&in_force, call, set, &answer);
-                    }
+                    (Some(call), _) => self.count_configured(&in_force, call, &answer),
                     (None, Some(asked)) => self.shared().count_decision(&asked.request, &answer),
                     (None, None) => {}
                 }
@@ -190,15 +171,16 @@ impl Limiter {
         &self,
         in_force: &'a InForce,
         call: &'a KeyCall<'a>,
+        now_us: u64,
     ) -> Result<(Opening<'a>, Option<ConfiguredCall<'a>>), Error> {
         check_bounds(call)?;
-        if let Some(configured) = in_force.call(call) {
+        if let Some(configured) = in_force.call(call, now_us) {
             return Ok((self.open(in_force, configured)?, Some(configured)));
         }
         Ok((Opening::of_program(self.shared().key_request(call)?), None))
     }
 
-    /// The steps after the store, and what the pool is charged.
+    /// The steps after the store, including the charge of the pool.
     async fn close_paid(
         &self,
         in_force: &InForce,
@@ -218,45 +200,39 @@ impl Limiter {
         call: ConfiguredCall<'_>,
         wait: Wait,
     ) -> Result<Answer, Error> {
-        let (answer, set) = self.decide_uncounted(in_force, call, wait).await?;
-        self.count_configured(in_force, call, set, &answer);
+        let answer = self.decide_uncounted(in_force, call, wait).await?;
+        self.count_configured(in_force, call, &answer);
         Ok(answer)
     }
 
-    /// Answers an operation on a key of a configured policy, by a set of its numbers.
-    async fn decide_uncounted(
+    /// Answers an operation on a key of a configured policy.
+    pub(crate) async fn decide_uncounted(
         &self,
         in_force: &InForce,
         call: ConfiguredCall<'_>,
         wait: Wait,
-    ) -> Result<(Answer, u32), Error> {
+    ) -> Result<Answer, Error> {
         let asked = match self.open(in_force, call)? {
-            Opening::Answered(answer) => return Ok((answer, 0)),
+            Opening::Answered(answer) => return Ok(answer),
             Opening::Asked(asked) => asked,
         };
         self.charge_own_pool(in_force, call, wait).await?;
-        let answer = if call.action == RESERVE && wait == Wait::Await {
-            // A reserve whose caller stops waiting leaves no reservation behind.
+        let answer = if wait == Wait::Await && (call.action == RESERVE || gives_back(call.action)) {
+            // A reserve whose caller stops waiting leaves no reservation behind, and a refund, commit or cancel is performed.
             self.ask_uncancelled(asked.request).await?
         } else {
             self.ask_each(in_force, &[asked], wait).await?.pop().ok_or_else(Error::no_answer)?
         };
-        Ok((self.close_paid(in_force, call, answer, wait).await?, asked.set))
+        self.close_paid(in_force, call, answer, wait).await
     }
 
-    /// Counts the answer of a configured policy as its caller gets it. Operations that decide nothing are counted where the store
-    /// answers; the others are those that the configuration answers.
-    pub(crate) fn count_configured(
-        &self,
-        in_force: &InForce,
-        call: ConfiguredCall<'_>,
-        set: u32,
-        answer: &Answer,
-    ) {
+    /// Counts the answer of a configured policy as its caller receives it. Operations that decide nothing are counted
+    /// where the store answers, so of those only the ones that the configuration answers are counted here.
+    pub(crate) fn count_configured(&self, in_force: &InForce, call: ConfiguredCall<'_>, answer: &Answer) {
         let (shared, id) = (self.shared(), in_force.policy(call.policy).id);
         if matches!(call.action, CHECK | RESERVE) {
-            let (kind, numbers) = (OperationKind::of(call.action), in_force.quotas(call.policy, set));
-            shared.count_by_numbers((id, call.key), kind, call.cost, &answer.0, numbers);
+            let kind = OperationKind::of(call.action);
+            shared.count_by_quotas((id, call.key), kind, call.cost, &answer.0, in_force.effective(call));
         } else if answer.0.source == Source::Configuration {
             shared.count_operation(id, call.action, call.cost, answer);
         }
@@ -268,7 +244,7 @@ pub(crate) fn waits(denial: &Decision) -> bool {
     denial.wait_us != Decision::NEVER && denial.source != Source::Configuration
 }
 
-/// Refuses what is out of bounds.
+/// Rejects a call that is out of bounds.
 fn check_bounds(call: &KeyCall<'_>) -> Result<(), Error> {
     let KeyCall { action, request, hold } = call;
     match hold {

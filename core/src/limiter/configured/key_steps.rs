@@ -1,9 +1,10 @@
 //! The steps of an operation on a key of a configured policy: before the store, at the store and after it.
 //!
-//! Before the store, the configuration may answer itself: the policy is off, or a list names the key. Otherwise the numbers of
-//! the key go to the store with the request. After the store, the pool of an elastic policy may admit what the policy denies,
-//! and a policy in shadow admits what is still denied.
+//! Before the store, the configuration may answer itself: the policy is off, or a list names the key. Otherwise the
+//! effective quotas of the key go to the store with the request. After the store, the pool of an elastic policy may
+//! admit what the policy denies, and a policy in shadow admits what is still denied.
 
+use crate::configuration::effective::EffectiveQuotas;
 use crate::configuration::model::Mode;
 use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
@@ -17,7 +18,8 @@ use crate::rules::reservation::list::Hold;
 use crate::rules::transition::Operation;
 use crate::store::request::{Action, Answer, StoreRequest};
 
-/// An operation on a key of a configured policy.
+/// An operation on a key of a configured policy. Everything about it that depends on the time was decided at `now_us`, so that all steps
+/// agree on the effective quotas and on what the lists say.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConfiguredCall<'a> {
     /// The policy's place in the configuration.
@@ -27,12 +29,14 @@ pub(crate) struct ConfiguredCall<'a> {
     pub(crate) cost: u64,
     /// Percent of each capacity that is kept for others.
     pub(crate) headroom: u8,
-    pub(crate) plan: Option<&'a [u8]>,
     /// The reservation, for operations on one.
     pub(crate) hold: Option<&'a Hold>,
+    /// The effective quotas of the key.
+    pub(crate) quotas: EffectiveQuotas,
+    pub(crate) now_us: u64,
 }
 
-/// What becomes of an operation before the store is asked.
+/// The outcome of the steps before the store.
 #[derive(Clone, Debug)]
 pub(crate) enum Opening<'a> {
     /// The configuration answers.
@@ -41,56 +45,69 @@ pub(crate) enum Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    /// That of a policy of the program.
+    /// The opening for a policy of the program.
     pub(crate) fn of_program(request: StoreRequest<'a>) -> Self {
-        Self::Asked(StoreCall { request, set: 0, compared: None })
-    }
-
-    /// The set of numbers that decides.
-    pub(crate) fn set(&self) -> u32 {
-        match self {
-            Self::Answered(_) => 0,
-            Self::Asked(asked) => asked.set,
-        }
+        Self::Asked(StoreCall { request, compared: None })
     }
 }
 
-/// A request to the store, and whether the candidate's numbers are asked as well.
+/// A request to the store, and whether the candidate's quotas decide it as well, for comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreCall<'a> {
     pub(crate) request: StoreRequest<'a>,
-    /// The set of numbers that decides.
-    pub(crate) set: u32,
-    /// The policy whose candidate is asked as well.
+    /// The policy whose candidate decides as well.
     pub(crate) compared: Option<usize>,
 }
 
 impl<'a> StoreCall<'a> {
-    /// The same check by the candidate's numbers.
+    /// The same check with the candidate's quotas.
     pub(crate) fn comparison(&self, in_force: &InForce) -> Option<StoreRequest<'a>> {
         let id = in_force.policy(self.compared?).comparison?;
-        Some(StoreRequest { id, numbers: None, ..self.request })
+        Some(StoreRequest { id, effective: None, ..self.request })
     }
 }
 
 impl InForce {
     /// The operation on a key of a configured policy; `None` for a policy that the configuration does not have.
-    pub(crate) fn call<'a>(&self, call: &'a KeyCall<'a>) -> Option<ConfiguredCall<'a>> {
+    pub(crate) fn call<'a>(&self, call: &'a KeyCall<'a>, now_us: u64) -> Option<ConfiguredCall<'a>> {
         let request = &call.request;
         let policy = match request.policy {
             Some(name) => self.configuration.policy_index(name)?,
             None if self.configuration.policies().len() == 1 => 0,
             None => return None,
         };
+        let plan = request.plan.map(str::as_bytes);
         Some(ConfiguredCall {
             policy,
             key: request.key,
             action: call.action,
             cost: request.cost,
             headroom: headroom_of(call.action, request),
-            plan: request.plan.map(str::as_bytes),
             hold: call.hold.as_ref(),
+            quotas: self.configuration.effective(policy, request.key, plan, now_us),
+            now_us,
         })
+    }
+
+    /// The operation on the pool of an elastic policy that may admit what this call is denied.
+    pub(crate) fn pool_call(&self, call: ConfiguredCall<'_>) -> Option<ConfiguredCall<'_>> {
+        let elastic = self.document(call.policy).elastic.as_ref()?;
+        let ConfiguredCall { action, cost, now_us, .. } = call;
+        Some(ConfiguredCall {
+            policy: elastic.pool,
+            key: &elastic.key,
+            action,
+            cost,
+            headroom: elastic.headroom,
+            hold: None,
+            quotas: self.configuration.effective(elastic.pool, &elastic.key, None, now_us),
+            now_us,
+        })
+    }
+
+    /// The policy of a call, with its effective quotas.
+    pub(crate) fn effective(&self, call: ConfiguredCall<'_>) -> &Policy {
+        self.quotas(call.policy, call.quotas.set)
     }
 
     /// Counts how the candidate of a policy compares, where the store made both decisions.
@@ -119,6 +136,15 @@ impl InForce {
         }
         (decision, spent)
     }
+
+    /// The answer to a request that lacks a required key: step 4, before the lists of keys.
+    pub(crate) fn refuse_missing_key(&self, call: ConfiguredCall<'_>) -> Answer {
+        let (mode, quotas) = (self.mode(call.policy), self.effective(call));
+        if !self.configuration.document().enabled || mode == Mode::Off {
+            return admitted(quotas, call, Cause::Off);
+        }
+        denied(quotas, call, Cause::MissingKey, Decision::NEVER, mode)
+    }
 }
 
 impl Limiter {
@@ -128,14 +154,12 @@ impl Limiter {
         in_force: &'a InForce,
         call: ConfiguredCall<'a>,
     ) -> Result<Opening<'a>, Error> {
-        let ConfiguredCall { policy, key, action, cost, headroom, plan, hold } = call;
-        let shared = self.shared();
-        let now_us = shared.store.clock().now_us();
+        let ConfiguredCall { policy, key, action, cost, headroom, hold, quotas: choice, now_us } = call;
         let configuration = &in_force.configuration;
-        let choice = configuration.numbers(policy, key, plan, now_us);
-        let quotas = in_force.quotas(policy, choice.set);
+        let quotas = in_force.effective(call);
+        let effective = || in_force.prepared(policy, choice.set, self.shared().store());
         if action == RESERVE {
-            refuse_reserved(quotas, in_force.numbers(policy, choice.set, &shared.store).is_none())?;
+            refuse_reserved(quotas, effective().is_none())?;
         }
         refuse_unreserved(quotas, action)?;
         let mode = in_force.mode(policy);
@@ -154,26 +178,13 @@ impl Limiter {
                 admitted(quotas, call, Cause::AllowList)
             }));
         }
-        let numbers = in_force.numbers(policy, choice.set, &shared.store);
-        let request =
-            StoreRequest { id: in_force.policy(policy).id, key, action, cost, headroom, hold, numbers };
+        let (id, effective) = (in_force.policy(policy).id, effective());
+        let request = StoreRequest { id, key, action, cost, headroom, hold, effective };
         let compared = Some(policy).filter(|_| choice.compare && action == CHECK);
-        Ok(Opening::Asked(StoreCall { request, set: choice.set, compared }))
+        Ok(Opening::Asked(StoreCall { request, compared }))
     }
 
-    /// The answer to a request whose key must not be missing and is: step 4, before the lists of keys.
-    pub(crate) fn refuse_missing_key(&self, in_force: &InForce, call: ConfiguredCall<'_>) -> Answer {
-        let (configuration, mode) = (&in_force.configuration, in_force.mode(call.policy));
-        let now_us = self.shared().store.clock().now_us();
-        let choice = configuration.numbers(call.policy, call.key, call.plan, now_us);
-        let quotas = in_force.quotas(call.policy, choice.set);
-        if !configuration.document().enabled || mode == Mode::Off {
-            return admitted(quotas, call, Cause::Off);
-        }
-        denied(quotas, call, Cause::MissingKey, Decision::NEVER, mode)
-    }
-
-    /// Asks the caches and the store, and counts how candidates compare.
+    /// Calls the caches and the store, and counts how candidates compare.
     pub(crate) async fn ask_each(
         &self,
         in_force: &InForce,
@@ -215,7 +226,7 @@ impl Limiter {
             ([], _) => Ok(Vec::new()),
             ([request], Wait::Await) => Ok(vec![store.ask(*request).await?]),
             ([request], Wait::Block) => Ok(vec![store.ask_blocking(*request)?]),
-            (_, Wait::Await) => store.ask_many(requests).await,
+            (_, Wait::Await) => self.ask_many_kept(requests).await,
             (_, Wait::Block) => store.ask_many_blocking(requests),
         }
     }
@@ -235,14 +246,9 @@ impl Limiter {
             if decision.allowed && call.action == CHECK && elastic.counts_all {
                 owed = spent;
             }
-            if may_use_pool(&decision) {
-                let from_pool = ConfiguredCall {
-                    policy: elastic.pool,
-                    key: &elastic.key,
-                    headroom: elastic.headroom,
-                    plan: None,
-                    ..call
-                };
+            if may_use_pool(&decision)
+                && let Some(from_pool) = in_force.pool_call(call)
+            {
                 let (admission, _) = self.ask_pool(in_force, from_pool, wait).await?;
                 decision = with_pool(decision, &admission);
             }
@@ -251,8 +257,8 @@ impl Limiter {
     }
 }
 
-/// Whether the pool of an elastic policy may admit what the policy denies: what never fits into the policy does not fit into its share
-/// of the pool either.
+/// Whether the pool of an elastic policy may admit a request that the policy denies: one that never fits into the
+/// policy does not fit into its share of the pool either.
 pub(crate) fn may_use_pool(decision: &Decision) -> bool {
     !decision.allowed && decision.cause == Some(Cause::Quota) && decision.wait_us != Decision::NEVER
 }

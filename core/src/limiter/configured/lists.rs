@@ -9,7 +9,7 @@ use crate::configuration::entry::Entry;
 use crate::configuration::time::time_text;
 use crate::error::Error;
 use crate::limiter::configured::status::ConfigurationStatus;
-use crate::limiter::{Limiter, blocking};
+use crate::limiter::{Admin, blocking};
 use crate::names::named_enum;
 use crate::runtime::clock::Clock;
 use crate::units::micros;
@@ -17,9 +17,9 @@ use crate::units::micros;
 named_enum! {
     /// A list of a configuration.
     ListName, parsed as "list" {
-        /// Clients, attributes and keys that are denied, whatever their quotas say.
+        /// Clients, attributes and keys that are denied regardless of their quotas.
         Deny = "deny",
-        /// Clients, attributes and keys that are admitted, whatever their quotas say.
+        /// Clients, attributes and keys that are admitted regardless of their quotas.
         Allow = "allow",
     }
 }
@@ -30,17 +30,17 @@ named_enum! {
 pub struct ListedItem {
     /// `client NETWORK`, `ATTRIBUTE VALUE` or `key POLICY KEY`, with %20 for a space in a value.
     pub item: Box<str>,
-    /// `document` for an item of the document in force, `entry` for one that was added beside it.
+    /// `document` for an item of the active document, `entry` for one that was added as an entry.
     pub origin: &'static str,
     /// The time from which it has no effect, as RFC 3339; `None` when it has no end.
     pub until: Option<Box<str>>,
-    /// The author's name, where it is known.
+    /// The author's name, if known.
     pub by: Option<Box<str>>,
-    /// The reason, where there is one.
+    /// The reason, if given.
     pub why: Option<Box<str>>,
 }
 
-/// What is noted with an item that is added to a list or removed from it.
+/// Details that are recorded with an item that is added to a list or removed from it.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ListOptions<'a> {
@@ -101,15 +101,15 @@ struct Note {
     why: Option<Box<str>>,
 }
 
-impl Limiter {
-    /// The items of a list: first those of the document in force, then those that were added beside it.
+impl Admin<'_> {
+    /// The items of a list: first those of the active document, then those that were added as entries.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the source of the configuration has no entries;
-    /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when no configuration is in force yet, or Redis does not answer.
-    pub async fn list_items(&self, list: ListName) -> Result<Vec<ListedItem>, Error> {
+    /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when no configuration is active yet, or Redis does not answer.
+    pub async fn list_items(self, list: ListName) -> Result<Vec<ListedItem>, Error> {
         let entries = self.configuration_entries().await?.entries;
-        let in_force = self.in_force()?;
+        let in_force = self.limiter.in_force()?;
         let canonical = in_force.configuration.document().canonical();
         let document: Value = serde_json::from_str(canonical).unwrap_or_default();
         let of_document = document["lists"][list.name()].as_array().into_iter().flatten();
@@ -133,15 +133,15 @@ impl Limiter {
         Ok(of_document.chain(of_entries).collect())
     }
 
-    /// Adds an item to a list, beside the document, and waits until it is in force here. An item that is there already gets the new
-    /// end and the new reason.
+    /// Adds an item to a list, in addition to the document, and waits until it is active in this process. An existing
+    /// item gets the new end and the new reason.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the item cannot be read or does not fit the document in force, or the
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the item cannot be read or does not fit the active document, or the
     /// source has no entries; [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when Redis does not answer: the item may have been
     /// added.
     pub async fn add_list_item(
-        &self,
+        self,
         list: ListName,
         item: &str,
         options: ListOptions<'_>,
@@ -150,12 +150,13 @@ impl Limiter {
         self.change_entry(&entry, Some(&options.value()), options.by, options.why).await
     }
 
-    /// Removes an item that was added beside the document, and waits until that is in force here; `None` when there is no such item.
+    /// Removes an item that was added in addition to the document, and waits until that is active in this process;
+    /// `None` when there is no such item.
     ///
     /// # Errors
     /// As for [`add_list_item`](Self::add_list_item).
     pub async fn remove_list_item(
-        &self,
+        self,
         list: ListName,
         item: &str,
         options: ListOptions<'_>,
@@ -171,38 +172,38 @@ impl Limiter {
     }
 }
 
-impl blocking::Limiter {
-    /// See [`Limiter::list_items`].
+impl blocking::Admin<'_> {
+    /// See [`Admin::list_items`].
     ///
     /// # Errors
-    /// See [`Limiter::list_items`].
-    pub fn list_items(&self, list: ListName) -> Result<Vec<ListedItem>, Error> {
-        self.block_on(self.asynchronous().list_items(list))?
+    /// See [`Admin::list_items`].
+    pub fn list_items(self, list: ListName) -> Result<Vec<ListedItem>, Error> {
+        self.limiter.block_on(self.limiter.asynchronous().admin().list_items(list))?
     }
 
-    /// See [`Limiter::add_list_item`].
+    /// See [`Admin::add_list_item`].
     ///
     /// # Errors
-    /// See [`Limiter::add_list_item`].
+    /// See [`Admin::add_list_item`].
     pub fn add_list_item(
-        &self,
+        self,
         list: ListName,
         item: &str,
         options: ListOptions<'_>,
     ) -> Result<ConfigurationStatus, Error> {
-        self.block_on(self.asynchronous().add_list_item(list, item, options))?
+        self.limiter.block_on(self.limiter.asynchronous().admin().add_list_item(list, item, options))?
     }
 
-    /// See [`Limiter::remove_list_item`].
+    /// See [`Admin::remove_list_item`].
     ///
     /// # Errors
-    /// See [`Limiter::remove_list_item`].
+    /// See [`Admin::remove_list_item`].
     pub fn remove_list_item(
-        &self,
+        self,
         list: ListName,
         item: &str,
         options: ListOptions<'_>,
     ) -> Result<Option<ConfigurationStatus>, Error> {
-        self.block_on(self.asynchronous().remove_list_item(list, item, options))?
+        self.limiter.block_on(self.limiter.asynchronous().admin().remove_list_item(list, item, options))?
     }
 }

@@ -12,21 +12,21 @@ use crate::error::{Error, ErrorKind};
 use crate::limiter::configured::candidate_counts::CandidateCounts;
 use crate::limiter::configured::parsed::{OwnConfiguration, Parsed};
 use crate::limiter::configured::status::{ConfigurationChange, ConfigurationStatus};
-use crate::limiter::{Limiter, Shared, blocking};
+use crate::limiter::{Admin, Limiter, Shared, blocking};
 use crate::runtime::clock::Clock;
 use crate::runtime::sleep::at_most;
 use crate::store::Store;
 use crate::store::redis::configuration::ConfigurationStore;
 
-/// How long a change waits until this process has noticed it.
+/// How long a change waits for this process to notice it.
 const NOTICED_WITHIN: Duration = Duration::from_secs(5);
 
-/// How a document is published.
+/// Options for publishing a document.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct PublishOptions<'a> {
-    /// The version of the document that this one replaces; `None` replaces whichever is there. With another version there,
-    /// nothing is published.
+    /// The version of the document that this one replaces; `None` replaces any version. If another version is the
+    /// published one, nothing is published.
     pub expected_version: Option<u64>,
     /// The author's name, up to 256 bytes.
     pub by: &'a str,
@@ -35,7 +35,7 @@ pub struct PublishOptions<'a> {
 }
 
 impl<'a> PublishOptions<'a> {
-    /// Publishes over this version of the document only.
+    /// Replaces this version of the document only.
     #[must_use]
     pub fn expected_version(mut self, version: u64) -> Self {
         self.expected_version = Some(version);
@@ -57,10 +57,10 @@ impl<'a> PublishOptions<'a> {
     }
 }
 
-impl Limiter {
-    /// Which configuration is in force; `None` for a limiter that has none.
-    pub fn configuration(&self) -> Option<ConfigurationStatus> {
-        let configured = &self.shared().configured;
+impl Admin<'_> {
+    /// Which configuration is active; `None` for a limiter that has none.
+    pub fn configuration(self) -> Option<ConfigurationStatus> {
+        let configured = &self.limiter.shared().configured;
         if let Some(followed) = configured.followed() {
             let status = followed.status();
             let since_us = status.unreachable_since_us;
@@ -81,13 +81,14 @@ impl Limiter {
         configured.own.load_full().map(|own| own.status())
     }
 
-    /// Replaces the document that the program has given, in TOML or JSON; its entries stay.
+    /// Replaces the document that the program has given, in TOML or JSON; its entries are kept.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document cannot be used: line, column, what was read and what is
-    /// allowed. Then the one before stays in force. Also for a limiter whose configuration comes from elsewhere.
-    pub fn set_document(&self, text: &str) -> Result<ConfigurationStatus, Error> {
-        let shared = self.shared();
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document cannot be used: line, column, what was read
+    /// and what is allowed. Then the previous one stays active. Also for a limiter with another source of
+    /// configuration.
+    pub fn set_document(self, text: &str) -> Result<ConfigurationStatus, Error> {
+        let shared = self.limiter.shared();
         shared.registry.check_open()?;
         match shared.configured.followed() {
             Some(followed) => Err(not_own(&followed.status().source)),
@@ -95,37 +96,37 @@ impl Limiter {
         }
     }
 
-    /// Sets an entry: `deny ITEM`, `allow ITEM` or `override POLICY KEY`, with a JSON object as value that may have `until`, `by`,
-    /// `why` and, for an override, `numbers`.
+    /// Sets an entry: `deny ITEM`, `allow ITEM` or `override POLICY KEY`. Its value is a JSON object that may have
+    /// `until`, `by`, `why` and, for an override, `numbers`.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when entry or value cannot be read, or do not fit the document in force;
-    /// when the source has no entries. [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis does not answer: the entry
-    /// may have been set.
-    pub async fn set_entry(&self, entry: &str, value: &str) -> Result<ConfigurationStatus, Error> {
-        let noted = self.check_entry(entry, value)?;
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the entry or the value cannot be read, or does not fit the
+    /// active document; when the source has no entries. [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis
+    /// does not answer: the entry may have been set.
+    pub async fn set_entry(self, entry: &str, value: &str) -> Result<ConfigurationStatus, Error> {
+        let noted = self.limiter.check_entry(entry, value)?;
         let author = Author {
             by: noted.by.as_deref().unwrap_or_default(),
             why: noted.why.as_deref().unwrap_or_default(),
         };
-        self.put_entry(entry, Some(value), author).await
+        self.limiter.put_entry(entry, Some(value), author).await
     }
 
-    /// Deletes an entry; one that is not there is no error.
+    /// Deletes an entry; deleting an unknown entry is not an error.
     ///
     /// # Errors
     /// As for [`set_entry`](Self::set_entry).
-    pub async fn delete_entry(&self, entry: &str) -> Result<ConfigurationStatus, Error> {
-        self.put_entry(entry, None, Author { by: "", why: "" }).await
+    pub async fn delete_entry(self, entry: &str) -> Result<ConfigurationStatus, Error> {
+        self.limiter.put_entry(entry, None, Author { by: "", why: "" }).await
     }
 
-    /// Waits until this version of the configuration or a later one is in force, at most for the timeout.
+    /// Waits until this version of the configuration or a later one is active, for at most the timeout.
     ///
     /// # Errors
-    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the timeout passes before;
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the timeout passes first;
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) for a limiter without a configuration.
     pub async fn wait_for_version(
-        &self,
+        self,
         version: u64,
         timeout: Duration,
     ) -> Result<ConfigurationStatus, Error> {
@@ -133,7 +134,7 @@ impl Limiter {
         if status()?.version >= version {
             return status();
         }
-        let shared = self.shared();
+        let shared = self.limiter.shared();
         if let Some(followed) = shared.configured.followed() {
             let waiting = at_most(timeout, followed.wait_for_version(version));
             let _ = shared.closing.unless_closed(async { Ok(waiting.await) }).await?;
@@ -150,28 +151,29 @@ impl Limiter {
         Err(Error::new(ErrorKind::StoreUnavailable, message))
     }
 
-    /// How the candidate of a policy compares with the numbers in force; `None` for a policy without a candidate.
-    pub fn candidate_counts(&self, policy: &str) -> Option<CandidateCounts> {
-        let in_force = self.in_force().ok()?;
+    /// How the candidate of a policy compares with the effective quotas; `None` for a policy without a candidate.
+    pub fn candidate_counts(self, policy: &str) -> Option<CandidateCounts> {
+        let in_force = self.limiter.in_force().ok()?;
         let index = in_force.configuration.policy_index(policy)?;
         in_force.document(index).candidate.as_ref()?;
         Some(in_force.policy(index).counters.counts())
     }
 
-    /// Publishes a document, in TOML or JSON, to the Redis store that this limiter's configuration comes from, and waits until it
-    /// is in force here. Every process that follows the store takes it within a second.
+    /// Publishes a document, in TOML or JSON, to the Redis store that this limiter's configuration comes from, and
+    /// waits until it is active in this process. Every process that follows the store applies it within a second.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document cannot be used; when it has no policies, without an empty
-    /// table of them or `enabled = false`, and the published one has some; when another version than the expected one is there; when
-    /// the document does not come from Redis. [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis does not answer: the
-    /// document may have been published.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document cannot be used; when it has no policies
+    /// although the published one has some, unless it has an empty table of policies or `enabled = false`; when the
+    /// published version is not the expected one; when the document does not come from Redis.
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis does not answer: the document may have been
+    /// published.
     pub async fn publish(
-        &self,
+        self,
         document: &str,
         options: PublishOptions<'_>,
     ) -> Result<ConfigurationStatus, Error> {
-        let store = self.published_store()?;
+        let store = self.limiter.published_store()?;
         let parsed = Document::parse(document.as_bytes());
         let parsed = parsed.map_err(|error| Error::invalid_argument(error.to_string()))?;
         let author = Author { by: options.by, why: options.why };
@@ -195,32 +197,35 @@ impl Limiter {
     /// Publishes one of the last 32 documents again, by its version, as [`publish`](Self::publish) does.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document is not there any more; as [`publish`](Self::publish).
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document is no longer kept; otherwise as for
+    /// [`publish`](Self::publish).
     pub async fn rollback(
-        &self,
+        self,
         document_version: u64,
         options: PublishOptions<'_>,
     ) -> Result<ConfigurationStatus, Error> {
-        let store = self.published_store()?;
+        let store = self.limiter.published_store()?;
         let author = Author { by: options.by, why: options.why };
         match store.rollback(document_version, author).await? {
             Published::Done { version, .. } => self.wait_for_version(version, NOTICED_WITHIN).await,
             Published::Conflict { document_version: there } => Err(Error::invalid_argument(format!(
-                "another document was published meanwhile, version {there}: roll back again"
+                "another document was published in the meantime, version {there}: roll back again"
             ))),
         }
     }
 
-    /// The last changes of the configuration in Redis, the newest first, at most so many.
+    /// The last changes of the configuration in Redis, at most `most`, newest first.
     ///
     /// # Errors
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document does not come from Redis;
     /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis does not answer.
-    pub async fn configuration_history(&self, most: usize) -> Result<Vec<ConfigurationChange>, Error> {
-        let changes = self.published_store()?.history(most).await?;
+    pub async fn configuration_history(self, most: usize) -> Result<Vec<ConfigurationChange>, Error> {
+        let changes = self.limiter.published_store()?.history(most).await?;
         Ok(changes.into_iter().map(ConfigurationChange::of).collect())
     }
+}
 
+impl Limiter {
     /// The store of a configuration whose document is published.
     pub(crate) fn published_store(&self) -> Result<ConfigurationStore, Error> {
         let shared = self.shared();
@@ -243,7 +248,7 @@ impl Limiter {
         }
     }
 
-    /// The texts of the entries where the configuration comes from, and a version that has them.
+    /// The texts of the entries at the source of the configuration, and a version that includes them.
     pub(crate) async fn source_entries(&self) -> Result<(u64, Entries), Error> {
         let shared = self.shared();
         shared.registry.check_open()?;
@@ -254,7 +259,7 @@ impl Limiter {
         Ok((own.snapshot.version, own.snapshot.entries.clone()))
     }
 
-    /// Reads an entry and refuses one that does not fit the document in force.
+    /// Parses an entry and rejects one that does not fit the active document.
     pub(crate) fn check_entry(&self, entry: &str, value: &str) -> Result<Entry, Error> {
         let parsed = Entry::parse(entry, value)?;
         if let Ok(in_force) = self.in_force() {
@@ -276,7 +281,7 @@ impl Limiter {
         if let Some(followed) = shared.configured.followed() {
             let store = self.configuration_store(&followed.status().source)?;
             let version = store.change_entries(&changes, author).await?;
-            return self.wait_for_version(version, NOTICED_WITHIN).await;
+            return self.admin().wait_for_version(version, NOTICED_WITHIN).await;
         }
         let _changing = shared.configured.changing_own.lock();
         let own = shared.configured.own.load_full().ok_or_else(Error::no_configuration)?;
@@ -311,81 +316,81 @@ impl Shared {
     }
 }
 
-impl blocking::Limiter {
-    /// See [`Limiter::configuration`].
-    pub fn configuration(&self) -> Option<ConfigurationStatus> {
-        self.asynchronous().configuration()
+impl blocking::Admin<'_> {
+    /// See [`Admin::configuration`].
+    pub fn configuration(self) -> Option<ConfigurationStatus> {
+        self.limiter.asynchronous().admin().configuration()
     }
 
-    /// See [`Limiter::set_document`].
+    /// See [`Admin::set_document`].
     ///
     /// # Errors
-    /// See [`Limiter::set_document`].
-    pub fn set_document(&self, text: &str) -> Result<ConfigurationStatus, Error> {
-        self.asynchronous().set_document(text)
+    /// See [`Admin::set_document`].
+    pub fn set_document(self, text: &str) -> Result<ConfigurationStatus, Error> {
+        self.limiter.asynchronous().admin().set_document(text)
     }
 
-    /// See [`Limiter::candidate_counts`].
-    pub fn candidate_counts(&self, policy: &str) -> Option<CandidateCounts> {
-        self.asynchronous().candidate_counts(policy)
+    /// See [`Admin::candidate_counts`].
+    pub fn candidate_counts(self, policy: &str) -> Option<CandidateCounts> {
+        self.limiter.asynchronous().admin().candidate_counts(policy)
     }
 
-    /// See [`Limiter::set_entry`].
+    /// See [`Admin::set_entry`].
     ///
     /// # Errors
-    /// See [`Limiter::set_entry`].
-    pub fn set_entry(&self, entry: &str, value: &str) -> Result<ConfigurationStatus, Error> {
-        self.block_on(self.asynchronous().set_entry(entry, value))?
+    /// See [`Admin::set_entry`].
+    pub fn set_entry(self, entry: &str, value: &str) -> Result<ConfigurationStatus, Error> {
+        self.limiter.block_on(self.limiter.asynchronous().admin().set_entry(entry, value))?
     }
 
-    /// See [`Limiter::delete_entry`].
+    /// See [`Admin::delete_entry`].
     ///
     /// # Errors
-    /// See [`Limiter::delete_entry`].
-    pub fn delete_entry(&self, entry: &str) -> Result<ConfigurationStatus, Error> {
-        self.block_on(self.asynchronous().delete_entry(entry))?
+    /// See [`Admin::delete_entry`].
+    pub fn delete_entry(self, entry: &str) -> Result<ConfigurationStatus, Error> {
+        self.limiter.block_on(self.limiter.asynchronous().admin().delete_entry(entry))?
     }
 
-    /// See [`Limiter::publish`].
+    /// See [`Admin::publish`].
     ///
     /// # Errors
-    /// See [`Limiter::publish`].
-    pub fn publish(&self, document: &str, options: PublishOptions<'_>) -> Result<ConfigurationStatus, Error> {
-        self.block_on(self.asynchronous().publish(document, options))?
+    /// See [`Admin::publish`].
+    pub fn publish(self, document: &str, options: PublishOptions<'_>) -> Result<ConfigurationStatus, Error> {
+        self.limiter.block_on(self.limiter.asynchronous().admin().publish(document, options))?
     }
 
-    /// See [`Limiter::rollback`].
+    /// See [`Admin::rollback`].
     ///
     /// # Errors
-    /// See [`Limiter::rollback`].
+    /// See [`Admin::rollback`].
     pub fn rollback(
-        &self,
+        self,
         document_version: u64,
         options: PublishOptions<'_>,
     ) -> Result<ConfigurationStatus, Error> {
-        self.block_on(self.asynchronous().rollback(document_version, options))?
+        self.limiter.block_on(self.limiter.asynchronous().admin().rollback(document_version, options))?
     }
 
-    /// See [`Limiter::configuration_history`].
+    /// See [`Admin::configuration_history`].
     ///
     /// # Errors
-    /// See [`Limiter::configuration_history`].
-    pub fn configuration_history(&self, most: usize) -> Result<Vec<ConfigurationChange>, Error> {
-        self.block_on(self.asynchronous().configuration_history(most))?
+    /// See [`Admin::configuration_history`].
+    pub fn configuration_history(self, most: usize) -> Result<Vec<ConfigurationChange>, Error> {
+        self.limiter.block_on(self.limiter.asynchronous().admin().configuration_history(most))?
     }
 
-    /// See [`Limiter::wait_for_version`].
+    /// See [`Admin::wait_for_version`].
     ///
     /// # Errors
-    /// See [`Limiter::wait_for_version`].
-    pub fn wait_for_version(&self, version: u64, timeout: Duration) -> Result<ConfigurationStatus, Error> {
-        self.block_on(self.asynchronous().wait_for_version(version, timeout))?
+    /// See [`Admin::wait_for_version`].
+    pub fn wait_for_version(self, version: u64, timeout: Duration) -> Result<ConfigurationStatus, Error> {
+        self.limiter.block_on(self.limiter.asynchronous().admin().wait_for_version(version, timeout))?
     }
 }
 
 fn conflict(there: u64, expected: u64) -> Error {
     Error::invalid_argument(format!(
-        "the document that is there has version {there} and not {expected}: read it again, and publish over that version"
+        "the published document has version {there}, not {expected}: read it again, and publish over that version"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! What a limiter has read of its configuration, before it is compiled.
+//! The parsed configuration of a limiter, before it is compiled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::configuration_source::snapshot::{Changed, Snapshot};
 use crate::error::Error;
 use crate::limiter::configured::status::ConfigurationStatus;
 
-/// What a limiter has parsed of its configuration.
+/// The document and the entries that a limiter has parsed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parsed {
     document: Option<Arc<Document>>,
@@ -19,8 +19,8 @@ pub(crate) struct Parsed {
 }
 
 impl Parsed {
-    /// The same with what has changed. Entries that cannot be read, such as those of a later version, deny what they were to deny, and
-    /// have no other effect; those that do not fit the document have none.
+    /// A copy with the changes applied. Entries that cannot be read, such as those of a later version, still deny what
+    /// they were meant to deny, and have no other effect; those that do not fit the document have none.
     pub(crate) fn changed(&self, snapshot: &Snapshot, changed: Changed<'_>) -> Result<Self, Error> {
         let mut parsed = self.clone();
         match changed {
@@ -53,13 +53,13 @@ impl Parsed {
     fn set(&mut self, entry: &str, value: &str) {
         let Err(error) = self.entries.set(entry, value) else { return };
         if entry.starts_with("deny ") {
-            // An item that cannot be read either is reported alone.
+            // An item that cannot be read either is only reported.
             let _ = self.entries.set(entry, "{}");
         }
         self.unreadable.insert(entry.into(), error);
     }
 
-    /// What an operator should know of entries that cannot be read. It names no key.
+    /// The error that reports entries that cannot be read to an operator. It contains no key.
     pub(crate) fn obstacle(&self) -> Option<Error> {
         let error = self.unreadable.values().next()?;
         let number = self.unreadable.len();
@@ -138,7 +138,7 @@ mod tests {
             "{obstacle}"
         );
         assert!(!obstacle.message().contains("eve") && !obstacle.message().contains("bob"), "{obstacle}");
-        // What is mended is not reported any more.
+        // A repaired entry is no longer reported.
         let change = |entry: &str, value: Option<&str>| EntryChange {
             entry: entry.into(),
             value: value.map(Box::from),
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(parsed.entries(), all(&Parsed::default(), POLICIES, &readable).unwrap().entries());
     }
 
-    /// As a text that was being written and ends after its first line.
+    /// Such as a file that is read while it is being written, and ends after its first line.
     #[test]
     fn document_without_policies_replaces_none_that_has_some_unless_it_says_so() {
         let bare = all(&Parsed::default(), "polylimit = 1\n", &[]).unwrap();

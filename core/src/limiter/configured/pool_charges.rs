@@ -1,7 +1,7 @@
-//! What elastic policies have spent and their pools have not been charged for yet.
+//! Units that elastic policies have spent and that their pools have not been charged for yet.
 //!
-//! With Redis, charges are collected for up to [`COLLECTED_FOR`], and until this process asks the pool. The other stores are
-//! charged at once.
+//! With Redis, charges are collected for up to [`COLLECTED_FOR`], or until this process calls the pool, if that is
+//! sooner. The other stores are charged at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) type Pool = (Arc<str>, Box<[u8]>);
 #[derive(Debug, Default)]
 pub(crate) struct PoolCharges {
     charges: Mutex<HashMap<Pool, u64, RandomState>>,
-    /// How many pools are owed something, so that an operation that owes nothing takes no lock.
+    /// The number of pools that are owed units, so that an operation that owes nothing takes no lock.
     number: AtomicUsize,
 }
 

@@ -1,4 +1,4 @@
-//! The pools of elastic policies: they are asked when a policy denies, and charged what policies spend.
+//! The pools of elastic policies: they may admit what a policy denies, and are charged for what policies spend.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::rules::transition::Operation;
 use crate::store::request::Action;
 
 impl Limiter {
-    /// The pool's answer; boxed, since it is decided as everything else is.
+    /// The pool's answer; boxed, because the pool is decided by the same recursive path as a policy.
     pub(crate) fn ask_pool<'a>(
         &'a self,
         in_force: &'a InForce,
@@ -22,7 +22,7 @@ impl Limiter {
         Box::pin(self.decide_on_key(in_force, call, wait))
     }
 
-    /// Charges a pool what it is owed before this process asks it.
+    /// Charges a pool for what it is owed before this process calls it.
     pub(crate) async fn charge_own_pool(
         &self,
         in_force: &InForce,
@@ -38,7 +38,7 @@ impl Limiter {
         self.charge_pool(in_force, &pool, units, wait).await
     }
 
-    /// Adds what a policy has spent to what its pool is charged.
+    /// Adds the units that a policy has spent to the charges of its pool.
     pub(crate) async fn owe_to_pool(
         &self,
         in_force: &InForce,
@@ -64,11 +64,11 @@ impl Limiter {
         Ok(())
     }
 
-    /// Charges all pools what they are owed.
+    /// Charges all pools for what they are owed.
     async fn charge_pools(&self) {
         let Some(in_force) = self.shared().configured.in_force() else { return };
         for (pool, units) in self.shared().configured.pool_charges.take_all() {
-            // Units that the store does not learn of stay uncharged, as those of a process that ends.
+            // Units that do not reach the store stay uncharged, as do those of a process that ends.
             let _ = self.charge_pool(&in_force, &pool, units, Wait::Await).await;
         }
     }
@@ -83,8 +83,17 @@ impl Limiter {
         let Some(policy) = in_force.configuration.policy_index(name).filter(|_| units > 0) else {
             return Ok(());
         };
-        let action = Action::Apply(Operation::Charge);
-        let charge = ConfiguredCall { policy, key, action, cost: units, headroom: 0, plan: None, hold: None };
+        let now_us = self.shared().store.clock().now_us();
+        let charge = ConfiguredCall {
+            policy,
+            key,
+            action: Action::Apply(Operation::Charge),
+            cost: units,
+            headroom: 0,
+            hold: None,
+            quotas: in_force.configuration.effective(policy, key, None, now_us),
+            now_us,
+        };
         if let Opening::Asked(asked) = self.open(in_force, charge)? {
             self.ask_each(in_force, &[asked], wait).await?;
         }

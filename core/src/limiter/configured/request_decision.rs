@@ -1,10 +1,12 @@
-//! The decision on a request by its attributes: all six steps of its way.
+//! The decision on a request by its attributes, in all six steps.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::FutureExt;
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 use crate::configuration::matcher::{AppliedPolicies, AppliedPolicy, PolicyMatch};
 use crate::configuration::model::Mode;
@@ -13,10 +15,8 @@ use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::key_steps::{ConfiguredCall, Opening};
 use crate::limiter::configured::wait::Wait;
-use crate::limiter::operations::check_times;
-use crate::limiter::together::{Charged, Planned};
-use crate::limiter::{CHECK, Limiter, RESERVE, blocking};
-use crate::report::ReportField;
+use crate::limiter::together::{Charged, Planned, hold_without_waiting};
+use crate::limiter::{Admin, CHECK, Limiter, RESERVE, blocking};
 use crate::rules::decision::{Cause, Decision};
 use crate::rules::policy::Policy;
 use crate::rules::reservation::id::ReservationId;
@@ -72,10 +72,10 @@ pub struct PolicyDecision {
     /// The reservation that was made under the policy, which the caller commits or cancels with
     /// [`Limiter::commit`] and [`Limiter::cancel`]. `None` where units were spent.
     pub reservation: Option<ReservationId>,
-    /// The policy with the quotas that decided about the key.
-    pub(crate) numbers: Policy,
-    /// Whether HTTP fields tell the decision: not for a policy that is off or in shadow, nor for an answer without the store.
-    pub is_told: bool,
+    /// The policy with the effective quotas of the key.
+    pub(crate) effective: Policy,
+    /// Whether HTTP fields show the decision: not for a policy that is off or in shadow, nor for an answer without the store.
+    pub is_reported: bool,
 }
 
 /// Shows no key.
@@ -91,9 +91,9 @@ impl fmt::Debug for PolicyDecision {
 }
 
 impl PolicyDecision {
-    /// The policy with the quotas that have decided about the key: those of its override or plan, or the policy's.
-    pub fn numbers(&self) -> &Policy {
-        &self.numbers
+    /// The policy with the effective quotas of the key: those of its override or plan, or the policy's.
+    pub fn effective_policy(&self) -> &Policy {
+        &self.effective
     }
 }
 
@@ -113,38 +113,50 @@ impl Serialize for RequestDecision {
 /// Every public field under its name.
 impl Serialize for PolicyDecision {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("PolicyDecision", 6)?;
-        fields.serialize_field("policy", &*self.policy)?;
-        KeyName::Bytes(self.key.to_vec()).put("key", &mut fields)?;
-        fields.serialize_field("cost", &self.cost)?;
-        fields.serialize_field("headroom", &self.headroom)?;
-        let reservation = self.reservation.as_ref().map(|id| String::from_utf8_lossy(id.as_bytes()));
-        fields.serialize_field("reservation", &reservation)?;
-        fields.serialize_field("decision", &self.decision)?;
-        fields.end()
+        #[derive(Serialize)]
+        struct Report<'a> {
+            policy: &'a str,
+            #[serde(flatten)]
+            key: KeyName,
+            cost: u64,
+            headroom: u8,
+            reservation: Option<Cow<'a, str>>,
+            decision: &'a Decision,
+        }
+        let report = Report {
+            policy: &self.policy,
+            key: KeyName::Bytes(self.key.to_vec()),
+            cost: self.cost,
+            headroom: self.headroom,
+            reservation: self.reservation.as_ref().map(|id| String::from_utf8_lossy(id.as_bytes())),
+            decision: &self.decision,
+        };
+        report.serialize(serializer)
     }
 }
 
 /// The policies that rules apply to a request, and its plan.
 pub(crate) type Applied = (AppliedPolicies, Option<Vec<u8>>);
 
-impl Limiter {
+impl Admin<'_> {
     /// The policies that the configuration's rules apply to a request.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) without a configuration, and when the attribute that gives a cost holds
-    /// none.
-    pub fn matching(&self, request: &dyn AttributeSource) -> Result<Vec<PolicyMatch>, Error> {
-        self.in_force()?.configuration.matching(request, self.shared().store.clock().now_us())
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when there is no configuration, and when the attribute
+    /// that gives a cost does not contain one.
+    pub fn matching(self, request: &dyn AttributeSource) -> Result<Vec<PolicyMatch>, Error> {
+        self.limiter.in_force()?.configuration.matching(request, self.limiter.shared().store.clock().now_us())
     }
+}
 
-    /// Decides about a request by the configuration: its lists, rules and policies. Policies with a quota of concurrency are
-    /// reserved under `terms`, all others spend.
+impl Limiter {
+    /// Decides a request by the configuration: its lists, rules and policies. Policies with a concurrency quota reserve
+    /// under `terms`, all others spend.
     ///
     /// When one policy denies, nothing is spent or reserved, and the decisions of the policies that admit are those of a peek.
     ///
     /// # Errors
-    /// As for [`matching`](Self::matching) and [`check`](Self::check).
+    /// As for [`matching`](crate::admin::Admin::matching) and [`check`](Self::check).
     pub async fn decide(
         &self,
         request: &(dyn AttributeSource + Sync),
@@ -180,8 +192,7 @@ impl Limiter {
         wait: Wait,
     ) -> Result<RequestDecision, Error> {
         let in_force = self.wait_for_configuration(wait).await?;
-        let hold = terms.hold();
-        check_times(&hold)?;
+        let hold = hold_without_waiting(terms)?;
         let now_us = self.shared().store.clock().now_us();
         let (applied, plan) = match in_force.apply_rules(request, now_us)? {
             Ok(applied) => applied,
@@ -191,7 +202,7 @@ impl Limiter {
         for applied in &applied {
             let call = in_force.request_call(applied, plan.as_deref(), &hold, now_us);
             let opening = if applied.is_missing {
-                Opening::Answered(self.refuse_missing_key(&in_force, call))
+                Opening::Answered(in_force.refuse_missing_key(call))
             } else {
                 self.open(&in_force, call)?
             };
@@ -200,22 +211,22 @@ impl Limiter {
         if let Some(denial) = denied_without_store(&planned) {
             for (call, Planned { opening, .. }) in &planned {
                 if let Opening::Answered(answer) = opening {
-                    self.count_configured(&in_force, *call, 0, answer);
+                    self.count_configured(&in_force, *call, answer);
                 }
             }
             return Ok(denial);
         }
         let (calls, planned): (Vec<_>, Vec<_>) = planned.into_iter().unzip();
         let charged = self.start_charges(Some(&in_force), &planned, wait).await?;
-        for ((call, planned), charged) in calls.iter().zip(&planned).zip(&charged) {
-            self.count_configured(&in_force, *call, planned.opening.set(), &charged.answer);
+        for (call, charged) in calls.iter().zip(&charged) {
+            self.count_configured(&in_force, *call, &charged.answer);
             self.owe_to_pool(&in_force, *call, charged.owed, wait).await?;
         }
-        Ok(conclude(&in_force, &calls, charged, now_us))
+        Ok(conclude(&in_force, &calls, charged))
     }
 }
 
-/// The denial of a request that the document decides without a store.
+/// The denial of a request that the document decides without the store.
 fn denied_without_store(planned: &[(ConfiguredCall<'_>, Planned<'_>)]) -> Option<RequestDecision> {
     merge_denials(planned.iter().filter_map(|(_, planned)| match &planned.opening {
         Opening::Answered((decision, _)) if !decision.allowed => Some(decision),
@@ -223,13 +234,8 @@ fn denied_without_store(planned: &[(ConfiguredCall<'_>, Planned<'_>)]) -> Option
     }))
 }
 
-/// The decision that follows from those of all policies.
-fn conclude(
-    in_force: &InForce,
-    calls: &[ConfiguredCall<'_>],
-    charged: Vec<Charged>,
-    now_us: u64,
-) -> RequestDecision {
+/// Combines the decisions of all policies into the decision on the request.
+fn conclude(in_force: &InForce, calls: &[ConfiguredCall<'_>], charged: Vec<Charged>) -> RequestDecision {
     let denials = charged.iter().map(|charged| &charged.answer.0).filter(|decision| !decision.allowed);
     let merged =
         merge_denials(denials).unwrap_or_else(|| RequestDecision::without_policies(true, None, Some(0)));
@@ -239,8 +245,8 @@ fn conclude(
             key: call.key.into(),
             cost: call.cost,
             headroom: call.headroom,
-            numbers: in_force.deciding_numbers(call.policy, call.key, call.plan, now_us),
-            is_told: decision.source.asks_store() && in_force.document(call.policy).mode == Mode::On,
+            effective: in_force.effective(*call).clone(),
+            is_reported: decision.source.asks_store() && in_force.document(call.policy).mode == Mode::On,
             decision,
             reservation: call.hold.filter(|_| spent).map(|hold| hold.id),
         }
@@ -249,8 +255,8 @@ fn conclude(
 }
 
 impl InForce {
-    /// The first steps of the way of a request: the policies that rules apply to it, and its plan; or the decision, where the switch or
-    /// a list makes it.
+    /// The first steps of a request: the policies that rules apply to it, and its plan; or the decision, where the
+    /// switch or a list decides.
     #[inline]
     pub(crate) fn apply_rules(
         &self,
@@ -274,19 +280,7 @@ impl InForce {
         Ok(Ok((configuration.apply_rules(&attributes, now_us)?, plan)))
     }
 
-    /// A policy with the quotas that decide about a key.
-    pub(crate) fn deciding_numbers(
-        &self,
-        policy: usize,
-        key: &[u8],
-        plan: Option<&[u8]>,
-        now_us: u64,
-    ) -> Policy {
-        let choice = self.configuration.numbers(policy, key, plan, now_us);
-        self.quotas(policy, choice.set).clone()
-    }
-
-    /// The operation of a policy on a request: a reserve where the numbers of the key count concurrency, otherwise a check.
+    /// The operation of a policy on a request: a reserve where the effective quotas of the key count concurrency, otherwise a check.
     fn request_call<'a>(
         &self,
         applied: &'a AppliedPolicy,
@@ -295,35 +289,37 @@ impl InForce {
         now_us: u64,
     ) -> ConfiguredCall<'a> {
         let &AppliedPolicy { policy, ref key, cost, headroom, .. } = applied;
-        let choice = self.configuration.numbers(policy, key, plan, now_us);
-        let (action, hold) = if self.quotas(policy, choice.set).is_only_reserved() {
+        let quotas = self.configuration.effective(policy, key, plan, now_us);
+        let (action, hold) = if self.quotas(policy, quotas.set).is_only_reserved() {
             (RESERVE, Some(hold))
         } else {
             (CHECK, None)
         };
-        ConfiguredCall { policy, key, action, cost, headroom, plan, hold }
+        ConfiguredCall { policy, key, action, cost, headroom, hold, quotas, now_us }
     }
 }
 
-/// The foremost cause and the longest wait of several denials; `None` without one.
+/// The first cause and the longest wait of these denials; `None` if there are none.
 fn merge_denials<'a>(denials: impl Iterator<Item = &'a Decision>) -> Option<RequestDecision> {
     let denials: Vec<_> = denials.collect();
-    // Of several causes the one that stands first in their list is told.
+    // If there are several causes, the first one in the order of `Cause` is reported.
     let cause = denials.iter().filter_map(|denial| denial.cause).min_by_key(|cause| *cause as u8);
     let waits = denials.iter().map(|denial| denial.retry_after_us());
     let retry_after_us = waits.reduce(|longest, wait| Some(longest?.max(wait?)))?;
     Some(RequestDecision::without_policies(false, cause, retry_after_us))
 }
 
-impl blocking::Limiter {
-    /// See [`Limiter::matching`].
+impl blocking::Admin<'_> {
+    /// See [`Admin::matching`].
     ///
     /// # Errors
-    /// See [`Limiter::matching`].
-    pub fn matching(&self, request: &dyn AttributeSource) -> Result<Vec<PolicyMatch>, Error> {
-        self.asynchronous().matching(request)
+    /// See [`Admin::matching`].
+    pub fn matching(self, request: &dyn AttributeSource) -> Result<Vec<PolicyMatch>, Error> {
+        self.limiter.asynchronous().admin().matching(request)
     }
+}
 
+impl blocking::Limiter {
     /// See [`Limiter::decide`].
     ///
     /// # Errors

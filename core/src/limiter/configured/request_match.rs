@@ -1,4 +1,4 @@
-//! What a configuration says about a request before any policy is asked, for a program that asks the policies itself.
+//! Matches a request against a configuration without deciding any policy, for a program that checks the policies itself.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use crate::configuration::model::Mode;
 use crate::configuration::request::AttributeSource;
 use crate::error::Error;
-use crate::limiter::Limiter;
+use crate::limiter::Admin;
 use crate::limiter::configured::request_decision::RequestDecision;
 use crate::limiter::configured::wait::Wait;
 use crate::limiter::explanation::report::PolicyMode;
 use crate::rules::decision::Cause;
 use crate::rules::policy::Policy;
 
-/// What a configuration says about a request before any policy is asked.
+/// The result of matching a request against a configuration, before any policy decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestMatch {
-    /// The decision, where the configuration makes it alone: it is off, a list has the request, or an attribute of a key is missing.
+    /// The decision, where the configuration decides alone: it is off, a list has the request, or an attribute of a key is missing.
     pub decided: Option<RequestDecision>,
     /// The plan of the request, for [`Request::plan`](crate::Request::plan).
     pub plan: Option<Box<[u8]>>,
@@ -25,7 +25,7 @@ pub struct RequestMatch {
     pub policies: Vec<MatchedPolicy>,
 }
 
-/// A policy that the rules apply to a request, with what is asked of it.
+/// A policy that the rules apply to a request, with the key and the cost to check.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MatchedPolicy {
@@ -39,8 +39,8 @@ pub struct MatchedPolicy {
     pub headroom: u8,
     /// Whether the policy decides.
     pub mode: PolicyMode,
-    /// The policy with the quotas that decide about the key: those of its override or plan, or the policy's.
-    pub numbers: Policy,
+    /// The policy with the effective quotas of the key: those of its override or plan, or the policy's.
+    pub effective_policy: Policy,
 }
 
 /// Shows no key.
@@ -56,13 +56,14 @@ impl fmt::Debug for MatchedPolicy {
     }
 }
 
-impl Limiter {
-    /// What the configuration says about a request before any policy is asked: its lists, and the policies that its rules apply.
-    /// [`decide`](Self::decide) also asks the policies.
+impl Admin<'_> {
+    /// Matches a request against the configuration before any policy decides: its lists, and the policies that its
+    /// rules apply. [`decide`](crate::Limiter::decide) also lets the policies decide.
     ///
     /// ```
     /// # async fn example() -> Result<(), polylimit::Error> {
-    /// use polylimit::{Limiter, Request, RequestAttributes};
+    /// use polylimit::document::RequestAttributes;
+    /// use polylimit::{Limiter, Request};
     ///
     /// let limiter = Limiter::builder()
     ///     .document(
@@ -71,8 +72,8 @@ impl Limiter {
     ///     )
     ///     .build()?;
     /// let of = |user: &'static str| RequestAttributes::new().attribute("user", user);
-    /// assert!(limiter.match_request(&of("mallory")).await?.decided.is_some_and(|decided| !decided.allowed));
-    /// let matched = limiter.match_request(&of("alice")).await?;
+    /// assert!(limiter.admin().match_request(&of("mallory")).await?.decided.is_some_and(|decided| !decided.allowed));
+    /// let matched = limiter.admin().match_request(&of("alice")).await?;
     /// assert_eq!((&*matched.policies[0].policy, &*matched.policies[0].key), ("api", &b"alice"[..]));
     /// # Ok(())
     /// # }
@@ -81,9 +82,9 @@ impl Limiter {
     ///
     /// # Errors
     /// As for [`matching`](Self::matching).
-    pub async fn match_request(&self, request: &(dyn AttributeSource + Sync)) -> Result<RequestMatch, Error> {
-        let in_force = self.wait_for_configuration(Wait::Await).await?;
-        let now_us = self.shared().store.clock().now_us();
+    pub async fn match_request(self, request: &(dyn AttributeSource + Sync)) -> Result<RequestMatch, Error> {
+        let in_force = self.limiter.wait_for_configuration(Wait::Await).await?;
+        let now_us = self.limiter.shared().store.clock().now_us();
         let decided_alone =
             |decided| RequestMatch { decided: Some(decided), plan: None, policies: Vec::new() };
         let (applied, plan) = match in_force.apply_rules(request, now_us)? {
@@ -100,14 +101,15 @@ impl Limiter {
                 }
                 continue;
             }
-            let numbers = in_force.deciding_numbers(applied.policy, &applied.key, plan.as_deref(), now_us);
+            let choice =
+                in_force.configuration.effective(applied.policy, &applied.key, plan.as_deref(), now_us);
             policies.push(MatchedPolicy {
                 policy: in_force.quotas(applied.policy, 0).name().into(),
                 key: applied.key.into_vec().into(),
                 cost: applied.cost,
                 headroom: applied.headroom,
                 mode: mode.into(),
-                numbers,
+                effective_policy: in_force.quotas(applied.policy, choice.set).clone(),
             });
         }
         Ok(RequestMatch { decided: None, plan: plan.map(Vec::into_boxed_slice), policies })

@@ -1,27 +1,28 @@
-//! What a limiter tells about its configuration.
+//! The status of a limiter's configuration, as reported to operators.
 
 use serde::Serialize;
 
 use crate::configuration_source::publication::{PastChange, PastKind};
 
-/// Which configuration is in force, and where it comes from.
+/// Which configuration is active, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ConfigurationStatus {
     /// The source: `document` for one that the program gives, otherwise as the option `configuration` names it.
     pub source: Box<str>,
-    /// Raised with each change: by Redis, or by the process where Redis has no part in it. 0 before the first.
+    /// Increases with each change: by Redis, or by the process where Redis is not involved. 0 before the first.
     pub version: u64,
-    /// Which document of Redis is in force, counted from 1: what [`PublishOptions`](crate::PublishOptions) expects to
-    /// replace. 0 where the document does not come from Redis.
+    /// The version of the active document in Redis, counted from 1: the one that
+    /// [`PublishOptions`](crate::admin::PublishOptions) expects to replace. 0 where the document does not come from
+    /// Redis.
     pub document_version: u64,
-    /// SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
+    /// SHA-256 of the active document in canonical form, as hexadecimal digits; empty before the first.
     pub digest: Box<str>,
     /// When this version was applied, in microseconds since the Unix epoch, by this host's clock; 0 before the first.
     pub applied_at_us: u64,
     /// For how long the source has been unreachable, in microseconds; 0 when it is not.
     pub unreachable_for_us: u64,
-    /// Why a newer configuration was not applied, or may not be known.
+    /// Why a newer configuration was not applied, or may be unknown.
     pub error: Option<Box<str>>,
 }
 
@@ -29,7 +30,7 @@ pub struct ConfigurationStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ConfigurationChange {
-    /// The version of the configuration after it.
+    /// The version of the configuration after the change.
     pub version: u64,
     /// When, in milliseconds since the Unix epoch, by the server's clock.
     pub at_ms: u64,
@@ -37,8 +38,8 @@ pub struct ConfigurationChange {
     pub by: Box<str>,
     /// The reason; empty without one.
     pub why: Box<str>,
-    /// The version of the document that was published, for [`Limiter::rollback`](crate::Limiter::rollback); `None` for a change of
-    /// entries.
+    /// The version of the document that was published, for [`Admin::rollback`](crate::admin::Admin::rollback); `None` for a change
+    /// of entries.
     pub document_version: Option<u64>,
     /// The entries that were changed, each with its value in JSON, or `None` where it was deleted.
     pub entries: Vec<(Box<str>, Option<Box<str>>)>,

@@ -1,21 +1,21 @@
-//! What a process tells of itself to the others that share its store.
+//! The report of a process to the others that share its store.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::families::{Family, SampleValue};
 use crate::limiter::Limiter;
-use crate::metrics::{Family, SampleValue};
-use crate::report::{hex, report};
+use crate::report::hex;
 use crate::rules::decision::Source;
 use crate::store::scan::KeyName;
 
-/// A report has at most so many bytes.
+/// The maximum size of a report.
 pub(crate) const MAX_BYTES: usize = 16 << 10;
-/// How many policies and denied keys a report has at most.
+/// The most policies and denied keys in a report.
 const POLICIES: usize = 64;
 const KEYS: usize = 32;
 
-/// What a policy has decided in a process since it was started.
+/// The decisions of a policy in a process since it was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -31,28 +31,27 @@ pub struct PolicyCounts {
 }
 
 /// A key that a process denies often.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DeniedKey {
     /// The policy's name.
     pub policy: String,
     /// The key.
+    #[serde(flatten)]
     pub key: KeyName,
-    /// How often it was denied lately: estimated from a sample.
+    /// How often it was denied recently, estimated from a sample.
     pub count: u64,
 }
 
-report! { DeniedKey { policy, key, count } }
-
-/// What a process has told of itself.
+/// The report of a process about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ProcessReport {
     /// The limiter in its process: 16 hexadecimal digits that were drawn when it was built.
     pub instance: String,
-    /// The name of the host; empty where the system does not tell it.
+    /// The name of the host; empty where the system does not report it.
     pub host: String,
-    /// The number of the process at its host.
+    /// The process id on its host.
     pub pid: u32,
     /// The version of polylimit.
     pub version: String,
@@ -62,15 +61,15 @@ pub struct ProcessReport {
     pub at_ms: u64,
     /// The time between two reports, in milliseconds.
     pub every_ms: u64,
-    /// The version of the configuration in force; 0 without one.
+    /// The version of the active configuration; 0 without one.
     pub configuration_version: u64,
     /// The digest of its document; empty without one.
     pub configuration_digest: String,
-    /// Why a newer configuration is not in force.
+    /// Why a newer document is not active.
     pub configuration_error: Option<String>,
     /// Whether the store answers, as far as the process knows.
     pub store_up: bool,
-    /// The counters of the store's operations, as in [`Stats`](crate::Stats).
+    /// The counters of the store's operations, as in [`Stats`](crate::metrics::Stats).
     pub stats: Map<String, Value>,
     /// The policies that decide most.
     pub policies: Vec<PolicyCounts>,
@@ -78,7 +77,7 @@ pub struct ProcessReport {
     pub denied: Vec<DeniedKey>,
 }
 
-/// A report as it stands in Redis. Fields that are missing were not known to the version that wrote it.
+/// A report as stored in Redis. Fields that are missing were unknown to the version that wrote it.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Written {
@@ -109,7 +108,7 @@ struct WrittenKey {
 }
 
 impl ProcessReport {
-    /// As JSON of at most 16 KiB: of several keys and policies, the ones with the least counts are left out.
+    /// As JSON of at most 16 KiB: to fit, the keys and policies with the lowest counts are left out.
     pub(crate) fn written(&self) -> String {
         let mut written = Written {
             instance: self.instance.clone(),
@@ -139,7 +138,7 @@ impl ProcessReport {
         }
     }
 
-    /// `None` for what is no report.
+    /// `None` for a text that is not a report.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
         let read: Written =
             serde_json::from_slice(text).ok().filter(|read: &Written| !read.instance.is_empty())?;
@@ -183,20 +182,20 @@ impl WrittenKey {
 }
 
 impl Limiter {
-    /// What each policy has decided in this process since the limiter was built, those that decide most first.
+    /// The decisions of each policy in this process since the limiter was built, policies with the most decisions first.
     pub fn policy_counts(&self) -> Vec<PolicyCounts> {
         of_families(&self.metrics())
     }
 
-    /// What this process tells of itself now, but for what its reporter knows.
+    /// The current report of this process, without the fields that its reporter fills in.
     pub(super) fn process_report(&self) -> ProcessReport {
         let families = self.metrics();
         let up = families.iter().find(|family| family.name == "polylimit_store_up");
         let up = up.and_then(|family| family.samples.first());
         let mut policies = of_families(&families);
         policies.truncate(POLICIES);
-        let denied = self.top_keys(KEYS).denied.into_iter();
-        let configuration = self.configuration();
+        let denied = self.admin().top_keys(KEYS).denied.into_iter();
+        let configuration = self.admin().configuration();
         ProcessReport {
             instance: String::new(),
             host: host(),
@@ -230,7 +229,7 @@ fn of_families(families: &[Family]) -> Vec<PolicyCounts> {
         };
         let SampleValue::Count(count) = sample.value else { continue };
         let name = label("policy");
-        // The samples of one policy stand side by side.
+        // The samples of one policy are adjacent.
         if policies.last().is_none_or(|last| last.policy != name) {
             policies.push(PolicyCounts { policy: name.to_owned(), ..PolicyCounts::default() });
         }
@@ -245,7 +244,7 @@ fn of_families(families: &[Family]) -> Vec<PolicyCounts> {
     policies
 }
 
-/// The name of this host, as the system tells it.
+/// The name of this host, as the system reports it.
 fn host() -> String {
     let told = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
     told.unwrap_or_default().trim().chars().take(255).collect()

@@ -1,11 +1,11 @@
-//! Where a list goes on: one text for the places of all nodes.
+//! Where a list continues: one text for the positions in all nodes.
 
 use crate::error::Error;
 
-/// The places at which the nodes of a store go on.
+/// The positions at which the nodes of a store continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cursor {
-    /// Stands for the filter: with another one, the places would skip keys.
+    /// Identifies the filter: with a different one, the positions would skip keys.
     filter: u64,
     nodes: Vec<NodePlace>,
 }
@@ -17,7 +17,7 @@ struct NodePlace {
     at: Option<u64>,
 }
 
-/// What a cursor begins with: the version of its form.
+/// The prefix of a cursor: the version of its format.
 const VERSION: &str = "1";
 
 impl Cursor {
@@ -25,7 +25,9 @@ impl Cursor {
     pub(super) fn read(text: Option<&str>, filter: u64) -> Result<Self, Error> {
         let Some(text) = text else { return Ok(Self { filter, nodes: Vec::new() }) };
         let read = Self::parse(text).ok_or_else(|| {
-            Error::invalid_argument("the cursor cannot be read: pass the one of the page before, as it is")
+            Error::invalid_argument(
+                "the cursor cannot be read: pass the cursor of the previous page unchanged",
+            )
         })?;
         if read.filter != filter {
             return Err(Error::invalid_argument(
@@ -60,7 +62,7 @@ impl Cursor {
         Some(nodes.fold(format!("{VERSION}.{:x}", self.filter), |text, node| text + &node))
     }
 
-    /// Takes the nodes that there are now, in their order: one that was not there, or was another one, is begun.
+    /// Adopts the current nodes, in their order: a node that is new, or has replaced another one, is listed from its start.
     pub(super) fn take_nodes(&mut self, identities: &[u64]) {
         let place = |identity: &u64| {
             let known = self.nodes.iter().find(|node| node.identity == *identity).copied();
@@ -69,7 +71,7 @@ impl Cursor {
         self.nodes = identities.iter().map(place).collect();
     }
 
-    /// The first node that has not been listed as a whole, and its place.
+    /// The first node that has not been listed completely, and its position.
     pub(super) fn next(&self) -> Option<(usize, u64)> {
         self.nodes.iter().enumerate().find_map(|(node, place)| Some((node, place.at?)))
     }
@@ -97,7 +99,7 @@ mod tests {
         assert_eq!(text, "1.7.a-.b-ffffffffffffffff.c-0");
         let mut read = Cursor::read(Some(&text), 7).unwrap();
         assert_eq!(read, cursor);
-        // The first node has another identity by now, and the nodes come in another order.
+        // The first node has another identity by now, and the nodes are in another order.
         read.take_nodes(&[0xB, 0xD, 0xC]);
         assert_eq!(
             (read.next(), read.text().unwrap()),

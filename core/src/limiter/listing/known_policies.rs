@@ -6,22 +6,22 @@ use std::sync::Arc;
 use crate::limiter::Shared;
 use crate::limiter::configured::in_force::InForce;
 use crate::rules::policy::Policy;
-use crate::store::request::{Numbers, PolicyId, PolicyOptions};
+use crate::store::request::{PolicyId, PolicyOptions, PreparedQuotas};
 use crate::store::scan::{FoundKey, FoundPolicy, KeyName};
 
-/// The policies by which keys are looked at.
+/// The policies by which keys are examined.
 pub(crate) struct KnownPolicies<'a> {
     shared: &'a Shared,
     in_force: Option<Arc<InForce>>,
-    /// Policies that no request of this limiter has named, by their names; `None` where the name says no quotas.
-    one_offs: HashMap<Box<str>, Option<(Policy, Numbers)>>,
+    /// Policies that no request of this limiter has named, by their names; `None` where the name is not that of quotas.
+    one_offs: HashMap<Box<str>, Option<(Policy, PreparedQuotas)>>,
 }
 
-/// The numbers that decide about a key.
-pub(crate) struct KeyNumbers<'k> {
+/// The effective quotas of a key.
+pub(crate) struct KeyQuotas<'k> {
     pub(crate) id: PolicyId,
     pub(crate) policy: Policy,
-    pub(crate) numbers: Option<&'k Numbers>,
+    pub(crate) effective: Option<&'k PreparedQuotas>,
 }
 
 impl<'a> KnownPolicies<'a> {
@@ -29,7 +29,7 @@ impl<'a> KnownPolicies<'a> {
         Self { shared, in_force: shared.configured.in_force(), one_offs: HashMap::new() }
     }
 
-    /// Learns what the names of policies say that are named after their quotas.
+    /// Parses the names of policies that are named after their quotas.
     pub(crate) fn learn(&mut self, found: &[FoundKey]) {
         for found in found {
             let FoundPolicy::Named(name) = &found.policy else { continue };
@@ -40,40 +40,40 @@ impl<'a> KnownPolicies<'a> {
                 continue;
             }
             let prepared = Policy::of_one_off_name(name).map(|policy| {
-                let options = PolicyOptions { has_numbers_of_keys: true, ..PolicyOptions::default() };
-                let numbers = self.shared.store.prepare_numbers(PolicyId(0), &policy, &[], options);
-                (policy, numbers)
+                let options = PolicyOptions { has_quotas_of_keys: true, ..PolicyOptions::default() };
+                let effective = self.shared.store.prepare_quotas(PolicyId(0), &policy, &[], options);
+                (policy, effective)
             });
             self.one_offs.insert(name.clone(), prepared);
         }
     }
 
-    /// The numbers of a key; `None` for a policy that this process does not know. A key of which only the digest is known has those
-    /// of the policy.
-    pub(crate) fn numbers(&self, found: &FoundKey, now_us: u64) -> Option<KeyNumbers<'_>> {
+    /// The effective quotas of a key; `None` for a policy that this process does not know. A key of which only the
+    /// digest is known has those of the policy.
+    pub(crate) fn effective(&self, found: &FoundKey, now_us: u64) -> Option<KeyQuotas<'_>> {
         if let (Some(index), Some(in_force)) = (self.configured(&found.policy), &self.in_force) {
             let set = match &found.key {
-                KeyName::Bytes(key) => in_force.configuration.numbers(index, key, None, now_us).set,
+                KeyName::Bytes(key) => in_force.configuration.effective(index, key, None, now_us).set,
                 KeyName::Digest(_) => 0,
             };
-            return Some(KeyNumbers {
+            return Some(KeyQuotas {
                 id: in_force.policy(index).id,
                 policy: in_force.quotas(index, set).clone(),
-                numbers: in_force.numbers(index, set, &self.shared.store),
+                effective: in_force.prepared(index, set, &self.shared.store),
             });
         }
         let registry = &self.shared.registry;
         let name = match &found.policy {
             FoundPolicy::Known(id) => {
-                return Some(KeyNumbers { id: *id, policy: registry.policy_of(*id)?, numbers: None });
+                return Some(KeyQuotas { id: *id, policy: registry.policy_of(*id)?, effective: None });
             }
             FoundPolicy::Named(name) => name,
         };
         if let Some(id) = registry.find(Some(name)) {
-            return Some(KeyNumbers { id, policy: registry.policy_of(id)?, numbers: None });
+            return Some(KeyQuotas { id, policy: registry.policy_of(id)?, effective: None });
         }
-        let (policy, numbers) = self.one_offs.get(name)?.as_ref()?;
-        Some(KeyNumbers { id: PolicyId(0), policy: policy.clone(), numbers: Some(numbers) })
+        let (policy, effective) = self.one_offs.get(name)?.as_ref()?;
+        Some(KeyQuotas { id: PolicyId(0), policy: policy.clone(), effective: Some(effective) })
     }
 
     /// The name of a found key's policy.

@@ -1,21 +1,22 @@
-//! What is asked of a list of keys, and what it tells.
+//! The arguments and the results of listing keys.
+
+use serde::Serialize;
 
 use crate::error::Error;
-use crate::report::report;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::transition::PolicyRules;
 use crate::store::scan::{KeyName, Look};
 
-/// Which keys a list has: all by default.
+/// Selects the keys of a list: all by default.
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct KeyFilter<'a> {
     /// The name of a policy, or its quotas as text.
     pub policy: Option<&'a str>,
-    /// What the key begins with. A key of which only the digest is known begins with nothing but the empty prefix.
+    /// The prefix of the key. A key of which only the digest is known matches the empty prefix only.
     pub key_prefix: &'a [u8],
-    /// The least [`used_percent`](ListedKey::used_percent). Keys of policies that are not known have none, and are listed with 0 only.
+    /// The minimum [`used_percent`](ListedKey::used_percent). Keys of unknown policies have none, and are listed with 0 only.
     pub at_least_used: u8,
 }
 
@@ -34,7 +35,7 @@ impl<'a> KeyFilter<'a> {
         self
     }
 
-    /// Keys of which at least so much is used, in percent.
+    /// Keys of which at least this much is used, in percent.
     #[must_use]
     pub fn at_least_used(mut self, percent: u8) -> Self {
         self.at_least_used = percent;
@@ -57,9 +58,9 @@ impl std::fmt::Debug for KeyFilter<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListBudget {
-    /// The page ends once it has so many keys, 1 or more. The last step may bring some more: about a thousand at most. Default 1,000.
+    /// The page ends once it has this many keys, 1 or more. The last step may add some more: about a thousand at most. Default 1,000.
     pub entries: usize,
-    /// The page ends once the store has gone over so many keys, 1 or more, whether they are in the page or not. Default 100,000.
+    /// The page ends once the store has examined this many keys, 1 or more, whether they are in the page or not. Default 100,000.
     pub examined: u64,
     /// The share of one server's time that a list in Redis may take, 1 to 100: with 10, the default, each call is followed by a pause of
     /// nine times its duration.
@@ -73,14 +74,14 @@ impl Default for ListBudget {
 }
 
 impl ListBudget {
-    /// A page of about so many keys.
+    /// A page of about this many keys.
     #[must_use]
     pub fn entries(mut self, entries: usize) -> Self {
         self.entries = entries;
         self
     }
 
-    /// A page for which the store goes over so many keys.
+    /// A page for which the store examines this many keys.
     #[must_use]
     pub fn examined(mut self, examined: u64) -> Self {
         self.examined = examined;
@@ -107,68 +108,59 @@ impl ListBudget {
     }
 }
 
-/// A part of a list of keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A page of a list of keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct KeyPage {
-    /// The keys, in no particular order; in that of use for [`scan_top`](crate::Limiter::scan_top).
+    /// The keys, in no particular order; for [`scan_top`](crate::admin::Admin::scan_top), the most used first.
     pub keys: Vec<ListedKey>,
-    /// How many keys the store went over, about; in Redis those of other programs, too.
+    /// Approximately how many keys the store examined; in Redis including those of other programs.
     pub examined: u64,
-    /// Where the list goes on; `None` when this was the last page. A page without keys may have one.
+    /// Where the list continues; `None` when this was the last page. A page without keys may have one.
     pub cursor: Option<String>,
 }
 
-report! { KeyPage { keys, examined, cursor } }
-
-/// What became of a page of keys that were to be reset.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The result of resetting a page of keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ResetPage {
-    /// How many keys were reset.
+    /// The number of keys that were reset.
     pub reset: u64,
-    /// How many keys stay, because their policies are not known here.
+    /// The number of keys that were kept because this limiter does not know their policies.
     pub unknown: u64,
-    /// How many keys the store went over, about.
+    /// Approximately how many keys the store examined.
     pub examined: u64,
-    /// Where the list goes on; `None` when this was the last page.
+    /// Where the list continues; `None` when this was the last page.
     pub cursor: Option<String>,
 }
 
-report! { ResetPage { reset, unknown, examined, cursor } }
-
-/// A key with what is used of its quotas.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A key with the usage of its quotas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ListedKey {
     /// The policy's name.
     pub policy: Box<str>,
     /// The key.
+    #[serde(flatten)]
     pub key: KeyName,
-    /// Each quota of the numbers that decide about the key, in their order; none for a policy that this limiter does not know.
+    /// The effective quotas of the key, in order; none for a policy that this limiter does not know.
     pub quotas: Vec<ListedQuota>,
-    /// Which part of the most that can be used at once is used or set aside, in percent, the most over the quotas: above 100 for
-    /// units beyond it, and at least 100 for a blocked key.
+    /// The share of a quota's capacity that is used or set aside, in percent, the highest of all quotas: above 100 for
+    /// units beyond the capacity, and at least 100 for a blocked key.
     pub used_percent: u64,
-    /// How many reservations there are.
+    /// The number of reservations.
     pub reservations: u64,
     /// The units that they set aside.
     pub reserved_units: u64,
     /// How much longer the key is blocked, in microseconds; 0 when it is not.
     pub blocked_for_us: u64,
     /// How long until the key is as if it had never been used, in microseconds. `None` when it stays, and where the store does not
-    /// tell it.
+    /// report it.
     pub expires_after_us: Option<u64>,
 }
 
-report! {
-    ListedKey {
-        policy, key, quotas, used_percent, reservations, reserved_units, blocked_for_us, expires_after_us,
-    }
-}
-
-/// What is used of one quota of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The usage of one quota of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ListedQuota {
     /// The quota as text, such as `100/minute`.
@@ -177,7 +169,7 @@ pub struct ListedQuota {
     pub limit: u64,
     /// The most that can be used at once, without an [`excess`](Quota::excess).
     pub capacity: u64,
-    /// Units that count now, also those beyond the capacity; for concurrency, reservations.
+    /// Units that count now, including those beyond the capacity; for concurrency, reservations.
     pub used: u64,
     /// Whole units that the quota would still admit now.
     pub remaining: u64,
@@ -185,10 +177,8 @@ pub struct ListedQuota {
     pub reset_after_us: u64,
 }
 
-report! { ListedQuota { quota, limit, capacity, used, remaining, reset_after_us } }
-
 impl ListedKey {
-    /// `None` for a key of which nothing counts any more.
+    /// `None` for a key of which nothing counts any longer.
     pub(super) fn of(key: &KeyName, policy: &Policy, look: &Look) -> Option<Self> {
         let seen = PolicyRules::new(policy).inspect(&look.states, look.now_us, 0, 0);
         if seen.expires_after_us == Some(0) {
@@ -224,7 +214,7 @@ impl ListedKey {
         })
     }
 
-    /// A key of a policy that is not known.
+    /// A key of an unknown policy.
     pub(super) fn of_unknown(policy: Box<str>, key: KeyName, expires_after_us: Option<u64>) -> Self {
         Self {
             policy,
@@ -239,7 +229,7 @@ impl ListedKey {
     }
 }
 
-/// What clients are told as the most that can be used at once.
+/// The capacity of a quota as clients see it.
 pub(crate) fn capacity_of(quota: &Quota) -> u64 {
     if quota.algorithm() == Algorithm::Concurrency { quota.limit() } else { quota.regular_capacity() }
 }

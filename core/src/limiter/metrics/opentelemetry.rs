@@ -5,17 +5,18 @@ use std::sync::{Arc, Weak};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Meter};
 
+use crate::families::{Family, FamilyKind, Sample, SampleValue};
 use crate::limiter::Limiter;
 use crate::limiter::operations::Shared;
-use crate::metrics::{Family, FamilyKind, Sample, SampleValue};
 
 /// Observes the metrics of a limiter at each collection of the meter's provider, until the last handle of the limiter is dropped.
 ///
-/// The instrument of the family `polylimit_decisions_total` is `polylimit.decisions`, and the labels of its samples are attributes;
-/// docs/metrics.md describes each family. `name` becomes the attribute `limiter`, which tells several limiters of a meter apart;
-/// one of them may have none. A limiter is registered once: a second time would observe everything twice.
+/// The instrument of the family `polylimit_decisions_total` is `polylimit.decisions`, and the labels of its samples are
+/// attributes; docs/metrics.md describes each family. `name` becomes the attribute `limiter`, which distinguishes
+/// several limiters of a meter; one of them may have none. Register a limiter only once: a second registration would
+/// observe everything twice.
 ///
-/// The meter comes from a provider that is set already: instruments of a meter that was made before do nothing.
+/// The meter must come from a provider that is already set: instruments of a meter that was created before do nothing.
 ///
 /// ```
 /// use opentelemetry::metrics::MeterProvider as _;
@@ -25,7 +26,7 @@ use crate::metrics::{Family, FamilyKind, Sample, SampleValue};
 /// let exporter = InMemoryMetricExporter::default();
 /// let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
 /// let limiter = Limiter::builder().policy(Policy::parse("api", "100/minute")?).build()?;
-/// polylimit::opentelemetry::register(&limiter, &provider.meter("polylimit"), None);
+/// polylimit::metrics::opentelemetry::register(&limiter, &provider.meter("polylimit"), None);
 ///
 /// let _ = limiter.blocking().check("user:42")?;
 /// provider.force_flush().unwrap();
@@ -42,7 +43,7 @@ pub fn register(limiter: &Limiter, meter: &Meter, name: Option<&str>) {
         match kind {
             FamilyKind::Gauge => instrument.gauge(text, unit),
             FamilyKind::Counter => instrument.counter(text, unit, observe_number),
-            // OpenTelemetry has no histogram that is observed, so its parts are counters.
+            // OpenTelemetry has no observable histogram, so its parts are counters.
             FamilyKind::Histogram => {
                 instrument.counter(format!("{text}.bucket"), "", observe_buckets);
                 instrument.counter(format!("{text}.count"), "", observe_count);
@@ -52,7 +53,7 @@ pub fn register(limiter: &Limiter, meter: &Meter, name: Option<&str>) {
     }
 }
 
-/// The name of an instrument and its unit, which names have no part for.
+/// The name of an instrument and its unit, which an instrument has apart from its name.
 fn name_and_unit(family: &str) -> (String, &'static str) {
     let name = family.strip_prefix("polylimit_").unwrap_or(family);
     let name = name.strip_suffix("_total").unwrap_or(name);
@@ -63,7 +64,7 @@ fn name_and_unit(family: &str) -> (String, &'static str) {
 /// Observes a sample whose attributes are these.
 type Observe = fn(&SampleValue, &[KeyValue], &dyn AsyncInstrument<f64>);
 
-/// What an instrument is made of.
+/// The parts of an instrument.
 struct Instrument<'a> {
     meter: &'a Meter,
     limiter: &'a Limiter,

@@ -1,25 +1,25 @@
-//! What was counted of each policy, and its quotas.
+//! The counts of each policy, and its quotas.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::families::{Family, FamilyKind, SampleValue};
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::metrics::{number, seconds};
 use crate::limiter::operations::Shared;
 use crate::limiter::tally::counts::MAX_COUNTED;
 use crate::limiter::tally::totals::{PolicyTotals, Totals};
-use crate::metrics::{Family, FamilyKind, SampleValue};
 use crate::rules::decision::{Cause, Degradation, Source};
 use crate::rules::policy::Policy;
 
-/// The label of all policies beyond those that have their own, and of quotas that their policy has no longer.
+/// The label of all policies without samples of their own, and of quotas that their policy no longer has.
 const OTHER: &str = "other";
 const RESULTS: [(bool, &str); 2] = [(true, "allowed"), (false, "denied")];
 
 /// A policy, or all that are counted together.
 struct Counted {
     name: Box<str>,
-    /// `None` for policies that no request can use any more, and for those that are counted together.
+    /// `None` for policies that requests can no longer use, and for those that are counted together.
     policy: Option<Policy>,
     totals: PolicyTotals,
 }
@@ -44,7 +44,7 @@ fn counted(shared: &Shared, totals: &Totals, in_force: Option<&InForce>) -> Vec<
     let mut all: Vec<Counted> = Vec::new();
     let mut places: HashMap<Arc<str>, usize> = HashMap::new();
     let mut add = |name: &str, policy: Option<Policy>, totals: PolicyTotals| {
-        // A policy that came back under its name, or is named as those that are counted together.
+        // A policy that was registered again under its name, or that has the name of those that are counted together.
         if let Some(at) = places.get(name) {
             let known = &mut all[*at];
             known.totals.merge(&totals);
@@ -105,7 +105,7 @@ fn denials(all: &[Counted]) -> [Family; 2] {
     let mut by_quota = Family::new(
         "polylimit_denials_total",
         FamilyKind::Counter,
-        "Denials by a quota; a denial by several quotas counts for each.",
+        "Denials by a quota; a denial by more than one quota counts for each.",
     );
     let mut by_cause =
         Family::new("polylimit_denial_causes_total", FamilyKind::Counter, "Denials by what denied.");
@@ -164,12 +164,12 @@ fn requests(totals: &Totals) -> Family {
     family
 }
 
-/// How candidates compare with the numbers in force.
+/// How candidates compare with the effective quotas.
 fn candidates(in_force: Option<&InForce>) -> Family {
     let mut family = Family::new(
         "polylimit_shadow_decisions_total",
         FamilyKind::Counter,
-        "Checks by what the numbers in force decide, and what the candidate would have decided.",
+        "Checks by what the effective quotas decide, and what the candidate would have decided.",
     );
     for (name, counts) in in_force.into_iter().flat_map(InForce::candidate_counts) {
         for (live, candidate, count) in [

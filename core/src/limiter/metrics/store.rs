@@ -1,8 +1,8 @@
 //! The outcomes of the store's operations, and the state of the store.
 
+use crate::families::{Family, FamilyKind, SampleValue};
 use crate::limiter::metrics::number;
 use crate::limiter::operations::Shared;
-use crate::metrics::{Family, FamilyKind, SampleValue};
 use crate::store::Store;
 use crate::store::stats::Stats;
 
@@ -39,7 +39,7 @@ fn outcomes(stats: &Stats) -> Family {
 /// The name and the help of a family, and its only count.
 type StoreCount = (&'static str, &'static str, fn(&Stats) -> u64);
 
-/// What only a store in Redis counts.
+/// The counts that only a store in Redis has.
 const COUNTS: [StoreCount; 14] = [
     (
         "polylimit_store_shed_total",
@@ -149,6 +149,7 @@ fn state(shared: &Shared) -> [Family; 4] {
         let is_up = match &shared.store {
             Store::Memory(_) => true,
             Store::Local(_) => here.is_some(),
+            Store::Custom(store) => store.cause().is_none(),
             Store::Redis(store) => {
                 deadline.add([], SampleValue::Number(store.deadline().as_secs_f64()));
                 store.is_up()
@@ -168,7 +169,7 @@ fn state(shared: &Shared) -> [Family; 4] {
 mod tests {
     use super::*;
 
-    /// A field that is missing here does not compile, and one that no family has is not found.
+    /// A field that is missing in this test does not compile, and one that no family has is not found.
     #[test]
     fn every_count_of_the_store_is_in_one_sample() {
         let stats = Stats {

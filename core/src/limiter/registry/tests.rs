@@ -6,7 +6,7 @@ use crate::runtime::clock::{Clock, ManualClock};
 use crate::store::memory::MemoryStore;
 use crate::store::request::StoreRequest;
 
-/// A registry that keeps a few texts, and forgets at once what is in no use.
+/// A registry that keeps a few texts, and forgets unused ones at once.
 fn small(most: usize) -> Registry {
     Registry {
         bounds: TextBounds { most, idle: Duration::MAX, in_flight: Duration::ZERO },
@@ -30,7 +30,7 @@ fn name_first(registry: &Registry, store: &Store) {
 }
 
 fn asked(id: PolicyId, action: Action) -> StoreRequest<'static> {
-    StoreRequest { id, key: b"k", action, cost: 1, headroom: 0, hold: None, numbers: None }
+    StoreRequest { id, key: b"k", action, cost: 1, headroom: 0, hold: None, effective: None }
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn least_recently_used_texts_go_and_no_id_is_given_again() {
     let policies = registry.policies();
     assert!(policies.len() <= MAX_COUNTED + 2 * 64, "{}", policies.len());
     assert!(policies.is_sorted_by_key(|(id, _)| *id));
-    // A text that comes back has the same policy under another id.
+    // A text that is named again has the same policy under another id.
     let again = registry.id(Some("1/day"), &store).unwrap();
     assert!(!ids.contains(&again));
     assert_eq!(registry.policy_of(again).unwrap().name(), "1|day");
@@ -106,7 +106,7 @@ fn text_whose_keys_have_states_in_memory_stays_until_there_are_too_many() {
     }
     let policies = registry.policies();
     assert!(policies.len() <= MAX_COUNTED + 2 * 32 + 1, "{}", policies.len());
-    // What is forgotten is unused when it comes back, and what its keys had makes room.
+    // A forgotten policy is unused when it is named again, and the states of its keys make room.
     assert!(check("1/hour").allowed && !check("1/hour").allowed);
 }
 

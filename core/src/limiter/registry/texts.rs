@@ -1,9 +1,10 @@
-//! What is known of a policy, and how long quotas as text stay known.
+//! A registered policy, and how long quotas as text stay registered.
 //!
-//! Requests may name any number of texts. So texts wait in a line, each since it was made or was last found in use. Each new text looks
-//! at the first ones of the line: one that was used since goes to its end, and so does one that a caller holds, such as a waiting
-//! `acquire` or the handle of a reservation. The others are forgotten when there are too many, or when they have waited for long. A
-//! text that is forgotten had its last use so long ago that no operation can be in flight, and its id is never given again.
+//! Requests may name any number of texts. So texts wait in a line, each from when it was created or last found in use.
+//! Each new text looks at the first ones of the line: one that was used since goes to its end, and so does one that a
+//! caller holds, such as a waiting `acquire` or the handle of a reservation. The others are forgotten when there are
+//! too many, or when they have waited for long. A text that is forgotten was last used so long ago that no operation
+//! can be in flight, and its id is never reused.
 //!
 //! The first policies of a limiter have counts of their own and are found without a lookup, so they stay.
 
@@ -29,11 +30,12 @@ pub(super) const MAX_TEXTS_OF_ONE: usize = 8;
 /// How long texts stay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextBounds {
-    /// With more texts the least recently used go, but not those whose keys would lose their states; with twice as many, these too.
+    /// With more texts the least recently used are forgotten, but not those whose keys would lose their states; with
+    /// twice as many, these too.
     pub(super) most: usize,
-    /// Texts that were not used for so long go, although there are few.
+    /// Texts that were not used for this long are forgotten even when there are few.
     pub(super) idle: Duration,
-    /// An operation ends this long after two deadlines of its store at the latest.
+    /// An operation ends at the latest this long after two deadlines of its store.
     pub(super) in_flight: Duration,
 }
 
@@ -52,7 +54,7 @@ pub(super) struct Known {
     pub(super) texts: Mutex<Vec<Arc<str>>>,
     /// Whether a request has named it since it was put in line.
     pub(super) used: AtomicBool,
-    /// Whether the program has it in its hands, so that it stays.
+    /// Whether the program refers to it, so that it stays.
     pub(super) stays: AtomicBool,
     pub(super) held: Arc<()>,
 }
@@ -69,7 +71,7 @@ impl Known {
         }
     }
 
-    /// Notes a use.
+    /// Records a use.
     #[inline]
     pub(super) fn touch(&self) {
         // Rarely written, so that cores can share the cache line.
@@ -110,7 +112,7 @@ impl HeldPolicy {
 
 impl Drop for HeldPolicy {
     fn drop(&mut self) {
-        // What its caller has just started counts as a use.
+        // An operation that the caller has just started counts as a use.
         self.known.touch();
     }
 }
@@ -118,11 +120,11 @@ impl Drop for HeldPolicy {
 /// The slots of policies, and the texts in line.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// Slots from here on were never used.
+    /// The slots from this one on were never used.
     next: usize,
     /// Slots of forgotten policies.
     pub(super) free: VecDeque<usize>,
-    /// How many ids were given beyond the first ones.
+    /// How many ids were allocated beyond the first ones.
     serial: u64,
     pub(super) texts: VecDeque<UnusedText>,
 }
@@ -135,7 +137,7 @@ pub(super) struct UnusedText {
 }
 
 impl Slots {
-    /// An id that was never given.
+    /// An id that was never used.
     pub(super) fn take(&mut self) -> Result<PolicyId, Error> {
         if self.next < MAX_COUNTED {
             self.next += 1;
@@ -149,7 +151,7 @@ impl Slots {
             }
             None => {
                 return Err(Error::invalid_argument(format!(
-                    "{} quotas as text are in use at the same time, which is the most: name policies",
+                    "{} quotas as text are in use at the same time, which is the maximum: use named policies",
                     self.texts.len()
                 )));
             }

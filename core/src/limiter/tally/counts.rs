@@ -72,7 +72,7 @@ impl DecisionCounts {
     }
 }
 
-/// The counts of one policy. What a check of a store in this process writes is in the first cache line.
+/// The counts of one policy. The counts that a check of a store in this process writes are in the first cache line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct PolicyCounts {
@@ -108,7 +108,7 @@ impl PolicyCounts {
 
 const _: () = assert!(Source::Store as usize == 0 && size_of::<PolicyCounts>() == 256);
 
-/// What is counted besides: made when it is first needed.
+/// Further counts, allocated when they are first needed.
 #[derive(Debug, Default)]
 pub(crate) struct RareCounts {
     /// Denials for another cause than a quota of units, in the order of [`Cause::ALL`]; the last are those without a cause.
@@ -124,7 +124,7 @@ pub(crate) struct RareCounts {
     pub(crate) elastic: Count,
 }
 
-/// How many causes there are, and that of decisions without one.
+/// The number of causes, and one for decisions without a cause.
 pub(crate) const CAUSES: usize = Cause::ALL.len() + 1;
 
 impl RareCounts {
@@ -140,7 +140,7 @@ pub(crate) struct OperationCounts {
     pub(crate) units: Count,
 }
 
-/// The operations that are counted by their kind. Checks are the decisions that none of these has made.
+/// The operations that are counted by their kind. Checks are the decisions that come from none of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OperationKind {
     Reserve,
@@ -195,7 +195,7 @@ impl OperationKind {
 #[repr(align(128))]
 pub(crate) struct Stripe {
     first: [PolicyCounts; FIRST],
-    /// The policies behind the first, and in the last place all others.
+    /// The policies beyond the first, and in the last place all others.
     more: [OnceLock<Box<[PolicyCounts; CHUNK]>>; CHUNKS],
     /// Decisions about requests by rules: denials, admissions, each by cause.
     pub(crate) requests: [[Count; CAUSES]; 2],

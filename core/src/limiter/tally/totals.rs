@@ -6,7 +6,7 @@ use crate::limiter::tally::counts::{
 use crate::rules::decision::{Cause, Degradation, Source};
 use crate::rules::policy::Policy;
 
-/// What a limiter has counted.
+/// The totals of a limiter's counts.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     /// By the policies' ids; the one at [`MAX_COUNTED`] stands for all from there on.
@@ -15,7 +15,7 @@ pub(crate) struct Totals {
     pub(crate) requests: [[u64; CAUSES]; 2],
 }
 
-/// What was counted of one policy.
+/// The counts of one policy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PolicyTotals {
     decisions: [[Decisions; 2]; Source::ALL.len()],
@@ -60,12 +60,12 @@ impl Totals {
         self.policies.get(id).cloned().unwrap_or_default()
     }
 
-    /// Those of all policies from [`MAX_COUNTED`] on.
+    /// The counts of all policies from [`MAX_COUNTED`] on.
     pub(crate) fn others(&self) -> Option<&PolicyTotals> {
         self.policies.get(MAX_COUNTED)
     }
 
-    /// How many operations the store has answered.
+    /// The number of operations that the store has answered.
     pub(crate) fn answered_by_store(&self) -> u64 {
         self.policies.iter().map(PolicyTotals::answered_by_store).sum()
     }
@@ -146,12 +146,12 @@ impl PolicyTotals {
     pub(crate) fn denials_by_cause(&self) -> [u64; CAUSES] {
         let denied: u64 = self.decisions.iter().map(|[denied, _]| denied.decisions).sum();
         let mut causes = self.causes;
-        // While other threads count, the parts are not of one moment.
+        // While other threads count, the parts are not of the same moment.
         causes[Cause::Quota as usize] = denied.saturating_sub(self.causes.iter().sum());
         causes
     }
 
-    /// The denials of each quota of a policy. Those of policies with one quota are not counted apart.
+    /// The denials of each quota of a policy. Those of policies with one quota are not counted separately.
     pub(crate) fn denials_by_quota(&self) -> [u64; Policy::MAX_QUOTAS] {
         let causes = self.denials_by_cause();
         let by_any = causes[Cause::Quota as usize] + causes[Cause::Concurrency as usize];
@@ -160,7 +160,7 @@ impl PolicyTotals {
         quotas
     }
 
-    /// How often each kind of operation was made, and its units. Checks are counted as the decisions that they make.
+    /// How often each kind of operation was performed, and its units. Checks are counted as the decisions that they make.
     pub(crate) fn operations(&self) -> impl Iterator<Item = (&'static str, Operations)> {
         let of = |kind: OperationKind| self.operations[kind as usize];
         let other = of(OperationKind::Reserve).operations + of(OperationKind::Acquire).operations;

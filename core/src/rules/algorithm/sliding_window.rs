@@ -232,7 +232,7 @@ impl Rules for SlidingWindow {
         let state = self.not_ahead(state, current);
         let target = self.capacity - cost;
         // Sums from the newest on: the first sub-window whose units bring the sum above the target decides when the
-        // request fits, since all newer ones fit beside it.
+        // request fits, since all newer ones fit with it.
         let mut newer = 0;
         for (age, count) in self.by_age(&state, current) {
             if newer + count > target {

@@ -1,4 +1,4 @@
-//! Records: the bytes of a state of a quota, of a key's reservations and of its blocks, with what tells them apart.
+//! Records: the bytes of a state of a quota, of a key's reservations and of its blocks, with what distinguishes them.
 
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
@@ -52,7 +52,7 @@ pub(super) enum Record<'a> {
     Unknown,
 }
 
-/// Tells which quota of a policy a record belongs to: the first bytes of a digest of the quota's identity, which is
+/// Identifies the quota of a policy that a record belongs to: the first bytes of a digest of the quota's identity, which is
 /// algorithm, period, step and buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(pub(crate) [u8; 4]);

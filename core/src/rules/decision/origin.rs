@@ -8,18 +8,18 @@ named_enum! {
         /// The store decided.
         Store = "store",
         /// The denial cache: the store has denied the key before and cannot admit it yet; see
-        /// [`denial_cache_max`](crate::RedisOptions::denial_cache_max).
+        /// [`denial_cache_max`](crate::redis::RedisOptions::denial_cache_max).
         DenialCache = "denial_cache",
-        /// Units that this process had leased; see [`Lease`](crate::Lease).
+        /// Units that this process had leased; see [`Lease`](crate::redis::Lease).
         Lease = "lease",
         /// The store could not decide: this process decided from the requests that it has seen for the key; see
-        /// [`Outage::Fallback`](crate::Outage::Fallback).
+        /// [`Outage::Fallback`](crate::storage::Outage::Fallback).
         Fallback = "fallback",
         /// The store could not decide, and the outage policy allows every request; see
-        /// [`Outage::Allow`](crate::Outage::Allow).
+        /// [`Outage::Allow`](crate::storage::Outage::Allow).
         Allow = "allow",
         /// The store could not decide, and the outage policy denies every request; see
-        /// [`Outage::Deny`](crate::Outage::Deny).
+        /// [`Outage::Deny`](crate::storage::Outage::Deny).
         Deny = "deny",
         /// The configuration decided, and no store was asked.
         Configuration = "configuration",

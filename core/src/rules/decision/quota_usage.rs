@@ -69,7 +69,7 @@ impl QuotaVerdict {
 /// How long each quota denies a request; 0 where it admits it.
 pub(crate) type Waits = SmallVec<[u64; 4]>;
 
-/// What is told of each quota where there are several, or where the verdict of the only one does not follow from its decision: one
+/// What is reported for each quota where there are several, or where the verdict of the only one does not follow from its decision: one
 /// allocation for up to four of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Several {

@@ -1,8 +1,11 @@
 //! Decisions and usages as reports, for the command line and the server.
 
+use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use crate::rules::decision::{Decision, QuotaUsage, QuotaVerdict, Usage};
+use crate::rules::decision::{
+    Cause, Decision, DecisionParts, Degradation, QuotaUsage, QuotaVerdict, Source, Usage,
+};
 
 /// One quota of a decision or of a usage.
 struct QuotaReport {
@@ -52,6 +55,62 @@ impl Serialize for Decision {
     }
 }
 
+/// From what the decision was serialized as; fields that follow from others are not read.
+impl<'de> Deserialize<'de> for Decision {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(rename = "Quota")]
+        struct OfQuota {
+            limit: u64,
+            remaining: u64,
+            over: u64,
+            reset_after_us: u64,
+            retry_after_us: Option<u64>,
+        }
+        #[derive(serde::Deserialize)]
+        #[serde(rename = "Decision")]
+        #[expect(clippy::struct_excessive_bools, reason = "they are the decision's")]
+        struct Fields {
+            allowed: bool,
+            cause: Option<Cause>,
+            retry_after_us: Option<u64>,
+            delay_us: u64,
+            crossed: bool,
+            elastic: bool,
+            shadowed: bool,
+            remaining: u64,
+            source: Source,
+            degraded: Option<Degradation>,
+            quotas: Vec<OfQuota>,
+        }
+        let fields = Fields::deserialize(deserializer)?;
+        let Fields { allowed, cause, crossed, elastic, shadowed, remaining, source, degraded, .. } = fields;
+        let usage = |OfQuota { limit, remaining, over, reset_after_us, .. }: &OfQuota| QuotaUsage {
+            limit: *limit,
+            remaining: *remaining,
+            reset_after_us: *reset_after_us,
+            over: *over,
+        };
+        let quotas: Vec<_> = fields.quotas.iter().map(usage).collect();
+        let quota_waits_us: Vec<_> = fields.quotas.iter().map(|quota| quota.retry_after_us).collect();
+        let wait_us = if allowed && !shadowed { Some(fields.delay_us) } else { fields.retry_after_us };
+        let parts = DecisionParts {
+            allowed,
+            wait_us,
+            source,
+            degraded,
+            cause,
+            crossed,
+            elastic,
+            shadowed,
+            remaining,
+            quotas: &quotas,
+            quota_waits_us: &quota_waits_us,
+        };
+        Self::from_parts(parts).map_err(de::Error::custom)
+    }
+}
+
 /// Every accessor under its name; times in microseconds.
 impl Serialize for Usage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -71,7 +130,9 @@ impl Serialize for Usage {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Limiter, ManualClock, Policy, Request, report_json};
+    use crate::clock::ManualClock;
+    use crate::raw::report_json;
+    use crate::{Limiter, Policy, Request};
 
     #[test]
     fn decision_and_usage_are_told_with_every_field() {

@@ -1,7 +1,9 @@
 //! Tests of decisions that are made of their parts.
 
+use crate::decision::Cause;
+use crate::reservation::ReservationId;
 use crate::rules::decision::{Decision, DecisionParts, QuotaUsage, Source, Usage, UsageParts};
-use crate::{Cause, Limiter, Policy, Request, ReservationId};
+use crate::{Limiter, Policy, Request};
 
 fn parts<'a>(decision: &'a Decision, quota_waits_us: &'a [Option<u64>]) -> DecisionParts<'a> {
     let wait_us = if decision.allowed() { Some(decision.delay_us()) } else { decision.retry_after_us() };
@@ -32,6 +34,8 @@ fn a_decision_comes_back_from_its_parts() {
         for cost in [1, 1, 1, 100] {
             let decision = limiter.check(Request::new("a").cost(cost)).unwrap();
             assert_eq!(Decision::from_parts(parts(&decision, &waits_of(&decision))).unwrap(), decision);
+            let json = serde_json::to_string(&decision).unwrap();
+            assert_eq!(serde_json::from_str::<Decision>(&json).unwrap(), decision, "{json}");
         }
     }
 }
@@ -41,8 +45,9 @@ fn slots_are_no_units_of_a_decision_from_its_parts() {
     let policy = Policy::parse("model", "2 concurrent; 100/minute token_bucket").unwrap();
     let limiter = Limiter::builder().policy(policy).build().unwrap().blocking();
     for expected in [90, 0, 0] {
-        let reservation =
-            limiter.reserve(Request::new("a").cost(10), crate::ReserveOptions::default()).unwrap();
+        let reservation = limiter
+            .reserve(Request::new("a").cost(10), crate::reservation::ReserveOptions::default())
+            .unwrap();
         let decision = reservation.decision();
         let again = Decision::from_parts(parts(decision, &waits_of(decision))).unwrap();
         assert_eq!(waits_of(&again), waits_of(decision));

@@ -207,7 +207,7 @@ impl PolicyRules {
         Outcome { repeated, ..Outcome::of(applied) }
     }
 
-    /// Why a check, a peek or a reserve is denied, beside what is set aside and what is kept for others; `None` when it is not.
+    /// Why a check, a peek or a reserve is denied, in addition to what is set aside and what is kept for others; `None` when it is not.
     fn denying(&self, key: &KeyPartsMut<'_>, request: KeyOperation<'_>, is_blocked: bool) -> Option<Cause> {
         let KeyOperation { now_us, cost, headroom, .. } = request;
         let slots = self.slots_of(request);
@@ -224,7 +224,7 @@ impl PolicyRules {
         slots.is_some_and(|slots| alive >= slots).then_some(Cause::Concurrency)
     }
 
-    /// How many reservations this request may have beside its own one; `None` for a request that needs no slot.
+    /// How many reservations this request may have in addition to its own one; `None` for a request that needs no slot.
     pub(super) fn slots_of(&self, request: KeyOperation<'_>) -> Option<u64> {
         match request.operation {
             Operation::Reserve => Some(self.most_reservations(request.headroom)),
@@ -233,7 +233,7 @@ impl PolicyRules {
         }
     }
 
-    /// The most reservations that a key may have at a time, beside the slots that are kept for others.
+    /// The most reservations that a key may have at a time, in addition to the slots that are kept for others.
     pub(super) fn most_reservations(&self, headroom: u8) -> u64 {
         let slots = self.slots.unwrap_or(u64::MAX).min(MAX_RESERVATIONS as u64);
         slots - kept(slots, headroom)
@@ -251,7 +251,7 @@ impl PolicyRules {
         (cost > 0 && self.quotas.iter().any(exceeds)) || self.slots_of(request) == Some(0)
     }
 
-    /// The units that every quota admits beside the units that are set aside and those that are kept for others; the largest cost
+    /// The units that every quota admits in addition to the units that are set aside and those that are kept for others; the largest cost
     /// where no quota counts units.
     fn left_beside(&self, states: &[State], held: u64, headroom: u8, now_us: u64) -> u64 {
         let left = self.rates(states).map(|(quota, state)| {

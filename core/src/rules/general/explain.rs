@@ -106,7 +106,7 @@ impl PolicyRules {
         QuotaUsage { remaining: if has_no_slot { 0 } else { total.remaining }, ..total }
     }
 
-    /// The denial with the waits: the key is admitted when the last of its quotas admits it beside what is set aside by then, a
+    /// The denial with the waits: the key is admitted when the last of its quotas admits it in addition to what is set aside by then, a
     /// reservation finds its place, and no block is left. What admits does not deny again, since nothing is spent meanwhile.
     fn with_denial(
         &self,
@@ -131,7 +131,7 @@ impl PolicyRules {
     }
 }
 
-/// How long until less than so many reservations count.
+/// How long until less than this many reservations count.
 fn free_after_us(slots: u64, steps: &[Held]) -> u64 {
     let now_us = steps.first().map_or(0, |step| step.from_us);
     // The last step has no reservation, so only no slots at all are never free.
@@ -139,7 +139,7 @@ fn free_after_us(slots: u64, steps: &[Held]) -> u64 {
 }
 
 impl QuotaNumbers {
-    /// How long until this quota of units admits a request beside what is set aside by then: the first of the steps in which that
+    /// How long until this quota of units admits a request in addition to what is set aside by then: the first of the steps in which that
     /// happens.
     fn fits_after_us(&self, state: &State, request: KeyOperation<'_>, steps: &[Held]) -> u64 {
         let KeyOperation { now_us, cost, headroom, .. } = request;
@@ -166,7 +166,7 @@ impl QuotaNumbers {
 }
 
 impl Beside {
-    /// The usage of a quota beside it.
+    /// The usage of a quota that belongs to it.
     fn limit(self, usage: QuotaUsage) -> QuotaUsage {
         QuotaUsage {
             remaining: if self.blocked_for_us > 0 { 0 } else { usage.remaining },

@@ -76,7 +76,7 @@ impl PolicyRules {
         }
     }
 
-    /// How long until one quota admits a request beside what is set aside by then; `None`: never.
+    /// How long until one quota admits a request in addition to what is set aside by then; `None`: never.
     fn quota_retry_after_us(
         &self,
         quota: &QuotaNumbers,

@@ -16,7 +16,8 @@ pub(crate) struct Refusal {
 ///
 /// ```
 /// use std::time::Duration;
-/// use polylimit::{Algorithm, Quota};
+/// use polylimit::quota::Algorithm;
+/// use polylimit::Quota;
 ///
 /// let quota = Quota::builder(5, Duration::from_secs(60)).algorithm(Algorithm::SlidingLog).build()?;
 /// assert_eq!(quota.to_string(), "5/minute sliding_log");

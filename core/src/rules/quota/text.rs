@@ -17,6 +17,9 @@ use std::iter::Peekable;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::de::{self, Deserialize, Deserializer};
+use serde::ser::{Serialize, Serializer};
+
 use crate::error::{Error, excerpt};
 use crate::rules::quota::builder::default_buckets;
 use crate::rules::quota::{Algorithm, Quota, QuotaBuilder};
@@ -106,6 +109,21 @@ impl FromStr for Quota {
     }
 }
 
+/// As its canonical text.
+impl Serialize for Quota {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// From a text that [`FromStr`] parses.
+impl<'de> Deserialize<'de> for Quota {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
 /// Parses quotas separated by `;`, such as `10/s; 1000/h`.
 pub(crate) fn parse_quotas(text: &str) -> Result<Vec<Quota>, Error> {
     let reader = Reader { text, what: "quota" };
@@ -121,7 +139,7 @@ pub(crate) fn parse_quotas(text: &str) -> Result<Vec<Quota>, Error> {
 /// ```
 /// use std::time::Duration;
 ///
-/// assert_eq!(polylimit::parse_duration("15m")?, Duration::from_secs(15 * 60));
+/// assert_eq!(polylimit::raw::parse_duration("15m")?, Duration::from_secs(15 * 60));
 /// # Ok::<(), polylimit::Error>(())
 /// ```
 ///

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::{Error, ErrorKind};
+use crate::report::hex;
 
 /// Names one reservation of a key: 1 to 64 bytes that the caller chooses, or random ones.
 ///
@@ -50,7 +51,7 @@ impl ReservationId {
         getrandom::fill(&mut random).map_err(|error| {
             Error::new(ErrorKind::Internal, format!("the system has no random numbers: {error}"))
         })?;
-        Self::new(random.map(|byte| format!("{byte:02x}")).concat())
+        Self::new(hex(&random))
     }
 
     /// The bytes of the id.

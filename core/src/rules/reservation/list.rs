@@ -40,7 +40,7 @@ impl ReservationTerms {
     }
 }
 
-/// The cost of a commit of so many units, or of what was reserved. Units that would mean the latter are one more, and refused like
+/// The cost of a commit of this many units, or of what was reserved. Units that would mean the latter are one more, and refused like
 /// every cost that is too large.
 pub(crate) fn commit_cost(spent: Option<u64>) -> u64 {
     spent.map_or(AS_RESERVED, |spent| if spent == AS_RESERVED { spent + 1 } else { spent })

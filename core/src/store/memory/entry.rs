@@ -91,7 +91,7 @@ impl FromIterator<State> for States {
     }
 }
 
-/// A policy with its numbers between two changes.
+/// A policy with its quotas between two changes.
 #[derive(Debug)]
 pub(crate) struct RegisteredPolicy {
     pub(crate) id: PolicyId,
@@ -100,7 +100,7 @@ pub(crate) struct RegisteredPolicy {
     history: History,
     /// The past numbers of each quota.
     past: Box<[Box<[PastNumbers]>]>,
-    /// Whether these numbers decide about some keys only: then states that were written under others were changed just now.
+    /// Whether these are the quotas of some keys only: states that were written under others then count as changed just now.
     is_of_keys: bool,
 }
 
@@ -111,19 +111,18 @@ impl RegisteredPolicy {
         Self { id, policy: policy.clone(), rules, history, past, is_of_keys: false }
     }
 
-    /// Numbers that decide about some keys of a policy.
+    /// The effective quotas of some keys of a policy.
     pub(crate) fn of_keys(id: PolicyId, policy: &Policy) -> Self {
         Self { is_of_keys: true, ..Self::new(id, policy, History::default()) }
     }
 
-    /// The history of these numbers once new numbers replace them.
+    /// The history of these quotas once new ones replace them.
     pub(crate) fn superseded_at(&self, now_us: u64) -> History {
         self.history.then(&self.policy, now_us)
     }
 
-    /// Converts states that were written under other numbers to the current quotas: quotas with the same identity keep
-    /// their states, others start unused. Usage that had expired before the change does not come back under slower
-    /// numbers.
+    /// Converts states that were written under other quotas to the current ones: quotas with the same identity keep their states, others
+    /// start unused. Usage that had expired before the change does not come back under slower quotas.
     pub(crate) fn states_of(&self, under: &Self, states: &States, now_us: u64) -> States {
         let before = || under.policy.quotas().iter().zip(states.as_slice());
         let kept = |quota: &Quota, past: &[PastNumbers]| {
@@ -138,26 +137,26 @@ impl RegisteredPolicy {
         };
         let quotas = self.policy.quotas().iter().zip(&self.past);
         let quotas = quotas.map(|(quota, past)| kept(quota, past).unwrap_or_else(|| State::fresh(quota)));
-        // Changed numbers keep reservations and blocks.
+        // Reservations and blocks survive a change of quotas.
         let beside = states.as_slice().get(under.policy.quotas().len()..).unwrap_or_default();
         quotas.chain(beside.iter().cloned()).collect()
     }
 
-    /// What a key that was never seen has left.
+    /// The decision on a key that was never seen.
     pub(crate) fn unseen(&self, now_us: u64) -> Decision {
         self.rules.view(States::fresh(&self.policy).as_slice(), now_us)
     }
 }
 
-/// The states of one key under one policy, and the numbers under which they were written. An entry fills one cache line,
-/// so that a lookup among millions of keys causes as few cache misses as possible.
+/// The states of one key under one policy, and the quotas under which they were written. An entry fills one cache line, so that a lookup
+/// among millions of keys causes as few cache misses as possible.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Entry {
     /// Keys of up to 16 bytes are stored inline.
     pub(crate) key: SmallVec<[u8; 16]>,
     pub(crate) states: States,
-    /// The policy's numbers when the states were last written; the states are interpreted with these numbers.
+    /// The policy with its quotas when the states were last written, by which the states are interpreted.
     pub(crate) under: Arc<RegisteredPolicy>,
 }
 
@@ -185,7 +184,7 @@ impl Entry {
         Self { key: SmallVec::from_slice(key), states, under: Arc::clone(under) }
     }
 
-    /// Whether the entry belongs to this key under this policy, with whatever numbers.
+    /// Whether the entry belongs to this key under this policy, whatever the quotas.
     #[inline]
     pub(crate) fn is(&self, current: &Arc<RegisteredPolicy>, key: &[u8]) -> bool {
         same_bytes(&self.key, key) && (Arc::ptr_eq(&self.under, current) || self.under.id == current.id)
@@ -199,7 +198,7 @@ impl Entry {
         if Arc::ptr_eq(&self.under, current) {
             return current.rules.expiry(self.states.as_slice(), now_us);
         }
-        // Under the new numbers the usage may count for longer.
+        // Under the new quotas the usage may count for longer.
         let states = current.states_of(&self.under, &self.states, now_us);
         current.rules.expiry(states.as_slice(), now_us)
     }

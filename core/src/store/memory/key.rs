@@ -11,7 +11,7 @@ use crate::store::scan::StoredKey;
 /// Keys of up to this many bytes are stored as they are.
 const MAX_PLAIN_KEY: usize = 128;
 const DIGEST_BYTES: usize = 32;
-/// A digest is stored with zeros behind it, longer than every key that is stored as it is: so the two can be told apart.
+/// A digest is stored with zeros behind it, longer than any key that is stored as it is, so that the two can be distinguished.
 const STORED_DIGEST_BYTES: usize = MAX_PLAIN_KEY + 1;
 
 /// Hashes keys with a random seed, so that attackers cannot choose keys that collide.
@@ -54,7 +54,7 @@ impl LongKeys {
         key.len() > MAX_PLAIN_KEY
     }
 
-    /// What is stored in place of a long key.
+    /// The digest to store in place of a long key.
     #[inline]
     pub(crate) fn digest(&self, key: &[u8]) -> Option<StoredDigest> {
         Self::is_long(key).then(|| self.digest_of_long(key))

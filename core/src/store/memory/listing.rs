@@ -1,17 +1,17 @@
-//! The names of the keys of the memory store, copied some slots of a shard at a time, and looks at the states of keys.
+//! Lists the keys of the memory store, some slots of a shard at a time, and reads the states of keys.
 
 use crate::error::Error;
 use crate::rules::decision::Degradation;
 use crate::rules::general::KeyStates;
 use crate::store::memory::key::{read_stored, stored_digest};
 use crate::store::memory::shard::{KeyRequest, NoSlot};
-use crate::store::memory::{MemoryStore, PaddedShard, numbers_of};
+use crate::store::memory::{MemoryStore, PaddedShard, quotas_of};
 use crate::store::request::PolicyId;
 use crate::store::scan::{
     FoundKey, FoundPolicy, KeyName, Look, LookRequest, ScanFilter, ScanStep, StoredKey,
 };
 
-/// A place among all slots of the store. The count of moves tells whether the entries of the shard are still where they were.
+/// A position among all slots of the store. The count of moves shows whether the entries of the shard are still where they were.
 #[derive(Clone, Copy)]
 struct Place {
     shard: usize,
@@ -35,12 +35,12 @@ impl Place {
 }
 
 impl MemoryStore {
-    /// Tells this store apart from every other one, whose places mean nothing here.
+    /// Identifies this store: positions in any other store are meaningless here.
     pub(crate) fn identity(&self) -> u64 {
         self.key_hash.of(PolicyId(u64::MAX), b"scan")
     }
 
-    /// Copies names from so many slots of one shard, whose lock is held meanwhile.
+    /// Copies names from this many slots of one shard, while its lock is held.
     pub(crate) fn scan(&self, filter: ScanFilter<'_>, at: u64, slots: usize) -> ScanStep {
         let Place { shard: number, moves, slot } = Place::read(at);
         let Some(PaddedShard { shard, .. }) = self.shards.get(number) else {
@@ -51,7 +51,7 @@ impl MemoryStore {
         let shard = shard.lock();
         let (next, moves) = shard.visit(place, slots, |entry| {
             examined += 1;
-            // What a forgotten policy has left is as good as expired.
+            // Entries of a forgotten policy are as good as expired.
             if shard.registered(entry.under.id).is_none() {
                 return;
             }
@@ -79,7 +79,7 @@ impl MemoryStore {
     /// The states of a key, or those that it would get.
     pub(crate) fn look(&self, request: LookRequest<'_>) -> Result<Look, Error> {
         let LookRequest { id, key, .. } = request;
-        let numbers = numbers_of(request.numbers);
+        let effective = quotas_of(request.effective);
         let digest;
         let key = match key {
             StoredKey::Plain(key) => {
@@ -96,7 +96,7 @@ impl MemoryStore {
         let mut shard = shard.lock();
         let now_us = shard.time(self.clock.now_us(), &self.clock);
         let mut overflow;
-        let wanted = KeyRequest { id, hash, key, now_us, numbers };
+        let wanted = KeyRequest { id, hash, key, now_us, effective };
         let (mut slot, degraded) = match shard.slot(recent_denials, &self.key_hash, wanted) {
             Ok(slot) => (slot, None),
             Err(NoSlot::Unknown) => return Err(Error::unknown_to_store()),

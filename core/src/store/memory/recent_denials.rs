@@ -19,14 +19,14 @@ use crate::store::request::PolicyId;
 
 /// The number of denials that a shard can publish at the same time.
 const PLACES: usize = 32;
-/// One of so many denials of other keys replaces an entry that is still valid.
+/// One of this many denials of other keys replaces an entry that is still valid.
 const MISSES: u32 = 64;
 
 #[derive(Default)]
 pub(crate) struct RecentDenials {
     /// The number of published entries; readers skip the lookup when it is 0.
     published: AtomicU32,
-    /// Denials that found their place taken.
+    /// Denials whose place was taken by another key.
     missed: AtomicU32,
     /// Allocated at the first denial: many limiters never deny.
     places: OnceLock<Box<[RecentDenial; PLACES]>>,
@@ -131,7 +131,7 @@ impl RecentDenials {
         wait_us: u64,
         usage: QuotaUsage,
     ) {
-        // The places have no room for units of an excess.
+        // An entry has no room for units of an excess.
         if usage.over > 0 {
             return;
         }
@@ -213,7 +213,7 @@ mod loom_tests {
 
     const ID: PolicyId = PolicyId(0);
 
-    /// Threads are interrupted at most so often in one run: without a bound the runs take minutes.
+    /// Bounds how often threads are interrupted in one run: without a bound the runs take minutes.
     fn model(run: impl Fn() + Sync + Send + 'static) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
@@ -224,7 +224,7 @@ mod loom_tests {
         QuotaUsage { limit, remaining: 0, reset_after_us: 20, over: 0 }
     }
 
-    /// A reader beside two publications finds all numbers of one of them, or none.
+    /// A reader concurrent with two publications finds all fields of one of them, or none.
     #[test]
     fn reader_finds_a_whole_entry() {
         model(|| {
@@ -254,7 +254,7 @@ mod loom_tests {
                 let (denials, released) = (Arc::clone(&denials), Arc::clone(&released));
                 thread::spawn(move || {
                     denials.invalidate(0);
-                    // As the lock of the shard is released.
+                    // As when the lock of the shard is released.
                     released.store(1, Ordering::Release);
                 })
             };
@@ -295,7 +295,7 @@ mod tests {
                 cost,
                 headroom: 0,
                 hold: None,
-                numbers: None,
+                effective: None,
             })
             .unwrap()
             .0
@@ -350,7 +350,7 @@ mod tests {
             cost: 0,
             headroom: 0,
             hold: None,
-            numbers: None,
+            effective: None,
         };
         let _ = store.answer(request);
         assert!(ask(&store, b"a", Operation::Check, 2).allowed());

@@ -1,5 +1,5 @@
-//! One shard: a bounded table of keys, the current numbers of every policy, and access to the states of a key while an
-//! operation works on them.
+//! One shard: a bounded table of keys, the current quotas of every policy, and access to the states of a key while an operation works on
+//! them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub(crate) struct KeyRequest<'a> {
     pub(crate) hash: u64,
     pub(crate) key: &'a [u8],
     pub(crate) now_us: u64,
-    /// The numbers that decide in place of the policy's own.
-    pub(crate) numbers: Option<&'a Arc<RegisteredPolicy>>,
+    /// The effective quotas, if they are not the policy's own.
+    pub(crate) effective: Option<&'a Arc<RegisteredPolicy>>,
 }
 
 /// The field order puts what a lookup reads and what each operation writes into the cache line of the lock. The rest is
@@ -35,7 +35,7 @@ pub(crate) struct Shard {
     /// The time of the last operation.
     last_us: u64,
     sweep: Sweep,
-    /// The current numbers of the policies, by their slots.
+    /// The policies with their current quotas, by slot.
     policies: Vec<Option<Arc<RegisteredPolicy>>>,
     max_keys: usize,
 }
@@ -51,7 +51,7 @@ impl Shard {
         }
     }
 
-    /// The current numbers of a policy, if it is known.
+    /// A policy with its current quotas, if it is known.
     pub(crate) fn registered(&self, id: PolicyId) -> Option<&Arc<RegisteredPolicy>> {
         current_of(&self.policies, id)
     }
@@ -63,12 +63,12 @@ impl Shard {
         }
         let before = self.policies[slot].replace(Arc::clone(registered));
         if before.is_some() {
-            // Entries may end at other times under the changed numbers.
+            // Entries may expire at other times under the changed quotas.
             self.sweep.restart();
         }
     }
 
-    /// Forgets a policy. The entries that it has are as good as expired from now on.
+    /// Forgets a policy. Its entries count as expired from now on.
     pub(crate) fn forget_policy(&mut self, id: PolicyId, has_entries: bool) {
         if self.registered(id).is_some() {
             self.policies[id.slot()] = None;
@@ -92,7 +92,7 @@ impl Shard {
         now_us
     }
 
-    /// The states of a known key, if they were written under the current numbers.
+    /// The states of a known key, if they were written under the current quotas.
     #[expect(clippy::inline_always, reason = "a call takes longer than finding it")]
     #[inline(always)]
     pub(crate) fn known(&mut self, id: PolicyId, hash: u64, key: &[u8]) -> Option<KnownEntry<'_>> {
@@ -108,8 +108,8 @@ impl Shard {
         key_hash: &'a KeyHash,
         request: KeyRequest<'a>,
     ) -> Result<Slot<'a>, NoSlot<'a>> {
-        let KeyRequest { id, hash, key, now_us, numbers } = request;
-        let current = numbers.or_else(|| current_of(&self.policies, id)).ok_or(NoSlot::Unknown)?;
+        let KeyRequest { id, hash, key, now_us, effective } = request;
+        let current = effective.or_else(|| current_of(&self.policies, id)).ok_or(NoSlot::Unknown)?;
         let sweep = &mut self.sweep;
         let entries = match self.entries.find_entry(hash, |entry| entry.is(current, key)) {
             Ok(entry) => return Ok(Slot::of_entry(entry.into_mut(), current, Some(sweep), now_us)),
@@ -134,8 +134,8 @@ impl Shard {
         self.sweep.restart_moved();
     }
 
-    /// Hands the entries in some slots to `each`, with the number of those that there are. Returns the slot after them, if there is
-    /// one. When entries have moved since `moves`, this begins with the first slot; also returns the current count of moves.
+    /// Passes the entries in some slots to `each`. Returns the slot after them, if there is one. If entries have moved since `moves`, this
+    /// begins with the first slot; also returns the current count of moves.
     pub(crate) fn visit(
         &self,
         (mut slot, moves): (usize, u16),
@@ -164,7 +164,7 @@ impl Shard {
     }
 }
 
-/// The numbers of a policy that was not forgotten.
+/// A policy with its current quotas, unless it was forgotten.
 #[inline]
 fn current_of(policies: &[Option<Arc<RegisteredPolicy>>], id: PolicyId) -> Option<&Arc<RegisteredPolicy>> {
     policies.get(id.slot())?.as_ref().filter(|current| current.id == id)
@@ -172,21 +172,21 @@ fn current_of(policies: &[Option<Arc<RegisteredPolicy>>], id: PolicyId) -> Optio
 
 /// Why a key has no slot.
 pub(crate) enum NoSlot<'a> {
-    /// It is unknown, and there is no room for it. These are the numbers that decide.
+    /// The key is unknown, and there is no room for it. This is the policy with its effective quotas.
     Full(&'a Arc<RegisteredPolicy>),
     /// Its policy was forgotten.
     Unknown,
 }
 
-/// The states of one key that were written under the current numbers of its policy: the common case.
+/// The states of one key that were written under the current quotas of its policy: the common case.
 pub(crate) struct KnownEntry<'a> {
     pub(crate) current: &'a RegisteredPolicy,
     pub(crate) entry: &'a mut Entry,
     pub(crate) sweep: &'a mut Sweep,
 }
 
-/// The states of one key under the current numbers of its policy, wherever they are stored. Changes persist when the
-/// slot is [kept](Self::keep).
+/// The states of one key under the current quotas of its policy, wherever they are stored. Changes persist when the slot is
+/// [kept](Self::keep).
 pub(crate) struct Slot<'a> {
     current: &'a Arc<RegisteredPolicy>,
     place: Place<'a>,
@@ -195,8 +195,8 @@ pub(crate) struct Slot<'a> {
 enum Place<'a> {
     /// In an entry.
     Entry { entry: &'a mut Entry, sweep: Option<&'a mut Sweep> },
-    /// In an entry that was written under other numbers. The operation works on a copy, so that the old numbers can be
-    /// restored without loss as long as no operation writes.
+    /// In an entry that was written under other quotas. The operation works on a copy, so that the old quotas can be restored without loss
+    /// as long as no operation writes.
     Moved { entry: &'a mut Entry, sweep: Option<&'a mut Sweep>, states: States },
     /// Not stored yet; there is room for an entry.
     Unseen { vacancy: Vacancy<'a>, states: States },

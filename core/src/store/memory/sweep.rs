@@ -41,7 +41,8 @@ impl Default for Sweep {
 
 impl Sweep {
     /// Cleans a few slots, and returns whether there is room for one more entry. The first callback returns the time
-    /// until an entry expires; the second one is called with each dropped entry. A full table forgets sooner what it may.
+    /// until an entry expires; the second one is called with each dropped entry. A full table drops entries as early as
+    /// it may.
     pub(crate) fn make_room(
         &mut self,
         entries: &mut HashTable<Entry>,
@@ -66,13 +67,13 @@ impl Sweep {
     /// Keeps the recorded times valid when an entry is about to be inserted.
     pub(crate) fn before_insert(&mut self, entries: &HashTable<Entry>, reset_at_us: u64) {
         if entries.len() == entries.capacity() {
-            // The table is about to be rebuilt: entries move, also to slots behind the hand.
+            // The table is about to be rebuilt: entries move, even to slots behind the hand.
             self.restart_moved();
         }
         self.lower(reset_at_us);
     }
 
-    /// Begins a new round: what is known of the entries' ends does not hold any more.
+    /// Begins a new round: the recorded expiry times no longer hold.
     pub(crate) fn restart(&mut self) {
         *self = Self { moves: self.moves, ..Self::default() };
     }
@@ -82,7 +83,7 @@ impl Sweep {
         *self = Self { moves: self.moves.wrapping_add(1), ..Self::default() };
     }
 
-    /// Changes whenever entries may have moved to other slots.
+    /// A count that changes whenever entries may have moved to other slots.
     pub(crate) fn moves(&self) -> u16 {
         u16::try_from(self.moves & 0xFFFF).unwrap_or(0)
     }

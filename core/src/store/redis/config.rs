@@ -44,7 +44,8 @@ use crate::store::suggestion::unknown_option;
 ///
 /// ```
 /// use std::time::Duration;
-/// use polylimit::{Outage, RedisOptions};
+/// use polylimit::redis::RedisOptions;
+/// use polylimit::storage::Outage;
 ///
 /// let options = RedisOptions::parse("rediss://limits@redis.example:6380/2?prefix=shop")?
 ///     .password("p@ss/word")
@@ -73,7 +74,7 @@ impl RedisOptions {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) with the rejected text and the allowed values: the
-    /// URL has another form, or a parameter is unknown, is given twice or is out of range. The message shows nothing
+    /// URL has another form, or a parameter is unknown, repeated or out of range. The message shows nothing
     /// that may be part of a secret.
     pub fn parse(url: &str) -> Result<Self, Error> {
         let (location, parameters) = url::read(url)?;
@@ -112,8 +113,8 @@ impl RedisOptions {
         self.settings().map(drop)
     }
 
-    /// The name and the password for the server, from the URL and the options; `None` without a password, and where a file, a program
-    /// or a function gives it.
+    /// The user name and password for the server, from the URL and the options; `None` without a password, or if a file, a program or a
+    /// function provides it.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -125,26 +126,26 @@ impl RedisOptions {
         Ok(self.settings()?.target.credentials.as_ref().map(revealed))
     }
 
-    /// Where the limiter's configuration comes from: `store`, `file:PATH` or `store+file:PATH`. It is an option of the limiter,
-    /// which may stand in the URL of its store.
+    /// Where the limiter's configuration comes from: `store`, `file:PATH` or `store+file:PATH`. It is an option of the limiter, which may
+    /// also be given in the URL of its store.
     pub fn configuration(mut self, place: &str) -> Self {
         self.configuration.put(place.into());
         self
     }
 
-    /// The file of the configuration's copy. It is an option of the limiter, which may stand in the URL of its store.
+    /// The file of the configuration's copy. It is an option of the limiter, which may also be given in the URL of its store.
     pub fn copy(mut self, path: impl Into<PathBuf>) -> Self {
         self.copy.put(path.into());
         self
     }
 
-    /// The function that gives the credentials of each new connection.
+    /// Sets the function that returns the credentials for each new connection.
     pub(crate) fn with_credentials(mut self, function: CredentialsFunction) -> Self {
         self.function = Some(function);
         self
     }
 
-    /// The limiter's options that were given with those of its store: where the configuration comes from, and its copy.
+    /// The limiter's options that were set along with those of its store: where the configuration comes from, and its copy.
     pub(crate) fn source(&self) -> Result<(Option<Box<str>>, Option<PathBuf>), Error> {
         Ok((self.configuration.resolve(&CONFIGURATION)?, self.copy.resolve(&COPY)?))
     }
@@ -174,7 +175,7 @@ impl RedisOptions {
     }
 }
 
-/// Shown in place of a text that may be the end of a secret with an unencoded `&`.
+/// Shown in place of text that may be the rest of a secret with an unencoded `&`.
 const UNSHOWN: &str =
     "an option is not known, and not shown next to a secret (an & in a secret is written as %26)";
 
@@ -294,7 +295,7 @@ fn check_needs(location: &Location, values: &Values) -> Result<(), Error> {
     Ok(())
 }
 
-/// The credentials that were given, or the source of those that change: only one of all may give a password.
+/// The configured credentials, or the source of changing ones. Only one of all the options may provide a password.
 fn credentials<const N: usize>(
     username: Option<Secret>,
     password: Option<Secret>,

@@ -1,15 +1,15 @@
 //! The configuration in Redis: its keys, and the connection that reads them.
 //!
 //! ```text
-//! P            = prefix ":1:{configuration}"     the braces are there: all keys share a slot
+//! P            = prefix ":1:{configuration}"     the braces are literal: all keys share a slot
 //! P            hash: version, last (id of the newest record), document_version, document, digest
 //! P:entries    hash: entry to JSON
 //! P:documents  hash: document_version to document, the last 32
 //! P:log        stream: version, after (id of the record before), by, why, and document (digest) or the changed entries
 //! ```
 //!
-//! A record of the log names a changed entry by a field of its text, such as `deny client 192.0.2.0/24`, whose value is the
-//! entry's JSON, or empty where the entry was removed. The text of an entry has a space, which no other field has.
+//! A record of the log names a changed entry by a field of its text, such as `deny client 192.0.2.0/24`, whose value is the entry's JSON,
+//! or empty if the entry was removed. The text of an entry contains a space, unlike every other field.
 
 pub(crate) mod log;
 pub(crate) mod publish;
@@ -40,11 +40,11 @@ use crate::store::redis::transport::session::Session;
 
 /// The time limit of a command: a document or a page of entries takes longer than a decision.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many entries are read at once, about.
+/// Roughly how many entries are read at once.
 const PAGE: usize = 1_000;
 /// How many records of the log are read at once.
 const RECORDS: usize = 100;
-/// The entries may take this many bytes.
+/// The maximum size of all entries together, in bytes.
 const MAX_ENTRY_BYTES: usize = 256 << 20;
 
 /// The configuration in the store of one limiter.
@@ -53,7 +53,7 @@ pub(crate) struct ConfigurationStore {
     access: Arc<Access>,
 }
 
-/// What is the same for limiters that share connections: their settings.
+/// Identifies limiters that share connections, by their settings.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Identity(Arc<Settings>);
 
@@ -88,9 +88,9 @@ impl ConfigurationKeys {
 #[derive(Debug)]
 pub(crate) struct ConfigurationFailure {
     pub(crate) error: Error,
-    /// Whether the server did not answer, rather than refuse.
+    /// Whether the server did not answer, as opposed to refusing.
     pub(crate) is_unreachable: bool,
-    /// Whether another attempt fails again until an operator does something.
+    /// Whether retries fail until an operator intervenes.
     pub(crate) is_permanent: bool,
 }
 
@@ -120,12 +120,12 @@ impl ConfigurationStore {
         Identity(self.access.settings())
     }
 
-    /// The limiter takes its configuration from here: the doctor looks whether it may.
+    /// Records that the limiter takes its configuration from this store, so that the doctor checks whether it may.
     pub(crate) fn is_followed(&self) {
         self.access.follows_configuration.store(true, Ordering::Relaxed);
     }
 
-    /// Reads a little of everything that following reads.
+    /// Tries every read that following the configuration needs, on a small scale.
     pub(crate) async fn try_out(&self) -> Result<(), ConfigurationFailure> {
         let mut connection = self.connect(None).await?;
         connection.head().await?;
@@ -144,7 +144,7 @@ impl ConfigurationStore {
         Ok(Arc::clone(&self.access.hub()?.context))
     }
 
-    /// Connects to the server that has the configuration. `primary` is the one that sentinels have named, if they have.
+    /// Connects to the server that has the configuration. `primary` is the one that the sentinels named, if any.
     pub(crate) async fn connect(
         &self,
         primary: Option<Endpoint>,
@@ -181,8 +181,7 @@ async fn owner(context: &Context, seeds: &[Endpoint], slot: u16) -> Result<Addre
 }
 
 impl ConfigurationConnection {
-    /// Waits until the service has another primary than this connection's server, for ever without sentinels, and returns
-    /// it.
+    /// Waits until the service has a primary other than this connection's server, and returns it. Waits forever without sentinels.
     pub(crate) fn moved<'a>(
         &self,
         events: &'a mut PrimaryEvents,
@@ -192,7 +191,7 @@ impl ConfigurationConnection {
         async move { context.connector.moved(&address, primary, events, context.topology_refresh).await }
     }
 
-    /// The main hash; `None` when there is none.
+    /// The main hash; `None` if there is none.
     pub(crate) async fn head(&mut self) -> Result<Option<Head>, ConfigurationFailure> {
         let fields = self.fields(&["version", "last", "document_version"]).await?;
         let [version, last, document_version] = fields.as_slice() else {
@@ -209,7 +208,7 @@ impl ConfigurationConnection {
         }))
     }
 
-    /// The document with its version; `None` when there is none.
+    /// The document with its version; `None` if there is none.
     pub(crate) async fn document(&mut self) -> Result<Option<DocumentText>, ConfigurationFailure> {
         let fields = self.fields(&["document_version", "document"]).await?;
         let [version, Some(text)] = fields.as_slice() else { return Ok(None) };
@@ -224,7 +223,7 @@ impl ConfigurationConnection {
         fields.into_iter().map(|field| field.map(text).transpose()).collect()
     }
 
-    /// All entries. An entry that changes meanwhile may be read before or after: the log has the change.
+    /// All entries. An entry that changes during the read may have its old or its new value: the log has the change.
     pub(crate) async fn entries(&mut self) -> Result<Entries, ConfigurationFailure> {
         let (mut entries, mut bytes, mut cursor) = (Entries::new(), 0, 0_u64);
         loop {
@@ -232,7 +231,7 @@ impl ConfigurationConnection {
             command.arg(&self.keys.entries).arg(cursor).arg("COUNT").arg(PAGE);
             let (next, page): (u64, Vec<Vec<u8>>) = self.ask(&command, REPLY_TIMEOUT).await?;
             for pair in page.chunks_exact(2) {
-                // What is no text is no entry.
+                // Only valid text can be an entry.
                 if let (Ok(entry), Ok(value)) = (std::str::from_utf8(&pair[0]), std::str::from_utf8(&pair[1]))
                 {
                     bytes += entry.len() + value.len();
@@ -270,7 +269,7 @@ impl ConfigurationConnection {
         read_log(reply, after).ok_or_else(ConfigurationFailure::malformed)
     }
 
-    /// Sends a command, and waits for its reply as long as for a document.
+    /// Sends a command, and waits for its reply for as long as for a document.
     pub(crate) async fn ask_once<T: redis::FromRedisValue>(
         &mut self,
         command: &Cmd,
@@ -343,7 +342,7 @@ impl From<Failure> for ConfigurationFailure {
 
 impl From<RedisError> for ConfigurationFailure {
     fn from(error: RedisError) -> Self {
-        match error.code() {
+        let failure = match error.code() {
             None if error.is_io_error() => Self::unreachable("the connection has ended"),
             None | Some("WRONGTYPE") => Self::malformed(),
             Some("NOPERM") => Self::no_permission(),
@@ -361,6 +360,7 @@ impl From<RedisError> for ConfigurationFailure {
             )),
             // Another server has it now, or the server is starting: the next attempt finds out.
             Some(code) => Self::unreachable(code),
-        }
+        };
+        Self { error: failure.error.caused_by(error), ..failure }
     }
 }

@@ -1,14 +1,12 @@
-//! The denial cache: keys that are denied are answered here until they admit again, so that a flood of requests for a
-//! denied key costs the store nothing. docs/internals/denial-cache-and-leases.md says why no denial lasts longer here
-//! than in the store.
+//! The denial cache: denied keys are answered in-process until they admit again, so that a flood of requests for a denied key costs the
+//! store nothing. docs/internals/denial-cache-and-leases.md explains why no denial lasts longer here than in the store.
 //!
-//! The store's reply to a denied check contains the states that it found for the key. Each decision is computed from
-//! these states at the current time: retry and reset count down, and a cost that fits by now is sent to the store. Where the
-//! store counts denials, a denial is cached only of a blocked key, whose denials are not counted, and until its block ends.
+//! The store's reply to a denied check contains the states that it found for the key. Each decision is computed from these states at the
+//! current time: retry and reset count down, and a cost that fits by now is sent to the store. Where the store counts denials, only the
+//! denial of a blocked key is cached, because it is not counted, and only until the block ends.
 //!
-//! Refunds and resets of this process remove a key from the cache, and a change of a policy's numbers clears the cache.
-//! Refunds and resets of other processes arrive over the invalidation channels; if that fails, they take effect after
-//! `denial_cache_max`.
+//! Refunds and resets of this process remove a key from the cache, and a change of a policy's quotas clears the cache. Refunds and resets
+//! of other processes arrive over the invalidation channels; if that fails, they take effect after `denial_cache_max`.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -30,10 +28,10 @@ use crate::runtime::monotonic;
 #[cfg(feature = "testing")]
 use crate::runtime::simulation::RandomState;
 use crate::store::redis::keys::channel::{Channel, ChannelSet};
-use crate::store::redis::policies::RedisNumbers;
+use crate::store::redis::policies::RedisQuotas;
 use crate::store::redis::script::call::PolicyCall;
 use crate::store::redis::script::reply::SeenStates;
-use crate::store::request::{Action, Numbers, PolicyId, StoreRequest};
+use crate::store::request::{Action, PolicyId, PreparedQuotas, StoreRequest};
 use crate::units::micros;
 
 const SHARDS: usize = 64;
@@ -65,7 +63,7 @@ struct Known {
     id: PolicyId,
     key: Box<[u8]>,
     hash: u64,
-    /// The channel on which other processes tell of refunds and resets.
+    /// The channel on which other processes announce refunds and resets.
     channel: Channel,
     call: Arc<PolicyCall>,
     denied: Arc<SeenStates>,
@@ -93,7 +91,7 @@ impl DenialCache {
         }
     }
 
-    /// The same, for a forked child: its cache is empty.
+    /// The same cache for a forked child, empty.
     pub(crate) fn after_fork(&self) -> Self {
         Self::new(self.longest, self.clock.clone())
     }
@@ -107,14 +105,14 @@ impl DenialCache {
         self.look_up(request)
     }
 
-    /// Whether a check would be answered by a cached denial now; for people, so it counts as no answer.
+    /// Whether a cached denial would answer a check now. For people, so it is not counted as an answer.
     pub(crate) fn denies(&self, request: StoreRequest<'_>) -> bool {
         if self.known.load(Ordering::Relaxed) == 0 || !is_check(request) {
             return false;
         }
         let hash = self.hash(request);
         let shard = self.shard(hash).lock();
-        let known = shard.table.find(hash, |known| known.is_of(request) && known.is_by_numbers_of(request));
+        let known = shard.table.find(hash, |known| known.is_of(request) && known.is_by_quotas_of(request));
         known.is_some_and(|known| {
             let now_us = known.now_us(&self.clock, self.longest);
             now_us.is_some_and(|now_us| {
@@ -138,7 +136,7 @@ impl DenialCache {
         })
     }
 
-    /// Caches a denial by the store, of a key with that channel. Returns whether it is cached.
+    /// Caches the store's denial of a key on that channel. Returns whether it is cached.
     pub(crate) fn learn(
         &self,
         request: StoreRequest<'_>,
@@ -147,7 +145,7 @@ impl DenialCache {
         call: &Arc<PolicyCall>,
         denied: Arc<SeenStates>,
     ) -> bool {
-        // The states of a log tell only when a single unit fits, and not how much of an excess is in use while it does.
+        // The states of a log show only when a single unit fits, and not how much of an excess is in use while it does.
         if call.has_log()
             && (request.cost > 1 || is_blocked(&denied.states, denied.now_us) && call.has_excess())
         {
@@ -210,7 +208,7 @@ impl DenialCache {
         self.remove(&mut shard, hash, request);
     }
 
-    /// Clears the cache, because numbers have changed.
+    /// Clears the cache, because quotas have changed.
     pub(crate) fn forget_all(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -258,8 +256,7 @@ impl DenialCache {
     fn look_up(&self, request: StoreRequest<'_>) -> Option<Decision> {
         let hash = self.hash(request);
         let mut shard = self.shard(hash).lock();
-        let known =
-            shard.table.find(hash, |known| known.is_of(request) && known.is_by_numbers_of(request))?;
+        let known = shard.table.find(hash, |known| known.is_of(request) && known.is_by_quotas_of(request))?;
         let decision = match known.now_us(&self.clock, self.longest) {
             Some(now_us) => known.decide(now_us, request.cost, request.headroom),
             None => Err(Over),
@@ -326,10 +323,10 @@ impl Known {
         self.id == request.id && *self.key == *request.key
     }
 
-    /// Whether the same numbers denied as decide about the request.
-    fn is_by_numbers_of(&self, request: StoreRequest<'_>) -> bool {
-        let numbers = request.numbers.and_then(Numbers::of::<RedisNumbers>);
-        numbers.is_none_or(|numbers| Arc::ptr_eq(&numbers.policy.call, &self.call))
+    /// Whether the denial was decided by the effective quotas of the request.
+    fn is_by_quotas_of(&self, request: StoreRequest<'_>) -> bool {
+        let effective = request.effective.and_then(PreparedQuotas::of::<RedisQuotas>);
+        effective.is_none_or(|effective| Arc::ptr_eq(&effective.policy.call, &self.call))
     }
 
     /// The store's current time or a later one; `None` when the denial is older than allowed.

@@ -1,4 +1,4 @@
-//! The way of a request through the store: it is prepared, submitted, and its reply becomes the caller's answer.
+//! The path of a request through the store: it is prepared and submitted, and its reply becomes the caller's answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,14 +16,16 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::denial_cache::ReadVersion;
 use crate::store::redis::keys::channel::Channel;
 use crate::store::redis::pipeline::pending::{Charge, Member, PendingReply, Reply};
-use crate::store::redis::policies::{RedisNumbers, RedisPolicy};
+use crate::store::redis::policies::{RedisPolicy, RedisQuotas};
 use crate::store::redis::routing::hub::Until;
 use crate::store::redis::routing::listener::LeasedKeys;
 use crate::store::redis::routing::runtimes::Topology;
 use crate::store::redis::script::reply::ScriptDecision;
 use crate::store::redis::transport::cluster_slots::slot;
 use crate::store::redis::transport::failure::Failure;
-use crate::store::request::{Action, Answer, Numbers, PolicyId, RequestCharge, StoreRequest, is_admitted};
+use crate::store::request::{
+    Action, Answer, PolicyId, PreparedQuotas, RequestCharge, StoreRequest, is_admitted,
+};
 
 /// A request with everything that is needed to interpret its reply.
 pub(crate) struct PreparedRequest<'a> {
@@ -35,7 +37,7 @@ pub(crate) struct PreparedRequest<'a> {
 /// The charges of a request whose keys have one slot.
 #[derive(Default)]
 struct Part<'a> {
-    /// Their places in the request.
+    /// Their indexes in the request.
     places: Vec<usize>,
     /// Each with whether it decides.
     prepared: Vec<(PreparedRequest<'a>, bool)>,
@@ -49,8 +51,8 @@ enum RequestProgress<'a> {
 }
 
 impl RedisStore {
-    /// The answer of the denial cache or of a lease, if there is one. A check tries this once, in the limiter;
-    /// everything after it goes to the server.
+    /// The answer of the denial cache or of a lease, if any. A check tries this once, in the limiter; everything after it goes to the
+    /// server.
     #[inline]
     pub(crate) fn ask_caches(&self, request: StoreRequest<'_>) -> Option<Answer> {
         if let Some(denial) = self.denial_cache.answer(request) {
@@ -95,8 +97,8 @@ impl RedisStore {
         })
     }
 
-    /// The answers to the charges of a request, each of another key or policy: all are applied or none. Between slots of a cluster, a
-    /// request that is denied gives back what it got in other slots.
+    /// Answers the charges of a request, each for a different key or policy: all are applied, or none. Across slots of a cluster, a denied
+    /// request gives back what it got in other slots.
     pub(crate) async fn ask_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
         match self.access.with_hub(|hub| hub.runtimes.here()) {
             Ok(topology) => self.ask_together_at(&topology, charges).await,
@@ -143,7 +145,7 @@ impl RedisStore {
         }
         let until = monotonic::now() + self.access.deadline;
         for charge in charges {
-            // Units that are only held here would show up as spent.
+            // Units that are only held in-process would show up as spent.
             if self.leases.holds(charge.request) {
                 self.leases.give_back(charge.request, until).await;
             }
@@ -190,7 +192,7 @@ impl RedisStore {
         answers.into_iter().map(|answer| answer.ok_or_else(Error::no_answer)).collect()
     }
 
-    /// The answers to the charges of a request of which some are known to be denied: the others are peeked at.
+    /// Answers the charges of a request of which some are known to be denied: the others are peeked at.
     async fn answer_with_known(
         &self,
         topology: &Topology,
@@ -209,7 +211,7 @@ impl RedisStore {
         known.into_iter().map(answer).collect()
     }
 
-    /// Gives back what a part of a request got in another slot than the part that is denied; its decision becomes that of a peek.
+    /// Gives back what a part of a request got in a slot other than that of the denied part; its decision becomes that of a peek.
     async fn give_back(
         &self,
         topology: &Topology,
@@ -350,8 +352,8 @@ impl RedisStore {
         self.answered(&prepared, submitted.await)
     }
 
-    /// Sends a request on a key that may be leased to the server, when no lease pays for it. Units that are only held
-    /// here are given back first where they would show up as spent.
+    /// Sends a request on a key that may be leased to the server, when no lease pays for it. Units that are only held in-process are given
+    /// back first if they would show up as spent.
     async fn ask_beside_lease(
         &self,
         topology: &Topology,
@@ -370,7 +372,7 @@ impl RedisStore {
         match request.action {
             Action::Reset => self.leases.forget(request),
             Action::Apply(Operation::Refund) => self.leases.spent_nothing(request),
-            // A take that was under way may have come before the block.
+            // A take that was in flight may have preceded the block.
             Action::Apply(Operation::Block) => {
                 Arc::clone(&self.leases).block_where(request.id, &|key| *key == *request.key);
             }
@@ -394,11 +396,11 @@ impl RedisStore {
     }
 
     fn prepare<'a>(&self, request: StoreRequest<'a>) -> Result<PreparedRequest<'a>, Error> {
-        // Read before the policy's numbers: a denial by numbers that change in between must not be cached.
+        // Read before the policy's quotas: a denial by quotas that change in between must not be cached.
         let read_version = self.denial_cache.read_version(request);
-        let numbers = request.numbers.and_then(Numbers::of::<RedisNumbers>);
-        let policy = match numbers {
-            Some(numbers) => Arc::clone(&numbers.policy),
+        let effective = request.effective.and_then(PreparedQuotas::of::<RedisQuotas>);
+        let policy = match effective {
+            Some(effective) => Arc::clone(&effective.policy),
             None => self.policies.known(request.id)?,
         };
         Ok(PreparedRequest { request, policy, read_version })
@@ -414,7 +416,7 @@ impl RedisStore {
             cost: 1,
             headroom: 0,
             hold: None,
-            numbers: None,
+            effective: None,
         };
         let policy = if let Some(policy) = id.and_then(|id| self.policies.get(id)) {
             policy
@@ -478,9 +480,9 @@ impl RedisStore {
         }
     }
 
-    /// Listens for what other processes give back and block.
+    /// Subscribes to refunds, resets and blocks by other processes.
     fn listen(&self, channel: Channel) {
-        // A limiter that is closed hears nothing more.
+        // A closed limiter receives no more messages.
         let _ = self.access.with_hub(|hub| {
             hub.subscriber.listen(&self.listener, channel);
             Ok(())

@@ -68,7 +68,7 @@ impl RedisStore {
         })
     }
 
-    /// Makes a decision by each kind of policy that there is, and resets its key.
+    /// Decides by a policy of each kind in use, and resets its key.
     async fn examine_rights(&self, findings: &mut Findings) -> Result<(), Error> {
         let mut is_fine = true;
         for (id, name) in self.kinds() {
@@ -96,7 +96,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// One policy of each kind: those with the same algorithms need the same commands. `None` where there is no policy.
+    /// One policy of each kind: those with the same algorithms need the same commands. `None` if there is no policy.
     fn kinds(&self) -> Vec<(Option<PolicyId>, Option<String>)> {
         let (policies, mut seen, mut kinds) = (self.policies.all(), Vec::new(), Vec::new());
         for policy in &policies {
@@ -110,7 +110,7 @@ impl RedisStore {
         if kinds.is_empty() { vec![(None, None)] } else { kinds }
     }
 
-    /// Reads the configuration, if the limiter takes it from here.
+    /// Reads the configuration, if the limiter takes it from this store.
     async fn examine_configuration(&self, findings: &mut Findings) {
         if !self.access.follows_configuration.load(Ordering::Relaxed) {
             return;
@@ -125,13 +125,13 @@ impl RedisStore {
         }
     }
 
-    /// What an operator has to know of the options.
+    /// A warning about the options, for operators.
     pub(crate) fn warning(&self) -> Option<Finding> {
         let settings = self.access.settings();
         matches!(&settings.target.tls, Some(Tls { trust: Trust::Any, .. })).then(insecure)
     }
 
-    /// Why decisions are made without the store, as the doctor says it, as far as it is known without examining anything.
+    /// Why the store does not decide, in the doctor's words, as far as it is known without examining anything.
     pub(crate) fn cause(&self, reason: Degradation) -> Option<Arc<str>> {
         match reason {
             Degradation::Unreachable
@@ -257,7 +257,7 @@ impl Doctor {
         findings.0
     }
 
-    /// Whether an address is not one of those that the user has named.
+    /// Whether an address was announced, rather than configured by the user.
     fn is_announced(&self, address: &Address) -> bool {
         match (&self.endpoints, address) {
             (Endpoints::Cluster { seeds }, Address::Tcp(endpoint)) => !seeds.contains(endpoint),
@@ -295,8 +295,8 @@ impl Doctor {
         }
     }
 
-    /// Tests publishing and subscribing on one of the invalidation channels, which the user has the same rights on. The session cannot be used for anything else
-    /// afterwards.
+    /// Tests publishing and subscribing on one of the invalidation channels, for all of which the user has the same rights. The session
+    /// cannot be used for anything else afterwards.
     async fn examine_channel(&self, session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
         let channel = &self.channel;
         let mut tried = session.ask::<Value>(redis::cmd("PUBLISH").arg(channel).arg("")).await;
@@ -338,7 +338,7 @@ impl Doctor {
         }
         round_trips.sort_unstable();
         let Some(&median) = round_trips.get(TIMED / 2) else {
-            findings.add(Problem, "latency", "the server did not tell the time: grant the user +time");
+            findings.add(Problem, "latency", "the server did not return the time: grant the user +time");
             return Ok(());
         };
         let (deadline, micros) = (self.deadline, median.as_micros());
@@ -366,7 +366,7 @@ impl Doctor {
     }
 }
 
-/// Asks for the time in a script, which some services refuse.
+/// Reads the time in a script, which some services refuse.
 async fn examine_time_in_scripts(session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
     let mut script = redis::cmd("EVAL");
     script.arg("return redis.pcall('TIME').err or ''").arg(0);
@@ -384,7 +384,7 @@ async fn examine_time_in_scripts(session: &mut Session, findings: &mut Findings)
     Ok(())
 }
 
-/// What the doctor and the event at a limiter's creation say of `tls_insecure`.
+/// The finding about `tls_insecure`, for the doctor and the event at a limiter's creation.
 pub(crate) fn insecure() -> Finding {
     let message = "tls_insecure is set, so any certificate is accepted, and anything on the way to the server can read and change \
                    all that is sent: for development only; verify the server by tls_ca or tls_fingerprint";

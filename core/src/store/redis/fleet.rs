@@ -1,12 +1,12 @@
-//! What the processes that share a store tell of themselves, in Redis.
+//! The reports of the processes that share a store, in Redis.
 //!
 //! ```text
-//! P                    = prefix ":1:{fleet}"     the braces are there: all keys share a slot
+//! P                    = prefix ":1:{fleet}"     the braces are literal: all keys share a slot
 //! P:report:<instance>  the report of a process as JSON, for three times its interval
 //! P:instances          sorted set: each instance, by the time of its last report in milliseconds
 //! ```
 //!
-//! A report is written every some seconds, over a connection that is kept meanwhile; a read opens one of its own.
+//! A report is written every few seconds, over a connection that stays open; a read opens its own.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::error::{Error, ErrorKind};
 use crate::store::redis::RedisStore;
 use crate::store::redis::configuration::{ConfigurationConnection, ConfigurationFailure, ConfigurationStore};
 
-/// How long an instance that no longer reports stays among the instances.
+/// How long an instance that no longer reports stays listed.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
-/// The most instances of which reports are read.
+/// The maximum number of instances whose reports are read.
 const MAX_INSTANCES: usize = 10_000;
 /// How many reports are read at once.
 const PAGE: usize = 100;
@@ -51,7 +51,7 @@ impl FleetStore {
 }
 
 impl FleetConnection {
-    /// Writes the report of an instance, which is there for this time.
+    /// Writes the report of an instance, which expires after this time.
     pub(crate) async fn write(
         &mut self,
         instance: &str,
@@ -73,7 +73,7 @@ impl FleetConnection {
         Ok(())
     }
 
-    /// The texts of all reports, those of 10,000 instances at most.
+    /// The texts of all reports, of at most 10,000 instances.
     pub(crate) async fn read(&mut self) -> Result<Vec<Vec<u8>>, Error> {
         let mut range = redis::cmd("ZRANGE");
         range.arg(format!("{}:instances", self.head)).arg(0).arg(MAX_INSTANCES - 1).arg("REV");
@@ -99,7 +99,7 @@ fn failed(failure: ConfigurationFailure) -> Error {
     let kind = failure.error.kind();
     match kind {
         ErrorKind::StoreUnavailable => {
-            Error::new(kind, "the reports of the fleet cannot be reached in Redis: doctor says more")
+            Error::new(kind, "the reports of the fleet cannot be reached in Redis: run the doctor")
         }
         ErrorKind::StoreFailed => Error::new(
             kind,

@@ -38,10 +38,10 @@ pub(crate) enum UserKey {
     Hashed,
 }
 
-/// What stands behind the main key in the name of a log.
+/// Follows the main key in the name of a log.
 const LOG: &[u8] = b"}:log:";
 
-/// What the names of channels have before their digits.
+/// Precedes the digits in the names of channels.
 const CHANNELS: &str = "invalidations:";
 
 /// Writes and parses main keys. It holds the prefix and the secret that long keys are hashed with.
@@ -89,7 +89,7 @@ impl KeyEncoder {
         Some((policy, read_tag(tag)))
     }
 
-    /// Parses a main key, or the name of a log beside it, into the policy's name and the key as a store has it.
+    /// Parses a main key, or the name of its log, into the policy's name and the key as a store has it.
     pub(crate) fn read_stored<'a>(&self, name: &'a [u8]) -> Option<(&'a str, KeyName)> {
         // Neither a policy's name nor a tag has a brace.
         let log = name.windows(LOG.len()).position(|part| part == LOG);
@@ -108,7 +108,7 @@ impl KeyEncoder {
         Some((std::str::from_utf8(&rest[..brace]).ok()?, &rest[brace + 2..]))
     }
 
-    /// The pattern of SCAN that all main keys and logs match whose policy and key a filter takes; others may match it, too.
+    /// The SCAN pattern that matches all main keys and logs whose policy and key a filter accepts; it may match others, too.
     pub(crate) fn pattern(&self, filter: ScanFilter<'_>) -> Vec<u8> {
         let mut pattern = Vec::new();
         escape_glob(self.prefix.as_bytes(), &mut pattern);
@@ -139,7 +139,7 @@ impl KeyEncoder {
         }
     }
 
-    /// Appends the main key of a user key. `policy_prefix` is what [`policy_prefix`](Self::policy_prefix) made.
+    /// Appends the main key of a user key. `policy_prefix` is the result of [`policy_prefix`](Self::policy_prefix).
     pub(crate) fn write(&self, policy_prefix: &[u8], user_key: &[u8], out: &mut Vec<u8>) {
         // Enough for every tag and for the suffix of a log's key.
         out.reserve(policy_prefix.len() + MAX_READABLE + 32);
@@ -210,7 +210,7 @@ fn write_hash(hash: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The bytes of a hash; `None` for what has another form than this store writes.
+/// The bytes of a hash; `None` for digits in a form that this store does not write.
 fn read_digits(digits: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let bytes = digits.chunks(2).map(|two| match two {
@@ -220,7 +220,7 @@ fn read_digits(digits: &[u8]) -> Option<Vec<u8>> {
     bytes.collect::<Option<Vec<u8>>>().filter(|bytes| bytes.len() == HASH_BYTES)
 }
 
-/// Appends bytes of which none has a meaning in a pattern.
+/// Appends bytes, escaped so that none has a meaning in a pattern.
 fn escape_glob(bytes: &[u8], out: &mut Vec<u8>) {
     for &byte in bytes {
         if b"*?[]^\\".contains(&byte) {

@@ -1,9 +1,9 @@
 //! Leases: units of busy keys that are taken from the store ahead of time and spent in this process.
 //!
-//! A key with repeated requests gets a [`KeyLease`]. A take in the background fills it, and the next take starts before
-//! it is empty, so that callers never wait. Units leave it in three ways: a check spends them; they are refunded when
-//! they expire or when an operation other than a check uses the key; or they are lost, where a refund could give back
-//! units of other processes, as in a window that has moved on.
+//! A key with repeated requests gets a [`KeyLease`]. A take in the background fills it, and the next take starts before it is empty, so
+//! that callers never wait. Units leave it in three ways: a check spends them; they are refunded when they expire or when an operation
+//! other than a check uses the key; or they are lost, if a refund could give back units of other processes, as in a window that has moved
+//! on.
 
 pub(crate) mod grant;
 pub(crate) mod key_lease;
@@ -48,7 +48,7 @@ const MAX_IN_SHARD: usize = 1024;
 const TAKE: Action = Action::Apply(Operation::Take);
 const REFUND: Action = Action::Apply(Operation::Refund);
 
-/// What the leases use of the store.
+/// The parts of the store that leases use.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseDeps {
     pub(crate) access: Arc<Access>,
@@ -135,7 +135,7 @@ impl Leases {
     }
 
     /// The store admitted a check for which there was no lease. A key for which this happens often gets a lease. Returns the channel
-    /// on which other processes tell of blocks, if the key has or may get a lease.
+    /// on which other processes announce blocks, if the key has or may get a lease.
     pub(crate) fn admitted(
         self: &Arc<Self>,
         request: StoreRequest<'_>,
@@ -174,7 +174,7 @@ impl Leases {
         }
     }
 
-    /// Whether units of a key are held here or are being taken.
+    /// Whether units of a key are held in-process or are being taken.
     pub(crate) fn holds(&self, request: StoreRequest<'_>) -> bool {
         self.keys_held.load(Ordering::Relaxed) > 0
             && self.with_lease(request, |holding| holding.has_or_takes()).unwrap_or(false)
@@ -194,7 +194,7 @@ impl Leases {
         channels
     }
 
-    /// How many units of a key are held here.
+    /// The number of units of a key that are held in-process.
     pub(crate) fn units(&self, request: StoreRequest<'_>) -> u64 {
         if self.keys_held.load(Ordering::Relaxed) == 0 {
             return 0;
@@ -217,7 +217,7 @@ impl Leases {
         self.with_lease(request, |holding| holding.has_spent_nothing(self.now_us()));
     }
 
-    /// The result of a function of the key's lease, if there is one.
+    /// Applies a function to the key's lease, if there is one.
     fn with_lease<T>(&self, request: StoreRequest<'_>, apply: impl FnOnce(&mut KeyLease) -> T) -> Option<T> {
         let hash = self.hash(request);
         let mut shard = self.shard(hash).lock();
@@ -345,7 +345,7 @@ impl Leases {
             cost,
             headroom: 0,
             hold: None,
-            numbers: None,
+            effective: None,
         };
         if action == REFUND {
             denial_cache.forget(request, reply.is_err().then_some(2 * access.deadline));

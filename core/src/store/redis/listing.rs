@@ -1,8 +1,7 @@
-//! The names of keys in Redis, by SCAN on each primary, and looks at the states of keys.
+//! Lists keys in Redis by SCAN on each primary, and reads their states.
 //!
-//! SCAN runs over connections of its own, so that decisions do not wait behind it. A cursor of SCAN means something at one server
-//! only, until that restarts, and for the slots that it owned: each node has an identity made of all this, and a node with another
-//! identity is begun again.
+//! SCAN runs over its own connections, so that decisions do not wait behind it. A cursor of SCAN is valid at one server only, until that
+//! restarts, and for the slots that it owned: a node's identity covers all this, and a node with a new identity is scanned from the start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,7 @@ use crate::store::redis::config::target::{Endpoint, Endpoints};
 use crate::store::redis::keys::{KeyEncoder, is_hashed};
 use crate::store::redis::pipeline::pending::{PendingReply, Reply};
 use crate::store::redis::pipeline::server::Context;
-use crate::store::redis::policies::RedisNumbers;
+use crate::store::redis::policies::RedisQuotas;
 use crate::store::redis::routing::hub::Until;
 use crate::store::redis::routing::runtimes::Topology;
 use crate::store::redis::transport::CONNECT_TIMEOUT;
@@ -29,14 +28,14 @@ use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::server_time::ServerTime;
 use crate::store::redis::transport::session::Session;
-use crate::store::request::{Action, Numbers, StoreRequest};
+use crate::store::request::{Action, PreparedQuotas, StoreRequest};
 use crate::store::scan::{
     FoundKey, FoundPolicy, KeyName, KnownHere, Look, LookRequest, ScanFilter, ScanStep,
 };
 
 /// How long a look may take. Decisions with earlier deadlines are sent before it.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a look is repeated that got no answer, and the pause before.
+/// How often an unanswered look is repeated, and the pause before each attempt.
 const ATTEMPTS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(20);
 const PEEK: Action = Action::Apply(Operation::Peek);
@@ -64,7 +63,7 @@ impl RedisStore {
         Ok(scan)
     }
 
-    /// The states of keys; `None` where the key has a value of another type.
+    /// Reads the states of keys; `None` where the key has a value of another type.
     pub(crate) async fn look_many(&self, requests: &[LookRequest<'_>]) -> Result<Vec<Option<Look>>, Error> {
         let topology = self.access.hub()?.runtimes.here()?;
         let submitted: Vec<PendingReply> = requests
@@ -101,7 +100,7 @@ impl RedisStore {
         reply.map(drop).map_err(|failure| self.failed(failure))
     }
 
-    /// What this process knows of a key in front of the server.
+    /// The leased units and the cached denial of a key in this process.
     pub(crate) fn known_here(&self, request: StoreRequest<'_>) -> KnownHere {
         KnownHere {
             leased_units: self.leases.units(request),
@@ -115,9 +114,9 @@ impl RedisStore {
         request: LookRequest<'_>,
         action: Action,
     ) -> Result<PendingReply, Error> {
-        let numbers = request.numbers.and_then(Numbers::of::<RedisNumbers>);
-        let policy = match numbers {
-            Some(numbers) => Arc::clone(&numbers.policy),
+        let effective = request.effective.and_then(PreparedQuotas::of::<RedisQuotas>);
+        let policy = match effective {
+            Some(effective) => Arc::clone(&effective.policy),
             None => self.policies.known(request.id)?,
         };
         let mut key = Vec::new();
@@ -132,7 +131,7 @@ impl RedisStore {
     }
 }
 
-/// A peek does nothing, so one without an answer can be repeated.
+/// A peek changes nothing, so one without an answer can be repeated.
 fn may_answer_later(reply: &Reply) -> bool {
     !matches!(reply, Ok(_) | Err(Failure { reason: Degradation::WrongType | Degradation::Auth, .. }))
 }
@@ -146,7 +145,7 @@ fn no_answer(Failure { reason, .. }: Failure) -> Error {
         ),
         _ => Error::new(
             ErrorKind::StoreUnavailable,
-            format!("the store did not answer ({name}): doctor says more"),
+            format!("the store did not answer ({name}): run the doctor"),
         ),
     }
 }
@@ -157,7 +156,7 @@ impl RedisScan {
         self.nodes.iter().map(|node| node.identity).collect()
     }
 
-    /// Finds the nodes again.
+    /// Finds the current nodes.
     pub(crate) async fn refresh(&mut self) -> Result<(), Error> {
         let mut nodes = Vec::new();
         for (address, slots) in self.primaries().await.map_err(no_answer)? {
@@ -188,7 +187,7 @@ impl RedisScan {
         let connector = &self.context.connector;
         let connected = connector.connect(address, None, &time, CONNECT_TIMEOUT).await.map_err(no_answer)?;
         let mut session = Session::new(connected.stream);
-        // A user who may not ask lists on; then a restart of the server in between may hide keys.
+        // Without the permission for `INFO`, listing continues; a restart of the server in between may then hide keys.
         let info = session.ask::<InfoDict>(redis::cmd("INFO").arg("server")).await;
         let run_id = match info {
             Ok(info) => info.get::<String>("run_id").unwrap_or_default(),
@@ -229,7 +228,7 @@ impl RedisScan {
         })
     }
 
-    /// How long the server keeps keys; `None` for one that it keeps for good, and where the user may not ask.
+    /// How long the server keeps keys; `None` for a key that does not expire, and where the user lacks the permission.
     pub(crate) async fn expiries(
         &mut self,
         node: usize,
@@ -275,7 +274,7 @@ fn fnv(start: u64, bytes: &[u8]) -> u64 {
 }
 
 fn refused(error: &RedisError) -> Error {
-    match error.code() {
+    let refused = match error.code() {
         Some("NOPERM") => Error::new(
             ErrorKind::StoreFailed,
             "the user may not list keys: grant +scan, and +pttl to see how long keys of unknown policies stay",
@@ -287,5 +286,6 @@ fn refused(error: &RedisError) -> Error {
         None => {
             Error::new(ErrorKind::StoreUnavailable, "the connection over which keys are listed has ended")
         }
-    }
+    };
+    refused.caused_by(error.clone())
 }

@@ -1,4 +1,5 @@
-//! The way of an operation to a server and back: pending, queued, sent in a batch, in flight, answered by its deadline.
+//! The path of an operation to a server and back: pending, queued, sent in a batch, in flight, answered by its
+//! deadline.
 
 pub(crate) mod batch;
 pub(crate) mod call_span;

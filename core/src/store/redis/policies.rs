@@ -11,7 +11,7 @@ use crate::store::outage::Outage;
 use crate::store::policy_table::{OfPolicy, PolicyTable};
 use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::script::call::PolicyCall;
-use crate::store::request::{Numbers, PolicyId, PolicyOptions};
+use crate::store::request::{PolicyId, PolicyOptions, PreparedQuotas};
 
 #[derive(Debug)]
 pub(crate) struct Policies {
@@ -60,7 +60,7 @@ impl RedisPolicy {
         }
     }
 
-    /// Numbers that decide about some keys of a policy, whose keys may also have these others.
+    /// Effective quotas of some keys of a policy. `others` are further quotas that these keys may have.
     pub(crate) fn of_keys(
         id: PolicyId,
         policy: &Policy,
@@ -80,21 +80,21 @@ impl RedisPolicy {
     }
 }
 
-/// Numbers that decide about some keys of a policy.
+/// The effective quotas of some keys of a policy.
 #[derive(Debug)]
-pub(crate) struct RedisNumbers {
+pub(crate) struct RedisQuotas {
     pub(crate) policy: Arc<RedisPolicy>,
-    /// The same numbers for the fallback's store.
-    pub(crate) fallback: Numbers,
+    /// The same quotas for the fallback's store.
+    pub(crate) fallback: PreparedQuotas,
 }
 
-/// The fallback's numbers among those of this store.
-pub(crate) fn fallback_numbers(numbers: &Numbers) -> Option<&Numbers> {
-    numbers.of::<RedisNumbers>().map(|numbers| &numbers.fallback)
+/// Selects the fallback's quotas from those of this store.
+pub(crate) fn fallback_quotas(effective: &PreparedQuotas) -> Option<&PreparedQuotas> {
+    effective.of::<RedisQuotas>().map(|effective| &effective.fallback)
 }
 
 impl Policies {
-    /// `outage` applies to policies that have no outage policy of their own.
+    /// `outage` applies to policies without their own outage policy.
     pub(crate) fn new(outage: Outage) -> Self {
         Self { policies: PolicyTable::default(), outage }
     }
@@ -108,12 +108,12 @@ impl Policies {
         self.policies.all()
     }
 
-    /// The outage policy of the policies that have none of their own.
+    /// The outage policy of policies without their own.
     pub(crate) fn outage(&self) -> Outage {
         self.outage
     }
 
-    /// Adds a policy or changes its numbers; the limiter's registry serializes the calls.
+    /// Adds a policy or changes its quotas; the limiter's registry serializes the calls.
     pub(crate) fn set(
         &self,
         id: PolicyId,

@@ -1,10 +1,10 @@
 //! The scripts: the transition in Lua, run by Redis.
 //!
-//! A script is [assembled](call) for the algorithms that a policy needs, so that a call does not pay for the
-//! others. A policy's numbers are [arguments]; so a server has only a few scripts, however many policies there are.
+//! A script is [assembled](call) for the algorithms that a policy needs, so that a call does not pay for the others. A
+//! policy's quotas are passed as [arguments], so a server has only a few scripts, however many policies there are.
 //!
 //! Every script contains the general transition, which does all that [`crate::rules::transition`] does. A call creates
-//! its functions only when an entry needs it. Most entries are decided before, by the [fast path](fast_path).
+//! its functions only when an entry needs it. Most entries are decided before that, by the [fast path](fast_path).
 
 mod arguments;
 pub(crate) mod call;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::metrics::durations::DurationCounts;
+use crate::families::durations::DurationCounts;
 use crate::rules::decision::Degradation;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
@@ -13,7 +13,7 @@ use crate::runtime::driver::Driver;
 use crate::store::credentials::CredentialsFunction;
 use crate::store::finding::Finding;
 use crate::store::option::StoreOption;
-use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, RequestCharge, StoreRequest};
+use crate::store::request::{Answer, PolicyId, PolicyOptions, PreparedQuotas, RequestCharge, StoreRequest};
 use crate::store::scan::{KnownHere, Look, LookRequest};
 use crate::store::stats::Stats;
 
@@ -237,13 +237,13 @@ impl RedisStore {
         [] known_here(request: StoreRequest<'_>) -> KnownHere;
     }
 
-    pub(crate) fn prepare_numbers(
+    pub(crate) fn prepare_quotas(
         &self,
         _id: PolicyId,
         _policy: &Policy,
         _others: &[Policy],
         _options: PolicyOptions,
-    ) -> Numbers {
+    ) -> PreparedQuotas {
         match *self {}
     }
 

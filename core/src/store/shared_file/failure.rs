@@ -12,9 +12,9 @@ use crate::rules::decision::Degradation;
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) error: Error,
-    /// Set where a later attempt may succeed: then the outage policy answers.
+    /// Set if a later attempt may succeed: then the outage policy answers.
     pub(crate) reason: Option<Degradation>,
-    /// Another process may be about to release what was wanted: a caller that can wait tries again at once.
+    /// Another process may be about to release what is needed: a caller that can wait tries again at once.
     pub(crate) is_busy: bool,
     /// The file system has no space for the file.
     pub(crate) lacks_space: bool,
@@ -23,6 +23,14 @@ pub(crate) struct Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self { error, reason: None, is_busy: false, lacks_space: false }
+    }
+}
+
+impl Failure {
+    /// The same failure with the error of the system that has caused it.
+    #[cold]
+    pub(crate) fn caused_by(self, cause: &io::Error) -> Self {
+        Self { error: self.error.caused_by_io(cause), ..self }
     }
 }
 
@@ -52,14 +60,15 @@ pub(crate) fn without_space(path: &Path, why: &str) -> Failure {
     Failure { lacks_space: true, ..unavailable(path, Degradation::NoResources, why) }
 }
 
-/// A call of the system failed: for want of something that this process or the system may get again, or for good.
+/// A system call failed: for lack of something that this process or the system may get again, or for good.
 #[cold]
 pub(crate) fn unusable(path: &Path, done: &str, error: &io::Error) -> Failure {
     let why = format!("it cannot be {done}: {error}");
-    match Errno::from_io_error(error) {
+    let failure = match Errno::from_io_error(error) {
         Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOLCK | Errno::AGAIN) => {
             unavailable(path, Degradation::NoResources, &why)
         }
         _ => failed(path, &why),
-    }
+    };
+    failure.caused_by(error)
 }

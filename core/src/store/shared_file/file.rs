@@ -23,6 +23,7 @@ use crate::store::shared_file::layout::{
 };
 use crate::store::shared_file::location::SharedFileOptions;
 use crate::store::shared_file::owner::{Opening, Token};
+use crate::store::shared_file::patience::Patience;
 use crate::store::shared_file::policies::Secret;
 use crate::store::shared_file::recovery::{is_in_order, recover};
 use crate::store::shared_file::shard::{Shard, head};
@@ -38,15 +39,21 @@ pub(crate) struct OpenFile {
     pub(crate) path: Box<Path>,
 }
 
-/// How often opening starts again because another file took the path's place.
+/// How often opening restarts because another file has replaced this one at the path.
 const ATTEMPTS: usize = 10;
 
 impl OpenFile {
-    pub(crate) fn open(options: &SharedFileOptions, path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        options: &SharedFileOptions,
+        path: &Path,
+        patience: Patience,
+    ) -> Result<Self, Failure> {
         for _ in 0..ATTEMPTS {
             let (file, is_made) = open_or_make(path)?;
             check_owner(&file, path).inspect_err(|_| remove_empty(&file, path, is_made))?;
-            if let Some((mapping, layout, secret, token)) = open_in_turn(&file, path, options, is_made)? {
+            if let Some((mapping, layout, secret, token)) =
+                open_in_turn(&file, path, options, (is_made, patience))?
+            {
                 return Ok(Self { file, mapping, layout, secret, token, path: path.into() });
             }
         }
@@ -91,13 +98,13 @@ fn open_or_make(path: &Path) -> Result<(File, bool), Failure> {
 /// gone and creates another one; a file that was completed meanwhile stays.
 fn remove_empty(file: &File, path: &Path, is_ours: bool) {
     if is_ours && is_there(file, path) && file.metadata().is_ok_and(|found| found.len() == 0) {
-        // If removal fails, the file stays: the reported error already tells what is wrong with its directory.
+        // If removal fails, the file stays: the reported error already names what is wrong with its directory.
         let _ = std::fs::remove_file(path);
     }
 }
 
 fn not_opened(path: &Path, error: &io::Error) -> Failure {
-    match Errno::from_io_error(error) {
+    let failure = match Errno::from_io_error(error) {
         Some(Errno::NOENT) => unavailable(
             path,
             Degradation::Unreachable,
@@ -109,8 +116,9 @@ fn not_opened(path: &Path, error: &io::Error) -> Failure {
             failed(path, "this user may not open it: it belongs to another user, or its directory does")
         }
         Some(Errno::NOSPC | Errno::DQUOT) => without_space(path, "there is no space for it"),
-        _ => unusable(path, "opened", error),
-    }
+        _ => return unusable(path, "opened", error),
+    };
+    failure.caused_by(error)
 }
 
 /// Checks that only this user may read or write the file.
@@ -186,6 +194,13 @@ fn read_header(file: &File, path: &Path, length: u64) -> Result<Header, Failure>
     Ok(Header::Ours { size, boot: [word(header::BOOT), word(header::BOOT + 1)] })
 }
 
+/// Another process or thread is opening the file.
+#[cold]
+pub(crate) fn being_opened(path: &Path, patience: Patience) -> Failure {
+    let why = "another process has been opening it for too long: is it stopped?";
+    Failure { is_busy: patience == Patience::Spin, ..unavailable(path, Degradation::Busy, why) }
+}
+
 type Parts = (Mapping, Layout, Secret, Token);
 
 /// Opens the file while no other process does; `None` when it was removed meanwhile. A file that is then unexpectedly
@@ -194,18 +209,12 @@ fn open_in_turn(
     file: &File,
     path: &Path,
     options: &SharedFileOptions,
-    is_made: bool,
+    (is_made, patience): (bool, Patience),
 ) -> Result<Option<Parts>, Failure> {
-    let opening = Opening::wait(file)
+    let opening = Opening::wait(file, patience)
         .inspect_err(|_| remove_empty(file, path, is_made))
         .map_err(|error| unusable(path, "locked", &error))?;
-    let Some(opening) = opening else {
-        return Err(unavailable(
-            path,
-            Degradation::Busy,
-            "another process has been opening it for too long: is it stopped?",
-        ));
-    };
+    let Some(opening) = opening else { return Err(being_opened(path, patience)) };
     if !is_there(file, path) {
         return Ok(None);
     }
@@ -238,7 +247,7 @@ fn examine(
         }
         Header::Ours { size, .. } if options.size.is_some_and(|wanted| wanted != size) => {
             return Err(Failure::from(Error::invalid_argument(format!(
-                "the local store {} was made with {size} bytes and {} are asked for: leave the size out, or remove it \
+                "the local store {} was created with {size} bytes, not {}: leave the size out, or remove it \
                  when no process uses it",
                 path.display(),
                 options.size.unwrap_or_default()
@@ -296,7 +305,7 @@ fn prepare(mapping: &Mapping, layout: Layout, found: &Examination, first: bool) 
         let [one, two] = this_boot();
         let mut values = vec![VERSION, size, 0, one, two];
         values.extend((0..6).map(|number| RandomState::new().hash_one(number)));
-        // Written first, so that an unfinished header can be told from a file that is no store.
+        // Written first, so that an unfinished header can be distinguished from a file that is no store.
         words[header::SIZE].store(size, Ordering::Release);
         for (word, value) in words[header::VERSION..].iter().zip(values) {
             word.store(value, Ordering::Release);
@@ -383,7 +392,7 @@ fn write_zeros(file: &File, length: u64, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Identifies the boot of the system; zeros when the system does not tell.
+/// Identifies the boot of the system; zeros when the system does not report it.
 fn this_boot() -> [u64; 2] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();

@@ -40,7 +40,7 @@ pub(crate) const BLOCK_WORDS: usize = 8;
 pub(crate) const SHARD_HEAD_WORDS: usize = 16;
 
 pub(crate) const MIN_SIZE: u64 = 1 << 20;
-/// Containers often have 64 MiB of shared memory, which others use, too.
+/// Containers often have 64 MiB of shared memory, which others also use.
 pub(crate) const DEFAULT_SIZE: u64 = 16 << 20;
 pub(crate) const MAX_SIZE: u64 = 64 << 30;
 /// Smaller shards would have no room for long logs.

@@ -51,7 +51,7 @@ impl SharedFileOptions {
                 Some(("size", text)) if size.is_none() => size = Some(read_size(text)?),
                 Some(("size", _)) => {
                     return Err(Error::invalid_argument(
-                        "the local store's size is given twice: give it once",
+                        "the local store's size is set more than once: set it once",
                     ));
                 }
                 _ => {
@@ -88,7 +88,7 @@ impl SharedFileOptions {
         let bytes = checked_size(bytes, &bytes.to_string())?;
         if self.size.is_some_and(|size| size != bytes) {
             return Err(Error::invalid_argument(format!(
-                "the local store's size is {} in its URL and {bytes} in code: give it once",
+                "the local store's size is {} in its URL and {bytes} in code: set it once",
                 self.size.unwrap_or_default()
             )));
         }
@@ -106,14 +106,14 @@ impl SharedFileOptions {
         self.size.unwrap_or(DEFAULT_SIZE)
     }
 
-    /// The path of the file: where it is, or where it is made first.
+    /// The path of the file: where it exists, or where it is to be created first.
     pub(crate) fn path(&self) -> Result<PathBuf, Failure> {
         self.paths().map(|mut paths| paths.swap_remove(0))
     }
 
-    /// Where the file may be, at least one path. A name stands for a file in the host's shared memory, in the user's run directory or
-    /// in the directory for temporary files: the first that can be written to and has space. A file that is there comes first, so
-    /// that all processes share it, whatever space there is by now.
+    /// Where the file may be, at least one path. A name stands for a file in the host's shared memory, in the user's run directory or in
+    /// the directory for temporary files: the first that can be written to and has space. An existing file takes precedence, so that all
+    /// processes share it, however much space is left by now.
     pub(crate) fn paths(&self) -> Result<Vec<PathBuf>, Failure> {
         let name = match &self.place {
             Place::Path(path) => return Ok(vec![path.clone()]),
@@ -127,7 +127,7 @@ impl SharedFileOptions {
         let directories = [Some(PathBuf::from(SHARED_MEMORY)), run_directory, Some(PathBuf::from(TEMPORARY))];
         let writable = directories.into_iter().flatten().filter(|directory| may_write(directory));
         let mut paths: Vec<PathBuf> = writable.map(|directory| directory.join(&file)).collect();
-        // Files of other users are not looked for: they could lead processes apart.
+        // Files of other users are ignored: with them, processes could end up with different files.
         let is_ours = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.uid() == user);
         paths.sort_by_key(|path| !is_ours(path));
         if paths.is_empty() {
@@ -143,7 +143,7 @@ impl SharedFileOptions {
         Ok(paths)
     }
 
-    /// What an operator should know of the place of the file: for a name that is not in shared memory.
+    /// A note for operators about the place of the file, for a name that is not in shared memory.
     pub(crate) fn note(&self, path: &Path) -> Option<String> {
         let is_named = matches!(self.place, Place::Name(_));
         (is_named && !path.starts_with(SHARED_MEMORY)).then(|| {
@@ -249,7 +249,7 @@ mod tests {
             ("local:a?size=1", "1MiB to 64GiB"),
             ("local:a?size=1TiB", "1MiB to 64GiB"),
             ("local:a?size=99999999999999999999", "1MiB to 64GiB"),
-            ("local:a?size=2MiB&size=2MiB", "twice"),
+            ("local:a?size=2MiB&size=2MiB", "more than once"),
             ("local:a?color=red", "no option \"color=red\""),
         ] {
             let error = SharedFileOptions::parse(url).unwrap_err();

@@ -6,22 +6,23 @@ mod together;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::Error;
 use crate::rules::codec::States;
 use crate::rules::decision::Degradation;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::fork::ProcessGeneration;
-use crate::store::request::{Action, Answer, Numbers, StoreRequest};
+use crate::store::request::{Action, Answer, StoreRequest};
 use crate::store::shared_file::failure::{Failure, failed, unavailable};
 use crate::store::shared_file::file::OpenFile;
 use crate::store::shared_file::location::SharedFileOptions;
-use crate::store::shared_file::lock::{self, Acquisition, HolderWatch, Lock, NotAcquired, Patience};
+use crate::store::shared_file::lock::{self, Acquisition, HolderWatch, Lock, NotAcquired};
 use crate::store::shared_file::owner;
-use crate::store::shared_file::policies::{Policies, SharedFileNumbers, SharedFilePolicy, expiry};
+use crate::store::shared_file::patience::Patience;
+use crate::store::shared_file::policies::expiry;
 use crate::store::shared_file::recovery::{record_order, recover};
-use crate::store::shared_file::shard::{Broken, Bytes, Found, Shard, head};
+use crate::store::shared_file::shard::{Broken, Bytes, Found, Lengths, Shard, head};
 use crate::store::shared_file::sweep;
+use crate::store::stored_policy::{StoredPolicies, StoredPolicy};
 
 /// The allowed difference between the clocks of two processes: they are read with an error of some microseconds, and a
 /// coarse clock is some milliseconds late. A clock that is behind the latest recorded time by less than this uses the
@@ -44,8 +45,8 @@ pub(crate) struct MappedStore {
 
 impl Drop for MappedStore {
     fn drop(&mut self) {
-        // Closing the descriptor does not give the place back while a forked child has a copy of it. A child does not
-        // give back its parent's place.
+        // Closing the descriptor does not release the owner's place while a forked child has a copy of it. A child does not give back its
+        // parent's place.
         if self.generation.is_here() {
             let OpenFile { file, mapping, layout, token, .. } = &self.file;
             owner::leave(file, *token, || record_order(mapping.words(), *layout));
@@ -71,8 +72,12 @@ struct Place<'a> {
 }
 
 impl MappedStore {
-    pub(crate) fn open(options: &SharedFileOptions, path: &Path) -> Result<Self, Failure> {
-        let file = OpenFile::open(options, path)?;
+    pub(crate) fn open(
+        options: &SharedFileOptions,
+        path: &Path,
+        patience: Patience,
+    ) -> Result<Self, Failure> {
+        let file = OpenFile::open(options, path, patience)?;
         let holders = (0..=file.layout.shards).map(|_| HolderWatch::default()).collect();
         Ok(Self { file, generation: ProcessGeneration::here(), check_at_us: AtomicU64::new(0), holders })
     }
@@ -108,8 +113,8 @@ impl MappedStore {
     pub(crate) fn answer(
         &self,
         clock: &Clock,
-        policies: &Policies,
-        policy: &SharedFilePolicy,
+        policies: &StoredPolicies,
+        policy: &StoredPolicy,
         request: StoreRequest<'_>,
         patience: Patience,
     ) -> Result<Answer, Failure> {
@@ -129,7 +134,7 @@ impl MappedStore {
     fn answer_in_overflow(
         &self,
         clock: &Clock,
-        policy: &SharedFilePolicy,
+        policy: &StoredPolicy,
         patience: Patience,
         decide: impl Fn(&Place<'_>) -> Result<Option<Answer>, Broken>,
     ) -> Result<Answer, Failure> {
@@ -142,7 +147,7 @@ impl MappedStore {
     fn reset(
         &self,
         clock: &Clock,
-        policy: &SharedFilePolicy,
+        policy: &StoredPolicy,
         key: &[u8],
         patience: Patience,
     ) -> Result<Answer, Failure> {
@@ -154,13 +159,13 @@ impl MappedStore {
         })
     }
 
-    /// Works on the entry of a key, in its shard or in the overflow, whose lock is held meanwhile. A shard that turns out to
-    /// be broken is repaired first.
+    /// Works on the entry of a key, in its shard or in the overflow, while the lock is held. A shard that turns out to be broken is
+    /// repaired first.
     #[inline]
     fn work<T>(
         &self,
         clock: &Clock,
-        policy: &SharedFilePolicy,
+        policy: &StoredPolicy,
         (key, is_overflow): (&[u8], bool),
         patience: Patience,
         work: impl Fn(&Place<'_>) -> Result<T, Broken>,
@@ -169,7 +174,7 @@ impl MappedStore {
         self.work_on(clock, (&key, is_overflow), patience, work)
     }
 
-    /// The same for a key as it is in the file.
+    /// The same for an encoded key.
     #[inline]
     fn work_on<T>(
         &self,
@@ -188,7 +193,7 @@ impl MappedStore {
         self.repaired(shard, || work(&place))
     }
 
-    /// The result of a work on a shard, which is repaired first where it turns out to be broken.
+    /// The result of an operation on a shard, which is repaired first if it turns out to be broken.
     #[inline]
     fn repaired<T>(
         &self,
@@ -209,12 +214,12 @@ impl MappedStore {
         (0..self.file.layout.shards).map(keys).map(|keys| usize::try_from(keys).unwrap_or(0)).sum()
     }
 
-    /// How many keys fit if all take as many blocks as those there do; without keys, if each takes one.
+    /// How many keys fit if each takes as many blocks as the existing ones on average; without keys, if each takes one.
     pub(crate) fn keys_capacity(&self) -> usize {
         let shards = (0..self.file.layout.shards).map(|number| self.shard(number));
         let (mut all, mut used) = (0, 0);
         for shard in shards {
-            // Of the spare blocks no new key takes one.
+            // No new key takes one of the spare blocks.
             let room = shard.blocks().saturating_sub(shard.spare());
             all += room;
             used += room.saturating_sub(shard.free().saturating_sub(shard.spare()));
@@ -298,20 +303,11 @@ impl MappedStore {
     }
 }
 
-/// The numbers that decide about a request: its own, or its policy's.
-pub(crate) fn policy_of<'a>(
-    registered: Option<&'a SharedFilePolicy>,
-    numbers: Option<&'a Numbers>,
-) -> Result<&'a SharedFilePolicy, Error> {
-    let numbers = numbers.and_then(Numbers::of::<SharedFileNumbers>).map(|numbers| &numbers.policy);
-    numbers.or(registered).ok_or_else(Error::unknown_to_store)
-}
-
 /// The states of a key as they were found, and where.
 struct Loaded {
     states: States,
     found: Option<Found>,
-    /// Whether what was found was not valid: everything counts as used.
+    /// Whether the stored state was invalid: everything counts as used.
     healed: bool,
 }
 
@@ -319,8 +315,8 @@ impl Loaded {
     /// `None`: the key has no entry, and there is no room for one.
     fn of(
         &Place { shard, hash, key, now_us }: &Place<'_>,
-        policies: &Policies,
-        policy: &SharedFilePolicy,
+        policies: &StoredPolicies,
+        policy: &StoredPolicy,
         degraded: Option<Degradation>,
     ) -> Result<Option<Self>, Broken> {
         let mut bytes = Bytes::new();
@@ -328,7 +324,7 @@ impl Loaded {
         let mut healed = false;
         let states = if let Some(found) = found {
             let value = bytes.get(key.len()..).unwrap_or_default();
-            policy.read(value, found.lengths, now_us).unwrap_or_else(|| {
+            found.lengths.read(policy, value, now_us).unwrap_or_else(|| {
                 healed = true;
                 policy.used_up(now_us)
             })
@@ -347,7 +343,7 @@ impl Loaded {
 /// there is no room.
 fn decide(
     place: &Place<'_>,
-    (policies, policy): (&Policies, &SharedFilePolicy),
+    (policies, policy): (&StoredPolicies, &StoredPolicy),
     operation: Operation,
     request: StoreRequest<'_>,
     degraded: Option<Degradation>,
@@ -362,7 +358,7 @@ fn decide(
     // Expired states are not stored, since they equal those of a key that was never seen.
     if (applied.written || healed) && (found.is_some() || reset_at_us > now_us) {
         let mut bytes = Bytes::from_slice(key);
-        let lengths = policy.write(&states, &mut bytes);
+        let lengths = Lengths::write(policy, &states, &mut bytes);
         if let Some(found) = found
             && lengths.records == 0
             && lengths.logs == 0

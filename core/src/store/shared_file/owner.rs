@@ -2,7 +2,7 @@
 //!
 //! Each opening claims a number and holds a file lock (an open file description lock on a byte far beyond the end). The
 //! kernel releases it when the process ends, however it ends and in whichever container it ran. The opening marks its
-//! work with its token, the number and a random part, so other processes can tell from a token whether its owner still
+//! work with its token, the number and a random part, so other processes can find out from a token whether its owner still
 //! exists.
 //!
 //! A forked child inherits its parent's file and the file lock. So the owner's process is recorded too: an owner whose
@@ -21,12 +21,10 @@ use rustix::process::Pid;
 
 use crate::runtime::monotonic;
 use crate::store::shared_file::layout::{OWNERS, owner_at};
+use crate::store::shared_file::patience::{LOCK_TIMEOUT, Patience};
 
 /// The byte that is locked during opening; the owners' bytes follow.
 const OPENING: i64 = 1 << 40;
-/// How long opening waits while another process opens the file.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Identifies one opening of the file in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token(pub(crate) u64);
@@ -40,7 +38,9 @@ pub(crate) enum OwnerState {
     Suspended,
     /// It runs, or waits for a processor.
     Runs,
-    /// It exists, and this process cannot see more.
+    /// It waits in the system, such as for a page of its program to be read from a disk, or is frozen by a control group of version 1.
+    Waits,
+    /// It exists, but this process cannot see more.
     Unseen,
 }
 
@@ -84,11 +84,12 @@ fn bytes(kind: i32, start: i64, length: i64) -> libc::flock {
 pub(crate) struct Opening<'a>(&'a File);
 
 impl<'a> Opening<'a> {
-    /// Waits for other openings; `None` when the time limit passes.
-    pub(crate) fn wait(file: &'a File) -> std::io::Result<Option<Self>> {
+    /// Waits for other openings as long as the caller's patience lasts; `None` after that.
+    pub(crate) fn wait(file: &'a File, patience: Patience) -> std::io::Result<Option<Self>> {
         let started = monotonic::now();
         while !set(file, libc::F_WRLCK, OPENING, 1)? {
-            if monotonic::now().saturating_duration_since(started) > LOCK_TIMEOUT {
+            let waited = monotonic::now().saturating_duration_since(started);
+            if patience != Patience::Wait || waited > LOCK_TIMEOUT {
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -129,7 +130,7 @@ impl Drop for Opening<'_> {
     }
 }
 
-/// Gives back the place of an owner whose process continues. The last owner to leave calls `leave_in_order`.
+/// Releases the place of an owner whose process continues. The last owner to leave calls `leave_in_order`.
 pub(crate) fn leave(file: &File, token: Token, leave_in_order: impl FnOnce()) {
     // If another process is opening the file at the moment, that process takes care of it.
     let alone = set(file, libc::F_WRLCK, OPENING, 1).unwrap_or(false).then(|| Opening(file));
@@ -169,9 +170,9 @@ pub(crate) fn process_of(words: &[AtomicU64], token: Token) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     id: u64,
-    /// The process's start time in ticks since boot; 0 when the system does not tell.
+    /// The process's start time in ticks since boot; 0 when the system does not report it.
     started: u64,
-    /// The namespace of the process id; 0 when the system does not tell.
+    /// The namespace of the process id; 0 when the system does not report it.
     namespace: u64,
 }
 
@@ -188,11 +189,9 @@ impl Process {
         }
         match ProcessStatus::of(self.id).filter(|_| sees_its_own()) {
             Some(seen) if seen.is_over || seen.started != self.started => OwnerState::Gone,
-            Some(_) => match any_thread_runs(self.id) {
-                Some(true) => OwnerState::Runs,
-                Some(false) => OwnerState::Suspended,
-                None => OwnerState::Unseen,
-            },
+            Some(_) => {
+                state_of_threads(Path::new(&format!("/proc/{}/task", self.id))).unwrap_or(OwnerState::Unseen)
+            }
             // `/proc` may hide processes, but a signal shows whether they exist.
             None if exists(self.id) => OwnerState::Unseen,
             None => OwnerState::Gone,
@@ -205,8 +204,7 @@ struct ProcessStatus {
     started: u64,
     /// The process has ended, but its parent has not waited for it.
     is_over: bool,
-    /// The thread runs, waits for a processor, or ends.
-    moves: bool,
+    state: ThreadState,
 }
 
 impl ProcessStatus {
@@ -225,19 +223,35 @@ impl ProcessStatus {
         Some(Self {
             started: started?.parse().ok()?,
             is_over,
-            moves: matches!(state, Some(&("R" | "Z" | "X"))),
+            state: match *state? {
+                "R" | "Z" | "X" => ThreadState::Moves,
+                "D" => ThreadState::Waits,
+                _ => ThreadState::Sleeps,
+            },
         })
     }
 }
 
-/// Whether a thread of a process runs, waits for a processor or ends; `None` when the system does not show it. A thread that holds a lock does
-/// nothing else, so that a process without one is suspended: by a signal, a debugger or its control group.
-fn any_thread_runs(process: u64) -> Option<bool> {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ThreadState {
+    Sleeps,
+    /// It waits in the system and takes no signals.
+    Waits,
+    /// It runs, waits for a processor, or ends.
+    Moves,
+}
+
+/// The state of the threads in a folder of `/proc`; `None` when the system does not show it. A thread that holds a lock does nothing else,
+/// so a process whose threads all sleep is suspended: by a signal, a debugger or its control group.
+fn state_of_threads(folder: &Path) -> Option<OwnerState> {
+    let threads = std::fs::read_dir(folder).ok()?;
     let states = threads.flatten().filter_map(|thread| ProcessStatus::read(&thread.path().join("stat")));
-    let moves: Vec<bool> = states.map(|seen| seen.moves).collect();
-    // A process that ends has no threads any more, or some that have ended before others.
-    Some(moves.is_empty() || moves.contains(&true))
+    Some(match states.map(|seen| seen.state).max() {
+        // A process that ends has no threads any more, or some that have ended before others.
+        None | Some(ThreadState::Moves) => OwnerState::Runs,
+        Some(ThreadState::Waits) => OwnerState::Waits,
+        Some(ThreadState::Sleeps) => OwnerState::Suspended,
+    })
 }
 
 /// Whether `/proc` shows the processes of this process's namespace.
@@ -245,7 +259,7 @@ fn sees_its_own() -> bool {
     std::fs::read_link("/proc/self").is_ok_and(|link| link.to_str() == Some(&std::process::id().to_string()))
 }
 
-/// Whether a process with this id exists, as far as can be told.
+/// Whether a process with this id exists, as far as can be known.
 fn exists(process: u64) -> bool {
     let id = i32::try_from(process).ok().and_then(Pid::from_raw);
     id.is_none_or(|id| rustix::process::test_kill_process(id) != Err(Errno::SRCH))
@@ -255,4 +269,32 @@ fn namespace() -> Option<u64> {
     let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
     let digits = link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?;
     digits.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_is_suspended_when_all_its_threads_sleep() {
+        let folder = tempfile::tempdir().unwrap();
+        for (threads, expected) in [
+            ("", OwnerState::Runs),
+            ("S", OwnerState::Suspended),
+            ("ST", OwnerState::Suspended),
+            ("SDT", OwnerState::Waits),
+            ("SDR", OwnerState::Runs),
+            ("ZS", OwnerState::Runs),
+        ] {
+            for (at, state) in threads.chars().enumerate() {
+                let thread = folder.path().join(at.to_string());
+                std::fs::create_dir_all(&thread).unwrap();
+                let fields =
+                    format!("{at} (a ) name) {state} 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {} 0", 500 + at);
+                std::fs::write(thread.join("stat"), fields).unwrap();
+            }
+            assert_eq!(state_of_threads(folder.path()), Some(expected), "{threads}");
+        }
+        assert_eq!(state_of_threads(&folder.path().join("none")), None);
+    }
 }

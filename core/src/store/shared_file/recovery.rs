@@ -5,8 +5,8 @@
 //! entry uses become free. If the repairing process is killed, the next one starts again.
 //!
 //! A file that was left in order need not be inspected. The last owner to leave records how often each lock had been
-//! acquired by then. Every acquisition counts, so the record is valid only while no operation has changed the file since,
-//! whatever became of the processes.
+//! acquired by then. Every acquisition counts, so the record is valid only while no operation has changed the file
+//! since, whatever happened to the processes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -27,7 +27,10 @@ mod entry;
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use crate::rules::algorithm::State;
+use crate::rules::codec::States;
 use crate::store::shared_file::layout::{BLOCK_WORDS, SHARD_HEAD_WORDS, ShardLayout};
+use crate::store::stored_policy::StoredPolicy;
 
 /// Words of a shard's head.
 pub(crate) mod head {
@@ -59,6 +62,23 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
+    /// Appends the encoded states to the bytes of a key.
+    pub(crate) fn write(policy: &StoredPolicy, states: &[State], bytes: &mut Bytes) -> Self {
+        let key = bytes.len();
+        let (records, logs) = policy.write(states, bytes);
+        Self {
+            key: u8::try_from(key).unwrap_or(u8::MAX),
+            records: u16::try_from(records).unwrap_or(u16::MAX),
+            logs: u32::try_from(logs).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Decodes the states that follow a key, as of some time; `None` when the bytes are malformed.
+    pub(crate) fn read(self, policy: &StoredPolicy, value: &[u8], now_us: u64) -> Option<States> {
+        let (records, logs) = value.split_at_checked(usize::from(self.records))?;
+        policy.read(records, logs, now_us)
+    }
+
     pub(crate) fn total(self) -> usize {
         usize::from(self.key) + usize::from(self.records) + self.logs as usize
     }
@@ -154,7 +174,7 @@ impl<'a> Shard<'a> {
     }
 
     /// Makes a position refer to another entry, or to none. Earlier writes are visible before it and later writes after
-    /// it, also when the process is killed.
+    /// it, even if the process is killed.
     pub(crate) fn refer(&self, from: From, number: u32, tag: u32) -> Result<(), Broken> {
         fence(Ordering::Release);
         match from {

@@ -6,8 +6,8 @@
 //! expired. When the hand has gone around and found nothing, the earliest time at which an entry can expire is known,
 //! and no search starts before that time.
 //!
-//! An entry stores when nothing counts as used any more, and its key is not blocked, by the numbers of the process that wrote it.
-//! The caller's numbers may give a later time, and so may its record of blocks, which a full shard forgets.
+//! An entry stores the time from which nothing counts as used and its key is not blocked, by the quotas of the process that wrote it. The
+//! caller's quotas may give a later time, and so may the entry's record of blocks, which a full shard forgets.
 
 use crate::rules::explanation::Expiry;
 use crate::store::shared_file::shard::{Broken, Bytes, From, Lengths, Shard, head};
@@ -21,9 +21,8 @@ const FEW: u64 = 16;
 /// The number of buckets that a new key inspects when the shard is full.
 const BUCKETS_WHEN_FULL: usize = 4096;
 
-/// Cleans a few buckets, and returns whether there is room for an entry of that many blocks. The callback gets an
-/// entry's bytes and returns how long until the entry expires by the numbers of this process. A full shard forgets sooner what it
-/// may.
+/// Cleans a few buckets, and returns whether there is room for an entry of that many blocks. The callback receives an entry's bytes and
+/// returns how long until the entry expires by the quotas of this process. A full shard drops entries as early as it may.
 pub(crate) fn make_room(
     shard: &Shard<'_>,
     blocks: usize,

@@ -1,4 +1,4 @@
-//! The shared-file store on systems other than Linux and without the cargo feature `local`: its URL is refused.
+//! The local store on systems other than Linux and without the cargo feature `local`: its URL is refused.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::store::finding::Finding;
-use crate::store::request::{Answer, Numbers, PolicyId, PolicyOptions, RequestCharge, StoreRequest};
+use crate::store::request::{Answer, PolicyId, PolicyOptions, PreparedQuotas, RequestCharge, StoreRequest};
 use crate::store::scan::{Look, LookRequest, ScanFilter, ScanStep};
 use crate::store::stats::Stats;
 
@@ -42,8 +42,8 @@ impl SharedFileOptions {
 
 /// Functions of a type that has no values.
 macro_rules! absent {
-    ($($name:ident($($argument:ident: $kind:ty),*) -> $output:ty;)*) => {
-        $(pub(crate) fn $name(&self, $($argument: $kind),*) -> $output {
+    ($([$($async:tt)?] $name:ident($($argument:ident: $kind:ty),*) -> $output:ty;)*) => {
+        $(pub(crate) $($async)? fn $name(&self, $($argument: $kind),*) -> $output {
             $(let _ = $argument;)*
             match *self {}
         })*
@@ -60,25 +60,26 @@ impl SharedFileStore {
     }
 
     absent! {
-        after_fork(policies: &[(PolicyId, Policy)]) -> Self;
-        prepare_numbers(id: PolicyId, policy: &Policy, others: &[Policy], options: PolicyOptions) -> Numbers;
-        clock() -> &Clock;
-        set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
-        forget_policy(id: PolicyId) -> ();
-        place() -> Option<Arc<str>>;
-        cause() -> Option<Arc<str>>;
-        ready() -> Result<(), Error>;
-        close() -> ();
-        keys() -> Option<usize>;
-        keys_capacity() -> Option<usize>;
-        stats() -> Stats;
-        answer(request: StoreRequest<'_>) -> Result<Answer, Error>;
-        try_answer(request: StoreRequest<'_>) -> Option<Result<Answer, Error>>;
-        answer_together(charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error>;
-        try_answer_together(charges: &[RequestCharge<'_>]) -> Option<Result<Vec<Answer>, Error>>;
-        identity() -> Result<u64, Error>;
-        scan(filter: ScanFilter<'_>, at: u64, buckets: usize) -> Result<ScanStep, Error>;
-        look(request: LookRequest<'_>) -> Result<Look, Error>;
-        forget_digest(id: PolicyId, numbers: Option<&Numbers>, digest: &[u8]) -> Result<(), Error>;
+        [] after_fork(policies: &[(PolicyId, Policy)]) -> Self;
+        [] prepare_quotas(id: PolicyId, policy: &Policy, others: &[Policy], options: PolicyOptions) -> PreparedQuotas;
+        [] clock() -> &Clock;
+        [] set_policy(id: PolicyId, policy: &Policy, options: PolicyOptions) -> ();
+        [] forget_policy(id: PolicyId) -> ();
+        [] place() -> Option<Arc<str>>;
+        [] cause() -> Option<Arc<str>>;
+        [async] ready() -> Result<(), Error>;
+        [] close() -> ();
+        [] keys() -> Option<usize>;
+        [] keys_capacity() -> Option<usize>;
+        [] stats() -> Stats;
+        [] answer(request: StoreRequest<'_>) -> Result<Answer, Error>;
+        [] try_answer(request: StoreRequest<'_>) -> Option<Result<Answer, Error>>;
+        [] answer_together(charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error>;
+        [async] ask_together(charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error>;
+        [] identity() -> Result<u64, Error>;
+        [async] ask(request: StoreRequest<'_>) -> Result<Answer, Error>;
+        [async] scan(filter: ScanFilter<'_>, at: u64, buckets: usize) -> Result<ScanStep, Error>;
+        [async] look(request: LookRequest<'_>) -> Result<Look, Error>;
+        [async] forget_digest(id: PolicyId, effective: Option<&PreparedQuotas>, digest: &[u8]) -> Result<(), Error>;
     }
 }

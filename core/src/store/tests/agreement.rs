@@ -102,7 +102,7 @@ proptest! {
         let mut subjects = Subject::all(std::slice::from_ref(&policy), &clock);
         for (at, (asked, moved)) in steps.iter().enumerate() {
             if i32::try_from(at) == Ok(change) {
-                // The rules alone change no numbers.
+                // The rules alone change no quotas.
                 subjects.remove(0);
                 for subject in &subjects {
                     subject.set_policy(0, &changed);
@@ -130,7 +130,7 @@ proptest! {
         }
     }
 
-    /// A denial that waits as long as it is told is admitted, and not one microsecond earlier.
+    /// A denied operation is admitted after exactly the returned wait, and not one microsecond earlier.
     #[test]
     fn retry_after_is_exact_beside_blocks_and_headroom(
         policy in policies(), steps in steps(), cost in 0_u64..=6, headroom in 0_u8..=80,
@@ -138,7 +138,7 @@ proptest! {
         let clock = ManualClock::new(START_US).unwrap();
         let mut subject = Subject::memory(std::slice::from_ref(&policy), &clock, 1_000);
         for (asked, moved) in steps.iter().filter(|(asked, _)| fits(asked, &policy)) {
-            // A peek moves nothing back for good, so the clock only goes on.
+            // A peek moves nothing back for good, so the clock only moves forward.
             clock.set(clock.now_us() + moved.unsigned_abs()).unwrap();
             let _ = subject.ask(asked);
         }
@@ -167,10 +167,11 @@ fn decides(asked: &Asked) -> bool {
     matches!(operation, Operation::Check | Operation::Peek | Operation::Reserve)
 }
 
-/// Whether the limiter would let the operation through to a store: a leaky bucket is never reserved, and concurrency always.
+/// Whether the limiter would pass the operation on to a store: a leaky bucket is never reserved, and concurrency is only reserved.
 fn fits(asked: &Asked, policy: &Policy) -> bool {
     let Action::Apply(operation) = asked.action else { return true };
-    let is_queue = policy.quotas().iter().any(|quota| quota.algorithm() == crate::Algorithm::LeakyBucket);
+    let is_queue =
+        policy.quotas().iter().any(|quota| quota.algorithm() == crate::quota::Algorithm::LeakyBucket);
     match operation {
         Operation::Check | Operation::Take => !policy.is_only_reserved(),
         Operation::Reserve | Operation::Commit | Operation::Cancel | Operation::Renew => !is_queue,

@@ -58,7 +58,7 @@ fn policies(document: &Value) -> Vec<Policy> {
     policies.collect()
 }
 
-/// The operation, and whether it answers with a decision; `None` for one on something else than a policy.
+/// The operation, and whether it answers with a decision; `None` for one on anything but a policy.
 fn asked(op: &Value, policies: &[Policy]) -> Option<(Asked, bool)> {
     let name = op["policy"].as_str().unwrap_or("p");
     let policy = policies.iter().position(|policy| policy.name() == name)?;
@@ -121,7 +121,7 @@ fn shown((decision, spent): Answer, decides: bool) -> Value {
     })
 }
 
-/// Runs the operations of a case, up to the first that changes more than the policies here. Returns how many it has compared.
+/// Runs the operations of a case, up to the first that changes more than these policies. Returns how many were compared.
 fn run(case: &Value) -> usize {
     let name = case["name"].as_str().unwrap();
     let policies = policies(&case["document"]);

@@ -1,4 +1,4 @@
-//! What a store keeps of blocks: as long as they say something while there is room, and a block itself in any case.
+//! Which records of blocks a store keeps: while there is room, those that still matter; and a block itself in any case.
 
 use super::{Asked, Subject};
 use crate::rules::decision::{Cause, Degradation};

@@ -10,8 +10,9 @@ use axum::extract::{ConnectInfo, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::routing::get;
-use polylimit::tower::RateLimitLayer;
-use polylimit::{Limiter, TextFormat};
+use polylimit::Limiter;
+use polylimit::http::tower::RateLimitLayer;
+use polylimit::metrics::TextFormat;
 use tokio::net::TcpListener;
 
 type Json = ([(&'static str, &'static str); 1], String);
@@ -51,10 +52,11 @@ fn attributes(request: &Parts) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Waits for a version of the configuration, and tells which one is in force.
+/// Waits for a version of the configuration, and returns the active one.
 async fn configuration(State(limiter): State<Limiter>, uri: Uri) -> Result<Json, (StatusCode, String)> {
     let version = query(&uri, "version").and_then(|version| version.parse().ok()).unwrap_or(0);
     let status = limiter
+        .admin()
         .wait_for_version(version, Duration::from_secs(30))
         .await
         .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;

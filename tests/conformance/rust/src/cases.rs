@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use polylimit::{Algorithm, Error, Policy, Quota};
+use polylimit::quota::Algorithm;
+use polylimit::{Error, Policy, Quota};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

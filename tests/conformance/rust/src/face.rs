@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use polylimit::{Decision, Error, Limiter, Request, Reservation, ReservationId, ReserveOptions, Usage};
+use polylimit::decision::Usage;
+use polylimit::reservation::{Reservation, ReservationId, ReserveOptions};
+use polylimit::{Decision, Error, Limiter, Request};
 use tokio::runtime::Runtime;
 
 use crate::cases::{Answer, Kind, Operation};

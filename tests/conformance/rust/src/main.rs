@@ -6,11 +6,14 @@ mod cases;
 mod face;
 mod policies;
 mod requests;
+mod requests_face;
 
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use polylimit::{Limiter, ManualClock, Outage};
+use polylimit::Limiter;
+use polylimit::clock::ManualClock;
+use polylimit::storage::Outage;
 
 use cases::{Answer, Case, File, Kind};
 use face::Face;
@@ -118,7 +121,14 @@ fn run_requests(path: &str, text: &str, store: &str) -> Result<Option<bool>, Box
         let mut agreed = 0;
         for (number, case) in cases.iter().enumerate() {
             let prefix = format!("{} {started_us} {number}", face.name());
-            match requests::run_case(case, &prefix, store, runtime) {
+            let connect = |limiter: &Limiter| {
+                let (limiter, prefix) = (limiter.clone(), &prefix);
+                Ok(move |operation: &requests::Operation| {
+                    let answer = requests_face::answer(operation, prefix, &limiter, runtime);
+                    answer.map_err(|error| error.to_string())
+                })
+            };
+            match requests::run_case(case, &prefix, store, connect) {
                 Ok(()) => agreed += 1,
                 Err(message) => println!("{} {store}: case {:?}, {message}", face.name(), case.name),
             }

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use polylimit::{
-    Cause, Decision, Error, ErrorKind, Limiter, ManualClock, Request, RequestAttributes, ReservationId,
-    ReserveOptions, Usage,
-};
+use polylimit::clock::ManualClock;
+use polylimit::decision::{Cause, Usage};
+use polylimit::document::RequestAttributes;
+use polylimit::reservation::{ReservationId, ReserveOptions};
+use polylimit::{Decision, Error, ErrorKind, Limiter, Request};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -149,10 +150,10 @@ fn answer(limiter: &Limiter, operation: &Value, runtime: Option<&Runtime>) -> Re
     let blocking = limiter.blocking();
     /// Either face of the limiter.
     macro_rules! ask {
-        ($name:ident($($argument:expr),*)) => {
+        ($($name:ident($($argument:expr),*)).+) => {
             match runtime {
-                None => blocking.$name($($argument),*)?,
-                Some(runtime) => runtime.block_on(limiter.$name($($argument),*))?,
+                None => blocking.$($name($($argument),*)).+?,
+                Some(runtime) => runtime.block_on(limiter.$($name($($argument),*)).+)?,
             }
         };
     }
@@ -166,7 +167,7 @@ fn answer(limiter: &Limiter, operation: &Value, runtime: Option<&Runtime>) -> Re
         "charge" => self::usage(&ask!(charge(request))),
         "refund" => self::usage(&ask!(refund(request))),
         "reset" => self::usage(&ask!(reset(request))),
-        "block" => self::usage(&ask!(block(request, time))),
+        "block" => self::usage(&ask!(admin().block(request, time))),
         "reserve" => {
             let reservation = ask!(reserve(request, reserve));
             let made = decision(reservation.decision());
@@ -178,18 +179,18 @@ fn answer(limiter: &Limiter, operation: &Value, runtime: Option<&Runtime>) -> Re
         "renew" => found(&ask!(renew(request, id, ttl))),
         "configuration" => {
             let document = text("text").map_or_else(|| operation["document"].to_string(), ToOwned::to_owned);
-            outcome(limiter.set_document(&document).map(drop))
+            outcome(limiter.admin().set_document(&document).map(drop))
         }
         "entry" => {
             let changed = match (text("set"), text("delete")) {
-                (Some(entry), _) => blocking.set_entry(entry, &operation["value"].to_string()),
-                (None, entry) => blocking.delete_entry(entry.unwrap_or_default()),
+                (Some(entry), _) => blocking.admin().set_entry(entry, &operation["value"].to_string()),
+                (None, entry) => blocking.admin().delete_entry(entry.unwrap_or_default()),
             };
             outcome(changed.map(drop))
         }
         "match" => {
             let parts = RequestParts::of(&operation["request"]);
-            let matched = limiter.matching(&parts.attributes())?;
+            let matched = limiter.admin().matching(&parts.attributes())?;
             let matched = matched.iter().map(|found| {
                 json!({
                     "policy": &*found.policy, "key": String::from_utf8_lossy(&found.key), "cost": found.cost,
@@ -217,7 +218,7 @@ fn answer(limiter: &Limiter, operation: &Value, runtime: Option<&Runtime>) -> Re
             })
         }
         "candidate" => {
-            let counts = limiter.candidate_counts(text("policy").unwrap_or("p")).unwrap_or_default();
+            let counts = limiter.admin().candidate_counts(text("policy").unwrap_or("p")).unwrap_or_default();
             json!({
                 "both_allow": counts.both_allow, "only_live_denies": counts.only_live_denies,
                 "only_candidate_denies": counts.only_candidate_denies, "both_deny": counts.both_deny,

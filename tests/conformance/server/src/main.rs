@@ -9,12 +9,17 @@ mod face;
 #[path = "../../rust/src/policies.rs"]
 mod policies;
 mod policy_face;
+#[path = "../../rust/src/requests.rs"]
+mod requests;
+mod requests_face;
 mod service;
 
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use polylimit::{Limiter, ManualClock, Outage};
+use polylimit::Limiter;
+use polylimit::clock::ManualClock;
+use polylimit::storage::Outage;
 use tokio::runtime::Runtime;
 
 use cases::{Answer, Case, File, Kind};
@@ -46,11 +51,16 @@ fn run(path: &str, store: &str) -> Result<bool, Box<dyn std::error::Error>> {
     if file["format"] == 3 {
         return run_policies(&file, store, &runtime);
     }
+    if file["format"] == 5 {
+        return run_requests(&file, store, &runtime);
+    }
     let file: File = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
     if !(1..=2).contains(&file.format) {
-        return Err(
-            format!("{path}: format {} is not known: this runner reads formats 1 to 3", file.format).into()
-        );
+        return Err(format!(
+            "{path}: format {} is not known: this runner reads formats 1 to 3 and 5",
+            file.format
+        )
+        .into());
     }
     let started_us = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_micros();
     let mut all_agree = true;
@@ -117,6 +127,36 @@ fn run_policies(
         all_agree &= agreed == all && all > 0;
     }
     Ok(all_agree)
+}
+
+/// Runs a file of format 5 over HTTP: commands over RESP are about one key.
+fn run_requests(
+    file: &serde_json::Value,
+    store: &str,
+    runtime: &Runtime,
+) -> Result<bool, Box<dyn std::error::Error>> {
+    let cases = file["cases"].as_array().filter(|cases| !cases.is_empty()).ok_or("a file without cases")?;
+    let started_us = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_micros();
+    let mut agreed = 0;
+    for (number, case) in cases.iter().enumerate() {
+        let case: requests::Case = serde_json::from_value(case.clone())?;
+        let prefix = format!("http {started_us} {number}");
+        let connect = |limiter: &Limiter| {
+            let service = Service::start(runtime, limiter)?;
+            let (mut client, prefix) = (service.http()?, &prefix);
+            Ok(move |operation: &requests::Operation| {
+                // It lives as long as its client.
+                let _ = &service;
+                requests_face::answer(operation, prefix, &mut client)
+            })
+        };
+        match requests::run_case(&case, &prefix, store, connect) {
+            Ok(()) => agreed += 1,
+            Err(message) => println!("http {store}: case {:?}, {message}", case.name),
+        }
+    }
+    println!("http {store}: {agreed} of {} cases agree", cases.len());
+    Ok(agreed == cases.len())
 }
 
 fn run_case(case: &Case, key: &str, face: Face, store: &str, runtime: &Runtime) -> Result<(), String> {

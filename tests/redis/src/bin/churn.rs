@@ -12,7 +12,9 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use polylimit::{Limiter, Outage, Policy, Source};
+use polylimit::decision::Source;
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Policy};
 use tokio::runtime::{Builder, Runtime};
 
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -13,7 +13,8 @@ use std::io::{BufRead, stdin};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use polylimit::{Decision, Limiter, Outage, Policy, Request};
+use polylimit::storage::Outage;
+use polylimit::{Decision, Limiter, Policy, Request};
 use tokio::task::JoinSet;
 
 /// The algorithm of a round. The periods are so long that no units are refilled during a round.

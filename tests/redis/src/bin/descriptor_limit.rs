@@ -20,10 +20,11 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use polylimit::{
-    Answer, Call, Completions, Decision, Degradation, DegradedEvent, Error, ErrorKind, Limiter, Outage,
-    Policy, Request, Source,
-};
+use polylimit::decision::{Degradation, Source};
+use polylimit::metrics::DegradedEvent;
+use polylimit::raw::{Answer, Call, Completions};
+use polylimit::storage::Outage;
+use polylimit::{Decision, Error, ErrorKind, Limiter, Policy, Request};
 
 /// More descriptors than a limiter needs.
 const ENOUGH: u64 = 64;
@@ -97,7 +98,8 @@ fn until_from_store(check: impl Fn() -> Decision) {
 }
 
 fn assert_event(limiter: &Limiter) {
-    let [DegradedEvent::Started { reason: Degradation::NoResources, .. }] = limiter.take_events().as_slice()
+    let [DegradedEvent::Started { reason: Degradation::NoResources, .. }] =
+        limiter.raw().take_events().as_slice()
     else {
         panic!("expected one started event")
     };
@@ -127,7 +129,7 @@ fn test_blocking(limiter: &Limiter) {
 fn test_interruptible(limiter: &Limiter) {
     let face = limiter.blocking();
     let every = Duration::from_millis(1);
-    let call = |call: &Call<'_>| face.call_until(call, every, || false).unwrap();
+    let call = |call: &Call<'_>| face.raw().call_until(call, every, || false).unwrap();
     let timeout = Duration::from_secs(60);
     allow_descriptors(0);
     for calls in [check(), Call::Acquire(Request::new("key"), timeout)] {
@@ -140,7 +142,7 @@ fn test_interruptible(limiter: &Limiter) {
     // What has to wait is asked whether to stop, and waits until it is admitted.
     let one = |name| Request::new(name).policy("1/second fixed_window");
     assert!(decision(call(&Call::Acquire(one("stopped"), timeout))).allowed());
-    assert!(face.call_until(&Call::Acquire(one("stopped"), timeout), every, || true).is_none());
+    assert!(face.raw().call_until(&Call::Acquire(one("stopped"), timeout), every, || true).is_none());
     assert!(decision(call(&Call::Acquire(one("stopped"), timeout))).allowed());
     allow_descriptors(ENOUGH);
     assert_from_store(&decision(call(&check())));

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use polylimit::Limiter;
-use polylimit::configuration_testing::Followed;
+use polylimit::testing::configuration::Followed;
 
 const AWHILE: Duration = Duration::from_secs(30);
 
@@ -34,15 +34,15 @@ fn main() {
         return follow(followed.status().version, wait);
     }
     let limiter = Limiter::builder().store(url).configuration("store").build().unwrap().blocking();
-    let version = limiter.wait_for_version(1, AWHILE).unwrap().version;
+    let version = limiter.admin().wait_for_version(1, AWHILE).unwrap().version;
     // SAFETY: The child follows and ends without unwinding. It takes no lock that a thread of the parent may hold but the
     // allocator's, which the C library sees to.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
-            let has = limiter.asynchronous().configuration().unwrap().version;
+            let has = limiter.asynchronous().admin().configuration().unwrap().version;
             assert_eq!(has, version, "the child decides by what its parent had");
             follow(version, |version| {
-                limiter.wait_for_version(version, AWHILE).ok().map(|status| status.version)
+                limiter.admin().wait_for_version(version, AWHILE).ok().map(|status| status.version)
             });
             // SAFETY: It ends the process, and nothing else.
             unsafe { nix::libc::_exit(0) }

@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
-use polylimit::{Limiter, Outage, Policy, Source};
+use polylimit::decision::Source;
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Policy};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

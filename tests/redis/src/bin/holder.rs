@@ -13,7 +13,9 @@
 use std::thread;
 use std::time::Duration;
 
-use polylimit::{Limiter, Outage, Policy, ReserveOptions, blocking};
+use polylimit::reservation::ReserveOptions;
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Policy, blocking};
 use polylimit_test_servers::redis::{Client, cmd};
 
 const KEY: &str = "held";

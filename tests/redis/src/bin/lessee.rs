@@ -11,7 +11,8 @@
 
 use std::io::{self, Write};
 
-use polylimit::{Limiter, Outage, Policy};
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Policy};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

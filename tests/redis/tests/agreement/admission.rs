@@ -5,7 +5,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use polylimit::{Limiter, ManualClock, Outage, Policy, Quota, Request, Source, blocking};
+use polylimit::clock::ManualClock;
+use polylimit::decision::Source;
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Policy, Quota, Request, blocking};
 use polylimit_test_servers::{Kind, Row, Server};
 
 use super::generators::{Random, random_quota};

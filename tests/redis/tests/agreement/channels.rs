@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use polylimit::testing::invalidation_channel;
-use polylimit::{Lease, Limiter, Policy, RedisOptions, Request, Source, blocking};
+use polylimit::decision::Source;
+use polylimit::redis::{Lease, RedisOptions};
+use polylimit::testing::script::invalidation_channel;
+use polylimit::{Limiter, Policy, Request, blocking};
 use polylimit_test_servers::{Cluster, Kind, Server, until};
 
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -4,11 +4,14 @@
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use polylimit::testing::invalidation_channel;
-use polylimit::{
-    Answer, Call, Completions, Decision, Limiter, LimiterBuilder, ManualClock, Outage, Policy, QuotaVerdict,
-    Request, RequestAttributes, ReserveOptions, Source,
-};
+use polylimit::clock::ManualClock;
+use polylimit::decision::{QuotaVerdict, Source};
+use polylimit::document::RequestAttributes;
+use polylimit::raw::{Answer, Call, Completions};
+use polylimit::reservation::ReserveOptions;
+use polylimit::storage::Outage;
+use polylimit::testing::script::invalidation_channel;
+use polylimit::{Decision, Limiter, LimiterBuilder, Policy, Request};
 use polylimit_test_servers::{Kind, Row, Server};
 
 use super::generators::{Random, random_headroom, random_policy_of, with_random_penalty};
@@ -17,7 +20,7 @@ const CASES: u64 = 300;
 const OPERATIONS: usize = 60;
 
 fn limiter(server: &Server, policy: &Policy, clock: &ManualClock, denial_cache_max: Duration) -> Limiter {
-    let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
+    let options = polylimit::redis::RedisOptions::parse(&server.url()).unwrap();
     let options = options.deadline(Duration::from_secs(30)).denial_cache_max(denial_cache_max);
     let builder = Limiter::builder().redis(options).policy(policy.clone()).clock(clock.clone());
     builder.outage(policy.name(), Outage::Deny).build().unwrap()
@@ -43,7 +46,7 @@ fn subscribe(server: &Server, limiter: &polylimit::blocking::Limiter, policy: &s
     let _ = limiter.charge(Request::new(other).cost(capacity)).unwrap();
     // Where denials are counted, only those of a blocked key are cached. The block is published before there is a subscription:
     // a message that is still on its way would later be taken for that of an operation.
-    let _ = limiter.block(other, Duration::from_secs(60)).unwrap();
+    let _ = limiter.admin().block(other, Duration::from_secs(60)).unwrap();
     // The start of the subscription clears the cache, once. So a denial that is cacheable is found in it by the third check at the latest.
     if !(0..3).any(|_| limiter.check(other).unwrap().source() == Source::DenialCache) {
         return false;
@@ -114,7 +117,7 @@ fn cached_denials_match_the_store() {
                 }
                 6 => {
                     let time = Duration::from_millis(random.pick(&[0, 1, 1_000, 3_600_000]));
-                    assert_eq!(either.block(request, time).unwrap().source(), Source::Store);
+                    assert_eq!(either.admin().block(request, time).unwrap().source(), Source::Store);
                     if is_subscribed {
                         until_received(&cached, before + 1);
                     }
@@ -141,7 +144,7 @@ fn limiter_with_cache(
     quotas: &str,
     denial_cache_max: Duration,
 ) -> polylimit::blocking::Limiter {
-    let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
+    let options = polylimit::redis::RedisOptions::parse(&server.url()).unwrap();
     let options = options.deadline(Duration::from_secs(30)).denial_cache_max(denial_cache_max);
     Limiter::builder().redis(options).policy(Policy::parse("p", quotas).unwrap()).build().unwrap().blocking()
 }
@@ -252,7 +255,7 @@ fn until_cached(limiter: &polylimit::blocking::Limiter, request: Request<'_>) {
 fn check_under_any_of_many_policies_is_answered_by_the_cache() {
     let server = Server::start(Kind::Redis, &[]);
     let names: Vec<_> = (0..8).map(|number| format!("p{number}")).collect();
-    let options = polylimit::RedisOptions::parse(&server.url()).unwrap();
+    let options = polylimit::redis::RedisOptions::parse(&server.url()).unwrap();
     let options = options.deadline(Duration::from_secs(30)).denial_cache_max(LONG);
     let policies = names.iter().map(|name| Policy::parse(name, "1/day").unwrap());
     let builder = policies.fold(Limiter::builder().redis(options), LimiterBuilder::policy);
@@ -277,7 +280,7 @@ fn submitted_and_deferred_checks_do_not_ask_the_cache_again() {
     until_received(&blocking, 1);
     until_cached(&blocking, Request::new("user"));
     let check = Call::Check(Request::new("user"));
-    let answer = limiter.try_call(&check).unwrap().unwrap();
+    let answer = limiter.raw().try_call(&check).unwrap().unwrap();
     assert!(matches!(answer, Answer::Decision(decision) if decision.source() == Source::DenialCache));
     let hits = limiter.stats().denial_cache;
     let (wake, woken) = channel();
@@ -340,6 +343,6 @@ fn candidate_is_compared_with_every_decision_on_a_request() {
         let allowed = (0..10).filter(|_| limiter.decide(&request, &terms).unwrap().allowed).count();
         assert_eq!(allowed, 1);
     }
-    let counts = limiter.candidate_counts("p").unwrap();
+    let counts = limiter.admin().candidate_counts("p").unwrap();
     assert_eq!((counts.both_allow, counts.only_live_denies), (2, 18));
 }

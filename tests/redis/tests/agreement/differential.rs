@@ -6,10 +6,13 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use polylimit::{
-    Algorithm, Call, Decision, Limiter, ManualClock, Outage, Policy, Quota, Request, ReservationId,
-    ReservationTerms, Usage, blocking,
-};
+use polylimit::clock::ManualClock;
+use polylimit::decision::Usage;
+use polylimit::quota::Algorithm;
+use polylimit::raw::{Call, ReservationTerms};
+use polylimit::reservation::ReservationId;
+use polylimit::storage::Outage;
+use polylimit::{Decision, Limiter, Policy, Quota, Request, blocking};
 use polylimit_test_servers::Row;
 use tokio::runtime::Runtime;
 
@@ -346,16 +349,16 @@ fn blocking_answer(limiter: &blocking::Limiter, operation: Operation, request: R
         Operation::Charge => limiter.charge(request).map(Answer::Usage),
         Operation::Refund => limiter.refund(request).map(Answer::Usage),
         Operation::Reset => limiter.reset(request).map(Answer::Usage),
-        _ => limiter.call(&reservation_call(operation, request)).map(Answer::of),
+        _ => limiter.raw().call(&reservation_call(operation, request)).map(Answer::of),
     }
     .unwrap()
 }
 
 impl Answer {
-    fn of(answer: polylimit::Answer) -> Self {
+    fn of(answer: polylimit::raw::Answer) -> Self {
         match answer {
-            polylimit::Answer::Decision(decision) => Self::Decision(decision),
-            polylimit::Answer::Usage(usage) => Self::Usage(usage),
+            polylimit::raw::Answer::Decision(decision) => Self::Decision(decision),
+            polylimit::raw::Answer::Usage(usage) => Self::Usage(usage),
             other => panic!("an operation on one key got {other:?}"),
         }
     }
@@ -391,7 +394,7 @@ async fn answer(limiter: &Limiter, operation: Operation, request: Request<'_>) -
         Operation::Charge => limiter.charge(request).await.map(Answer::Usage),
         Operation::Refund => limiter.refund(request).await.map(Answer::Usage),
         Operation::Reset => limiter.reset(request).await.map(Answer::Usage),
-        _ => limiter.call(&reservation_call(operation, request)).await.map(Answer::of),
+        _ => limiter.raw().call(&reservation_call(operation, request)).await.map(Answer::of),
     }
     .unwrap()
 }

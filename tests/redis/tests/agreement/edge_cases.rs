@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
-use polylimit::{
-    Decision, Limiter, ManualClock, Outage, Policy, Quota, Request, ReservationId, ReserveOptions, Usage,
-};
+use polylimit::clock::ManualClock;
+use polylimit::decision::Usage;
+use polylimit::reservation::{ReservationId, ReserveOptions};
+use polylimit::storage::Outage;
+use polylimit::{Decision, Limiter, Policy, Quota, Request};
 use polylimit_test_servers::{Kind, Row, Server};
 
 use super::generators::{Random, random_policy_of};

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use polylimit::limiter_testing::with_penalty;
-use polylimit::{Algorithm, Policy, Quota};
+use polylimit::quota::Algorithm;
+use polylimit::testing::limiter::with_penalty;
+use polylimit::{Policy, Quota};
 
 const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::TokenBucket,

@@ -5,8 +5,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use polylimit::testing::invalidation_channel;
-use polylimit::{Cause, ErrorKind, Lease, Limiter, ManualClock, Outage, Policy, Request, Source};
+use polylimit::clock::ManualClock;
+use polylimit::decision::{Cause, Source};
+use polylimit::redis::Lease;
+use polylimit::storage::Outage;
+use polylimit::testing::script::invalidation_channel;
+use polylimit::{ErrorKind, Limiter, Policy, Request};
 use polylimit_test_servers::{FaultProxy, Kind, Server};
 
 use super::denial_cache::until_subscribed;
@@ -383,14 +387,14 @@ fn lease_admits_nothing_while_the_key_is_blocked() {
         until_subscribed(&server, &invalidation_channel("polylimit", "leased", b"key"), 1);
         let other = limiter(&server, "100000/52w fixed_window", None);
         let blocker = if by_other { other.blocking() } else { blocking.clone() };
-        assert!(blocker.block("key", Duration::from_secs(3_600)).is_ok());
+        assert!(blocker.admin().block("key", Duration::from_secs(3_600)).is_ok());
         if by_other {
             until("the lease has ended", || leased.stats().lease_units_held == 0);
         }
         for _ in 0..100 {
             assert_eq!(blocking.check("key").unwrap().cause(), Some(Cause::Blocked));
         }
-        assert!(blocker.block("key", Duration::ZERO).is_ok());
+        assert!(blocker.admin().block("key", Duration::ZERO).is_ok());
         until("the key is admitted again", || blocking.check("key").unwrap().allowed());
     }
 }

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use polylimit::limiter_testing::with_penalty;
-use polylimit::{
-    Answer, Call, Cause, Limiter, ManualClock, Outage, Policy, Request, ReservationId, ReservationTerms,
-};
+use polylimit::clock::ManualClock;
+use polylimit::decision::Cause;
+use polylimit::raw::{Answer, Call, ReservationTerms};
+use polylimit::reservation::ReservationId;
+use polylimit::storage::Outage;
+use polylimit::testing::limiter::with_penalty;
+use polylimit::{Limiter, Policy, Request};
 use polylimit_test_servers::{Kind, Server};
 use serde_json::{Value, json};
 
@@ -107,7 +110,7 @@ fn cases_of_headroom_excess_penalties_and_blocks_are_answered_alike_by_every_ser
             let limiter = builder.build().unwrap();
             for op in case["ops"].as_array().unwrap() {
                 clock.set(START_US + op["t_us"].as_u64().unwrap()).unwrap();
-                let shown = shown(&runtime.block_on(limiter.call(&call(op))).unwrap());
+                let shown = shown(&runtime.block_on(limiter.raw().call(&call(op))).unwrap());
                 for (field, expected) in op["expect"].as_object().unwrap() {
                     assert_eq!(shown[field], *expected, "{name}: {field} of {op} at {url}");
                 }
@@ -154,13 +157,13 @@ fn key_lives_as_long_as_its_record_of_blocks_says_something() {
         assert_lives("a", 600 * SECOND, "what is charged to a blocked key");
 
         let plain = limiter("b", quota());
-        assert!(plain.block("k", Duration::from_secs(300)).is_ok());
+        assert!(plain.admin().block("k", Duration::from_secs(300)).is_ok());
         assert_lives("b", 300 * SECOND, "a block by hand");
         assert!(plain.charge("k").is_ok());
         assert_lives("b", 300 * SECOND, "a charged key that is blocked by hand");
-        assert!(plain.block("k", Duration::from_secs(5_000)).is_ok());
+        assert!(plain.admin().block("k", Duration::from_secs(5_000)).is_ok());
         assert_lives("b", 5_000 * SECOND, "a longer block");
-        assert!(plain.block("k", Duration::ZERO).is_ok());
+        assert!(plain.admin().block("k", Duration::ZERO).is_ok());
         assert!(plain.reset("k").is_ok());
         assert_eq!(ttl("b"), -2);
     }

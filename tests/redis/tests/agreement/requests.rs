@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::generators::{Random, random_headroom, random_policy, with_random_penalty, with_slots};
 use super::servers::Servers;
-use polylimit::{
-    Decision, Limiter, ManualClock, Outage, Policy, Request, ReservationId, ReservationTerms, ReserveOptions,
-    blocking,
-};
+use polylimit::clock::ManualClock;
+use polylimit::raw::ReservationTerms;
+use polylimit::reservation::{ReservationId, ReserveOptions};
+use polylimit::storage::Outage;
+use polylimit::{Decision, Limiter, Policy, Request, blocking};
 
 const POLICIES: [&str; 4] = ["a", "b", "c", "d"];
 const KEYS: [&str; 2] = ["user", "other"];
@@ -67,7 +68,7 @@ impl Case {
         self.policies[policy]
             .quotas()
             .iter()
-            .any(|quota| quota.algorithm() == polylimit::Algorithm::Concurrency)
+            .any(|quota| quota.algorithm() == polylimit::quota::Algorithm::Concurrency)
     }
 
     /// The decisions by the definition: all charges are tried, and then applied, or only those that are denied.

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use polylimit::ErrorKind;
-use polylimit::configuration_testing::Followed;
+use polylimit::testing::configuration::Followed;
 use polylimit_test_servers::{Dataset, Kind, Server, until};
 
 use super::support::{SOON, follow, until_document, until_error, until_no_error};

@@ -56,7 +56,7 @@ fn of_concurrent_publishers_one_wins() {
         let publish = |manager| {
             move || {
                 let publish =
-                    |expected| polylimit::configuration_testing::Followed::publish(manager, "x", expected);
+                    |expected| polylimit::testing::configuration::Followed::publish(manager, "x", expected);
                 (0..10).filter(|expected| publish(*expected).unwrap().is_ok()).count()
             }
         };
@@ -79,7 +79,7 @@ fn last_32_documents_can_be_published_again() {
     assert_eq!(manager.rollback(9).unwrap(), Ok(41));
     until_document(&manager, "document 9");
     let error = manager.rollback(8).unwrap_err();
-    assert!(error.message().contains("document 8 is not there"), "{error}");
+    assert!(error.message().contains("document 8 does not exist"), "{error}");
     assert_eq!(manager.rollback(40).unwrap(), Ok(42));
     until_document(&manager, "document 40");
 }

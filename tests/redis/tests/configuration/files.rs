@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use polylimit::configuration_testing::Followed;
+use polylimit::testing::configuration::Followed;
 use polylimit_test_servers::{Dataset, Kind, Server, until};
 
 use super::support::{SOON, until_document, until_error, until_no_error};

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use polylimit::{
-    ErrorKind, Limiter, PublishOptions, Request, RequestAttributes, ReservationId, ReservationTerms,
-};
+use polylimit::admin::PublishOptions;
+use polylimit::document::RequestAttributes;
+use polylimit::raw::ReservationTerms;
+use polylimit::reservation::ReservationId;
+use polylimit::{ErrorKind, Limiter, Request};
 use polylimit_redis_tests::GENEROUS_DEADLINE;
 use polylimit_test_servers::{Kind, Server, until};
 
@@ -27,15 +29,15 @@ fn limiter_decides_by_the_configuration_in_its_store_until_it_is_closed() {
     let url = format!("{}?configuration=store&copy={}", server.url(), copy.display());
     let limiter = build(&url);
     let blocking = limiter.clone().blocking();
-    blocking.wait_for_version(1, SOON).unwrap();
+    blocking.admin().wait_for_version(1, SOON).unwrap();
     let check = || blocking.check(Request::new("key").policy("p")).unwrap();
     assert_eq!([check(), check(), check()].map(|decision| decision.allowed()), [true, true, false]);
     manager.publish(&DOCUMENT.replace("2/", "5/"), 1).unwrap().unwrap();
-    assert_eq!(blocking.wait_for_version(2, SOON).unwrap().version, 2);
+    assert_eq!(blocking.admin().wait_for_version(2, SOON).unwrap().version, 2);
     assert!(check().allowed());
     // A bad document, and a server that is away, keep the configuration.
     manager.publish("polylimit = 2", 2).unwrap().unwrap();
-    until("the error is reported", SOON, || limiter.configuration().unwrap().error.map(drop));
+    until("the error is reported", SOON, || limiter.admin().configuration().unwrap().error.map(drop));
     assert!(check().allowed());
     let readers = || {
         let list: String = server.query(&["CLIENT", "LIST"]);
@@ -47,7 +49,7 @@ fn limiter_decides_by_the_configuration_in_its_store_until_it_is_closed() {
     server.kill();
     until_error(&manager, "cannot be reached");
     let limiter = build(&url);
-    assert_eq!(limiter.configuration().unwrap().version, 2);
+    assert_eq!(limiter.admin().configuration().unwrap().version, 2);
     assert!(limiter.policy("p").is_some());
 }
 
@@ -60,32 +62,39 @@ fn two_limiters(server: &Server) -> [Limiter; 2] {
 fn blocking_limiters_publish_change_and_roll_back() {
     let server = Server::start(Kind::Redis, &[]);
     let [writer, reader] = two_limiters(&server).map(|limiter| limiter.blocking());
-    let first = writer.publish(DOCUMENT, PublishOptions::default().by("ann").why("the first")).unwrap();
+    let first =
+        writer.admin().publish(DOCUMENT, PublishOptions::default().by("ann").why("the first")).unwrap();
     assert_eq!((first.version, &*first.source), (1, "store"));
-    assert_eq!(reader.wait_for_version(1, SOON).unwrap().digest, first.digest);
+    assert_eq!(reader.admin().wait_for_version(1, SOON).unwrap().digest, first.digest);
     let remaining = || reader.check(Request::new("key").policy("p")).unwrap().remaining();
     assert_eq!(remaining(), 1);
-    let conflict = writer.publish(DOCUMENT, PublishOptions::default().expected_version(9)).unwrap_err();
+    let conflict =
+        writer.admin().publish(DOCUMENT, PublishOptions::default().expected_version(9)).unwrap_err();
     assert_eq!(conflict.kind(), ErrorKind::InvalidArgument);
     let larger = DOCUMENT.replace("2/", "5/");
-    let second = writer.publish(&larger, PublishOptions::default().expected_version(1)).unwrap();
-    assert_eq!((second.version, reader.wait_for_version(2, SOON).unwrap().digest), (2, second.digest));
+    let second = writer.admin().publish(&larger, PublishOptions::default().expected_version(1)).unwrap();
+    assert_eq!(
+        (second.version, reader.admin().wait_for_version(2, SOON).unwrap().digest),
+        (2, second.digest)
+    );
     assert_eq!(remaining(), 3);
 
-    let entry = writer.set_entry("override p key", r#"{"numbers": "9/hour", "why": "has paid"}"#).unwrap();
-    assert_eq!((entry.version, reader.wait_for_version(3, SOON).unwrap().version), (3, 3));
+    let entry =
+        writer.admin().set_entry("override p key", r#"{"numbers": "9/hour", "why": "has paid"}"#).unwrap();
+    assert_eq!((entry.version, reader.admin().wait_for_version(3, SOON).unwrap().version), (3, 3));
     assert_eq!(remaining(), 6);
-    writer.delete_entry("override p key").unwrap();
+    writer.admin().delete_entry("override p key").unwrap();
     // Changes of entries raise the version alone.
-    let there = reader.wait_for_version(4, SOON).unwrap();
+    let there = reader.admin().wait_for_version(4, SOON).unwrap();
     assert_eq!((there.version, there.document_version), (4, 2));
-    let expecting = |version| writer.publish(&larger, PublishOptions::default().expected_version(version));
+    let expecting =
+        |version| writer.admin().publish(&larger, PublishOptions::default().expected_version(version));
     expecting(there.version).unwrap_err();
-    let back = writer.rollback(1, PublishOptions::default().by("bob")).unwrap();
+    let back = writer.admin().rollback(1, PublishOptions::default().by("bob")).unwrap();
     assert_eq!((back.version, back.digest), (5, first.digest));
-    assert_eq!(reader.wait_for_version(5, SOON).unwrap().version, 5);
+    assert_eq!(reader.admin().wait_for_version(5, SOON).unwrap().version, 5);
     assert!(!reader.check(Request::new("key").policy("p")).unwrap().allowed());
-    let history = reader.configuration_history(9).unwrap();
+    let history = reader.admin().configuration_history(9).unwrap();
     let told: Vec<_> =
         history.iter().map(|change| (change.version, change.document_version, &*change.by)).collect();
     assert_eq!(told[0], (5, Some(3), "bob"));
@@ -99,20 +108,20 @@ fn limiters_refuse_to_publish_a_document_that_has_lost_the_policies() {
     let server = Server::start(Kind::Redis, &[]);
     let [writer, reader] = two_limiters(&server).map(|limiter| limiter.blocking());
     let bare = "polylimit = 1\n";
-    writer.publish(bare, PublishOptions::default()).unwrap();
-    writer.publish(DOCUMENT, PublishOptions::default()).unwrap();
+    writer.admin().publish(bare, PublishOptions::default()).unwrap();
+    writer.admin().publish(DOCUMENT, PublishOptions::default()).unwrap();
     for error in [
-        writer.publish(bare, PublishOptions::default()).unwrap_err(),
-        writer.publish(bare, PublishOptions::default().expected_version(2)).unwrap_err(),
-        writer.rollback(1, PublishOptions::default()).unwrap_err(),
+        writer.admin().publish(bare, PublishOptions::default()).unwrap_err(),
+        writer.admin().publish(bare, PublishOptions::default().expected_version(2)).unwrap_err(),
+        writer.admin().rollback(1, PublishOptions::default()).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.message().contains("it may be incomplete"), "{error}");
     }
-    let there = reader.wait_for_version(2, SOON).unwrap();
+    let there = reader.admin().wait_for_version(2, SOON).unwrap();
     assert_eq!((there.version, there.document_version), (2, 2));
-    let off = writer.publish("polylimit = 1\nenabled = false\n", PublishOptions::default()).unwrap();
-    assert_eq!((off.version, reader.wait_for_version(3, SOON).unwrap().digest), (3, off.digest));
+    let off = writer.admin().publish("polylimit = 1\nenabled = false\n", PublishOptions::default()).unwrap();
+    assert_eq!((off.version, reader.admin().wait_for_version(3, SOON).unwrap().digest), (3, off.digest));
 }
 
 /// As a file whose writing was interrupted after its first line.
@@ -127,12 +136,14 @@ fn file_that_has_lost_the_policies_keeps_the_document_before() {
     replace(DOCUMENT);
     let limiter = Limiter::builder().configuration(&format!("file:{}", path.display())).build().unwrap();
     replace("polylimit = 1\n");
-    let error = until("the error is reported", SOON, || limiter.configuration().unwrap().error);
+    let error = until("the error is reported", SOON, || limiter.admin().configuration().unwrap().error);
     assert!(error.contains("it may be incomplete"), "{error}");
     assert!(limiter.policy("p").is_some());
     replace("polylimit = 1\n[policies]\n");
-    until("no policies are in force", SOON, || limiter.policy("p").is_none().then_some(()));
-    until("no error is reported", SOON, || limiter.configuration().unwrap().error.is_none().then_some(()));
+    until("no policies are active", SOON, || limiter.policy("p").is_none().then_some(()));
+    until("no error is reported", SOON, || {
+        limiter.admin().configuration().unwrap().error.is_none().then_some(())
+    });
 }
 
 #[tokio::test]
@@ -140,8 +151,11 @@ async fn asynchronous_limiters_publish_and_change() {
     let server = Server::start(Kind::Redis, &[]);
     let [writer, reader] = two_limiters(&server);
     let document = format!("{DOCUMENT}rules = [{{ apply = [{{ policy = 'p', key = '{{user}}' }}] }}]\n");
-    let published = writer.publish(&document, PublishOptions::default()).await.unwrap();
-    assert_eq!(reader.wait_for_version(published.version, SOON).await.unwrap().digest, published.digest);
+    let published = writer.admin().publish(&document, PublishOptions::default()).await.unwrap();
+    assert_eq!(
+        reader.admin().wait_for_version(published.version, SOON).await.unwrap().digest,
+        published.digest
+    );
     let terms = || ReservationTerms {
         id: ReservationId::random().unwrap(),
         ttl: Duration::from_secs(30),
@@ -150,11 +164,11 @@ async fn asynchronous_limiters_publish_and_change() {
     };
     let alice = RequestAttributes::new().attribute("user", "alice");
     assert_eq!(reader.decide(&alice, &terms()).await.unwrap().decisions[0].decision.remaining(), 1);
-    let denied = writer.set_entry("deny user alice", "{}").await.unwrap();
-    reader.wait_for_version(denied.version, SOON).await.unwrap();
+    let denied = writer.admin().set_entry("deny user alice", "{}").await.unwrap();
+    reader.admin().wait_for_version(denied.version, SOON).await.unwrap();
     assert_eq!(reader.decide(&alice, &terms()).await.unwrap().status(), Some(403));
-    let admitted = writer.delete_entry("deny user alice").await.unwrap();
-    reader.wait_for_version(admitted.version, SOON).await.unwrap();
+    let admitted = writer.admin().delete_entry("deny user alice").await.unwrap();
+    reader.admin().wait_for_version(admitted.version, SOON).await.unwrap();
     assert!(reader.decide(&alice, &terms()).await.unwrap().allowed);
 }
 

@@ -1,6 +1,9 @@
 //! Applications may read the configuration and not write it.
 
-use polylimit::{Limiter, Outage, Policy, Severity, Source};
+use polylimit::admin::Severity;
+use polylimit::decision::Source;
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Policy};
 use polylimit_test_servers::{Kind, Server};
 
 use super::support::{SOON, follow, key, until_document, until_error, until_no_error};

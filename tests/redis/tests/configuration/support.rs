@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polylimit::configuration_testing::Followed;
+use polylimit::testing::configuration::Followed;
 use polylimit_test_servers::{Server, until};
 
 /// For what happens at once, on a machine that may be busy.

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use polylimit::{Answer, Call, Completions, Limiter, Outage, Request};
+use polylimit::raw::{Answer, Call, Completions};
+use polylimit::reservation::ReserveOptions;
+use polylimit::storage::Outage;
+use polylimit::{Decision, Limiter, Policy, Request};
 use polylimit_redis_tests::{COUNTER_QUOTA, GENEROUS_DEADLINE, limiter, options, stored_units};
 use polylimit_test_servers::{Direction, FaultProxy, Kind, Server};
 
@@ -20,7 +23,18 @@ enum Face {
 const FACES: [Face; 3] = [Face::Task, Face::Thread, Face::EventLoop];
 
 /// Acquires one unit, once there is a connection and `prepare` was called, and stops waiting when `is_reached` says so.
-fn acquire_and_stop(limiter: &Limiter, face: Face, prepare: impl Fn(), mut is_reached: impl FnMut() -> bool) {
+fn acquire_and_stop(limiter: &Limiter, face: Face, prepare: impl Fn(), is_reached: impl FnMut() -> bool) {
+    let call = Call::Acquire(Request::new(KEY), Duration::from_secs(3600));
+    call_and_stop(limiter, &call, face, prepare, is_reached);
+}
+
+fn call_and_stop(
+    limiter: &Limiter,
+    call: &Call<'static>,
+    face: Face,
+    prepare: impl Fn(),
+    mut is_reached: impl FnMut() -> bool,
+) {
     let start = Instant::now();
     let mut stop = || {
         assert!(
@@ -29,16 +43,14 @@ fn acquire_and_stop(limiter: &Limiter, face: Face, prepare: impl Fn(), mut is_re
         );
         is_reached()
     };
-    let (request, timeout) = (Request::new(KEY), Duration::from_secs(3600));
-    let call = Call::Acquire(request, timeout);
     match face {
         Face::Task => {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
             let runtime = runtime.unwrap();
-            let limiter = limiter.clone();
-            drop(runtime.block_on(limiter.peek(KEY)).unwrap());
+            let (limiter, call) = (limiter.clone(), *call);
+            runtime.block_on(limiter.ready(GENEROUS_DEADLINE)).unwrap();
             prepare();
-            let task = runtime.spawn(async move { drop(limiter.acquire(KEY, timeout).await) });
+            let task = runtime.spawn(async move { drop(limiter.raw().call_store(&call).await) });
             while !stop() {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -52,12 +64,12 @@ fn acquire_and_stop(limiter: &Limiter, face: Face, prepare: impl Fn(), mut is_re
         }
         Face::Thread => {
             prepare();
-            assert_eq!(limiter.blocking().call_until(&call, Duration::from_millis(1), stop), None);
+            assert_eq!(limiter.blocking().raw().call_until(call, Duration::from_millis(1), stop), None);
         }
         Face::EventLoop => {
             let completions = Completions::new(|| {});
             prepare();
-            assert_eq!(completions.submit(limiter, &call, 1), None);
+            assert_eq!(completions.submit(limiter, call, 1), None);
             while !stop() {
                 std::thread::sleep(Duration::from_millis(1));
                 completions.drain(|tag, answer: Result<Answer, _>| panic!("{tag}: {answer:?}"));
@@ -101,6 +113,48 @@ fn check_in_flight_is_refunded_once_after_its_caller_has_stopped() {
         proxy.pass();
         until(|| stored_units(&server.url(), COUNTER_QUOTA, KEY) == 5);
         assert_stays(5, COUNTER_QUOTA, &server);
+    }
+}
+
+/// A request over several policies, of the program and of a document.
+#[test]
+fn reservations_in_flight_are_given_back_with_their_charges() {
+    const DOCUMENT: &str = r#"{"polylimit": 1,
+        "policies": {"wide": {"quotas": "100/hour"}, "slots": {"quotas": "5 concurrent"}},
+        "rules": [{"apply": [{"policy": "wide", "key": "{user}"}, {"policy": "slots", "key": "{user}"}]}]}"#;
+    let both: &'static [Request<'static>; 2] =
+        Box::leak(Box::new(["wide", "slots"].map(|policy| Request::new(KEY).policy(policy))));
+    for face in FACES {
+        for is_by_document in [false, true] {
+            let server = Server::start(Kind::Redis, &[]);
+            let proxy = FaultProxy::start(server.address());
+            let start = |port| {
+                let builder =
+                    Limiter::builder().redis(options(&server.url_at(port)).deadline(2 * GENEROUS_DEADLINE));
+                if is_by_document {
+                    return builder.document(DOCUMENT).build().unwrap();
+                }
+                let policy = |name, quotas| Policy::parse(name, quotas).unwrap();
+                let builder = builder.policy(policy("wide", "100/hour"));
+                builder.policy(policy("slots", "5 concurrent")).build().unwrap()
+            };
+            let limiter = start(proxy.port());
+            let observer = start(server.address().port()).blocking();
+            let left = || both.map(|request| observer.peek(request).unwrap().remaining());
+            // With this the server has the script.
+            let terms = || ReserveOptions::default().terms().unwrap();
+            let earlier = terms();
+            assert!(
+                limiter.blocking().reserve_together(both, &earlier).unwrap().iter().all(Decision::allowed)
+            );
+            let _ = limiter.blocking().cancel(both[1], earlier.id).unwrap();
+            assert_eq!(left(), [99, 5]);
+            let call = Call::ReserveTogether(both, terms());
+            let stall = || proxy.set_stalled_direction(Direction::Replies, true);
+            call_and_stop(&limiter, &call, face, stall, || left() == [98, 4]);
+            proxy.pass();
+            until(|| left() == [99, 5]);
+        }
     }
 }
 

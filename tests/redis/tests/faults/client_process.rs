@@ -11,7 +11,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use polylimit::{Answer, Call, Completions, Decision, Degradation, Limiter, Outage, Request, Source};
+use polylimit::decision::{Degradation, Source};
+use polylimit::raw::{Answer, Call, Completions};
+use polylimit::storage::Outage;
+use polylimit::{Decision, Limiter, Request};
 use polylimit_redis_tests::{
     COUNTER_QUOTA, GENEROUS_DEADLINE, Noise, SLACK, assert_from_store, check, current_thread_runtime,
     limiter, options, repeated_if_noisy, stored_units, uncached,

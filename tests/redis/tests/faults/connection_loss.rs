@@ -7,7 +7,9 @@ use std::task::Poll;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use polylimit::{Decision, Degradation, Limiter, Outage, Source};
+use polylimit::decision::{Degradation, Source};
+use polylimit::storage::Outage;
+use polylimit::{Decision, Limiter};
 use polylimit_redis_tests::{
     COUNTER_QUOTA, GENEROUS_DEADLINE, Load, assert_from_store, check, current_thread_runtime, limiter,
     options, repeated_if_noisy, stored_units, total_stored_units, uncached,

@@ -3,7 +3,9 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use polylimit::{Limiter, Outage, Request, Source};
+use polylimit::decision::Source;
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Request};
 use polylimit_redis_tests::{
     COUNTER_QUOTA, GENEROUS_DEADLINE, Load, Noise, Observation, SLACK, limiter, options, repeated_if_noisy,
     stored_units,

@@ -3,7 +3,9 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use polylimit::{Decision, Degradation, Limiter, Outage, Source};
+use polylimit::decision::{Degradation, Source};
+use polylimit::storage::Outage;
+use polylimit::{Decision, Limiter};
 use polylimit_redis_tests::{GENEROUS_DEADLINE, check, limiter, uncached};
 use polylimit_test_servers::redis::Value;
 use polylimit_test_servers::{Kind, Row, Server};

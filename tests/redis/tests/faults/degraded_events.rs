@@ -3,9 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polylimit::{
-    Degradation, DegradedEvent, Finding, Limiter, Outage, Policy, RedisOptions, Severity, Source,
-};
+use polylimit::admin::{Finding, Severity};
+use polylimit::decision::{Degradation, Source};
+use polylimit::metrics::DegradedEvent;
+use polylimit::redis::RedisOptions;
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Policy};
 use polylimit_redis_tests::options;
 use polylimit_test_servers::{Kind, Server, until};
 
@@ -64,7 +67,7 @@ fn stopped_server_causes_one_started_and_one_ended_event() {
     let server = Server::options(Kind::Redis).password(PASSWORD).start();
     let observed = Observed::limiter(options(&server.url()));
     assert_eq!(observed.check(), Source::Store);
-    assert!(observed.events().is_empty() && !observed.limiter.has_events());
+    assert!(observed.events().is_empty() && !observed.limiter.raw().has_events());
     server.stop();
     // Decisions of several threads are degraded.
     std::thread::scope(|scope| {
@@ -88,9 +91,9 @@ fn stopped_server_causes_one_started_and_one_ended_event() {
         assert!(texts.iter().all(|text| !text.contains(PASSWORD) && !text.contains("secret")), "{texts:?}");
     }
     // The event queue holds the same events.
-    assert!(observed.limiter.has_events());
-    assert_eq!(observed.limiter.take_events(), events);
-    assert!(!observed.limiter.has_events() && observed.limiter.take_events().is_empty());
+    assert!(observed.limiter.raw().has_events());
+    assert_eq!(observed.limiter.raw().take_events(), events);
+    assert!(!observed.limiter.raw().has_events() && observed.limiter.raw().take_events().is_empty());
 }
 
 #[test]
@@ -122,7 +125,7 @@ fn panicking_hook_affects_no_decision() {
         .build()
         .unwrap();
     assert_eq!(limiter.blocking().check(KEY).unwrap().source(), Source::Fallback);
-    assert!(limiter.has_events());
+    assert!(limiter.raw().has_events());
 }
 
 #[test]

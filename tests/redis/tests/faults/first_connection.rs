@@ -3,7 +3,9 @@
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
-use polylimit::{Decision, Degradation, ErrorKind, Outage, Source};
+use polylimit::decision::{Degradation, Source};
+use polylimit::storage::Outage;
+use polylimit::{Decision, ErrorKind};
 use polylimit_redis_tests::{
     COUNTER_QUOTA, GENEROUS_DEADLINE, Load, assert_from_store, check, current_thread_runtime, limiter,
     options, repeated_if_noisy, stored_units,

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polylimit::{ErrorKind, Limiter, LimiterBuilder, Policy, Request, Source};
+use polylimit::decision::Source;
+use polylimit::{ErrorKind, Limiter, LimiterBuilder, Policy, Request};
 use polylimit_redis_tests::{GENEROUS_DEADLINE, options};
 use polylimit_test_servers::{Kind, Row, Server};
 

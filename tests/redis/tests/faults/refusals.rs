@@ -6,7 +6,9 @@ use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use polylimit::{Degradation, Limiter, Outage, Source};
+use polylimit::Limiter;
+use polylimit::decision::{Degradation, Source};
+use polylimit::storage::Outage;
 use polylimit_redis_tests::{
     COUNTER_QUOTA, Load, LoadReport, check, limiter, options, repeated_if_noisy, stored_units,
     total_stored_units,
@@ -326,7 +328,7 @@ fn assert_no_secrets(limiter: &Limiter) {
     let ready = limiter.blocking().ready(Duration::from_secs(600)).unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(60), "{ready} after {:?}", start.elapsed());
     assert!(ready.to_string().contains("password"), "{ready}");
-    let doctor = limiter.blocking().doctor().unwrap();
+    let doctor = limiter.blocking().admin().doctor().unwrap();
     let texts = format!("{ready} {ready:?} {doctor:?} {limiter:?} {:?}", limiter.stats());
     assert!(ready.to_string().contains("auth") && format!("{doctor:?}").contains("password"), "{texts}");
     for secret in [OLD_PASSWORD, NEW_PASSWORD, USER] {
@@ -346,7 +348,7 @@ fn changed_password_is_reported_as_auth_until_the_limiter_has_it() {
                 server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
             };
             change_credentials("password changed", &server, &limiter, invalidate, || {
-                limiter.set_credentials(None, NEW_PASSWORD).unwrap();
+                limiter.admin().set_credentials(None, NEW_PASSWORD).unwrap();
             });
         }
     });
@@ -360,7 +362,7 @@ fn removed_user_is_reported_as_auth_until_the_limiter_has_another() {
         let invalidate = || drop(server.command(&["ACL", "DELUSER", USER]));
         let renew = || {
             server.command(&["ACL", "SETUSER", USER, "on", &format!(">{NEW_PASSWORD}"), "~*", "&*", "+@all"]);
-            limiter.set_credentials(Some(USER), NEW_PASSWORD).unwrap();
+            limiter.admin().set_credentials(Some(USER), NEW_PASSWORD).unwrap();
         };
         change_credentials("user removed", &server, &limiter, invalidate, renew);
     });
@@ -384,7 +386,7 @@ fn revoked_permission_is_reported_as_auth() {
         let after: Vec<_> = report.observations.iter().filter(|seen| seen.at() > from).collect();
         assert!(after.len() > 50, "{}", report.summary());
         assert!(after.iter().all(|seen| seen.degraded == Some(Degradation::Auth)), "{}", report.summary());
-        let findings = limiter.blocking().doctor().unwrap();
+        let findings = limiter.blocking().admin().doctor().unwrap();
         let texts = format!("{findings:?}");
         assert!(
             texts.contains("+evalsha") && ![OLD_PASSWORD, USER].iter().any(|secret| texts.contains(secret)),

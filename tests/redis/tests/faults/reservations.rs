@@ -4,10 +4,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use polylimit::{
-    Degradation, ErrorKind, Lease, Limiter, Outage, Policy, Request, ReservationId, ReserveOptions, Source,
-    blocking,
-};
+use polylimit::decision::{Degradation, Source};
+use polylimit::redis::Lease;
+use polylimit::reservation::{ReservationId, ReserveOptions};
+use polylimit::storage::Outage;
+use polylimit::{ErrorKind, Limiter, Policy, Request, blocking};
 use polylimit_redis_tests::uncached;
 use polylimit_test_servers::redis::{Client, Connection, cmd};
 use polylimit_test_servers::{FaultProxy, Kind, Server, until};

@@ -4,7 +4,8 @@ use std::fmt::{Debug, Display};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use polylimit::{Limiter, LimiterBuilder, Policy, RedisOptions, Request};
+use polylimit::redis::RedisOptions;
+use polylimit::{Limiter, LimiterBuilder, Policy, Request};
 use polylimit_test_servers::{FaultProxy, Kind, Row, Server};
 
 const USER: &str = "us3r-hidden";
@@ -68,11 +69,11 @@ fn use_all(output: &mut Output, options: RedisOptions) {
     if let Err(error) = limiter.ready(Duration::from_millis(20)) {
         output.display(&error);
     }
-    for finding in limiter.doctor().unwrap() {
+    for finding in limiter.admin().doctor().unwrap() {
         output.display(&finding);
     }
     let limiter = limiter.asynchronous();
-    limiter.set_credentials(Some(USER), PASSWORD).unwrap();
+    limiter.admin().set_credentials(Some(USER), PASSWORD).unwrap();
     output.debug(limiter);
     output.debug(&limiter.stats());
 }

@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use polylimit::{Limiter, Outage};
+use polylimit::Limiter;
+use polylimit::storage::Outage;
 use polylimit_redis_tests::{
     COUNTER_QUOTA, GENEROUS_DEADLINE, Load, OpenLoopLoad, OpenLoopReport, SLACK, limiter, options,
     repeated_if_noisy, stored_units, total_stored_units,

@@ -3,7 +3,10 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use polylimit::{Limiter, ManualClock, Outage, Policy, Quota, Source};
+use polylimit::clock::ManualClock;
+use polylimit::decision::Source;
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Policy, Quota};
 use polylimit_redis_tests::{
     COUNTER_QUOTA, Load, LoadReport, limiter, options, repeated_if_noisy, total_stored_units, uncached,
 };

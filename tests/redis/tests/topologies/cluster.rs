@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use polylimit::{Degradation, Limiter, Policy, RedisOptions, Request, Source};
+use polylimit::decision::{Degradation, Source};
+use polylimit::redis::RedisOptions;
+use polylimit::{Limiter, Policy, Request};
 use polylimit_redis_tests::{Load, assert_from_store, repeated_if_noisy, with};
 use polylimit_test_servers::{Cluster, Kind, MigrationStage, Row, Server, until};
 

@@ -6,7 +6,11 @@ use std::sync::mpsc::channel;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use polylimit::{Credentials, Degradation, Limiter, Outage, Policy, Severity, Source};
+use polylimit::admin::Severity;
+use polylimit::decision::{Degradation, Source};
+use polylimit::redis::Credentials;
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Policy};
 use polylimit_redis_tests::{assert_from_store, with};
 use polylimit_test_servers::{
     Certificates, ClientCertificates, Dataset, FaultProxy, Kind, Sentinels, Server, until,
@@ -123,11 +127,11 @@ fn server_that_is_not_verified_is_reported_when_the_limiter_is_made_and_by_the_d
     let _shared = shared();
     let server = Server::options(Kind::Redis).tls(ClientCertificates::Ignored).start();
     let limiter = limiter(&with(&server.url(), "tls_insecure=true&deadline=2s"), QUOTAS);
-    let events = limiter.take_events();
+    let events = limiter.raw().take_events();
     let [warning] = &events[..] else { panic!("{events:?}") };
     assert!(warning.to_string().contains("tls_insecure is set, so any certificate is accepted"), "{warning}");
     assert_from_store(&runtime().block_on(limiter.check("user")).unwrap());
-    let findings = runtime().block_on(limiter.doctor()).unwrap();
+    let findings = runtime().block_on(limiter.admin().doctor()).unwrap();
     assert!(findings.iter().any(|finding| finding.subject == "tls" && finding.severity >= Severity::Problem));
 }
 
@@ -185,7 +189,7 @@ fn started_event_and_ready_name_the_cause_as_the_doctor_does() {
     ] {
         let limiter = limiter(&with(&url, "deadline=300ms&prefix=shop"), QUOTAS);
         let _ = runtime().block_on(limiter.check("user")).unwrap();
-        let events = limiter.take_events();
+        let events = limiter.raw().take_events();
         let [started] = &events[..] else { panic!("{url}: {events:?}") };
         assert!(started.cause().is_some_and(|named| named.contains(cause)), "{url}: {started}");
         // A program with several limiters sees which one it is, and no secret.
@@ -194,7 +198,7 @@ fn started_event_and_ready_name_the_cause_as_the_doctor_does() {
         assert!(started.to_string().ends_with(&format!(" [{store}]")), "{started}");
         let ready = runtime().block_on(limiter.ready(Duration::from_secs(2))).unwrap_err().to_string();
         assert!(ready.contains(cause), "{url}: {ready}");
-        let findings = runtime().block_on(limiter.doctor()).unwrap();
+        let findings = runtime().block_on(limiter.admin().doctor()).unwrap();
         assert!(findings.iter().any(|finding| finding.message.contains(cause)), "{url}: {findings:?}");
         for secret in ["sesame", "word@"] {
             assert!(!started.to_string().contains(secret) && !ready.contains(secret), "{started} {ready}");
@@ -269,7 +273,7 @@ fn new_password_is_used_for_new_connections() {
     let source = || runtime.block_on(limiter.check("user")).unwrap().source();
     assert_eq!(source(), Source::Store);
     server.command(&["CONFIG", "SET", "requirepass", "new"]);
-    limiter.set_credentials(None, "new").unwrap();
+    limiter.admin().set_credentials(None, "new").unwrap();
     server.command(&["CLIENT", "KILL", "USER", "default"]);
     until("the new password is accepted", Duration::from_secs(5), || {
         (source() == Source::Store).then_some(())
@@ -404,8 +408,8 @@ fn refused_password_of_a_source_is_named_and_seldom_sent_until_another_is_there(
         let sent = proxy.commands("AUTH") - before;
         assert!((1..=8).contains(&sent), "{cause}: {sent} attempts");
         let ready = runtime.block_on(limiter.ready(Duration::from_millis(200))).unwrap_err().to_string();
-        let [started] = &limiter.take_events()[..] else { panic!("{ready}") };
-        let findings = format!("{:?}", runtime.block_on(limiter.doctor()).unwrap());
+        let [started] = &limiter.raw().take_events()[..] else { panic!("{ready}") };
+        let findings = format!("{:?}", runtime.block_on(limiter.admin().doctor()).unwrap());
         for text in [&ready, &started.to_string(), &findings] {
             assert!(text.contains(cause) && !text.contains("hidden"), "{text}");
         }

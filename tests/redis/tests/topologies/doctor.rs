@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polylimit::{Finding, Severity};
+use polylimit::admin::{Finding, Severity};
 use polylimit_redis_tests::with;
 use polylimit_test_servers::{
     Certificates, ClientCertificates, Cluster, Direction, Fault, FaultProxy, Kind, Server, until,
@@ -19,7 +19,7 @@ fn findings(url: &str) -> Vec<Finding> {
 
 fn findings_within(url: &str, deadline: &str) -> Vec<Finding> {
     let limiter = limiter(&with(url, &format!("deadline={deadline}")), "10/hour; 10/day sliding_log");
-    let findings = runtime().block_on(limiter.doctor()).unwrap();
+    let findings = runtime().block_on(limiter.admin().doctor()).unwrap();
     for finding in &findings {
         println!("{finding}");
     }
@@ -50,7 +50,7 @@ fn healthy_server_has_only_fine_findings() {
         assert!(findings[2].message.starts_with(&format!("{kind:?} ")), "{}", findings[2]);
         assert_eq!(server.query::<u64>(&["DBSIZE"]), 0, "the doctor leaves keys behind");
         let limiter = limiter(&with(&server.url(), "deadline=2s"), "10/hour");
-        assert_eq!(subjects(&limiter.blocking().doctor().unwrap()), subjects(&findings));
+        assert_eq!(subjects(&limiter.blocking().admin().doctor().unwrap()), subjects(&findings));
     }
 }
 
@@ -243,7 +243,7 @@ fn policies_are_tried_that_need_other_rights() {
         .policy(polylimit::Policy::parse("login", "5/15m sliding_log").unwrap())
         .build()
         .unwrap();
-    let found = runtime().block_on(limiter.doctor()).unwrap();
+    let found = runtime().block_on(limiter.admin().doctor()).unwrap();
     let problem = found.iter().find(|finding| finding.severity == Severity::Problem).unwrap();
     assert!(problem.message.starts_with("a decision of policy login could not be made (auth)"), "{problem}");
     assert!(problem.message.contains("+pexpireat"), "{problem}");

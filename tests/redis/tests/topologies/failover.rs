@@ -4,7 +4,8 @@ use std::net::TcpListener;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use polylimit::{Degradation, Limiter, Source};
+use polylimit::Limiter;
+use polylimit::decision::{Degradation, Source};
 use polylimit_redis_tests::{Load, Observation, RunningLoad, repeated_if_noisy, with};
 use polylimit_test_servers::{FaultProxy, Kind, Sentinels, Server, until};
 
@@ -53,7 +54,7 @@ fn last_known_primary_stays_in_use_though_all_sentinels_are_gone() {
     // Within a millisecond of a reply a connection is not checked, and a command that was sent over it is lost with it.
     std::thread::sleep(Duration::from_millis(50));
     check();
-    let findings = runtime.block_on(limiter.doctor()).unwrap();
+    let findings = runtime.block_on(limiter.admin().doctor()).unwrap();
     let named: Vec<_> = findings.iter().filter(|finding| finding.subject == "sentinels").collect();
     assert!(matches!(&named[..], [one] if one.message.contains("last known")), "{findings:?}");
 }
@@ -93,7 +94,7 @@ fn killed_primary_is_replaced_and_the_bound_holds() {
         println!("recovered {took:?} after the sentinels agreed");
         assert!(took < Duration::from_secs(1) + report.noise, "recovered after {took:?}");
         report.assert_deadlines(DEADLINE);
-        // One fail-over loses at most the units that were used before it.
+        // One failover loses at most the units that were used before it.
         let most = report.most_admitted();
         assert!((LIMIT / 2..=2 * LIMIT).contains(&most), "{most} admitted of {LIMIT}");
         for seen in report.observations.iter().filter(|seen| seen.source != Source::Store) {
@@ -133,7 +134,7 @@ fn planned_failover_is_followed() {
         let exists = sentinels.server(new).query::<u64>(&["EXISTS", "polylimit:1:p:{afterwards}"]);
         assert_eq!(exists, 1);
         report
-            .row("F6", "planned fail-over", DEADLINE)
+            .row("F6", "planned failover", DEADLINE)
             .bound(report.most_admitted() as u64, 2 * LIMIT as u64)
             .unknown(limiter.stats().unknown)
             .recovered(gap)
@@ -155,7 +156,7 @@ fn planned_failover_splits_no_limit_between_two_primaries() {
     let load = Load::of_keys(&asynchronous, &keys(4)).callers(2, 0).start();
     load.until_stored(Duration::from_secs(5));
     assert_eq!(check(&blocking, "before").source(), Source::Store);
-    // A limiter that makes no requests meanwhile has to learn of the fail-over, too.
+    // A limiter that makes no requests meanwhile has to learn of the failover, too.
     until("both limiters have subscribed to the sentinels", Duration::from_secs(5), || {
         let clients = |i| sentinels.sentinel(i).query::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"]);
         (0..3).all(|i| clients(i).lines().count() == 2).then_some(())

@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-use polylimit::{
-    Answer, Call, Cause, Error, ErrorKind, KeyFilter, KeyName, KeyPage, Lease, Limiter, ListBudget,
-    ManualClock, Policy, Request, ReserveOptions, Source,
-};
+use polylimit::admin::{KeyFilter, KeyName, KeyPage, ListBudget};
+use polylimit::clock::ManualClock;
+use polylimit::decision::{Cause, Source};
+use polylimit::raw::{Answer, Call};
+use polylimit::redis::Lease;
+use polylimit::reservation::ReserveOptions;
+use polylimit::{Error, ErrorKind, Limiter, Policy, Request};
 use polylimit_redis_tests::with;
 use polylimit_test_servers::{Cluster, Dataset, Kind, MigrationStage, Server, until};
 
@@ -36,7 +39,7 @@ fn all(
 ) -> BTreeMap<(String, KeyName), (Vec<u64>, usize)> {
     let (mut listed, mut cursor): (BTreeMap<_, (Vec<u64>, usize)>, Option<String>) = (BTreeMap::new(), None);
     loop {
-        let page = runtime().block_on(limiter.list(filter, budget, cursor.as_deref())).unwrap();
+        let page = runtime().block_on(limiter.admin().list(filter, budget, cursor.as_deref())).unwrap();
         for key in page.keys {
             let used = key.quotas.iter().map(|quota| quota.used).collect();
             let (_, pages) = listed.entry((key.policy.to_string(), key.key)).or_insert((used, 0));
@@ -126,12 +129,13 @@ fn list_of_unknown_policies_has_names_and_times() {
     let limiter = built(&server.url());
     let _ = use_keys(&limiter);
     let reader = Limiter::builder().store(&with(&server.url(), "deadline=5s")).build().unwrap();
-    let page = runtime().block_on(reader.list(&KeyFilter::default().policy("a"), &budget(), None)).unwrap();
+    let page =
+        runtime().block_on(reader.admin().list(&KeyFilter::default().policy("a"), &budget(), None)).unwrap();
     assert_eq!(page.keys.len(), 304);
     for key in &page.keys {
         assert!(key.quotas.is_empty() && key.expires_after_us.is_some_and(|us| us > 60_000_000), "{key:?}");
     }
-    let one_off = runtime().block_on(reader.list(
+    let one_off = runtime().block_on(reader.admin().list(
         &KeyFilter::default().policy("20/day token_bucket burst=30").key_prefix("user:7"),
         &budget(),
         None,
@@ -150,8 +154,11 @@ fn listed_keys_are_reset_with_their_logs() {
         let (mut cursor, mut reset): (Option<String>, _) = (None, 0);
         let filter = KeyFilter::default().policy("both").key_prefix("user:");
         loop {
-            let page =
-                limiter.blocking().reset_listed(&filter, &budget().entries(50), cursor.as_deref()).unwrap();
+            let page = limiter
+                .blocking()
+                .admin()
+                .reset_listed(&filter, &budget().entries(50), cursor.as_deref())
+                .unwrap();
             reset += page.reset;
             cursor = page.cursor;
             if cursor.is_none() {
@@ -160,8 +167,11 @@ fn listed_keys_are_reset_with_their_logs() {
         }
         assert_eq!(reset, 300);
         assert_eq!(all(&limiter, &KeyFilter::default(), &budget()).len(), count - 300);
-        let others =
-            limiter.blocking().reset_listed(&KeyFilter::default(), &budget().entries(10_000), None).unwrap();
+        let others = limiter
+            .blocking()
+            .admin()
+            .reset_listed(&KeyFilter::default(), &budget().entries(10_000), None)
+            .unwrap();
         assert_eq!((others.reset, others.unknown, others.cursor), (count as u64 - 300, 0, None));
         for node in 0..2 {
             assert_eq!(cluster.node(node).query::<usize>(&["DBSIZE"]), 0);
@@ -193,7 +203,7 @@ fn list_needs_the_right_to_scan() {
         "+append",
         "+pexpireat",
     ];
-    let list = |limiter: &Limiter| limiter.blocking().list(&KeyFilter::default(), &budget(), None);
+    let list = |limiter: &Limiter| limiter.blocking().admin().list(&KeyFilter::default(), &budget(), None);
     allow(&decisions);
     let error = list(&built(&url)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreFailed);
@@ -202,10 +212,10 @@ fn list_needs_the_right_to_scan() {
     assert_eq!(list(&built(&url)).unwrap().keys.len(), 1_216);
     // Without the right to ask for times, they are not told.
     let stranger = Limiter::builder().store(&with(&url, "deadline=5s")).build().unwrap();
-    let page = stranger.blocking().list(&KeyFilter::default().policy("a"), &budget(), None).unwrap();
+    let page = stranger.blocking().admin().list(&KeyFilter::default().policy("a"), &budget(), None).unwrap();
     assert!(page.keys.len() == 304 && page.keys.iter().all(|key| key.expires_after_us.is_none()));
     allow(&[&decisions[..], &["+scan", "+pttl"]].concat());
-    let page = stranger.blocking().list(&KeyFilter::default().policy("a"), &budget(), None).unwrap();
+    let page = stranger.blocking().admin().list(&KeyFilter::default().policy("a"), &budget(), None).unwrap();
     assert!(page.keys.iter().all(|key| key.expires_after_us.is_some()));
 }
 
@@ -220,8 +230,9 @@ fn page_ends_by_its_budget_and_is_paced() {
         let calls = text.lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls="));
         calls.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
     };
-    let page =
-        |budget: ListBudget| runtime().block_on(limiter.list(&KeyFilter::default(), &budget, None)).unwrap();
+    let page = |budget: ListBudget| {
+        runtime().block_on(limiter.admin().list(&KeyFilter::default(), &budget, None)).unwrap()
+    };
     let first = page(budget().examined(100));
     assert!((100..200).contains(&first.examined) && first.cursor.is_some(), "{}", first.examined);
     let before = scans();
@@ -268,7 +279,7 @@ fn node_with_other_slots_is_listed_again() {
     let mut has_moved = false;
     loop {
         let page: KeyPage = runtime()
-            .block_on(limiter.list(&KeyFilter::default(), &budget().entries(10), cursor.as_deref()))
+            .block_on(limiter.admin().list(&KeyFilter::default(), &budget().entries(10), cursor.as_deref()))
             .unwrap();
         listed.extend(page.keys.into_iter().map(|key| key.key));
         cursor = page.cursor;
@@ -293,19 +304,22 @@ fn server_that_restarted_is_listed_again() {
     let server = Server::start(Kind::Redis, &["appendonly yes", "appendfsync always"]);
     let limiter = built(&server.url());
     let count = use_keys(&limiter);
-    let first =
-        runtime().block_on(limiter.list(&KeyFilter::default(), &budget().entries(200), None)).unwrap();
+    let first = runtime()
+        .block_on(limiter.admin().list(&KeyFilter::default(), &budget().entries(200), None))
+        .unwrap();
     assert!(first.cursor.is_some());
     server.restart(Dataset::Kept);
     server.wait_until_ready();
     let whole = budget().entries(10_000);
-    let again =
-        runtime().block_on(limiter.list(&KeyFilter::default(), &whole, first.cursor.as_deref())).unwrap();
+    let again = runtime()
+        .block_on(limiter.admin().list(&KeyFilter::default(), &whole, first.cursor.as_deref()))
+        .unwrap();
     assert_eq!((again.keys.len(), again.cursor), (count, None));
     server.kill();
-    let error: Error = runtime().block_on(limiter.list(&KeyFilter::default(), &whole, None)).unwrap_err();
+    let error: Error =
+        runtime().block_on(limiter.admin().list(&KeyFilter::default(), &whole, None)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
-    let error = runtime().block_on(limiter.explain(Request::new("user").policy("a"))).unwrap_err();
+    let error = runtime().block_on(limiter.admin().explain(Request::new("user").policy("a"))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
 }
 
@@ -326,7 +340,8 @@ fn explanation_is_that_of_the_store_and_changes_nothing() {
         };
         let (redis, memory) = (of(Some(server.url())).blocking(), of(None).blocking());
         let explain = |request: Request<'_>| {
-            let (there, here) = (redis.explain(request).unwrap(), memory.explain(request).unwrap());
+            let (there, here) =
+                (redis.admin().explain(request).unwrap(), memory.admin().explain(request).unwrap());
             assert_eq!(there, here);
             there
         };
@@ -351,15 +366,15 @@ fn explanation_is_that_of_the_store_and_changes_nothing() {
             reservation.unwrap().cancel_blocking().unwrap();
         }
         for limiter in [&redis, &memory] {
-            let _ = limiter.block(Request::new("user").policy("p"), Duration::from_secs(70)).unwrap();
+            let _ = limiter.admin().block(Request::new("user").policy("p"), Duration::from_secs(70)).unwrap();
         }
         assert_eq!(explain(Request::new("user").policy("p")).blocked_for_us, 70_000_000);
         let long = "x".repeat(300);
         let _ = redis.charge(Request::new(&long).policy("p").cost(3)).unwrap();
-        assert_eq!(redis.explain(Request::new(&long).policy("p")).unwrap().quotas[0].used, 3);
+        assert_eq!(redis.admin().explain(Request::new(&long).policy("p")).unwrap().quotas[0].used, 3);
         server.command(&["RPUSH", "polylimit:1:p:{list}", "1"]);
         assert_eq!(
-            redis.explain(Request::new("list").policy("p")).unwrap_err().kind(),
+            redis.admin().explain(Request::new("list").policy("p")).unwrap_err().kind(),
             ErrorKind::StoreFailed
         );
     }
@@ -382,17 +397,17 @@ fn explanation_tells_leases_and_known_denials_and_leaves_them() {
         let _ = blocking.check(leased).unwrap();
         (limiter.stats().lease_units_held > 0).then_some(())
     });
-    let explained = blocking.explain(leased).unwrap();
+    let explained = blocking.admin().explain(leased).unwrap();
     assert!(explained.leased_units > 0, "{explained:?}");
     assert_eq!(limiter.stats().lease_units_returned, 0);
     let plain = Request::new("denied").policy("plain");
     assert!(blocking.check(plain).unwrap().allowed());
-    assert!(!blocking.explain(plain).unwrap().denial_cached);
+    assert!(!blocking.admin().explain(plain).unwrap().denial_cached);
     // A denial is forgotten once when the subscription to its channel begins.
     let explained = until("the denial is cached", Duration::from_secs(10), || {
         assert!(!blocking.check(plain).unwrap().allowed());
         std::thread::sleep(Duration::from_millis(50));
-        Some(blocking.explain(plain).unwrap()).filter(|explained| explained.denial_cached)
+        Some(blocking.admin().explain(plain).unwrap()).filter(|explained| explained.denial_cached)
     });
     let answered = limiter.stats().denial_cache;
     assert!(!explained.allowed);

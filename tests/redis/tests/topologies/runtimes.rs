@@ -7,7 +7,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use polylimit::{Decision, Degradation, ErrorKind, Limiter, Severity, Source};
+use polylimit::admin::Severity;
+use polylimit::decision::{Degradation, Source};
+use polylimit::{Decision, ErrorKind, Limiter};
 use polylimit_redis_tests::{assert_from_store, with};
 use polylimit_test_servers::{Kind, Server, until};
 use tokio::runtime::{Builder, Runtime};
@@ -239,7 +241,7 @@ fn blocking_limiter_works_inside_a_task() {
                 // This call has to wait.
                 assert!(assert_from_store(&limiter.acquire(key, Duration::from_secs(10)).unwrap()));
                 assert_eq!(limiter.reset(key).unwrap().source(), Source::Store);
-                let findings = limiter.doctor().unwrap();
+                let findings = limiter.admin().doctor().unwrap();
                 assert!(findings.iter().all(|finding| finding.severity < Severity::Problem), "{findings:?}");
             });
         }
@@ -261,7 +263,7 @@ fn future_without_a_runtime_decides_and_refuses_timers() {
         for error in [
             drive(limiter.acquire("user", Duration::from_secs(10_000))).unwrap_err(),
             drive(limiter.ready(Duration::from_secs(1))).unwrap_err(),
-            drive(limiter.doctor()).unwrap_err(),
+            drive(limiter.admin().doctor()).unwrap_err(),
         ] {
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.message().contains("tokio"), "{error}");

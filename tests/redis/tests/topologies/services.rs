@@ -4,9 +4,11 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use polylimit::{
-    Degradation, DegradedEvent, Finding, Limiter, Outage, Policy, PublishOptions, Request, Severity,
-};
+use polylimit::admin::{Finding, PublishOptions, Severity};
+use polylimit::decision::Degradation;
+use polylimit::metrics::DegradedEvent;
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Policy, Request};
 use polylimit_redis_tests::{GENEROUS_DEADLINE, assert_from_store, check, options, uncached, with};
 use polylimit_test_servers::redis::Value;
 use polylimit_test_servers::{
@@ -28,7 +30,7 @@ fn admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
 }
 
 fn doctor(url: &str) -> Vec<Finding> {
-    let findings = runtime().block_on(limiter(&generous(url), "5/minute").doctor()).unwrap();
+    let findings = runtime().block_on(limiter(&generous(url), "5/minute").admin().doctor()).unwrap();
     for finding in &findings {
         println!("{finding}");
     }
@@ -49,7 +51,7 @@ fn refusal(url: &str) -> [String; 2] {
     assert!(decision.source().is_outage(), "{decision:?}");
     let ready = runtime().block_on(limiter.ready(Duration::from_millis(300))).unwrap_err().to_string();
     let event = events.lock().unwrap()[0].to_string();
-    let findings = runtime().block_on(limiter.doctor()).unwrap();
+    let findings = runtime().block_on(limiter.admin().doctor()).unwrap();
     let told = findings.iter().find(|finding| finding.subject == "decision").unwrap().to_string();
     for text in [&ready, &event, &told] {
         println!("{text}");
@@ -272,7 +274,7 @@ fn address_map_gives_the_addresses_at_which_announced_ones_are_reached() {
         for key in keys(20) {
             assert_from_store(&check(&limiter, &key));
         }
-        let findings = runtime().block_on(limiter.doctor()).unwrap();
+        let findings = runtime().block_on(limiter.admin().doctor()).unwrap();
         assert!(findings.iter().all(|finding| finding.subject != "connection"), "{findings:?}");
     }
 }
@@ -283,7 +285,7 @@ fn doctor_and_ready_name_announced_addresses_that_cannot_be_reached() {
     let cluster = unreachable_cluster();
     let limiter = limiter(&with(&cluster.url(), "deadline=2s"), "5/hour");
     let ready = runtime().block_on(limiter.ready(Duration::from_secs(3))).unwrap_err().to_string();
-    let findings = runtime().block_on(limiter.doctor()).unwrap();
+    let findings = runtime().block_on(limiter.admin().doctor()).unwrap();
     for i in 0..3 {
         let node =
             format!("node.inner.invalid:{}, an address that the cluster announces, ", cluster.node(i).port());
@@ -512,9 +514,9 @@ fn decides(server: &Server) -> Result<(), String> {
     let problems = doctor(&server.url()).into_iter().filter(|finding| finding.severity == Severity::Problem);
     assert_eq!(problems.collect::<Vec<_>>(), []);
     let manager = Limiter::builder().store(&server.url()).configuration("store").build().unwrap();
-    match manager.blocking().publish(DOCUMENT, PublishOptions::default()) {
+    match manager.blocking().admin().publish(DOCUMENT, PublishOptions::default()) {
         Ok(_) => {
-            let published = manager.blocking().published_document(None).unwrap().unwrap();
+            let published = manager.blocking().admin().published_document(None).unwrap().unwrap();
             assert_eq!(&*published.text, DOCUMENT);
             Ok(())
         }
@@ -529,7 +531,7 @@ fn real_redis_6_0_is_named_as_too_old() {
     let limiter = limiter(&generous(&server.url()), "5/minute");
     assert_eq!(check(&limiter, "k").degraded(), Some(Degradation::Refused));
     let needed = "Redis 6.2 or newer or Valkey is needed";
-    let [event] = &limiter.take_events()[..] else { panic!("one event") };
+    let [event] = &limiter.raw().take_events()[..] else { panic!("one event") };
     for words in ["(Redis 6.0.", "ERR syntax error", needed] {
         assert!(event.to_string().contains(words), "{event}");
     }

@@ -8,7 +8,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polylimit::{Answer, Call, Completions, ErrorKind, Lease, Limiter, Policy, Request, Source};
+use polylimit::decision::Source;
+use polylimit::raw::{Answer, Call, Completions};
+use polylimit::redis::Lease;
+use polylimit::{ErrorKind, Limiter, Policy, Request};
 use polylimit_redis_tests::{current_thread_runtime, with};
 use polylimit_test_servers::{Cluster, Kind, Row, Server, until};
 
@@ -84,13 +87,13 @@ fn automatic_doctor_runs_once_for_limiters_that_share_connections() {
         most_threads = most_threads.max(count("task"));
     }
     until("the doctor has run", Duration::from_secs(20), || {
-        limiters.iter().any(Limiter::has_events).then_some(())
+        limiters.iter().any(|limiter| limiter.raw().has_events()).then_some(())
     });
     // Further runs would have begun by now.
     thread::sleep(Duration::from_millis(200));
     limiters.iter().for_each(check);
-    let events: Vec<_> = limiters.iter().flat_map(Limiter::take_events).collect();
-    assert_eq!(events.iter().map(polylimit::DegradedEvent::name).collect::<Vec<_>>(), ["finding"]);
+    let events: Vec<_> = limiters.iter().flat_map(|limiter| limiter.raw().take_events()).collect();
+    assert_eq!(events.iter().map(polylimit::metrics::DegradedEvent::name).collect::<Vec<_>>(), ["finding"]);
     assert!(most_threads <= threads + 2, "{most_threads} threads");
     // The connections of the limiters, and one of the doctor.
     let since = |before: &str| {
@@ -208,13 +211,13 @@ fn new_credentials_apply_to_one_limiter_only() {
     assert_eq!([source(&renewed), source(&other)], [Source::Store; 2]);
     assert_eq!(connections(&server), 1);
     server.command(&["CONFIG", "SET", "requirepass", "new"]);
-    renewed.set_credentials(None, "new").unwrap();
+    renewed.admin().set_credentials(None, "new").unwrap();
     server.command(&["CLIENT", "KILL", "USER", "default"]);
     until("the new password is accepted", Duration::from_secs(10), || {
         (source(&renewed) == Source::Store).then_some(())
     });
     assert_eq!(source(&other), Source::Deny);
-    other.set_credentials(None, "new").unwrap();
+    other.admin().set_credentials(None, "new").unwrap();
     until("the new password is accepted for the other limiter", Duration::from_secs(10), || {
         (source(&other) == Source::Store).then_some(())
     });

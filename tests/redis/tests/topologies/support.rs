@@ -7,7 +7,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::Duration;
 
-use polylimit::{Limiter, Outage};
+use polylimit::Limiter;
+use polylimit::storage::Outage;
 pub(crate) use polylimit_redis_tests::current_thread_runtime as runtime;
 use polylimit_redis_tests::uncached;
 use polylimit_test_servers::{SLOTS, Server};

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use clap::Parser;
-use polylimit::{Lease, Policy, parse_duration};
+use polylimit::Policy;
+use polylimit::raw::parse_duration;
+use polylimit::redis::Lease;
 
 use crate::fleet::Settings;
 use crate::fleet::events::parse_events;

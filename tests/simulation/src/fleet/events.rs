@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polylimit::parse_duration;
+use polylimit::raw::parse_duration;
 
 /// Something that lasts for a time.
 #[derive(Clone, Copy, Debug, PartialEq)]

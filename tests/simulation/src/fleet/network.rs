@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use fastrand::Rng;
-use polylimit::simulation::{Connecting, Machine, Socket};
+use polylimit::testing::simulation::{Connecting, Machine, Socket};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 

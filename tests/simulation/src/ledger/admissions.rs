@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polylimit::Outage;
+use polylimit::storage::Outage;
 use tokio::time::Instant;
 
 use crate::policies::{BOUNDS, KEYS, LEASE_MAX_AGE, ROWS};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polylimit::Stats;
+use polylimit::metrics::Stats;
 
 /// The units that a process leased of a key.
 #[derive(Clone, Debug, Default)]

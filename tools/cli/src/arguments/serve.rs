@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use polylimit::{ForwardingHeader, parse_duration};
+use polylimit::http::ForwardingHeader;
+use polylimit::raw::parse_duration;
 use polylimit_server::{Endpoint, Level, Protocol, ShownKeys};
 
 /// How records of the log are written.
@@ -14,40 +15,40 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// How long a connection may go on, if that is bounded.
+/// How long a connection may last, if that is bounded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionAge(pub(crate) Option<Duration>);
 
-/// How often something is told, if it is.
+/// How often something is reported, if it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportEvery(pub(crate) Option<Duration>);
 
-/// Where operators look, and health checks ask.
+/// The listener for operators and health checks.
 const ADMIN: &str = "http://127.0.0.1:8181";
 
 #[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "the command has so many flags")]
+#[expect(clippy::struct_excessive_bools, reason = "the command has many flags")]
 #[allow(clippy::doc_markdown, reason = "the help shows listeners as they are written")]
 pub(crate) struct ServeArguments {
-    /// Where callers ask: http://HOST:PORT, https://, unix:/PATH, resp://HOST:PORT, resps:// or resp+unix:/PATH; may be repeated
+    /// A listener for callers: http://HOST:PORT, https://, unix:/PATH, resp://HOST:PORT, resps:// or resp+unix:/PATH; may be repeated
     #[arg(long, value_name = "LISTENER", default_value = "http://127.0.0.1:8180")]
     pub(crate) listen: Vec<Endpoint>,
-    /// The same without tokens, for a Unix socket or loopback: where a proxy asks that hands on its clients' Authorization; may be repeated
+    /// The same without tokens, on a Unix socket or loopback, for a proxy that forwards its clients' Authorization; may be repeated
     #[arg(long, value_name = "LISTENER")]
     pub(crate) listen_open: Vec<Endpoint>,
-    /// Where operators look, or `off`
+    /// The listener for operators, or `off`
     #[arg(long, value_name = "LISTENER", default_value = ADMIN)]
     pub(crate) admin: String,
-    /// A name of --admin, and of listeners for callers without tokens, besides their own and localhost; may be repeated
+    /// A further host name of --admin, and of listeners for callers without tokens; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) admin_host: Vec<String>,
-    /// How operators see keys: plain, hash or off
+    /// How keys are shown to operators: plain, hash or off
     #[arg(long, value_name = "HOW", default_value = "plain", value_parser = parse_shown_keys)]
     pub(crate) show_keys: ShownKeys,
-    /// The file of callers: ROLE NAME sha256:DIGITS or ROLE NAME san:NAME in each line, with the roles check, read and admin
+    /// The file of callers: ROLE NAME sha256:DIGITS or ROLE NAME san:NAME per line, with the roles check, read and admin
     #[arg(long, value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
-    /// The certificate of listeners with TLS, in PEM
+    /// The certificate of TLS listeners, in PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) certificate: Option<PathBuf>,
     /// Its private key, in PEM
@@ -56,22 +57,22 @@ pub(crate) struct ServeArguments {
     /// The authorities of clients' certificates, in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub(crate) client_ca: Option<PathBuf>,
-    /// Listens beyond this host without TLS or without authentication, too
+    /// Allows listeners beyond this host without TLS or authentication
     #[arg(long)]
     pub(crate) insecure: bool,
     /// The mode of the files of Unix sockets, octal
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = parse_mode)]
     pub(crate) socket_mode: u32,
-    /// How long connections may go on once the server stops
+    /// How long connections may last once the server stops
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub(crate) drain: Duration,
-    /// How long a connection over HTTP may go on before its client is asked to make another one, 1s or more, or `off`
+    /// How long an HTTP connection may last before its client is asked to open another one, 1s or more, or `off`
     #[arg(long, value_name = "TIME", default_value = "off", value_parser = parse_age)]
     pub(crate) max_connection_age: ConnectionAge,
     /// How records of the log are written on standard error
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
-    /// The least important records that are written: error, warn or info
+    /// The lowest level of records that are written: error, warn or info
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
     pub(crate) log_level: Level,
     /// Is ready only while the store answers
@@ -83,19 +84,19 @@ pub(crate) struct ServeArguments {
     /// The header in which they name it: x-forwarded-for, forwarded, cf-connecting-ip, true-client-ip, x-real-ip or fly-client-ip
     #[arg(long, value_name = "HEADER", default_value = "x-forwarded-for", value_parser = parse_header)]
     pub(crate) client_header: ForwardingHeader,
-    /// Every descriptor of Envoy counts for itself, also where another one denies the request
+    /// Counts every descriptor from Envoy on its own, even if another one denies the request
     #[arg(long)]
     pub(crate) rls_count_all: bool,
-    /// A limit that comes with a descriptor of Envoy is in place of that of the document
+    /// Lets a limit in a descriptor from Envoy replace that of the document
     #[arg(long)]
     pub(crate) rls_overrides: bool,
     /// How many connections of callers at a time, 1 to 1 million
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
-    /// How many keys are counted for the list of those that are denied most often, 0 to 65,536
+    /// How many keys are counted for the list of the most frequently denied ones, 0 to 65,536
     #[arg(long, value_name = "KEYS", default_value_t = 256, value_parser = clap::value_parser!(u32).range(0..=65_536))]
     pub(crate) observe_keys: u32,
-    /// How often the other processes that share the store in Redis are told what this one counts, 1s to 1h, or `off`
+    /// How often this process reports its counts to the others that share the store in Redis, 1s to 1h, or `off`
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_report)]
     pub(crate) report: ReportEvery,
 }
@@ -103,13 +104,13 @@ pub(crate) struct ServeArguments {
 #[derive(Args, Debug)]
 #[allow(clippy::doc_markdown, reason = "the help shows listeners as they are written")]
 pub(crate) struct ProbeArguments {
-    /// A listener of the server, http://HOST:PORT or unix:/PATH; that of --admin answers probes also when it has no connection left
+    /// A listener of the server, http://HOST:PORT or unix:/PATH; that of --admin answers probes even if it has no connection left
     #[arg(value_name = "LISTENER", default_value = ADMIN, value_parser = parse_probed)]
     pub(crate) listener: Endpoint,
-    /// Asks only whether the process answers
+    /// Checks only whether the process answers
     #[arg(long)]
     pub(crate) alive: bool,
-    /// How long the answer may take
+    /// How long the response may take
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     pub(crate) within: Duration,
 }

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use crate::bench::zipf::KeyChoice;
 use crate::exit::{Exit, Failure};
 
-/// The longest time that is told apart, in nanoseconds: 5 minutes.
+/// The longest time that is distinguished, in nanoseconds: 5 minutes.
 const LONGEST_NS: u64 = 300_000_000_000;
 /// How often the pace of a rate is looked at, at least.
 const PACE: Duration = Duration::from_micros(50);

@@ -4,7 +4,7 @@
 //! At each level it looks for an exact value, then for wildcards, then for the key alone, and never comes back: what it has found
 //! hides its siblings, also where nothing below it matches. A rule that applies nothing stands for that.
 
-use polylimit::descriptor_attributes;
+use polylimit::raw::descriptor_attributes;
 
 use crate::import::descriptors::{Descriptor, Domain, RateLimit, Values};
 
@@ -87,7 +87,7 @@ fn walk<'a>(
         let hidden: Vec<&Descriptor> =
             sorted[at + 1..].iter().copied().filter(|other| overlap(node, other)).collect();
         if hidden.iter().any(|other| other.title() == node.title()) {
-            return Err(format!("{} is there twice: remove one of them", title(domain, steps, Some(node))));
+            return Err(format!("{} is a duplicate: remove one of them", title(domain, steps, Some(node))));
         }
         steps.push(node);
         match &node.rate_limit {

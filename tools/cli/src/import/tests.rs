@@ -1,6 +1,8 @@
 use std::collections::HashMap;
 
-use polylimit::{Limiter, RequestAttributes, descriptor_attributes};
+use polylimit::Limiter;
+use polylimit::document::RequestAttributes;
+use polylimit::raw::descriptor_attributes;
 
 use super::*;
 use crate::import::descriptors::Descriptor;
@@ -27,7 +29,7 @@ fn applied(limiter: &Limiter, domain: &str, entries: &[(&str, &str)]) -> Vec<(St
     for (name, (_, value)) in names.iter().zip(entries) {
         request = request.attribute(name, value);
     }
-    let matches = limiter.matching(&request).unwrap();
+    let matches = limiter.admin().matching(&request).unwrap();
     matches
         .iter()
         .map(|found| (found.policy.to_string(), String::from_utf8_lossy(&found.key).into_owned()))
@@ -105,7 +107,7 @@ fn several_files_make_one_document_with_names_of_their_own() {
     assert_eq!(applied(&limiter, "b", &[("k", "1")]), [("n.2".to_owned(), "1".to_owned())]);
     let mut import = EnvoyImport::default();
     import.add(&limit("a")).unwrap();
-    assert!(import.add(&limit("a")).unwrap_err().contains("\"a\" is there twice"));
+    assert!(import.add(&limit("a")).unwrap_err().contains("\"a\" is a duplicate"));
 }
 
 #[test]
@@ -116,7 +118,7 @@ fn what_a_document_cannot_say_is_refused() {
         (format!("{{key: k, value: v, share_threshold: true, {limit}}}"), "share_threshold"),
         (format!("{{key: '', {limit}}}"), "key of a descriptor is \"\""),
         (format!("{{key: 'a,b', {limit}}}"), "comma"),
-        (format!("{{key: k, {limit}}}, {{key: k, {limit}}}"), "a.k is there twice"),
+        (format!("{{key: k, {limit}}}, {{key: k, {limit}}}"), "a.k is a duplicate"),
         ("{key: k, rate_limit: {unit: fortnight, requests_per_unit: 1}}".to_owned(), "\"fortnight\""),
         ("{key: k, rate_limit: {unlimited: true, unit: second}}".to_owned(), "unlimited"),
         ("{key: k, rate_limit: {name: n, unit: day, replaces: [{name: n}]}}".to_owned(), "replaces"),

@@ -25,8 +25,8 @@ fn documents_are_published_compared_and_rolled_back() {
         (0, &json!(1), &json!("store"))
     );
     assert_eq!(shell.object("decision", &["check", "api", "k"]).1["remaining"], 6);
-    shell.run(&put("second.toml", "0")).fails(1, "has version 1 and not 0");
-    shell.run(&put("second.toml", "4")).fails(1, "has version 1 and not 4");
+    shell.run(&put("second.toml", "0")).fails(1, "has version 1, not 0");
+    shell.run(&put("second.toml", "4")).fails(1, "has version 1, not 4");
 
     let (status, difference) = shell.object("difference", &["policies", "diff", "second.toml"]);
     assert_eq!((status, &difference["equal"]), (1, &json!(false)));
@@ -45,7 +45,7 @@ fn documents_are_published_compared_and_rolled_back() {
     // What is shown is what was published, with its comments.
     let first = shell.run(&["policies", "get", "--version", "1"]).fine();
     assert_eq!(first, FIRST);
-    shell.run(&["policies", "get", "--version", "9"]).fails(1, "document 9 is not there");
+    shell.run(&["policies", "get", "--version", "9"]).fails(1, "document 9 does not exist");
 
     let _ = shell.run(&["policies", "rollback", "1", "--why", "back", "--by", "bob"]).fine();
     assert_eq!(shell.run(&["policies", "diff", "first.toml"]).fine(), "");

@@ -183,7 +183,7 @@ fn store_without_a_document_knows_no_names() {
         shell.run(arguments).fails(64, "no document is published");
     }
     shell.run(&["policies", "get"]).fails(1, "no document is published");
-    shell.run(&["policies", "rollback", "3", "--why", "test"]).fails(64, "document 3 is not there");
+    shell.run(&["policies", "rollback", "3", "--why", "test"]).fails(64, "document 3 does not exist");
 }
 
 #[test]

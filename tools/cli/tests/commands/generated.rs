@@ -1,65 +1,60 @@
-//! What is made from the arguments and checked in. To write it: `POLYLIMIT_WRITE_GENERATED=1 cargo test -p polylimit-cli generated`.
+//! Completions and manual pages, which the build of the packages writes with `tools/packages/documents`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
+use std::process::Command;
 
-use crate::support::Shell;
+use crate::support::{PROGRAM, Shell};
 
-const SHELLS: [(&str, &str); 5] = [
-    ("bash", "polylimit.bash"),
-    ("elvish", "polylimit.elv"),
-    ("fish", "polylimit.fish"),
-    ("powershell", "_polylimit.ps1"),
-    ("zsh", "_polylimit"),
-];
-
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("generated")
-}
-
-/// The pages of a command and of all commands in it.
-fn manual_pages(shell: &Shell, command: &[&str], pages: &mut Vec<(String, String)>) {
-    let name = [&["polylimit"], command].concat().join("-");
-    pages.push((format!("{name}.1"), shell.run(&[&["man"], command].concat()).fine()));
-    let help = shell.run(&[command, &["--help"]].concat()).fine();
+/// The names of all commands in a command, as its help has them.
+fn commands(shell: &Shell, command: &[String], found: &mut Vec<Vec<String>>) {
+    let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+    let help = shell.run(&arguments).fine();
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     for line in lines.take_while(|line| !line.is_empty()) {
         // Further lines of a description are indented more.
         let Some(name) = line.strip_prefix("  ").filter(|line| !line.starts_with(' ')) else { continue };
         let name = name.split_whitespace().next().unwrap();
         if name != "help" {
-            manual_pages(shell, &[command, &[name]].concat(), pages);
+            let inner: Vec<String> = command.iter().cloned().chain([name.to_owned()]).collect();
+            commands(shell, &inner, found);
+            found.push(inner);
         }
     }
 }
 
 #[test]
-fn generated_files_are_as_checked_in() {
+fn packages_have_manual_pages_of_all_commands_and_completions_for_all_shells() {
     let shell = Shell::new();
-    let mut files: Vec<(PathBuf, String)> = Vec::new();
-    for (name, file) in SHELLS {
-        files.push((folder().join("completions").join(file), shell.run(&["completions", name]).fine()));
+    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packages/documents");
+    let status = Command::new(documents).arg(PROGRAM).arg(shell.folder()).status().unwrap();
+    assert!(status.success());
+    let mut all = Vec::new();
+    commands(&shell, &[], &mut all);
+    assert!(all.len() > 30 && all.contains(&vec!["policies".to_owned(), "put".to_owned()]));
+    for command in &all {
+        let page = fs::read_to_string(shell.folder().join(format!("man/polylimit-{}.1", command.join("-"))))
+            .unwrap();
+        let arguments: Vec<&str> = ["man"].into_iter().chain(command.iter().map(String::as_str)).collect();
+        assert_eq!(page, shell.run(&arguments).fine());
     }
-    let mut pages = Vec::new();
-    manual_pages(&shell, &[], &mut pages);
-    assert!(pages.len() > 30 && pages.iter().any(|(name, _)| name == "polylimit-policies-put.1"));
-    files.extend(pages.into_iter().map(|(name, text)| (folder().join("man").join(name), text)));
-    let writes = std::env::var_os("POLYLIMIT_WRITE_GENERATED").is_some();
-    if writes {
-        let _ = fs::remove_dir_all(folder());
-    }
-    for (path, text) in &files {
-        if writes {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+    // That of polylimit itself, too.
+    assert!(fs::read_to_string(shell.folder().join("man/polylimit.1")).unwrap().contains("Exit status:"));
+    assert_eq!(fs::read_dir(shell.folder().join("man")).unwrap().count(), all.len() + 1);
+    let names = ["_polylimit", "_polylimit.ps1", "polylimit.bash", "polylimit.elv", "polylimit.fish"];
+    for name in names {
+        let text = fs::read_to_string(shell.folder().join("completions").join(name)).unwrap();
+        for command in all.iter().flatten() {
+            assert!(text.contains(command.as_str()), "{name}: {command}");
         }
-        let there = fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            there == *text,
-            "{} is not what the program writes: see this file's first line",
-            path.display()
-        );
     }
-    let there = ["completions", "man"].map(|name| fs::read_dir(folder().join(name)).unwrap().count());
-    assert_eq!(there.iter().sum::<usize>(), files.len(), "a file is there that the program does not write");
+    assert_eq!(fs::read_dir(shell.folder().join("completions")).unwrap().count(), names.len());
+}
+
+#[test]
+fn manual_pages_that_cannot_be_written_name_the_folder() {
+    let shell = Shell::new();
+    let file = shell.file("file", "");
+    shell.run(&["man", "--into", file.to_str().unwrap()]).fails(64, "file\" cannot be used: ");
+    shell.run(&["man", "check", "--into", "pages"]).fails(64, "cannot be used with");
 }

@@ -176,7 +176,7 @@ fn probe_ends_with_0_while_the_server_is_ready_and_with_1_otherwise() {
     let probe = |arguments: &[&str]| shell.run(&[&["probe"], arguments].concat());
     // No document is published yet.
     for listener in [&*data, &*admin] {
-        probe(&[listener]).fails(1, "no document of limits is in force yet");
+        probe(&[listener]).fails(1, "no document of limits is active yet");
         assert_eq!(probe(&[listener, "--alive"]).fine(), "");
     }
     let _ = shell.file("limits.toml", LIMITS);
@@ -189,8 +189,8 @@ fn probe_ends_with_0_while_the_server_is_ready_and_with_1_otherwise() {
 
     serving.signal(Signal::SIGTERM);
     assert!(serving.end().success());
-    probe(&[&admin]).fails(1, "cannot be asked");
-    probe(&[&data]).fails(1, "cannot be asked");
+    probe(&[&admin]).fails(1, "cannot be reached");
+    probe(&[&data]).fails(1, "cannot be reached");
     // A listener that takes connections and answers nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}", silent.local_addr().unwrap());

@@ -1,6 +1,7 @@
 //! Any message of Envoy's rate limit service is answered or refused, with one status for each descriptor.
 
-use polylimit::{Limiter, ManualClock};
+use polylimit::Limiter;
+use polylimit::clock::ManualClock;
 use polylimit_server::testing::Offline;
 use prost::Message;
 

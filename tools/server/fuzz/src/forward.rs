@@ -1,6 +1,7 @@
 //! Whatever a proxy sends with its question of forward authentication, the answer admits, denies or refuses, and is well formed.
 
-use polylimit::{Limiter, ManualClock};
+use polylimit::Limiter;
+use polylimit::clock::ManualClock;
 use polylimit_server::testing::Offline;
 
 const DOCUMENT: &str = r#"

@@ -1,6 +1,7 @@
 //! Any body gets an answer in JSON that is no failure of the server.
 
-use polylimit::{Limiter, ManualClock, Policy};
+use polylimit::clock::ManualClock;
+use polylimit::{Limiter, Policy};
 use polylimit_server::testing::Offline;
 
 /// The paths of callers, and then those of operators. New ones stand at the end: the corpus chooses by number.

@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use polylimit::{Limiter, ManualClock, Policy};
+use polylimit::clock::ManualClock;
+use polylimit::{Limiter, Policy};
 use polylimit_server::ServerOptions;
 use polylimit_server::testing::Offline;
 

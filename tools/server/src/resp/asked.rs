@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use polylimit::{Call, Request};
+use polylimit::Request;
+use polylimit::raw::Call;
 
 use crate::access::{Identity, Role};
 use crate::app::App;

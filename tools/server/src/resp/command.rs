@@ -62,7 +62,7 @@ const LINES: [&[u8]; 2] = [b"PING", b"QUIT"];
 
 /// What begins as one of these lines. A browser that was led here sends other lines.
 enum Line {
-    /// A command of so many letters, with the bytes of its line.
+    /// A command of this many letters, with the bytes of its line.
     Command {
         word: usize,
         length: usize,
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         number.map(Some).ok_or(Broken("a length is no number"))
     }
 
-    /// So many bytes, and the end of their line.
+    /// This many bytes, and the end of their line.
     fn bytes(&mut self, length: usize) -> Result<Option<&'a [u8]>, Broken> {
         let rest = &self.input[self.at..];
         if rest.len() < length + 2 {

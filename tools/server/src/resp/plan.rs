@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use polylimit::Answer;
+use polylimit::raw::Answer;
 use smallvec::SmallVec;
 
 use crate::access::Role;
@@ -145,7 +145,7 @@ impl<'a> Plan<'a> {
                     steps = check(app, steps, replies).await;
                     continue;
                 }
-                Step::Ask(asked) => match app.limiter.call(&asked.call()).await {
+                Step::Ask(asked) => match app.limiter.raw().call(&asked.call()).await {
                     Ok(answer) => {
                         asked.note(app, caller);
                         write(asked, &answer, replies);

@@ -1,6 +1,7 @@
 //! Replies, in RESP2 and RESP3.
 
-use polylimit::{Decision, Error, Usage};
+use polylimit::decision::Usage;
+use polylimit::{Decision, Error};
 
 /// The replies that are not sent yet.
 #[derive(Default)]
@@ -58,12 +59,12 @@ impl Replies {
         self.integer(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
-    /// An array of so many elements, which follow.
+    /// An array of this many elements, which follow.
     pub(crate) fn array(&mut self, length: usize) {
         self.line(b'*', i64::try_from(length).unwrap_or(i64::MAX));
     }
 
-    /// A map of so many pairs, which follow; in RESP2 an array.
+    /// A map of this many pairs, which follow; in RESP2 an array.
     pub(crate) fn map(&mut self, pairs: usize) {
         if self.is_resp3 {
             self.line(b'%', i64::try_from(pairs).unwrap_or(i64::MAX));

@@ -260,8 +260,8 @@ pub(crate) fn wrong_number_text(name: &[u8]) -> String {
 }
 
 fn info(app: &App) -> String {
-    let keys = app.limiter.keys().map_or_else(String::new, |keys| format!("keys:{keys}\r\n"));
-    let version = app.limiter.configuration().map_or(0, |status| status.version);
+    let keys = app.limiter.admin().keys().map_or_else(String::new, |keys| format!("keys:{keys}\r\n"));
+    let version = app.limiter.admin().configuration().map_or(0, |status| status.version);
     format!(
         "# Server\r\nserver_name:polylimit\r\npolylimit_version:{}\r\n# Limits\r\npolicies:{}\r\nconfiguration_version:{version}\r\n{keys}",
         env!("CARGO_PKG_VERSION"),

@@ -1,6 +1,7 @@
 //! `CL.THROTTLE key max_burst count period [quantity]`, answered as the Redis module redis-cell 0.4 does.
 
-use polylimit::{Decision, Usage};
+use polylimit::Decision;
+use polylimit::decision::Usage;
 
 use crate::one_off::Throttle;
 use crate::resp::reply::Replies;

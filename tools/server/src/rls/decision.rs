@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::{join, join_all};
-use polylimit::{
-    Answer, Decision, Error, ErrorKind, MatchedPolicy, Policy, PolicyMode, Request, RequestDecision, Source,
-};
+use polylimit::admin::PolicyMode;
+use polylimit::decision::Source;
+use polylimit::document::{MatchedPolicy, RequestDecision};
+use polylimit::raw::Answer;
+use polylimit::{Decision, Error, ErrorKind, Policy, Request};
 use tonic::Status;
 
 use crate::access::Identity;
@@ -16,7 +18,7 @@ use crate::rls::messages::RateLimitRequest;
 
 /// A policy that is off and has a name with this prefix says that the policy of the rest of the name is not applied to other descriptors.
 const REPLACES: &str = "replaces.";
-/// The policy that is off and stands beside those whose denials count only together.
+/// The policy that is off and is applied with those whose denials count only together.
 const QUOTA_MODE: &str = "quota_mode";
 
 /// What becomes of a request.
@@ -41,17 +43,17 @@ pub(super) struct Application {
     hits: Hits,
     /// Whether its denial counts only together with others.
     is_in_quota_mode: bool,
-    /// Whether fields of the response tell the decision: not those of a policy in shadow.
+    /// Whether fields of the response show the decision: not those of a policy in shadow.
     pub(super) is_on: bool,
-    /// The quotas that decide about the key.
-    pub(super) numbers: Policy,
+    /// The policy with the effective quotas of the key.
+    pub(super) effective_policy: Policy,
     /// A decision or a usage, once the limiter was asked.
     pub(super) answer: Option<Answer>,
 }
 
 impl Application {
     fn new(descriptor: usize, hits: Hits, matched: MatchedPolicy, plan: Option<&Arc<str>>) -> Self {
-        let MatchedPolicy { policy, key, cost, headroom, mode, numbers, .. } = matched;
+        let MatchedPolicy { policy, key, cost, headroom, mode, effective_policy, .. } = matched;
         let (plan, is_on) = (plan.cloned(), mode == PolicyMode::On);
         let (is_in_quota_mode, answer) = (false, None);
         let units = units_of(hits, cost);
@@ -65,7 +67,7 @@ impl Application {
             hits,
             is_in_quota_mode,
             is_on,
-            numbers,
+            effective_policy,
             answer,
         }
     }
@@ -81,7 +83,8 @@ impl Application {
         let exhausted = |error: crate::error::ServeError| Status::resource_exhausted(error.to_string());
         let policy = app.one_off.resolve(&app.limiter, &limit.quotas, caller).map_err(exhausted)?;
         let policy = policy.unwrap_or_else(|| limit.quotas.as_str().into());
-        let numbers = app.limiter.policy_in_request(Some(&policy)).map_err(|error| status_of(&error))?;
+        let effective_policy =
+            app.limiter.raw().policy_in_request(Some(&policy)).map_err(|error| status_of(&error))?;
         Ok(Self {
             descriptor,
             policy,
@@ -92,7 +95,7 @@ impl Application {
             hits,
             is_in_quota_mode: false,
             is_on: true,
-            numbers,
+            effective_policy,
             answer: None,
         })
     }
@@ -129,7 +132,7 @@ impl Application {
     }
 }
 
-/// The units of so many hits; a peek is about one.
+/// The units of this many hits; a peek is about one.
 fn units_of(hits: Hits, cost: u64) -> u64 {
     match hits {
         Hits::Peek => cost,
@@ -187,7 +190,7 @@ async fn matched(
     };
     let mut replaced = Replaced::default();
     for (at, descriptor) in descriptors.iter().enumerate() {
-        let found = app.limiter.match_request(descriptor).await.map_err(|error| status_of(&error))?;
+        let found = app.limiter.admin().match_request(descriptor).await.map_err(|error| status_of(&error))?;
         if let Some(decided) = found.decided {
             outcome.decided.push((at, decided));
             continue;

@@ -1,6 +1,8 @@
 //! A descriptor of a request: what was sent, checked, as attributes by which the rules of the document find policies.
 
-use polylimit::{AttributeSource, Peer, Request, descriptor_attributes};
+use polylimit::Request;
+use polylimit::document::{AttributeSource, Peer};
+use polylimit::raw::descriptor_attributes;
 use tonic::Status;
 
 use crate::app::App;
@@ -19,7 +21,7 @@ pub(super) enum Hits {
     GiveBack(u64),
 }
 
-/// A descriptor: `docs/internals/envoy-ratelimit.md` tells which attributes it has.
+/// A descriptor: `docs/internals/envoy-ratelimit.md` lists its attributes.
 pub(super) struct Descriptor<'a> {
     domain: &'a str,
     /// The keys of the entries, joined by commas.

@@ -4,8 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use polylimit::headers::{HeaderField, HeaderSettings, Problem, fields, problem, request_problem};
-use polylimit::{Answer, Cause, Decision, Degradation, Policy, QuotaUsage, Source};
+use polylimit::decision::{Cause, Degradation, QuotaUsage, Source};
+use polylimit::http::headers::{HeaderField, HeaderSettings, Problem, fields, problem, request_problem};
+use polylimit::raw::Answer;
+use polylimit::{Decision, Policy};
 
 use crate::rls::decision::{Application, Outcome};
 use crate::rls::messages::{Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse, Unit};
@@ -54,7 +56,7 @@ impl Outcome {
         DescriptorStatus { code: code(allowed), current_limit, limit_remaining, duration_until_reset }
     }
 
-    /// What fields of the response tell: one decision of each policy, none of those in shadow, and no denial that does not count.
+    /// What fields of the response show: one decision of each policy, none of those in shadow, and no denial that does not count.
     fn told(&self) -> Vec<(&Policy, &Decision)> {
         let mut told: BTreeMap<&str, &Application> = BTreeMap::new();
         let mut names = Vec::new();
@@ -73,7 +75,7 @@ impl Outcome {
             told.insert(name, application);
         }
         let in_order = names.into_iter().filter_map(|name| told.get(name));
-        in_order.filter_map(|one| Some((&one.numbers, one.decision()?))).collect()
+        in_order.filter_map(|one| Some((&one.effective_policy, one.decision()?))).collect()
     }
 
     /// Why the request is denied, for its client.
@@ -97,7 +99,8 @@ impl Outcome {
         let shadow = asked().filter(|one| one.decision().is_some_and(Decision::shadowed));
         let mut metadata = Metadata::new();
         if let Some((application, decision)) = deciding.and_then(|one| Some((one, one.decision()?))) {
-            let quota = application.numbers.quotas().get(told_quota(decision)).map(ToString::to_string);
+            let quota =
+                application.effective_policy.quotas().get(reported_quota(decision)).map(ToString::to_string);
             metadata.add("policy", Some(&application.policy));
             metadata.add("quota", quota.as_deref());
             metadata.add("source", Some(decision.source().name()));
@@ -127,7 +130,7 @@ impl Application {
     fn status(&self) -> DescriptorStatus {
         match &self.answer {
             Some(Answer::Decision(decision)) => {
-                let (usages, at) = (decision.quotas(), told_quota(decision));
+                let (usages, at) = (decision.quotas(), reported_quota(decision));
                 let reset = usages.get(at).map(|usage| usage.reset_after_us);
                 let until_us = if decision.allowed() { reset } else { decision.retry_after_us() };
                 self.status_of(decision.allowed(), usages, at, until_us)
@@ -149,7 +152,7 @@ impl Application {
         until_us: Option<u64>,
     ) -> DescriptorStatus {
         let Some(usage) = usages.get(at) else { return DescriptorStatus::default() };
-        let quota = self.numbers.quotas().get(at).filter(|quota| quota.limit() == usage.limit);
+        let quota = self.effective_policy.quotas().get(at).filter(|quota| quota.limit() == usage.limit);
         let unit = quota.and_then(|quota| UNITS.iter().find(|(period, _)| *period == quota.period()));
         let current_limit = RateLimit {
             requests_per_unit: capped(usage.limit),
@@ -165,8 +168,8 @@ impl Application {
     }
 }
 
-/// The quota that a decision is told by: of those that deny, the one that does so for longest; otherwise the one with least left.
-fn told_quota(decision: &Decision) -> usize {
+/// The quota by which a decision is reported: of those that deny, the one that does so for longest; otherwise the one with least left.
+fn reported_quota(decision: &Decision) -> usize {
     let denying = decision.verdicts().enumerate().filter(|(_, verdict)| !verdict.allowed);
     let longest = denying.max_by_key(|(_, verdict)| verdict.retry_after_us.unwrap_or(u64::MAX));
     longest.map_or_else(|| tightest(decision.quotas()), |(at, _)| at)

@@ -1,10 +1,11 @@
-//! The admin listener: metrics, keys, explanations and what the server tells of itself.
+//! The admin listener: metrics, keys, explanations and what the server reports about itself.
 
 use axum::body::Body;
 use axum::extract::State;
 use http::header::HeaderValue;
 use http::{Request, Response, StatusCode, Uri};
-use polylimit::{ConfigurationStatus, Family, FamilyKind, KeyFilter, ListBudget, SampleValue, TextFormat};
+use polylimit::admin::{ConfigurationStatus, KeyFilter, ListBudget};
+use polylimit::metrics::{Family, FamilyKind, SampleValue, TextFormat};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use utoipa::IntoParams;
@@ -36,7 +37,7 @@ fn denied_keys(app: &App) -> Family {
         FamilyKind::Gauge,
         "Keys whose denials have become more in the last minute, of the 256 that are denied most often in the sample of --observe-keys.",
     );
-    if app.limiter.top_keys(0).counters > 0 {
+    if app.limiter.admin().top_keys(0).counters > 0 {
         #[expect(clippy::cast_precision_loss, reason = "there are at most hundreds")]
         denied.add([], SampleValue::Number(app.traffic.denied_keys() as f64));
     }
@@ -86,20 +87,20 @@ pub(super) async fn session(State(app): Shared, request: Request<Body>) -> Respo
         name: identity.map(|identity| identity.name.to_string()),
         version: env!("CARGO_PKG_VERSION"),
         show_keys: app.options.show_keys.name(),
-        observed_keys: app.limiter.top_keys(0).counters,
-        configuration: app.limiter.configuration(),
+        observed_keys: app.limiter.admin().top_keys(0).counters,
+        configuration: app.limiter.admin().configuration(),
     })
 }
 
 /// What the doctor finds about the store.
 pub(super) async fn doctor(State(app): Shared) -> Response<Body> {
-    match app.limiter.doctor().await {
+    match app.limiter.admin().doctor().await {
         Ok(findings) => json(&findings),
         Err(error) => of_error(&error),
     }
 }
 
-/// How much of a log is told.
+/// How much of a log is returned.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MostQuery {
@@ -119,7 +120,7 @@ impl MostQuery {
 
 pub(super) async fn top(State(app): Shared, uri: Uri) -> Response<Body> {
     match MostQuery::read(&uri) {
-        Ok(most) => shown(&app, &app.limiter.top_keys(most)),
+        Ok(most) => shown(&app, &app.limiter.admin().top_keys(most)),
         Err(refused) => refused.response(),
     }
 }
@@ -134,18 +135,18 @@ pub(super) struct KeysQuery {
     prefix: Option<String>,
     /// The same in base64, where it is no text.
     prefix_base64: Option<String>,
-    /// Keys of which at least so much is used, in percent; 0 by default.
+    /// Keys of which at least this much is used, in percent; 0 by default.
     used: Option<u8>,
     /// Only blocked keys.
     #[serde(default)]
     blocked: bool,
-    /// The page ends with so many keys, 1 or more; 1,000 by default.
+    /// The page ends with this many keys, 1 or more; 1,000 by default.
     entries: Option<usize>,
-    /// The page ends once the store has gone over so many keys, 1 or more; 100,000 by default.
+    /// The page ends once the store has examined this many keys, 1 or more; 100,000 by default.
     examined: Option<u64>,
     /// The share of a server's time that this may take, 1 to 100 percent; 10 by default.
     pace: Option<u8>,
-    /// Where the list goes on, as the page before told it.
+    /// Where the list goes on, as returned by the page before.
     cursor: Option<String>,
 }
 
@@ -186,7 +187,7 @@ async fn try_keys(app: &App, uri: &Uri) -> Result<Response<Body>, Refused> {
     if let Some(percent) = asked.pace {
         budget = budget.pace_percent(percent);
     }
-    let page = app.limiter.list(&filter, &budget, asked.cursor.as_deref()).await;
+    let page = app.limiter.admin().list(&filter, &budget, asked.cursor.as_deref()).await;
     let mut page = page.map_err(|error| Refused::of(of_error(&error)))?;
     page.keys.retain(|key| !asked.blocked || key.blocked_for_us > 0);
     Ok(shown(app, &page))
@@ -197,7 +198,7 @@ pub(super) async fn explain(State(app): Shared, request: Request<Body>) -> Respo
     let explained = async {
         let asked: KeyRequest = query::parse(&query::body(&app, request.into_body()).await?)?;
         let prepared = asked.prepare(&app, None)?;
-        let explained = app.limiter.explain(prepared.request()).await;
+        let explained = app.limiter.admin().explain(prepared.request()).await;
         explained.map(|explained| shown(&app, &explained)).map_err(|error| Refused::of(of_error(&error)))
     };
     explained.await.unwrap_or_else(Refused::response)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polylimit::RequestAttributes;
+use polylimit::document::RequestAttributes;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -30,6 +30,8 @@ pub(super) struct AttributesRequest {
     pub(super) id: Option<String>,
     /// How long such reservations last, in microseconds: 1,000 to 172,800,000,000; 30 s by default.
     pub(super) ttl_us: Option<u64>,
+    /// How long after their commits the id is remembered, in microseconds: 1,000 to 172,800,000,000; by default it is not.
+    pub(super) remember_us: Option<u64>,
 }
 
 impl AttributesRequest {

@@ -12,7 +12,7 @@ pub(super) struct Author {
 }
 
 /// The name that the server knows the caller by: that of its token or certificate, or its user on a Unix socket. The name that the
-/// request gives stands beside it, in brackets, so that no caller acts in the name of another; alone it stands only where the server
+/// request gives stands after it, in brackets, so that no caller acts in the name of another; alone it stands only where the server
 /// knows nothing.
 pub(super) fn author(extensions: &Extensions, by: Option<String>, why: String) -> Result<Author, Refused> {
     if why.trim().is_empty() {

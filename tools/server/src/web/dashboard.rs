@@ -35,14 +35,13 @@ const PAGE: File = File {
     content: include_bytes!("../../dashboard/index.html"),
 };
 
-/// A file of the folder `dashboard`.
+/// A file of the folder `dashboard`, or of another one.
 macro_rules! file {
     ($name:literal, $content_type:literal) => {
-        File {
-            name: $name,
-            content_type: $content_type,
-            content: include_bytes!(concat!("../../dashboard/", $name)),
-        }
+        file!($name, $content_type, concat!("../../dashboard/", $name))
+    };
+    ($name:literal, $content_type:literal, $path:expr) => {
+        File { name: $name, content_type: $content_type, content: include_bytes!($path) }
     };
 }
 
@@ -57,9 +56,10 @@ const FILES: [File; 13] = [
     file!("policies.js", "text/javascript; charset=utf-8"),
     file!("server.js", "text/javascript; charset=utf-8"),
     file!("store.js", "text/javascript; charset=utf-8"),
-    file!("uPlot.LICENSE", "text/plain; charset=utf-8"),
-    file!("uPlot.css", "text/css; charset=utf-8"),
-    file!("uPlot.js", "text/javascript; charset=utf-8"),
+    // Pages of simulations have it, too.
+    file!("uPlot.LICENSE", "text/plain; charset=utf-8", "../../../simulation/vendor/uplot/LICENSE"),
+    file!("uPlot.css", "text/css; charset=utf-8", "../../../simulation/vendor/uplot/uPlot.min.css"),
+    file!("uPlot.js", "text/javascript; charset=utf-8", "../../../simulation/vendor/uplot/uPlot.iife.min.js"),
 ];
 
 pub(super) async fn page() -> Response<Body> {

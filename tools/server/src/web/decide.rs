@@ -1,13 +1,10 @@
 //! `POST /v1/decide` and its explanation: requests by their attributes, whose policies the rules of the document find.
 
-use std::time::Duration;
-
 use axum::body::Body;
 use axum::extract::State;
 use http::header::ACCEPT;
 use http::{Request, Response};
-use polylimit::headers::{HeaderSettings, request_fields, request_problem};
-use polylimit::{ReservationId, ReserveOptions};
+use polylimit::http::headers::{HeaderSettings, request_fields, request_problem};
 
 use crate::app::App;
 use crate::web::attributes::AttributesRequest;
@@ -15,6 +12,7 @@ use crate::web::operation::has_status;
 use crate::web::query::{self, Shared};
 use crate::web::refusal::{self, Refused, denied, json, of_error};
 use crate::web::shown::shown;
+use crate::web::terms::terms;
 
 pub(super) async fn decide(State(app): Shared, request: Request<Body>) -> Response<Body> {
     try_decide(&app, request).await.unwrap_or_else(Refused::response)
@@ -25,14 +23,7 @@ async fn try_decide(app: &App, request: Request<Body>) -> Result<Response<Body>,
     let asked: AttributesRequest = query::parse(&query::body(app, body).await?)?;
     asked.check(app)?;
     let failed = |error| Refused::of(of_error(&error));
-    let mut options = ReserveOptions::default();
-    if let Some(id) = &asked.id {
-        options = options.id(ReservationId::new(id).map_err(failed)?);
-    }
-    if let Some(ttl_us) = asked.ttl_us {
-        options = options.ttl(Duration::from_micros(ttl_us));
-    }
-    let terms = options.terms().map_err(failed)?;
+    let terms = terms(asked.id.as_deref(), asked.ttl_us, asked.remember_us).map_err(failed)?;
     let decided = app.limiter.decide(&asked.attributes(), &terms).await.map_err(failed)?;
     if !head.uri.query().is_some_and(has_status) {
         return Ok(json(&decided));
@@ -51,7 +42,7 @@ pub(super) async fn explain(State(app): Shared, request: Request<Body>) -> Respo
     let explained = async {
         let asked: AttributesRequest = query::parse(&query::body(&app, request.into_body()).await?)?;
         asked.check(&app)?;
-        let explained = app.limiter.explain_request(&asked.attributes()).await;
+        let explained = app.limiter.admin().explain_request(&asked.attributes()).await;
         explained.map(|explained| shown(&app, &explained)).map_err(|error| Refused::of(of_error(&error)))
     };
     explained.await.unwrap_or_else(Refused::response)

@@ -1,4 +1,4 @@
-//! The document of limits: what is in force, its history, and its changes.
+//! The document of limits: what is active, its history, and its changes.
 
 use std::fs;
 
@@ -6,7 +6,9 @@ use axum::body::Body;
 use axum::extract::State;
 use http::header::{ETAG, HeaderValue, IF_MATCH};
 use http::{Request, Response, StatusCode, Uri};
-use polylimit::{ConfigurationStatus, Error, ErrorKind, Limiter, PublishOptions, canonical_document};
+use polylimit::admin::{ConfigurationStatus, PublishOptions};
+use polylimit::raw::canonical_document;
+use polylimit::{Error, ErrorKind, Limiter};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -34,7 +36,7 @@ pub(super) struct VersionQuery {
     version: Option<u64>,
 }
 
-/// The document of limits, and what is in force.
+/// The document of limits, and what is active.
 #[derive(Serialize)]
 struct DocumentReport {
     /// The version of a published document, which `If-Match` names.
@@ -51,7 +53,7 @@ pub(super) async fn policies(State(app): Shared, uri: Uri) -> Response<Body> {
 
 async fn try_policies(app: &App, uri: &Uri) -> Result<Response<Body>, Refused> {
     let VersionQuery { version } = query(uri)?;
-    let Some(status) = app.limiter.configuration() else {
+    let Some(status) = app.limiter.admin().configuration() else {
         let detail = "this server has no document of limits: start it with --policies FILE, or with a store in Redis that has one";
         return Err(Refused::of(refuse(StatusCode::NOT_FOUND, "not_found", detail)));
     };
@@ -78,7 +80,7 @@ struct Newest {
 
 async fn newest(app: &App, status: &ConfigurationStatus, version: Option<u64>) -> Result<Newest, Refused> {
     if &*status.source == PUBLISHED || version.is_some() {
-        let published = app.limiter.published_document(version).await.map_err(failed)?;
+        let published = app.limiter.admin().published_document(version).await.map_err(failed)?;
         return match published {
             Some(published) => Ok(Newest {
                 document_version: Some(published.document_version),
@@ -87,14 +89,14 @@ async fn newest(app: &App, status: &ConfigurationStatus, version: Option<u64>) -
             }),
             None if version.is_some() => {
                 let detail =
-                    "there is no such document: allowed is one of the last 32, as /v1/history tells them";
+                    "there is no such document: allowed is one of the last 32, which /v1/history lists";
                 Err(Refused::of(refuse(StatusCode::NOT_FOUND, "not_found", detail)))
             }
             None => Ok(Newest { document_version: Some(0), document: None, text: None }),
         };
     }
     let text = app.options.policies.as_ref().and_then(|path| fs::read_to_string(path).ok());
-    // Why a file that cannot be used is not in force, the status says.
+    // The status says why a file that cannot be used is not active.
     let document = text.as_deref().and_then(|text| canonical_document(text).ok());
     Ok(Newest { document_version: None, text: text.filter(|_| document.is_some()).map(Into::into), document })
 }
@@ -131,7 +133,7 @@ async fn try_put(app: &App, request: Request<Body>) -> Result<Response<Body>, Re
     })?;
     let text = text(app, body).await?;
     let options = PublishOptions::default().expected_version(expected).by(&by).why(&why);
-    match app.limiter.publish(&text, options).await {
+    match app.limiter.admin().publish(&text, options).await {
         Ok(status) => {
             let record = LogRecord::info("document_published", "a document of limits was published")
                 .with("version", status.version);
@@ -140,7 +142,7 @@ async fn try_put(app: &App, request: Request<Body>) -> Result<Response<Body>, Re
         }
         Err(error) => {
             // Another version than the expected one is a conflict and no mistake in the document.
-            let there = app.limiter.published_document(None).await.ok().flatten();
+            let there = app.limiter.admin().published_document(None).await.ok().flatten();
             let there = there.map_or(0, |published| published.document_version);
             let is_conflict = error.kind() == ErrorKind::InvalidArgument && there != expected;
             Err(Refused::of(if is_conflict {
@@ -171,7 +173,7 @@ pub(super) async fn rollback(State(app): Shared, request: Request<Body>) -> Resp
         check_published(&app)?;
         let Author { by, why } = author(&head.extensions, by, why)?;
         let options = PublishOptions::default().by(&by).why(&why);
-        let status = app.limiter.rollback(version, options).await.map_err(failed)?;
+        let status = app.limiter.admin().rollback(version, options).await.map_err(failed)?;
         let record =
             LogRecord::info("document_rolled_back", format!("document {version} was published again"));
         app.log(&record.with("version", status.version).with("by", &by).with("why", &why));
@@ -181,7 +183,7 @@ pub(super) async fn rollback(State(app): Shared, request: Request<Body>) -> Resp
 }
 
 fn check_published(app: &App) -> Result<(), Refused> {
-    match app.limiter.configuration() {
+    match app.limiter.admin().configuration() {
         Some(status) if &*status.source != PUBLISHED => {
             let detail = format!("the document comes from {}: change it there", status.source);
             Err(Refused::of(refuse(StatusCode::CONFLICT, "not_published", &detail)))
@@ -220,7 +222,7 @@ pub(super) async fn diff(State(app): Shared, request: Request<Body>) -> Response
         let VersionQuery { version } = query(&head.uri)?;
         let text = text(&app, body).await?;
         let after = canonical_document(&text).map_err(failed)?;
-        let status = app.limiter.configuration();
+        let status = app.limiter.admin().configuration();
         let before = match &status {
             Some(status) => newest(&app, status, version).await?.document,
             None => None,
@@ -245,7 +247,7 @@ pub(super) async fn history(State(app): Shared, uri: Uri) -> Response<Body> {
         Ok(most) => most,
         Err(refused) => return refused.response(),
     };
-    match app.limiter.configuration_history(most).await {
+    match app.limiter.admin().configuration_history(most).await {
         Ok(changes) => shown(&app, &changes),
         Err(error) => of_error(&error),
     }

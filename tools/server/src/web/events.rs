@@ -11,7 +11,8 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{Response, StatusCode};
-use polylimit::{ConfigurationStatus, Family, SampleValue, Stats, TopKey};
+use polylimit::admin::{ConfigurationStatus, TopKey};
+use polylimit::metrics::{Family, SampleValue, Stats};
 use serde::Serialize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -72,7 +73,7 @@ struct Snapshot {
     stats: Stats,
 }
 
-/// The quotas of a policy in force.
+/// The quotas of an active policy.
 #[derive(Serialize)]
 struct PolicyQuotas {
     policy: String,
@@ -125,9 +126,9 @@ struct StoreEvent {
     up: bool,
 }
 
-/// What was told of the configuration.
+/// What was sent about the configuration.
 #[derive(PartialEq)]
-enum Told {
+enum Sent {
     Nothing,
     Configuration(Option<ConfigurationStatus>),
 }
@@ -137,8 +138,8 @@ struct Listener {
     app: Arc<App>,
     ticks: Interval,
     pending: VecDeque<Bytes>,
-    /// The last one that was told; `Told::Nothing` at first.
-    configuration: Told,
+    /// The last one that was sent; `Sent::Nothing` at first.
+    configuration: Sent,
     store_up: Option<bool>,
     point_at_ms: Option<u64>,
     _place: Place,
@@ -171,7 +172,7 @@ pub(super) async fn events(State(app): Shared) -> Response<Body> {
         app,
         ticks: ticks(PAUSE),
         pending: VecDeque::new(),
-        configuration: Told::Nothing,
+        configuration: Sent::Nothing,
         store_up: None,
         _place: place,
     };
@@ -199,13 +200,13 @@ impl Listener {
     }
 
     fn look(&mut self) {
-        let configuration = self.app.limiter.configuration();
+        let configuration = self.app.limiter.admin().configuration();
         // For how long the source is unreachable changes all the time.
         let known = configuration.clone().map(|mut status| {
             status.unreachable_for_us = u64::from(status.unreachable_for_us > 0);
             status
         });
-        let known = Told::Configuration(known);
+        let known = Sent::Configuration(known);
         if self.configuration != known {
             self.tell("configuration", &configuration);
             self.configuration = known;

@@ -1,10 +1,11 @@
-//! What all processes that share the store of this server have told of themselves.
+//! What all processes that share the store of this server have reported about themselves.
 
 use axum::body::Body;
 use axum::extract::State;
 use http::header::HeaderValue;
 use http::{Response, StatusCode};
-use polylimit::{Family, FamilyKind, ProcessReport, SampleValue, TextFormat, top_denied};
+use polylimit::admin::{ProcessReport, top_denied};
+use polylimit::metrics::{Family, FamilyKind, SampleValue, TextFormat};
 use serde::Serialize;
 
 use crate::web::query::Shared;
@@ -18,11 +19,11 @@ const KEYS: usize = 32;
 #[derive(Serialize)]
 struct FleetReport<'a> {
     processes: &'a [ProcessReport],
-    denied: Vec<polylimit::DeniedKey>,
+    denied: Vec<polylimit::admin::DeniedKey>,
 }
 
 pub(super) async fn processes(State(app): Shared) -> Response<Body> {
-    match app.limiter.fleet().await {
+    match app.limiter.admin().fleet().await {
         Ok(processes) => {
             shown(&app, &FleetReport { denied: top_denied(&processes, KEYS), processes: &processes })
         }
@@ -32,7 +33,7 @@ pub(super) async fn processes(State(app): Shared) -> Response<Body> {
 
 /// The counts of every process under its name, so that one that starts again is no drop of a sum.
 pub(super) async fn metrics(State(app): Shared) -> Response<Body> {
-    match app.limiter.fleet().await {
+    match app.limiter.admin().fleet().await {
         Ok(processes) => {
             let format = TextFormat::Prometheus;
             let content_type = HeaderValue::from_static(format.content_type());
@@ -55,7 +56,7 @@ fn families(processes: &[ProcessReport]) -> Vec<Family> {
     );
     let gauge = |name, help| Family::new(name, FamilyKind::Gauge, help);
     let mut up = gauge("polylimit_fleet_store_up", "Whether the store answers a process: 1 or 0.");
-    let mut version = gauge("polylimit_fleet_policies_version", "The version of the configuration in force.");
+    let mut version = gauge("polylimit_fleet_policies_version", "The version of the active configuration.");
     let mut reported = gauge("polylimit_fleet_reported_seconds", "When a process has reported, since 1970.");
     for process in processes {
         let (instance, host) = (("process", &*process.instance), ("host", &*process.host));

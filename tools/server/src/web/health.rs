@@ -12,15 +12,15 @@ pub(super) async fn alive() -> Response<Body> {
     json(&json!({ "alive": true }))
 }
 
-/// Ready once limits are in force, until the server stops. Redis away does not make it unready, unless the options say so: outage
+/// Ready once limits are active, until the server stops. Redis away does not make it unready, unless the options demand it: outage
 /// policies answer meanwhile.
 pub(super) async fn ready(State(app): Shared) -> Response<Body> {
     match app.check_ready().await {
-        // The limits before stay in force, so that this is no reason to send requests elsewhere.
-        None => match app.limiter.configuration().and_then(|status| status.error) {
+        // The previous limits stay active, so that this is no reason to send requests elsewhere.
+        None => match app.limiter.admin().configuration().and_then(|status| status.error) {
             None => json(&json!({ "ready": true })),
             Some(_) => json(
-                &json!({ "ready": true, "configuration": "the newest document is not in force: see the log" }),
+                &json!({ "ready": true, "configuration": "the newest document is not active: see the log" }),
             ),
         },
         Some(why) => refuse(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why),

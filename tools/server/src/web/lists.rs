@@ -5,7 +5,8 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::State;
 use http::{Request, Response, StatusCode};
-use polylimit::{Error, ListName, ListOptions, ListedItem};
+use polylimit::Error;
+use polylimit::admin::{ListName, ListOptions, ListedItem};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -27,8 +28,8 @@ struct ListsReport {
 
 pub(super) async fn lists(State(app): Shared) -> Response<Body> {
     let lists = async {
-        let deny = app.limiter.list_items(ListName::Deny).await?;
-        Ok::<_, Error>(ListsReport { deny, allow: app.limiter.list_items(ListName::Allow).await? })
+        let deny = app.limiter.admin().list_items(ListName::Deny).await?;
+        Ok::<_, Error>(ListsReport { deny, allow: app.limiter.admin().list_items(ListName::Allow).await? })
     };
     match lists.await {
         Ok(lists) => shown(&app, &lists),
@@ -75,9 +76,9 @@ async fn change(app: &App, request: Request<Body>, adds: bool) -> Result<Respons
     let mut options = ListOptions::default().by(&by).why(&why);
     options.lasts = for_us.map(Duration::from_micros);
     let changed = if adds {
-        app.limiter.add_list_item(list, &item, options).await.map(Some)
+        app.limiter.admin().add_list_item(list, &item, options).await.map(Some)
     } else {
-        app.limiter.remove_list_item(list, &item, options).await
+        app.limiter.admin().remove_list_item(list, &item, options).await
     };
     let entry = format!("{list} {item}");
     if let Some(status) = changed.map_err(|error| Refused::of(of_error(&error)))? {
@@ -131,7 +132,7 @@ pub(super) async fn block(State(app): Shared, request: Request<Body>) -> Respons
         let BlockRequest { policy, key, key_base64, for_us, why, by } = asked;
         check_note(by.as_deref(), &why)?;
         let prepared = KeyRequest::of(policy, key, key_base64).prepare(&app, None)?;
-        let usage = app.limiter.block(prepared.request(), Duration::from_micros(for_us)).await;
+        let usage = app.limiter.admin().block(prepared.request(), Duration::from_micros(for_us)).await;
         let usage = usage.map_err(|error| Refused::of(of_error(&error)))?;
         if usage.source().is_outage() {
             let detail = "the store has not answered, so nothing has changed: try again once it does";

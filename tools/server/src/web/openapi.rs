@@ -216,7 +216,7 @@ fn view_paths() -> Vec<Path> {
         )
         .admin(),
         Path::new("/metrics/fleet", Get, "The same as metrics, for each process.", Answer::Metrics).admin(),
-        Path::new("/v1/session", Get, "The role of the caller, and what is in force.", Answer::Json("Session")).admin(),
+        Path::new("/v1/session", Get, "The role of the caller, and what is active.", Answer::Json("Session")).admin(),
         Path::new("/v1/traffic", Get, "What each policy has decided in the last two hours.", Answer::Json("Traffic"))
             .admin(),
         Path::new(
@@ -298,7 +298,7 @@ fn limit_paths() -> Vec<Path> {
         Path::new(
             "/v1/lists/add",
             Post,
-            "Adds an item to a list, beside the document.",
+            "Adds an item to a list, in addition to the document.",
             Answer::Json("Change"),
         )
         .admin()

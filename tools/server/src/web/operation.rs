@@ -8,8 +8,10 @@ use futures_util::future::join_all;
 use http::header::ACCEPT;
 use http::request::Parts;
 use http::{HeaderMap, Response};
-use polylimit::headers::{HeaderSettings, HeaderStyle, fields, problem};
-use polylimit::{Answer, Call, Decision, Error, Policy, Request, ReservationId, ReserveOptions};
+use polylimit::http::headers::{HeaderSettings, HeaderStyle, fields, problem};
+use polylimit::raw::{Answer, Call};
+use polylimit::reservation::ReservationId;
+use polylimit::{Decision, Error, Policy, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -22,6 +24,7 @@ use crate::log::LogRecord;
 use crate::web::author::{self, check_note};
 use crate::web::query::{self, check_length, from_base64};
 use crate::web::refusal::{self, ErrorBody, Refused, denied, invalid, json, of_error, too_large};
+use crate::web::terms::terms;
 
 /// An operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,9 +138,15 @@ pub(super) struct KeyRequest {
 pub(super) struct ManyRequests {
     /// 1 to 1,000 requests, which are decided in their order.
     requests: Vec<KeyRequest>,
-    /// Only for check: all are admitted, or nothing is spent for any.
+    /// Only for check, peek and reserve: all are admitted, or nothing is spent for any.
     #[serde(default)]
     together: bool,
+    /// Only for a reserve together: the id of the reservations, 1 to 64 bytes; random by default.
+    id: Option<String>,
+    /// Only for a reserve together: how long the reservations last, in microseconds: 1,000 to 172,800,000,000; 30 s by default.
+    ttl_us: Option<u64>,
+    /// Only for a reserve together: how long after their commits the id is remembered, in microseconds, as in a single reserve.
+    remember_us: Option<u64>,
 }
 
 /// A reservation, with the decision on it.
@@ -151,6 +160,9 @@ struct Reserved<'a> {
 /// The answers to many requests.
 #[derive(Serialize)]
 struct Results<T> {
+    /// Of the reservations, where they have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
     results: Vec<T>,
 }
 
@@ -169,8 +181,8 @@ pub(super) struct Prepared {
     headroom: u8,
     plan: Option<String>,
     id: Option<String>,
-    ttl: Option<Duration>,
-    remember: Option<Duration>,
+    ttl_us: Option<u64>,
+    remember_us: Option<u64>,
     spent: Option<u64>,
     why: Option<String>,
     by: Option<String>,
@@ -205,8 +217,7 @@ impl KeyRequest {
             }
         };
         let (cost, headroom) = (cost.unwrap_or(1), headroom.unwrap_or(0));
-        let (ttl, remember) = (ttl_us.map(Duration::from_micros), remember_us.map(Duration::from_micros));
-        Ok(Prepared { policy, key, cost, headroom, plan, id, ttl, remember, spent, why, by })
+        Ok(Prepared { policy, key, cost, headroom, plan, id, ttl_us, remember_us, spent, why, by })
     }
 }
 
@@ -231,6 +242,11 @@ impl Prepared {
         request
     }
 
+    /// Whether it says how it is reserved.
+    fn has_terms(&self) -> bool {
+        self.id.is_some() || self.ttl_us.is_some() || self.remember_us.is_some()
+    }
+
     fn call(&self, operation: Operation) -> Result<Call<'_>, Error> {
         let request = self.request();
         let id = || ReservationId::new(self.id.as_deref().unwrap_or_default());
@@ -242,21 +258,13 @@ impl Prepared {
             Operation::Refund => Call::Refund(request),
             Operation::Reset => Call::Reset(request),
             Operation::Reserve => {
-                let mut options = ReserveOptions::default();
-                if self.id.is_some() {
-                    options = options.id(id()?);
-                }
-                if let Some(ttl) = self.ttl {
-                    options = options.ttl(ttl);
-                }
-                if let Some(remember) = self.remember {
-                    options = options.remember(remember);
-                }
-                Call::Reserve(request, options.terms()?)
+                Call::Reserve(request, terms(self.id.as_deref(), self.ttl_us, self.remember_us)?)
             }
             Operation::Commit => Call::Commit(request, id()?, self.spent),
             Operation::Cancel => Call::Cancel(request, id()?),
-            Operation::Renew => Call::Renew(request, id()?, self.ttl.unwrap_or_default()),
+            Operation::Renew => {
+                Call::Renew(request, id()?, Duration::from_micros(self.ttl_us.unwrap_or_default()))
+            }
         })
     }
 
@@ -269,8 +277,8 @@ impl Prepared {
         check_note(self.by.as_deref(), self.why.as_deref().unwrap_or_default())?;
         for (name, is_given, is_taken) in [
             ("id", self.id.is_some(), takes_id),
-            ("ttl_us", self.ttl.is_some(), takes_ttl),
-            ("remember_us", self.remember.is_some(), operation == Operation::Reserve),
+            ("ttl_us", self.ttl_us.is_some(), takes_ttl),
+            ("remember_us", self.remember_us.is_some(), operation == Operation::Reserve),
             ("spent", self.spent.is_some(), is_spending),
             ("why", self.why.is_some(), is_noted),
             ("by", self.by.is_some(), is_noted),
@@ -319,7 +327,7 @@ async fn perform(
     let prepared = query::parse::<KeyRequest>(&body)?.prepare(app, caller.identity.as_ref())?;
     prepared.check(operation)?;
     let call = prepared.call(operation).map_err(|error| Refused::of(of_error(&error)))?;
-    let answer = app.limiter.call(&call).await.map_err(|error| Refused::of(of_error(&error)))?;
+    let answer = app.limiter.raw().call(&call).await.map_err(|error| Refused::of(of_error(&error)))?;
     note(app, operation, caller, &prepared);
     if tells_status && let Answer::Decision(decision) = &answer {
         return Ok(with_status(app, &prepared, &call, decision, &head.headers));
@@ -350,7 +358,7 @@ async fn many(
     many: ManyRequests,
     caller: &Caller,
 ) -> Result<Response<Body>, Refused> {
-    let ManyRequests { requests, together } = many;
+    let ManyRequests { requests, together, id, ttl_us, remember_us } = many;
     let most = app.options.limits.requests;
     if requests.len() > most {
         app.counters.rejected(Interface::Http, Rejection::TooLarge);
@@ -362,8 +370,17 @@ async fn many(
     if requests.is_empty() {
         return Err(invalid(&format!("the body has no requests: allowed are 1 to {most}")));
     }
-    if together && operation != Operation::Check {
-        return Err(invalid("together is given, and only /v1/check has it: leave it out"));
+    if together && !operation.decides() {
+        return Err(invalid(
+            "together is given, and only /v1/check, /v1/peek and /v1/reserve have it: leave it out",
+        ));
+    }
+    let reserves = together && operation == Operation::Reserve;
+    let given = [("id", id.is_some()), ("ttl_us", ttl_us.is_some()), ("remember_us", remember_us.is_some())];
+    if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given && !reserves) {
+        return Err(invalid(&format!(
+            "{name} is given next to requests, and only /v1/reserve with together has it: leave it out"
+        )));
     }
     let prepared = requests.into_iter().map(|request| {
         let request = request.prepare(app, caller.identity.as_ref())?;
@@ -371,10 +388,26 @@ async fn many(
     });
     if together {
         let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
+        if prepared.iter().any(Prepared::has_terms) {
+            return Err(invalid(
+                "a request has an id, a ttl_us or a remember_us, and requests that are reserved together have one: write it next to \
+                 requests",
+            ));
+        }
         let requests: Vec<_> = prepared.iter().map(Prepared::request).collect();
-        let decisions = app.limiter.check_together(&requests).await;
-        let results = decisions.map_err(|error| Refused::of(of_error(&error)))?;
-        return Ok(json(&Results { results }));
+        let decided = async {
+            let terms = terms(id.as_deref(), ttl_us, remember_us)?;
+            Ok(match operation {
+                Operation::Reserve => {
+                    let results = app.limiter.reserve_together(&requests, &terms).await?;
+                    Results { id: Some(id_text(&terms.id)), results }
+                }
+                Operation::Peek => Results { id: None, results: app.limiter.peek_together(&requests).await? },
+                _ => Results { id: None, results: app.limiter.check_together(&requests).await? },
+            })
+        };
+        let results = decided.await.map_err(|error: Error| Refused::of(of_error(&error)))?;
+        return Ok(json(&results));
     }
     // Each is carried out or refused by itself.
     let prepared =
@@ -387,7 +420,7 @@ async fn many(
     } else {
         let each = valid.map(async |request| {
             let call = request.call(operation)?;
-            let answer = app.limiter.call(&call).await?;
+            let answer = app.limiter.raw().call(&call).await?;
             note(app, operation, caller, request);
             Ok(raw_answer(&call, &answer))
         });
@@ -398,7 +431,7 @@ async fn many(
         Ok(_) => answers.next(),
         Err(error) => Some(OneResult::Error { error }),
     });
-    Ok(json(&Results { results: results.collect() }))
+    Ok(json(&Results { id: None, results: results.collect() }))
 }
 
 /// Records what takes units or blocks from a key without a decision.
@@ -464,11 +497,11 @@ fn with_status(
     decision: &Decision,
     headers: &HeaderMap,
 ) -> Response<Body> {
-    let policy = match app.limiter.policy_in_request(prepared.policy.as_deref()) {
+    let policy = match app.limiter.raw().policy_in_request(prepared.policy.as_deref()) {
         Ok(policy) => policy,
         Err(error) => return of_error(&error),
     };
-    // A key with an override or a plan has other numbers than its policy, which the fields would tell wrongly.
+    // A key with an override or a plan has other quotas than its policy, which the fields would show wrongly.
     let has_its_numbers = policy.quotas().len() == decision.quotas().len()
         && policy.quotas().iter().zip(decision.quotas()).all(|(quota, used)| quota.limit() == used.limit);
     let style = if has_its_numbers { HeaderStyle::Ietf } else { HeaderStyle::None };

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
-use polylimit::headers::{HeaderField, Problem};
+use polylimit::http::headers::{HeaderField, Problem};
 use polylimit::{Error, ErrorKind};
 use serde::Serialize;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use polylimit::{Limiter, ManualClock};
+use polylimit::Limiter;
+use polylimit::clock::ManualClock;
 use polylimit_server::ServerOptions;
 use prost::Message;
 use prost_types::Struct;

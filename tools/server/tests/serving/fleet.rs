@@ -3,7 +3,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use polylimit::{ErrorKind, Limiter, Policy, top_denied};
+use polylimit::admin::top_denied;
+use polylimit::{ErrorKind, Limiter, Policy};
 use polylimit_server::ServerOptions;
 use polylimit_test_servers::{Kind, Server as Redis};
 use serde_json::json;
@@ -93,15 +94,15 @@ fn rights_of_the_documentation_suffice_and_are_needed() {
         limiter(&url(&redis).replacen("redis://", &format!("redis://{user}:secret@"), 1)).blocking()
     };
     let reporter = of("reporter");
-    until(|| reporter.fleet().unwrap().len() == 1);
+    until(|| reporter.admin().fleet().unwrap().len() == 1);
     // The reader has no right to report.
     let reader = of("reader");
     assert!(reader.check("k").unwrap().allowed());
-    let reports = reader.fleet().unwrap();
+    let reports = reader.admin().fleet().unwrap();
     assert_eq!((reports.len(), top_denied(&reports, 5).len()), (1, 0));
     let plain = of("plain");
     assert!(plain.check("k").unwrap().allowed());
-    let refused = plain.fleet().unwrap_err();
+    let refused = plain.admin().fleet().unwrap_err();
     assert!(refused.kind() == ErrorKind::StoreFailed && refused.message().contains("+zrange"), "{refused}");
 }
 

@@ -1,6 +1,7 @@
 //! Forward authentication.
 
-use polylimit::{ClientAddressRules, Limiter};
+use polylimit::Limiter;
+use polylimit::http::ClientAddressRules;
 use polylimit_server::ServerOptions;
 use serde_json::json;
 

@@ -130,7 +130,7 @@ fn refused_and_missing_documents_are_recorded() {
     write(&path, "broken [");
     wait_until(|| findings().len() == 1);
     let refused = findings()[0]["message"].as_str().unwrap().to_owned();
-    assert!(refused.contains("line 1") && refused.ends_with("the limits before stay in force"), "{refused}");
+    assert!(refused.contains("line 1") && refused.ends_with("the previous limits stay active"), "{refused}");
     fs::remove_file(&path).unwrap();
     wait_until(|| findings().len() == 2);
     assert!(!server.admin().get("/metrics").body.contains("polylimit_policies_unreachable_seconds 0\n"));

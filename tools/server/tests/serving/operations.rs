@@ -18,7 +18,7 @@ fn check_is_answered_as_the_library_serialises_it() {
         let expected = limiter.blocking().peek(Request::new("same").policy("api")).unwrap();
         let peeked = server.http().post("/v1/peek", &json!({ "policy": "api", "key": "same" }));
         assert_eq!((peeked.status, peeked.field("content-type")), (200, Some("application/json")));
-        assert_eq!(peeked.body, polylimit::report_json(&expected));
+        assert_eq!(peeked.body, polylimit::raw::report_json(&expected));
         let checked = server.http().post("/v1/check", &json!({ "policy": "api", "key": "same" })).json();
         assert_eq!(checked["allowed"], json!(expected.allowed()));
     }
@@ -134,6 +134,63 @@ fn together_spends_for_all_or_for_none() {
 }
 
 #[test]
+fn peek_together_spends_nothing() {
+    let server = started();
+    let both = json!({
+        "requests": [{ "policy": "api", "key": "k", "cost": 2 }, { "policy": "login", "key": "k" }], "together": true
+    });
+    let ask = |path: &str| server.http().post(path, &both).json()["results"].clone();
+    for _ in 0..2 {
+        let peeked = ask("/v1/peek");
+        assert_eq!((&peeked[0]["remaining"], &peeked[1]["allowed"]), (&json!(3), &json!(true)));
+    }
+    assert_eq!(ask("/v1/check")[1]["allowed"], true);
+    let peeked = ask("/v1/peek");
+    assert_eq!((&peeked[0]["allowed"], &peeked[1]["allowed"]), (&json!(false), &json!(false)));
+}
+
+#[test]
+fn reserve_together_reserves_for_all_or_for_none() {
+    let server = started();
+    let post = |path: &str, body: &Value| server.http().post(path, body).json();
+    let both = |more: Value| {
+        let mut body = json!({
+            "requests": [{ "policy": "model", "key": "k", "cost": 4 }, { "policy": "api", "key": "k" }], "together": true
+        });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let first = post("/v1/reserve", &both(json!({})));
+    let id = first["id"].as_str().unwrap();
+    assert_eq!(
+        (id.len(), &first["results"][0]["allowed"], &first["results"][1]["remaining"]),
+        (32, &json!(true), &json!(2))
+    );
+    let cancelled = post("/v1/cancel", &json!({ "policy": "model", "key": "k", "id": id }));
+    assert_eq!(cancelled["found"], true);
+    let left = || post("/v1/peek", &json!({ "policy": "api", "key": "k" }))["remaining"].clone();
+    for run in 0..2 {
+        let job = post(
+            "/v1/reserve",
+            &both(json!({ "id": "job", "ttl_us": 60_000_000, "remember_us": 60_000_000 })),
+        );
+        assert_eq!((&job["id"], &job["results"][0]["allowed"]), (&json!("job"), &json!(true)), "{job}");
+        let usage = post("/v1/commit", &json!({ "policy": "model", "key": "k", "id": "job", "spent": 1 }));
+        assert_eq!((&usage["found"], &usage["repeated"]), (&json!(true), &json!(run == 1)));
+    }
+    assert_eq!(left(), 0);
+    // The other policy has nothing left: no slot is taken.
+    let slots = || post("/v1/peek", &json!({ "policy": "model", "key": "k" }))["quotas"].clone();
+    let before = slots();
+    let denied = post("/v1/reserve", &both(json!({})));
+    assert_eq!(
+        (&denied["results"][0]["allowed"], &denied["results"][1]["allowed"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(slots(), before);
+}
+
+#[test]
 fn status_makes_a_response_of_a_denial() {
     let server = started();
     let ask = || server.http().post("/v1/check?status", &json!({ "policy": "login", "key": "k" }));
@@ -192,6 +249,27 @@ fn rules_of_the_document_decide_about_attributes() {
     assert_eq!((&other["allowed"], &other["decisions"]), (&json!(true), &json!([])));
 }
 
+#[test]
+fn decision_about_attributes_remembers_the_commit() {
+    let document = r#"
+        polylimit = 1
+        [policies.slots]
+        quotas = "1 concurrent"
+        [[rules]]
+        apply = [{ policy = "slots", key = "{user}" }]
+    "#;
+    let limiter = Limiter::builder().document(document).build().unwrap();
+    let server = Running::start(limiter, ServerOptions::default());
+    let body = json!({ "attributes": { "user": "alice" }, "id": "job", "remember_us": 60_000_000 });
+    for run in 0..2 {
+        let made = server.http().post("/v1/decide", &body).json();
+        assert_eq!(made["decisions"][0]["reservation"], "job");
+        let commit = json!({ "policy": "slots", "key": "alice", "id": "job" });
+        let usage = server.http().post("/v1/commit", &commit).json();
+        assert_eq!((&usage["found"], &usage["repeated"]), (&json!(true), &json!(run == 1)));
+    }
+}
+
 /// The caller's router is not known: a path counts under each way to read it, whatever form its target has.
 #[test]
 fn every_reading_of_a_path_counts_under_its_rule() {
@@ -241,6 +319,22 @@ fn mistakes_are_told_as_problems() {
             "/v1/charge",
             r#"{"requests": [{"policy": "api", "key": "a"}], "together": true}"#,
             "only /v1/check",
+        ),
+        (
+            "/v1/check",
+            r#"{"requests": [{"policy": "api", "key": "a"}], "together": true, "id": "a"}"#,
+            "leave it out",
+        ),
+        ("/v1/reserve", r#"{"requests": [{"policy": "api", "key": "a"}], "ttl_us": 5000}"#, "with together"),
+        (
+            "/v1/reserve",
+            r#"{"requests": [{"policy": "api", "key": "a", "id": "a"}], "together": true}"#,
+            "next to requests",
+        ),
+        (
+            "/v1/reserve",
+            r#"{"requests": [{"policy": "api", "key": "a"}], "together": true, "remember_us": 999}"#,
+            "remembered for",
         ),
         ("/v1/check?status", r#"{"requests": [{"policy": "api", "key": "a"}]}"#, "single request"),
         ("/v1/decide", r#"{"method": "GET"}"#, "no configuration"),

@@ -6,7 +6,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use polylimit::{Limiter, ManualClock, Policy};
+use polylimit::clock::ManualClock;
+use polylimit::{Limiter, Policy};
 use polylimit_server::{Endpoint, Server, ServerHandle, ServerOptions, Signals};
 use serde_json::Value;
 

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use polylimit::{Limiter, ManualClock};
+use polylimit::Limiter;
+use polylimit::clock::ManualClock;
 use polylimit_server::ServerOptions;
 
 use crate::support::{Running, exchange};

@@ -1,6 +1,7 @@
 //! One client's requests, and the decisions on them under a quota.
 
-use polylimit::{Error, Limiter, ManualClock, Policy};
+use polylimit::clock::ManualClock;
+use polylimit::{Error, Limiter, Policy};
 
 /// Requests arrive in slots of half a second, evenly within each slot.
 pub(crate) const SLOT_US: u64 = 500_000;

@@ -76,8 +76,8 @@ const keyHeader = ["client", "admitted", "denied", "longest block"];
 table(`Clients that are denied most by ${data.live.label}`, keyHeader, keyRows(data.live.most_denied));
 for (const { label, agreement, newly_denied, newly_admitted } of data.candidates) {
   table(`First attempts, compared with ${label}`, ["", "it admits", "it denies"], [
-    ["the limits in force admit", agreement.both_allow, agreement.only_candidate_denies],
-    ["the limits in force deny", agreement.only_live_denies, agreement.both_deny],
+    ["the active limits admit", agreement.both_allow, agreement.only_candidate_denies],
+    ["the active limits deny", agreement.only_live_denies, agreement.both_deny],
   ]);
   table(`${number(newly_denied.clients)} clients are denied that were never denied`, keyHeader, keyRows(newly_denied.examples));
   table(`${number(newly_admitted.clients)} clients are never denied any more`, keyHeader, keyRows(newly_admitted.examples));

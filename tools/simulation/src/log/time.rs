@@ -5,7 +5,7 @@ use jiff::fmt::strtime;
 
 use crate::error::excerpt;
 
-/// The variables of nginx that tell the time.
+/// The variables of nginx that have the time.
 pub(crate) const VARIABLES: [&str; 3] = ["time_local", "time_iso8601", "msec"];
 
 /// A time of a log.
@@ -18,7 +18,7 @@ pub(crate) struct Time {
 }
 
 /// Reads `21/Nov/2026:10:00:00 +0000`, RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since the Unix
-/// epoch, which are told apart by their size.
+/// epoch, which are distinguished by their size.
 pub(crate) fn read_time(text: &str) -> Result<Time, String> {
     let text = text.trim();
     let read = if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {

@@ -1,6 +1,7 @@
 //! The numbers of a simulation equal those of a limiter that a loop drives by hand.
 
-use polylimit::{Limiter, ManualClock, Policy, Request};
+use polylimit::clock::ManualClock;
+use polylimit::{Limiter, Policy, Request};
 
 use super::*;
 use crate::traffic::parse_traffic;

@@ -14,12 +14,13 @@ module Polylimit
     CONFIGURATION = 8
     MATCHES = 9
     REPORT = 10
+    RESERVATIONS = 11
     NEVER = -1
     # By the numbers of errors.
     ERRORS = [Internal, *PolylimitNative.error_table.map { |row| Error::CODES.key(row.code) }].freeze
 
     # The whole answer: a decision, a usage, a list of decisions and errors, true for "ready", findings, the handle, the id and
-    # the decision of a reservation, or the JSON of a report. Raises the error that it may be instead.
+    # the decision of a reservation, the reservations of several requests, or the JSON of a report. Raises the error that it may be instead.
     def self.read(bytes)
       case bytes.getbyte(0)
       when DECISION then Decision.new(bytes, 1)
@@ -35,7 +36,7 @@ module Polylimit
       raise new(bytes).answer
     end
 
-    # Where so many decisions end that begin at this offset.
+    # Where this many decisions end that begin at this offset.
     def self.pass_decisions(bytes, at, count)
       while count.positive?
         at += StoreAnswer.bytesize(bytes, at)
@@ -128,6 +129,7 @@ module Polylimit
       when CONFIGURATION then configuration
       when MATCHES then list { PolicyMatch.new(*match).freeze }
       when REPORT then text
+      when RESERVATIONS then request_reservation
       when FINDINGS then list { Finding.new(severity: text, subject: text, message: text) }
       else raise Internal, 'an answer of the native library cannot be read'
       end
@@ -167,6 +169,12 @@ module Polylimit
         PolicyDecision.new(policy, key, cost, headroom, decision, reservation).freeze
       end
       RequestDecision.new(allowed, cause, status.zero? ? nil : status, wait == NEVER ? nil : Span.seconds(wait), decisions.freeze).freeze
+    end
+
+    def request_reservation
+      id = binary.freeze
+      decisions = answer.freeze
+      RequestReservation.new(decisions.all?(&:allowed), decisions, id).freeze
     end
 
     def configuration

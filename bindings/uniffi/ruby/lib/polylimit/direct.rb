@@ -20,7 +20,7 @@ module Polylimit
       check: 1, peek: 2, take: 3, charge: 4, refund: 5, reset: 6, acquire: 7, check_many: 8, check_together: 9, ready: 10,
       doctor: 11, reserve: 12, commit: 13, cancel: 14, renew: 15, end: 16, release_reservation: 17, is_lost: 18,
       block: 19, decide_request: 20, set_entry: 21, delete_entry: 22, publish: 23, wait_for_version: 24, matching: 25,
-      configuration: 26, set_document: 27, list: 40, scan_top: 41, reset_listed: 42, explain: 43, explain_request: 44, top_keys: 45,
+      configuration: 26, set_document: 27, peek_together: 28, reserve_together: 29, list: 40, scan_top: 41, reset_listed: 42, explain: 43, explain_request: 44, top_keys: 45,
       metrics: 46, decide: 32, resume: 33, overrule: 34, finish: 35, outcomes: 36, release: 37, applies_to: 38,
       end_check: 39, fields: 48, problem: 49,
       open_queue: 64, take_answers: 65, cancel_call: 66, close_queue: 67, fetch: 68
@@ -53,7 +53,7 @@ module Polylimit
 
     module_function
 
-    # The answer, as bytes, to a call of an operation with these arguments. The owner is told what becomes of a call that is
+    # The answer, as bytes, to a call of an operation with these arguments. The owner learns what becomes of a call that is
     # submitted: see Waiting.
     def call(target, operation, arguments = '', timeout_us: 0, owner: nil)
       buffer = filled(operation, arguments)

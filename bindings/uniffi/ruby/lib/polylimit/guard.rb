@@ -9,12 +9,12 @@ module Polylimit
   # A limit on the requests of a web framework, for the middleware of the framework.
   #
   # Options: `limiter`; `policy`, a name, quotas such as "100/minute" or a list of them, none twice, decided together (the
-  # only policy unless told otherwise), or called with the request to return them: nil or [] does not limit the request;
+  # only policy by default), or called with the request to return them: nil or [] does not limit the request;
   # `scope`, text of 1 to 256 bytes: quotas without a name have a budget of their own there (they share one with all that name
   # none); `key`, called with the request, gives a string or a whole number, or is one KeyPart or a list of them (the client's
   # address); `missing_key`, how a request without a key counts: "address", "share" or "refuse"; `cost`, units or called with
   # the request (1); `count`, called with request, status and headers, says whether a response counts (every one does; an
-  # application that raises counts as one that answers 500; the fields of a response that does not count tell what is left
+  # application that raises counts as one that answers 500; the fields of a response that does not count show what is left
   # after the refund); `spent`, called with request, status and headers when a response is done or its client has gone, returns the
   # units that the request has spent, 0 to 10^12, or nil for its cost: then the cost is reserved until that time and not checked, as
   # it is under policies with a quota of concurrency in any case; or a hash of such functions by policies of the list, of which only these

@@ -76,7 +76,7 @@ module Polylimit
   end
 
   # A guard's decision about one request. The core has an object for it only while it needs one: when several guards share a
-  # request, in an outage that the program hears of, and while it holds reservations. Otherwise the facts and the decisions are all there is.
+  # request, in an outage that is reported to the program, and while it holds reservations. Otherwise the facts and the decisions are all there is.
   class GuardCheck
     REPLY = 16
     OUTCOMES = 17
@@ -119,7 +119,7 @@ module Polylimit
       reply(call(address, :decide, @facts << (outer ? outer.to_outer : NO_OUTER)))
     end
 
-    # Whether the program has to hear of an outage before there is a reply; then `error` is the one of the store, or nil.
+    # Whether an outage must be reported to the program before there is a reply; then `error` is the one of the store, or nil.
     def outage?
       @is_outage
     end

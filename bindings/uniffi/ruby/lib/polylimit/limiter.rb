@@ -6,7 +6,7 @@ module Polylimit
     PolylimitNative.quota(PolylimitNative::QuotaNumbers.new(limit: limit, period: period, **numbers))
   end
 
-  # A quota of at most so many reservations of a key at a time, as text: "20 concurrent".
+  # A quota of at most this many reservations of a key at a time, as text: "20 concurrent".
   def self.concurrent(limit)
     PolylimitNative.concurrent(limit)
   end
@@ -14,37 +14,24 @@ module Polylimit
   # Decides whether requests may proceed. A denial is a value, never an error.
   #
   # May be used by any number of threads, and by the fibers of event loops such as Async: others run while one waits for a store.
-  # A thread or a fiber that is interrupted while it waits in `acquire`, `ready` or `doctor` (Timeout, Thread#raise, Thread#kill,
+  # A thread or a fiber that is interrupted while it waits in `acquire`, `ready` or Admin#doctor (Timeout, Thread#raise, Thread#kill,
   # Async::Task#stop), and any fiber of an event loop, stops at once; an `acquire` then gives up its place in line, and gives back
   # what it was admitted. After a fork, the child's operations make connections of their own. Durations are seconds.
   class Limiter
     # One of several checks.
     CheckResult = Struct.new(:decision, :error)
 
-    # The end of a request that names no policy.
-    NO_POLICY = [Direct::NONE].pack('L<').freeze
     # How many names of policies are shown.
     MAX_SHOWN = 8
-    # How many policies are remembered as the ends of requests.
-    MAX_REMEMBERED = 1024
-    # What stands before a key: the header of the request, and that it has neither cost, plan nor headroom.
-    BEGINNINGS = Direct::HEADERS.transform_values { |header| "#{header}#{"\0" * 13}".freeze }.freeze
-    FLAGS_AT = Direct::HEADER
-    COST_AT = FLAGS_AT + 1
-    HEADROOM_AT = COST_AT + 8
-    KEY_AT = HEADROOM_AT + 4
-    HAS_COST = 1
-    HAS_PLAN = 2
-    private_constant :NO_POLICY, :MAX_SHOWN, :MAX_REMEMBERED, :BEGINNINGS, :FLAGS_AT, :COST_AT, :HEADROOM_AT, :KEY_AT, :HAS_COST, :HAS_PLAN
+    private_constant :MAX_SHOWN
 
-    include Configured
-    include Reports
+    include Calls
 
     # `store` is "memory:", "local:<name>" or a URL such as "redis://localhost". Without it the limits are those of this process alone; nil,
     # such as a missing variable of the environment, is an InvalidArgument.
     # `policies` has quotas such as "100/minute; 1000/hour" by names; in place of the text there may be a hash with
     # :quotas, :outage ("fallback", "allow" or "deny") and :lease. Other options are those of Polylimit.options.
-    # `on_degraded` is called with each Polylimit::DegradedEvent that Polylimit.logger is told, on the thread of some call of
+    # `on_degraded` is called with each Polylimit::DegradedEvent that is logged to Polylimit.logger, on the thread of some call of
     # some limiter, after that is decided; what it raises is logged.
     # Connects to nothing: a store that cannot be reached is no error here.
     # `document` is a text in TOML or JSON with policies, rules and lists, which the program keeps itself; for one that is followed there
@@ -52,7 +39,7 @@ module Polylimit
     # `credentials` is a proc without arguments that gives the password for each new connection to Redis, or a hash with :username and
     # :password, in place of those in the URL: for tokens that expire. It is called on a thread of its own, and again when the server
     # refuses what it gave, then not for 0.25 to 10 seconds, growing with each time in a row. It may block: decisions keep their
-    # deadline. What it raises is the cause in `ready`, the events and the doctor. `set_credentials` replaces it.
+    # deadline. What it raises is the cause in `ready`, the events and the doctor. Admin#set_credentials replaces it.
     def initialize(store = 'memory:', policies: {}, document: nil, clock: nil, on_degraded: nil, credentials: nil, **options)
       settings = PolylimitNative::Settings.new(
         store: store && Argument.secret('store', store),
@@ -84,6 +71,12 @@ module Polylimit
       "#<Polylimit::Limiter #{@kind}: #{shown}#{more}#{' (closed)' if closed?}>"
     end
     alias to_s inspect
+
+    # The operations for operators: keys of the store, explanations, the policy document, lists.
+    # @return [Admin]
+    def admin
+      Admin.new(self, @native, @address, @ends)
+    end
 
     # The guard of a middleware with these options.
     def guard(options)
@@ -130,22 +123,6 @@ module Polylimit
     # @return [Usage]
     def reset(key, policy: nil, plan: nil)
       answer(:reset, key, policy, 1, plan)
-    end
-
-    # Denies every request of the key under its policy for so many seconds, 0.001 to 366 days; 0 ends a block and forgets the key's
-    # penalties.
-    # @return [Usage]
-    def block(key, seconds, policy: nil, plan: nil)
-      time_us = Span.microseconds(seconds, 'seconds')
-      buffer = request(:block, key, policy, nil, plan: plan)
-      buffer.put_int64(Direct::TIMEOUT_AT, time_us)
-      read Direct.answer(@address, buffer)
-    end
-
-    # Ends a block of the key under its policy, and forgets its penalties.
-    # @return [Usage]
-    def unblock(key, policy: nil, plan: nil)
-      block(key, 0, policy: policy, plan: plan)
     end
 
     # Waits until the request is admitted. Says at once that the timeout, in seconds, cannot be met: then the decision is
@@ -204,7 +181,7 @@ module Polylimit
       on_reservation(:cancel, key, policy, plan, nil, ReservationHandle.argument(id))
     end
 
-    # Makes the reservation of this id end so many seconds from now: 0.001 to 172,800.
+    # Makes the reservation of this id end this many seconds from now: 0.001 to 172,800.
     # @return [Usage]
     def renew(key, id, ttl, policy: nil, plan: nil)
       on_reservation(:renew, key, policy, plan, nil, ReservationHandle.argument(id) << [Span.microseconds(ttl, 'ttl')].pack('q<'))
@@ -219,15 +196,56 @@ module Polylimit
       converted.map { |one| result(one.is_a?(String) ? answers.shift : one) }
     end
 
-    # Checks several requests of one key that belong together, one for each policy: all are admitted, or nothing is
-    # spent. Requests of several keys are refused.
+    # Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is spent.
+    # When one is denied, the decisions that admit are those of a peek. Requests for the same key under the same policy are one of their
+    # sum. Each is a hash as in `check_many`.
     # @return [Array<Decision>]
     # @raise [Error] the first error of any of them
     def check_together(requests)
-      read Direct.call(@address, :check_together, several(Argument.requests(requests).map { |request| bytes(request) }))
+      read Direct.call(@address, :check_together, together(requests))
     end
 
-    # Waits until the store answers, at most for so many seconds. A service may call it when it starts.
+    # The decisions that `check_together` would give now; changes no state.
+    # @return [Array<Decision>]
+    # @raise [Error] the first error of any of them
+    def peek_together(requests)
+      read Direct.call(@address, :peek_together, together(requests))
+    end
+
+    # As `check_together`, but requests under a policy with a quota such as "20 concurrent" are reserved, all under one id; the others
+    # spend. When one is denied, nothing is spent or reserved.
+    #
+    #   requests = [{ key: 'tenant:7', policy: 'slots', cost: 0 }, { key: 'tenant:7', policy: 'requests' }]
+    #   reserved = limiter.reserve_together(requests)
+    #   limiter.commit('tenant:7', reserved.id, policy: 'slots') if reserved.allowed?
+    #
+    # The caller ends each reservation by `commit` or `cancel` with its key, its policy and the id. They are not renewed in the
+    # background: `renew` makes them last longer.
+    # @param id [String, nil] the id of the reservations, 1 to 64 bytes; nil is random. A caller that has received no answer repeats the
+    #   call with the same id
+    # @param ttl [Numeric, nil] seconds that they last: 0.001 to 172,800; nil is 30
+    # @param remember [Numeric, nil] seconds after their commits for which the id is remembered, as in `reserve`; nil is not at all
+    # @return [RequestReservation]
+    # @raise [Error] the first error of any of them
+    def reserve_together(requests, id: nil, ttl: nil, remember: nil)
+      arguments = together(requests) << ReserveOptions.terms(id, ttl, remember)
+      read Direct.call(@address, :reserve_together, arguments, owner: UnusedReservations.new(self, requests))
+    end
+
+    # Decides about a request by the configuration: its lists, rules and policies. Policies with a quota of concurrency are reserved,
+    # under this id and for this ttl, and all others spend. When one policy denies, nothing is spent or reserved, and the decisions of
+    # the others are those of a peek.
+    # @param request [Hash] :method, :path, :peer, :headers (pairs or a hash, in order), :attributes (a hash); what is left out is absent
+    # @param id [String, nil] the id of reservations, 1 to 64 bytes; nil is random
+    # @param ttl [Numeric, nil] seconds that reservations last: 0.001 to 172,800; nil is 30
+    # @param remember [Numeric, nil] seconds after the commit for which the id is remembered, as in `reserve`; nil is not at all
+    # @return [RequestDecision]
+    def decide(request, id: nil, ttl: nil, remember: nil)
+      arguments = Attributes.bytes(request) << ReserveOptions.terms(id, ttl, remember)
+      read Direct.call(@address, :decide_request, arguments, owner: Undecided.new(self))
+    end
+
+    # Waits until the store answers, at most for this many seconds. A service may call it when it starts.
     # @param timeout [Numeric] seconds, 0 or more
     # @raise [StoreUnavailable] when the store has not answered in time
     def ready(timeout)
@@ -235,20 +253,14 @@ module Polylimit
       nil
     end
 
-    # Examines the store for an operator.
-    # @return [Array<Finding>]
-    def doctor
-      wait(:doctor, 0)
-    end
-
-    # Registers a policy, or changes the numbers of the one of that name. The usage is kept.
+    # Registers a policy, or changes the quotas of the one of that name. The usage is kept.
     # @return [nil]
     def set_policy(name, quotas)
       policy = Argument.policy(name, quotas)
       @native.set_policy(policy.name, policy.quotas)
     end
 
-    # The policy of that name, with its current numbers; or the policy of these quotas, if a request has used them.
+    # The policy of that name, with its current quotas; or the policy of these quotas, if a request has used them.
     # @return [Policy, nil]
     def policy(name)
       @native.policy(Argument.name(name))
@@ -268,25 +280,28 @@ module Polylimit
       @native.policies
     end
 
-    # How many keys the memory store or the local one holds a state for; nil for a store elsewhere.
-    # @return [Integer, nil]
-    def keys
-      @native.keys
-    end
-
     # Counters of the operations so far, by name.
     # @return [Hash{String => Integer}]
     def stats
       @native.stats
     end
 
-    # Authenticates new connections with another password, and user name if there is one, from now on.
-    def set_credentials(password, username: nil)
-      @native.set_credentials(Argument.text('username', username), Argument.secret('password', password))
+    # What the limiter has counted, and the state of its store and its configuration: one hash for each family.
+    # The keys of the hashes are symbols, with the names of the fields that docs/metrics.md describes.
+    # @return [Array<Hash>]
+    def metrics
+      report Direct.call_now(@address, :metrics)
+    end
+
+    # The same as text: "prometheus", whose media type is `text/plain; version=0.0.4; charset=utf-8`, or "openmetrics", whose media
+    # type is `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+    # @return [String]
+    def metrics_text(format = 'prometheus')
+      @native.metrics_text(Argument.text('format', format).to_s)
     end
 
     # Gives back leases, ends connections and threads and frees what the limiter holds, at once; later operations raise
-    # Polylimit::Closed, as do those under way, and it tells nothing more. May be called again.
+    # Polylimit::Closed, as do those under way, and it reports nothing more. May be called again.
     def close
       @is_closed = true
       @native.shut_down
@@ -299,11 +314,6 @@ module Polylimit
     end
 
     private
-
-    # A request without a cost spends 1. A cost of nil is a mistake of the caller, such as the number of tokens of a failed answer.
-    def other_than_one(cost)
-      cost.equal?(1) ? nil : Argument.cost(cost)
-    end
 
     def answer(operation, key, policy, cost, plan, headroom = nil)
       cost = other_than_one(cost)
@@ -329,46 +339,6 @@ module Polylimit
       read Direct.answer(@address, request(operation, key, policy, spent, name, plan: plan), Waiting::ENDING)
     end
 
-    # Waits in a way that can be interrupted.
-    def wait(operation, timeout_us, arguments = '')
-      buffer = Direct.filled(operation, arguments)
-      buffer.put_int64(Direct::TIMEOUT_AT, timeout_us)
-      read Waiting.answer(@address, buffer)
-    end
-
-    # Delivers events, and returns what the answer says.
-    def read(bytes)
-      Events.deliver
-      AnswerReader.read(bytes)
-    end
-
-    # A buffer with the request of an operation on one key: bindings/uniffi/src/direct/layout.rs has the layout.
-    def request(operation, key, policy, cost, more = '', plan: nil, headroom: nil)
-      key = Argument.key(key)
-      ending = @ends[policy] || ending(policy)
-      ending += Attributes.text('plan', plan.to_s) if plan
-      ending += more unless more.empty?
-      headroom = Argument.percent(headroom) if headroom
-      cost = Argument.units(operation == :commit ? 'spent' : 'cost', cost) if cost
-      size = key.bytesize
-      buffer = Direct.buffer_for(KEY_AT + 4 + size + ending.bytesize)
-      buffer.put_bytes(0, BEGINNINGS[operation])
-      buffer.put_int64(COST_AT, cost) if cost
-      buffer.put_uint8(FLAGS_AT, (cost ? HAS_COST : 0) | (plan ? HAS_PLAN : 0)) if cost || plan
-      buffer.put_int32(HEADROOM_AT, headroom) if headroom
-      buffer.put_uint32(KEY_AT, size)
-      buffer.put_bytes(KEY_AT + 4, key)
-      buffer.put_bytes(KEY_AT + 4 + size, ending)
-    end
-
-    # The end of a request: its policy.
-    def ending(policy)
-      text = Argument.text('policy', policy)
-      ending = [text.bytesize, text].pack('L<a*')
-      @ends[policy.dup.freeze] = ending if @ends.size < MAX_REMEMBERED
-      ending
-    end
-
     # One of several requests.
     def bytes(request)
       Argument.one_of_several(request)
@@ -392,6 +362,10 @@ module Polylimit
       [requests.size].pack('L<') << requests.join
     end
 
+    def together(requests)
+      several(Argument.requests(requests).map { |request| bytes(request) })
+    end
+
     def result(answer)
       answer.is_a?(Decision) ? CheckResult.new(answer, nil) : CheckResult.new(nil, answer)
     end
@@ -410,6 +384,42 @@ module Polylimit
       end
     end
     private_constant :UnusedReservation
+
+    # Cancels what was reserved together for a caller that does not take it. What was spent stays spent, as with a check.
+    UnusedReservations = Struct.new(:limiter, :requests) do
+      def submitted(_buffer); end
+
+      def abandoned(bytes)
+        reserved = bytes && AnswerReader.read(bytes)
+        return unless reserved&.allowed
+
+        requests.each do |request|
+          limiter.cancel(request[:key], reserved.id, policy: request[:policy], plan: request[:plan])
+        rescue Error
+          # What cannot be cancelled, ends at its time.
+          nil
+        end
+      rescue Error
+        nil
+      end
+    end
+    private_constant :UnusedReservations
+
+    # Cancels what was reserved for a caller that was interrupted. What was spent stays spent, as with a check.
+    Undecided = Struct.new(:limiter) do
+      def submitted(_buffer); end
+
+      def abandoned(bytes)
+        decided = bytes && AnswerReader.read(bytes)
+        decided&.decisions&.each do |made|
+          limiter.cancel(made.key, made.reservation, policy: made.policy) if made.reservation
+        end
+      rescue Error
+        # What cannot be cancelled ends at its time.
+        nil
+      end
+    end
+    private_constant :Undecided
 
     # Gives back what an acquire was admitted whose answer is not taken.
     Acquisition = Struct.new(:limiter, :key, :policy, :cost, :plan) do

@@ -16,7 +16,7 @@ module Polylimit
   # Among them: ManualClock, a clock for tests, which stands still until it is set or advanced (#now_us, #set in
   # microseconds, #advance in seconds); ClientAddressRules, networks of proxies that are trusted to name the client of a
   # forwarded request: `new(trust, header, ipv4_prefix, ipv6_prefix)`; Backoff, which says when the client of a limited service
-  # tries again: `new(base, cap, max_wait, max_retries)`, and #wait(retry, server_wait), both in seconds; DegradedEvent, what a limiter tells its operators (#kind, #reason,
+  # tries again: `new(base, cap, max_wait, max_retries)`, and #wait(retry, server_wait), both in seconds; DegradedEvent, what a limiter reports to operators (#kind, #reason,
   # #lasted in seconds, #decisions, #severity, #finding, #message).
   GENERATED = %i[
     AttemptStep Attempts Backoff CandidateCounts ClientAddressRules DegradedEvent ErrorRow Finding ManualClock Policy QuotaNumbers Settings

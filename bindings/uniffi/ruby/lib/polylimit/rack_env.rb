@@ -153,7 +153,7 @@ module Polylimit
       %w[CONTENT_TYPE CONTENT_LENGTH].include?(name) ? name : "HTTP_#{name}"
     end
 
-    # Rack's strings are bytes. What is not UTF-8 in them is nothing that is looked for, and takes nothing beside it along.
+    # Rack's strings are bytes. What is not UTF-8 in them is nothing that is looked for, and takes nothing else along.
     def text(bytes)
       return bytes if bytes.nil? || bytes.ascii_only?
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Polylimit
-  # Tells ActiveSupport what the middleware decides, as the event `throttle.polylimit`, where it is loaded and has a subscriber.
+  # Notifies ActiveSupport of what the middleware decides, as the event `throttle.polylimit`, where it is loaded and has a subscriber.
   class RackEvents
     NAME = 'throttle.polylimit'
 

@@ -4,7 +4,7 @@ module Polylimit
   # Notices when a response of Rack is done: when its server closes the body, as it does for a client that has gone as well, or when
   # the application closes a socket that it has taken over.
   class RackHold
-    # A socket or a stream that tells when it is closed.
+    # A socket or a stream that reports when it is closed.
     module Closing
       def polylimit_holds
         @polylimit_holds ||= []
@@ -17,7 +17,7 @@ module Polylimit
       end
     end
 
-    # A body that tells when it is closed. It can what the body of the application can.
+    # A body that reports when it is closed. It can what the body of the application can.
     class Body
       def initialize(body, hold)
         @body = body

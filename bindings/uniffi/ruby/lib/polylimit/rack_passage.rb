@@ -5,7 +5,7 @@ module Polylimit
   class RackPassage
     # The name of the decisions in the env.
     RATE_LIMIT = 'polylimit.rate_limit'
-    # The fields that the limits on a request have written, so that those of an application are told apart.
+    # The fields that the limits on a request have written, so that those of an application are distinguished.
     FIELDS = 'polylimit.fields'
     CHECK = 'polylimit.check'
     # What Rack::Cors leaves in the env: whether it knows the origin.

@@ -109,6 +109,13 @@ module Polylimit
     end
   end
 
+  # The decisions on requests that were reserved together: `allowed`, whether every one is admitted, so that units are set aside or spent;
+  # `decisions`, one for each request in their order; and `id`, that of the reservations, for Limiter#commit, Limiter#cancel and
+  # Limiter#renew. In a denied request, the decisions that admit are those of a peek.
+  RequestReservation = Struct.new(:allowed, :decisions, :id) do
+    alias_method :allowed?, :allowed
+  end
+
   # The options of a reservation, as arguments of a direct call.
   module ReserveOptions
     HAS_TTL = 1
@@ -125,6 +132,13 @@ module Polylimit
       start = id ? [Argument.id(id).bytesize, id].pack('L<a*') : [Direct::NONE].pack('L<')
       times = { 'ttl' => ttl, 'max_age' => max_age, 'remember' => remember }
       start << [flags, *times.map { |name, time| time ? Span.microseconds(time, name) : 0 }].pack('Cq<q<q<')
+    end
+
+    # The terms of reservations that have no handle.
+    def terms(id, ttl, remember)
+      start = id ? [Argument.id(id).bytesize, id].pack('L<a*') : [Direct::NONE].pack('L<')
+      times = { 'ttl' => ttl, 'remember' => remember }.map { |name, time| time ? Span.microseconds(time, name) : 0 }
+      start << [ttl ? 1 : 0, *times].pack('Cq<q<')
     end
   end
   private_constant :ReserveOptions

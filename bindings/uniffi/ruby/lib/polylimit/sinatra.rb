@@ -45,7 +45,7 @@ module Polylimit
       owner = self
       condition do
         env['sinatra.route'] = route
-        # A class may get its name after its routes. It comes last: GET and HEAD of a route are told by how the text begins.
+        # A class may get its name after its routes. It comes last: GET and HEAD of a route are recognised by how the text begins.
         denial = limit.enter(env, "#{route} #{owner.name}")&.denial
         denial ? halt(*denial) : true
       end

@@ -4,7 +4,7 @@ module Polylimit
   # Durations: seconds in Ruby, whole microseconds in the native library.
   module Span
     MICROSECONDS = 1_000_000
-    # The longest that the native library can be told.
+    # The longest span that the native library accepts.
     LONGEST = (1 << 63) - 1
 
     # Exact to the microsecond up to 285 years.

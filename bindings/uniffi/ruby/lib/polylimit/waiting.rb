@@ -25,7 +25,7 @@ module Polylimit
 
     class << self
       # The answer to the request in the buffer, once it is there. A caller that is interrupted meanwhile cancels its call. The
-      # owner, where there is one, is told what is in the buffer when the call is pending (`submitted`), and on an interruption
+      # owner, where there is one, receives what is in the buffer when the call is pending (`submitted`), and on an interruption
       # the answer that the caller does not get, or nil (`abandoned`). A call whose owner is ENDING goes on without its caller.
       def answer(target, buffer, owner = nil)
         scheduler = Fiber.current_scheduler

@@ -18,7 +18,7 @@ extension Limiter {
     /// options: for passwords that expire, such as the tokens of a cloud. It is called on a thread of its own, one call at a time, and
     /// again when the server refuses what it gave; after a refusal or an error not for 0.25 to 10 seconds, growing with each time in a
     /// row. It may block: decisions have their deadline meanwhile. The description of an error is the cause in `ready`, events and the
-    /// doctor, and must hold no secret. `setCredentials` replaces the function; `shutDown` does not wait for it.
+    /// doctor, and must hold no secret. `Admin.setCredentials` replaces the function; `shutDown` does not wait for it.
     public static func withCredentials(
         settings: Settings,
         credentials: @escaping @Sendable () throws -> Credentials

@@ -43,7 +43,29 @@ final class PolylimitTests: XCTestCase {
         let requests = ["api", "1/minute"].map { Request(key: Data("user".utf8), policy: $0) }
         XCTAssertEqual(try limiter.checkTogether(requests: requests).map(\.allowed), [true, true])
         XCTAssertEqual(try limiter.checkTogether(requests: requests).map(\.allowed), [true, false])
+        XCTAssertEqual(try limiter.peekTogether(requests: requests).map(\.allowed), [true, false])
         XCTAssertEqual(try limiter.peek(request: Request(key: Data("user".utf8), policy: "api")).remaining, 1)
+    }
+
+    func testARequestIsReservedTogetherOrNotAtAll() async throws {
+        let limiter = try limiter("1 concurrent; 100/minute")
+        let model = Request(key: Data("user".utf8), policy: "api", cost: 40)
+        let requests = [model, Request(key: Data("user".utf8), policy: "9/minute")]
+        let reserved = try limiter.reserveTogether(requests: requests)
+        XCTAssertTrue(reserved.allowed)
+        XCTAssertEqual(reserved.decisions.map(\.remaining), [0, 8])
+        let denied = try await limiter.asynchronous().reserveTogether(requests: requests)
+        XCTAssertFalse(denied.allowed)
+        XCTAssertEqual(try limiter.peek(request: requests[1]).remaining, 8)
+        XCTAssertTrue(try limiter.cancel(request: model, id: reserved.id).found)
+        for repeated in [false, true] {
+            let job = try await limiter.asynchronous()
+                .reserveTogether(requests: requests, id: Data("job".utf8), remember: .seconds(60))
+            let usage = try limiter.commit(request: model, id: job.id, spent: 30)
+            XCTAssertEqual([usage.found, usage.repeated], [true, repeated])
+        }
+        XCTAssertEqual(try await limiter.asynchronous().peekTogether(requests: requests).map(\.remaining), [70, 6])
+        XCTAssertEqual(try await limiter.asynchronous().checkTogether(requests: [requests[1]]).map(\.remaining), [5])
     }
 
     func testInvalidArgumentIsAnError() throws {
@@ -86,9 +108,9 @@ final class PolylimitTests: XCTestCase {
     func testBlockedKeyIsDenied() async throws {
         let limiter = try limiter("10/hour fixed_window")
         XCTAssertFalse(try limiter.check(request: Request(key: Data("user".utf8), cost: 9, headroom: 50)).allowed)
-        XCTAssertEqual(try limiter.block(request: request("user"), time: .seconds(60)).remaining, 0)
+        XCTAssertEqual(try limiter.admin().block(request: request("user"), time: .seconds(60)).remaining, 0)
         XCTAssertEqual(try limiter.check(request: request("user")).cause, "blocked")
-        _ = try await limiter.asynchronous().unblock(request: request("user"))
+        _ = try await limiter.asynchronous().admin().unblock(request: request("user"))
         XCTAssertTrue(try limiter.check(request: request("user")).allowed)
     }
 
@@ -103,26 +125,26 @@ final class PolylimitTests: XCTestCase {
             """
         let limiter = try Limiter(settings: Settings(document: document))
         let attributes = RequestAttributes(path: "/v1/items", attributes: ["user": Data("alice".utf8)])
-        XCTAssertEqual(try limiter.matching(attributes: attributes).map(\.policy), ["api"])
+        XCTAssertEqual(try limiter.admin().matching(attributes: attributes).map(\.policy), ["api"])
         XCTAssertTrue(try limiter.decide(attributes: attributes).allowed)
         let denied = try await limiter.asynchronous().decide(attributes: attributes)
         XCTAssertEqual(denied.status, 429)
-        XCTAssertEqual(limiter.configuration()?.source, "document")
-        XCTAssertEqual(try limiter.setEntry(item: "deny user alice", value: "{}").source, "document")
+        XCTAssertEqual(limiter.admin().configuration()?.source, "document")
+        XCTAssertEqual(try limiter.admin().setEntry(item: "deny user alice", value: "{}").source, "document")
         XCTAssertEqual(try limiter.decide(attributes: attributes).cause, "deny_list")
     }
 
     func testReportsTellWhatIsUsedAndWhy() async throws {
         let limiter = try Limiter(settings: Settings(policies: [Policy(name: "api", quotas: "2/hour fixed_window")], options: ["observe_keys": "16"]))
         _ = try limiter.charge(request: request("user:1", cost: 2))
-        let page = try limiter.list(options: ListOptions(policy: "api", keyPrefix: Data("user:".utf8), atLeastUsed: 100))
+        let page = try limiter.admin().list(options: ListOptions(policy: "api", keyPrefix: Data("user:".utf8), atLeastUsed: 100))
         XCTAssertEqual(page.keys.map(\.key.text), ["user:1"])
         XCTAssertNil(page.cursor)
-        let explained = try await limiter.asynchronous().explain(request: request("user:1"))
+        let explained = try await limiter.asynchronous().admin().explain(request: request("user:1"))
         XCTAssertEqual(explained.quotas.map(\.admits), [false])
-        XCTAssertEqual(try limiter.scanTop(number: 1).keys.count, 1)
-        XCTAssertEqual(try limiter.topKeys(number: 1).counters, 16)
-        let reset = try await limiter.asynchronous().resetListed()
+        XCTAssertEqual(try limiter.admin().scanTop(number: 1).keys.count, 1)
+        XCTAssertEqual(try limiter.admin().topKeys(number: 1).counters, 16)
+        let reset = try await limiter.asynchronous().admin().resetListed()
         XCTAssertEqual(reset.reset, 1)
         XCTAssertTrue(limiter.metrics().contains { $0.name == "polylimit_decisions_total" })
         XCTAssertTrue(try limiter.metricsText(format: "openmetrics").hasSuffix("# EOF\n"))

@@ -1,10 +1,10 @@
-//! Any text is a document or is refused at a place within it.
+//! Any text is either a document or refused at a place within it.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Reads a text, and checks what has to hold of each.
+/// Reads a text, and checks the properties that hold for every text.
 fn check(text: &str) -> Result<(), TestCaseError> {
     match Document::parse(text.as_bytes()) {
         Ok(document) => {
@@ -49,7 +49,7 @@ fn mutated(text: &'static str) -> impl Strategy<Value = String> {
     })
 }
 
-/// JSON of the names that a document has, with values of any kind.
+/// JSON with the names of a document's fields and values of any kind.
 fn json() -> impl Strategy<Value = Value> {
     const NAMES: [&str; 37] = [
         "polylimit",

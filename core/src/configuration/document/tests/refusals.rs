@@ -1,8 +1,8 @@
-//! What is refused, and what is told about it.
+//! Which documents are refused, and with which messages.
 
 use super::*;
 
-/// What is told of a document that is refused: `line:column message`.
+/// The refusal of a document: `line:column message`.
 fn refusal(text: &str) -> String {
     let error = Document::parse(text.as_bytes()).expect_err(text);
     format!("{}:{} {}", error.line, error.column, error.message)
@@ -10,7 +10,7 @@ fn refusal(text: &str) -> String {
 
 #[test]
 fn mistakes_in_policies_are_told_with_their_place() {
-    // The policy p begins in line 1, and each text stands in line 4.
+    // The policy p begins in line 1, and each text is in line 4.
     for (text, expected) in [
         ("lease = 0", "4:9 lease is 0: allowed is a whole number from 1 to 1000000"),
         ("lease = '5/9ms'", "4:9 a lease for 9ms"),

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::guard::{
+use crate::clock::ManualClock;
+use crate::http::guard::{
     Guard, GuardBuilder, GuardCheck, KeyPart, MissingKey, RequestFacts, RequestLimits, Verdict,
 };
-use crate::headers::HeaderField;
-use crate::{Error, Limiter, ManualClock, Outage, Policy, Request};
+use crate::http::headers::HeaderField;
+use crate::storage::Outage;
+use crate::{Error, Limiter, Policy, Request};
 
-/// What a request was answered.
+/// The response to a request.
 #[derive(Debug, Default)]
 struct Answer {
     status: u16,
@@ -90,7 +92,7 @@ impl OpenResponse {
     fn end(self) {
         for (mut check, spent) in self.checks {
             check.end(spent).unwrap();
-            check.refund_blocking();
+            check.run_blocking();
         }
     }
 
@@ -119,7 +121,7 @@ fn limiter(case: &Value, store: &str) -> Limiter {
     builder.build().unwrap()
 }
 
-/// The URL of a shared-file store that cannot be opened: other users may read its file.
+/// The URL of a local store that cannot be opened: other users may read its file.
 fn broken_store() -> String {
     let name = format!("guard-{}", std::process::id());
     let path = format!("/dev/shm/polylimit-{}-{name}", fs::metadata("/proc/self").unwrap().uid());
@@ -236,7 +238,7 @@ fn respond(guards: &[Guard], options: &[Value], request: &Value, asks_ahead: boo
         for (later, _, facts) in applied[at + 1..].iter().filter(|_| asks_ahead) {
             check.ask_ahead(later, &facts.as_request());
         }
-        check.ask_blocking();
+        check.run_blocking();
         if check.outage().is_some() {
             match options.get("on_outage").and_then(Value::as_str) {
                 Some("admit") => check.overrule(true),
@@ -245,7 +247,7 @@ fn respond(guards: &[Guard], options: &[Value], request: &Value, asks_ahead: boo
             }
         }
         let verdict = check.conclude();
-        check.refund_blocking();
+        check.run_blocking();
         if let Verdict::Deny(problem) = verdict {
             let response = problem.response(header(request, &Value::from("accept")));
             answer = Answer { status: response.status, body: response.body, ..answer };
@@ -274,10 +276,10 @@ fn respond(guards: &[Guard], options: &[Value], request: &Value, asks_ahead: boo
                 && count.get("status_below").is_none_or(|below| status < below.as_u64().unwrap())
         });
         check.finish(counts);
-        check.refund_blocking();
+        check.run_blocking();
         answer.add(check.fields());
         let spent = options.get("spent").and(request.get("spent")).and_then(Value::as_u64);
-        // The handler that fails has no response that could say it.
+        // A handler that fails has no response that could report it.
         response.checks.push((check, spent.filter(|_| request.get("fail").is_none())));
     }
     (answer, response)

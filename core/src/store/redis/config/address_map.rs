@@ -4,7 +4,7 @@
 use crate::store::redis::config::target::Endpoint;
 use crate::store::redis::config::url::host_and_port;
 
-/// The most pairs in a map.
+/// The maximum number of pairs in a map.
 const MAX_PAIRS: usize = 1_024;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,8 +20,8 @@ struct Pair {
 type Place = (Box<str>, Option<u16>);
 
 impl AddressMap {
-    /// Parses pairs `announced=reached` with commas between them; `None` when the text has another form or announces an address
-    /// twice.
+    /// Parses pairs `announced=reached` with commas between them; `None` when the text has another form or has a duplicate announced
+    /// address.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let read = |pair: &str| {
             let (announced, reached) = pair.split_once('=')?;
@@ -32,7 +32,7 @@ impl AddressMap {
         (pairs.len() <= MAX_PAIRS && (0..pairs.len()).all(is_new)).then_some(Self(pairs))
     }
 
-    /// Where an address is reached. A pair with its port precedes one for every port of its host.
+    /// The reachable address of an announced one. A pair with a port takes precedence over one for every port of the host.
     pub(crate) fn reached(&self, announced: &Endpoint) -> Endpoint {
         let find = |port| {
             let is_it = |pair: &&Pair| *pair.announced.0 == *announced.host && pair.announced.1 == port;

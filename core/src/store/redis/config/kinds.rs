@@ -21,7 +21,7 @@ pub(crate) trait Kind {
     type Argument: Into<Self::Value>;
     /// The type that is stored.
     type Value: Clone + PartialEq;
-    /// The text form, where `allowed` does not give it.
+    /// The text form, if `allowed` does not describe it.
     const FORM: &'static str = "";
     /// The type in the public list of options.
     const SHOWN: OptionKind = OptionKind::Text;
@@ -144,7 +144,7 @@ kinds! {
         show: |text| excerpt(text),
     }
 
-    /// Addresses that servers announce, and where they are reached.
+    /// Addresses that servers announce, and the reachable ones.
     Addresses(Box<str>) -> Box<str> {
         read: |text| Some(text.into()),
         allows: |_, text| AddressMap::read(text).is_some(),
@@ -236,7 +236,7 @@ fn read_size(text: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_mul(unit)
 }
 
-/// Whether a byte stands for itself in a key: it is printable, and is no brace, `%` or `#`.
+/// Whether a byte represents itself in a key: it is printable, and is no brace, `%` or `#`.
 pub(crate) const fn is_readable(byte: u8) -> bool {
     READABLE[byte as usize]
 }

@@ -47,7 +47,9 @@ impl<K: Kind> OptionValue<K> {
             Origin::Code => self.code = Some(value),
             Origin::Url { .. } if self.url.is_some() => {
                 let name = row.name;
-                return Err(Error::invalid_argument(format!("store URL gives {name} twice: leave one out")));
+                return Err(Error::invalid_argument(format!(
+                    "store URL has {name} more than once: set it once"
+                )));
             }
             Origin::Url { show } => self.url = Some((value, show)),
         }
@@ -117,7 +119,7 @@ impl<K: Kind> Clone for OptionValue<K> {
     }
 }
 
-/// The type of an option's checked value: optional where there is no default.
+/// The type of an option's checked value: optional if there is no default.
 macro_rules! value {
     ($kind:ident none) => { Option<<$kind as Kind>::Value> };
     ($kind:ident $default:literal) => { <$kind as Kind>::Value };
@@ -216,94 +218,92 @@ macro_rules! options {
 
 options! {
     deadline(Duration): Time, "1ms to 60s", default "50ms",
-        "How long a decision may take, with queueing, connecting, sending and waiting for the reply. What takes longer is \
-         answered by the outage policy.";
+        "How long a decision may take, including queueing, connecting, sending and waiting for the reply. After that the outage \
+         policy answers.";
     outage(Outage): Choice, "fallback, allow or deny", default "fallback",
-        "What a policy answers while Redis is unavailable, unless the policy has an answer of its own.";
+        "What a policy answers while Redis is unavailable, unless the policy has its own outage policy.";
     fallback_share(f64): Share, "more than 0, up to 1, with at most 6 decimals", default "1",
-        "Which part of each limit this process admits by itself while Redis is unavailable and the outage policy is fallback, \
+        "Which part of each limit this process admits on its own while Redis is unavailable and the outage policy is fallback, \
          rounded down: a part of less than one unit admits nothing. One divided by the number of processes keeps their sum \
          within the limit. A number in code is rounded to 6 decimals.";
     first_connect_max(Duration): Time, "0 (no longer than the deadline), or 1ms to 60s", default "1s",
-        "For how long the first decisions of a process, or of another runtime or event loop in it, wait for the first \
-         connection instead of being answered by the outage policy; then they have their deadline. It ends at once when \
-         Redis refuses or fails.";
+        "How long the first decisions of a process, or of another runtime or event loop in it, wait for the first connection \
+         before the outage policy answers; then they have their deadline. The wait ends immediately if Redis refuses or fails.";
     denial_cache_max(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
-        "For how long a key that Redis has denied may be denied without asking again, and never for longer than Redis would. \
-         It ends at once when this process gives something back, and when the server tells that another one did, which may \
-         fail: then after this time at the latest.";
+        "How long a key that Redis has denied may be denied without calling Redis again, and never longer than Redis would. It \
+         ends immediately when this process returns units, and when the server announces that another process did; if the \
+         announcement is lost, after this time at the latest.";
     prefix(impl Into<Box<str>>): Prefix, "1 to 64 letters, digits and -._~@:/+=,;!$&'()*|", default "polylimit",
-        "What every key in Redis begins with. Limiters count together when prefix, policy and key are the same.";
+        "The beginning of every key in Redis. Limiters count together if prefix, policy and key are the same.";
     db(u32): Count, "0 to 2147483647", default "0",
         "The number of the database; a cluster has only 0.";
     client_name(impl Into<Box<str>>): ClientName, "1 to 64 printable ASCII characters without spaces", default "polylimit",
-        "The name of the connections, as CLIENT LIST of the server shows it.";
+        "The name of the connections, as shown by CLIENT LIST on the server.";
     max_in_flight(u32): Count, "1 to 1000000", default "16384",
-        "How many decisions may wait for Redis at once. Those beyond are answered by the outage policy, without waiting.";
+        "How many decisions may wait for Redis at once. The outage policy answers those beyond, without waiting.";
     max_outstanding_bytes(usize): Size, "64KiB to 1024MiB", default "16MiB",
-        "How many bytes of requests may wait for Redis at once. Those beyond are answered by the outage policy, without \
-         waiting.";
+        "How many bytes of requests may wait for Redis at once. The outage policy answers those beyond, without waiting.";
     max_connection_age(Duration): Time, "0 (never), or 1s to 24h", default "10m",
-        "How long a connection is used before another replaces it, so that changed addresses are seen; it is varied at \
-         random. It stays in use until the other one is open.";
+        "How long a connection is used before another replaces it, so that changed addresses are noticed; varied at random. It \
+         stays in use until the other one is open.";
     breaker_failures(u32): Count, "1 to 1000", default "3",
-        "After how many failures in a row Redis is no longer asked, but probed now and then.";
+        "After how many consecutive failures Redis is no longer called, but probed occasionally.";
     reconnect_min(Duration): Time, "1ms to 60s", default "5ms",
-        "The longest wait before the first attempt to connect again; it doubles with each attempt, up to `reconnect_max`.";
+        "The longest wait before the first attempt to reconnect; it doubles with each attempt, up to `reconnect_max`.";
     reconnect_max(Duration): Time, "1ms to 60s", default "200ms",
-        "The longest wait between attempts to connect again; at least `reconnect_min`.";
+        "The longest wait between attempts to reconnect; at least `reconnect_min`.";
     keepalive(Duration): Time, "1s to 1h", default "15s",
-        "How long a connection may be silent before the system probes whether the other side is still there.";
+        "How long a connection may be idle before the system probes whether the other side is still there.";
     doctor_after(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
-        "How long after its first decision a limiter looks at Redis once, in the background: what it sees that keeps limits \
-         from being held is told as an event. Of limiters that share connections, the first to be due does so for all.";
+        "How long after its first decision a limiter examines Redis once, in the background: findings that make limits \
+         unreliable are reported as events. Of limiters that share connections, the first one examines for all.";
     topology_refresh(Duration): Time, "1s to 1h", default "30s",
-        "How often Sentinel is asked for the primary, or a cluster for its slots, when nothing else calls for it; only with \
+        "How often Sentinel is polled for the primary, or a cluster for its slots, when nothing else triggers it; only with \
          Sentinel or a cluster.";
     address_map(impl Into<Box<str>>): Addresses,
         "pairs announced=reached with commas between them, each a host or host:port; an announced address once", default none,
-        "Where the addresses are reached that a cluster or Sentinel announces, if not at these: behind NAT or forwarded ports. A \
-         host without a port stands for all of its ports. Only with Sentinel or a cluster.";
+        "Where to reach the addresses that a cluster or Sentinel announces, if they are not reachable themselves: behind NAT or \
+         forwarded ports. A host without a port stands for all of its ports. Only with Sentinel or a cluster.";
 
     username(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
         "The user to authenticate as; needs a password. It is never shown.";
     password(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
-        "The password to authenticate with; as it is, not percent-encoded as in a URL. It is never shown.";
+        "The password to authenticate with; plain, not percent-encoded as in a URL. It is never shown.";
     password_file(impl Into<PathBuf>): File, "the path of a file", default none,
-        "A file that holds the password, without the line end at its end, in place of `password`: it is read for each new \
+        "A file that holds the password, without its trailing line end, in place of `password`: it is read for each new \
          connection, and again when the server refuses the password.";
     password_command(impl Into<Box<str>>): Program, "a program and its arguments, with spaces between them; at most 4096 bytes",
         default none,
-        "A program whose output is the password, in place of `password`, such as one that makes a token for a cloud: it is run, \
-         without a shell and for 10 seconds at most, for each new connection, and again when the server refuses the password.";
+        "A program whose output is the password, in place of `password`, such as one that creates a cloud token: it is run, \
+         without a shell and for at most 10 seconds, for each new connection, and again when the server refuses the password.";
     key_secret(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
-        "A secret with which the keys that are stored as a hash are hashed, so that the hashes in Redis cannot be compared with \
-         those of guessed keys; 16 random bytes or more are advised. All processes need the same. It is never shown.";
+        "A secret for hashing the keys that are stored as a hash, so that the hashes in Redis cannot be compared with those of \
+         guessed keys; use 16 random bytes or more. All processes need the same. It is never shown.";
     tls_ca(impl Into<PathBuf>): File, "the path of a file", default none,
-        "A PEM file with the certificates to trust, in place of the system's: those of authorities, and self-signed ones of \
-         servers, for any name; only with TLS.";
+        "A PEM file with the certificates to trust, in place of the system's: those of authorities, and self-signed server \
+         certificates, for any name; only with TLS.";
     tls_fingerprint(impl Into<Box<str>>): Fingerprints, "1 to 8 fingerprints of 64 hexadecimal digits, with commas between them",
         default none,
-        "The SHA-256 of the server's certificate, as `openssl x509 -fingerprint -sha256` prints it, in place of an authority: a \
-         server with one of these certificates is trusted, whatever its name and its dates; only with TLS.";
+        "The SHA-256 of the server's certificate, as printed by `openssl x509 -fingerprint -sha256`, in place of an authority: \
+         a server with one of these certificates is trusted, whatever its name and its dates; only with TLS.";
     tls_insecure(bool): Flag, "true or false", default "false",
-        "Whether any certificate is accepted, for development only: then anything on the way to the server can read and change \
-         all that is sent. An event and the doctor say so; only with TLS.";
+        "Whether any certificate is accepted, for development only: then anything on the path to the server can read and change \
+         everything that is sent. An event and the doctor report it; only with TLS.";
     tls_cert(impl Into<PathBuf>): File, "the path of a file", default none,
-        "A PEM file with the certificate, and its chain, that the server asks for; needs `tls_key`; only with TLS.";
+        "A PEM file with the certificate, and its chain, that the server requires; needs `tls_key`; only with TLS.";
     tls_key(impl Into<PathBuf>): File, "the path of a file", default none,
         "A PEM file with the private key of `tls_cert`; only with TLS.";
     tls_server_name(impl Into<Box<str>>): HostName, "a host name or an IP address", default none,
-        "The name that the server's certificate has to hold, in place of the host that is connected to; only with TLS.";
+        "The name that the server's certificate must have, in place of the host in the URL; only with TLS.";
     sentinel_username(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
-        "The user to authenticate as at the sentinels; needs a password for them; only with Sentinel. It is never shown.";
+        "The user to authenticate as with the sentinels; needs a password for them; only with Sentinel. It is never shown.";
     sentinel_password(impl Into<Box<str>>): Hidden, "1 to 16384 bytes", default none,
         "The password to authenticate with at the sentinels; only with Sentinel. It is never shown.";
     sentinel_password_file(impl Into<PathBuf>): File, "the path of a file", default none,
-        "A file that holds the password for the sentinels, in place of `sentinel_password`: it is read as that of \
-         `password_file` is; only with Sentinel.";
+        "A file that holds the password for the sentinels, in place of `sentinel_password`: it is read like `password_file`; \
+         only with Sentinel.";
     sentinel_password_command(impl Into<Box<str>>): Program,
         "a program and its arguments, with spaces between them; at most 4096 bytes", default none,
-        "A program whose output is the password for the sentinels, in place of `sentinel_password`: it is run as that of \
-         `password_command` is, and for each sentinel; only with Sentinel.";
+        "A program whose output is the password for the sentinels, in place of `sentinel_password`: it is run like \
+         `password_command`, and for each sentinel; only with Sentinel.";
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 pub(crate) use crate::store::credentials::{Credentials, CredentialsFunction, Secret};
 
-/// A host and a port. An IPv6 address has no brackets here.
+/// A host and a port. An IPv6 address is stored without brackets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Endpoint {
     pub(crate) host: Box<str>,
@@ -36,13 +36,13 @@ pub(crate) struct Location {
     pub(crate) tls: bool,
 }
 
-/// Credentials that change, and where they come from.
+/// Changing credentials, and their source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChangingCredentials {
     /// The option that names the source.
     pub(crate) option: &'static str,
     pub(crate) source: CredentialsSource,
-    /// The user, unless the source gives it.
+    /// The user, unless the source provides it.
     pub(crate) username: Option<Secret>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum CredentialsSource {
 pub(crate) struct Tls {
     pub(crate) trust: Trust,
     pub(crate) identity: Option<Identity>,
-    /// The name to verify in place of the host's.
+    /// The name to verify instead of the host's.
     pub(crate) server_name: Option<Box<str>>,
 }
 
@@ -94,10 +94,10 @@ pub(crate) struct Target {
     /// `Some` when the connections to servers and sentinels are encrypted.
     pub(crate) tls: Option<Tls>,
     pub(crate) credentials: Option<Credentials>,
-    /// Those in place of `credentials`.
+    /// The credentials in place of `credentials`.
     pub(crate) changing: Option<ChangingCredentials>,
     pub(crate) sentinel_credentials: Option<Credentials>,
-    /// Those in place of `sentinel_credentials`.
+    /// The credentials in place of `sentinel_credentials`.
     pub(crate) sentinel_changing: Option<ChangingCredentials>,
     pub(crate) database: u32,
 }

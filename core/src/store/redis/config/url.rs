@@ -281,7 +281,7 @@ fn read_query(query: &str, parameters: &mut Vec<Parameter>) -> Result<(), Error>
 
 /// The position in a query from which text may be secret.
 fn first_secret(query: &str) -> usize {
-    // These name where a password is, and hold none.
+    // These options name the location of a password, and contain none.
     let query = query.to_ascii_lowercase().replace("password_file", "#############");
     let query = query.replace("password_command", "################");
     ["secret", "pass", "pwd", "user"].iter().filter_map(|word| query.find(word)).min().unwrap_or(query.len())

@@ -1,4 +1,4 @@
-//! The log of changes: a stream whose records each name the one before.
+//! The log of changes: a stream in which each record names the previous one.
 
 use redis::Value;
 
@@ -10,7 +10,7 @@ pub(crate) struct Record {
     /// The stream's id: the server's time in milliseconds, and a number.
     pub(crate) id: Box<str>,
     pub(crate) version: u64,
-    /// The id of the record before; empty for the first.
+    /// The id of the previous record; empty for the first.
     after: Box<str>,
     pub(crate) by: Box<str>,
     pub(crate) why: Box<str>,
@@ -24,7 +24,7 @@ pub(crate) enum RecordedChange {
     Entries(Vec<EntryChange>),
 }
 
-/// What was read of the log.
+/// The result of reading the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LogRead {
     /// All changes since, the oldest first.

@@ -1,7 +1,7 @@
-//! Changes of the configuration in Redis: documents, entries, and what they were before.
+//! Changes the configuration in Redis: documents and entries, with their history.
 //!
-//! These are calls of operators and programs that manage limits, a few a day: each opens a connection of its own. The
-//! scripts are sent as they are.
+//! Operators and programs that manage limits call these a few times a day, so each call opens its own connection and sends the source of
+//! its script.
 
 use redis::{Cmd, Value};
 use sha2::{Digest as _, Sha256};
@@ -10,6 +10,7 @@ use crate::configuration::document::Document;
 use crate::configuration_source::publication::{Author, PastChange, PastDocument, PastKind, Published};
 use crate::configuration_source::snapshot::{Entries, EntryChange, Snapshot};
 use crate::error::Error;
+use crate::report::hex;
 use crate::store::redis::configuration::log::{Record, RecordedChange, read_range};
 use crate::store::redis::configuration::{
     ConfigurationConnection, ConfigurationFailure, ConfigurationStore, REPLY_TIMEOUT,
@@ -18,22 +19,22 @@ use crate::store::redis::configuration::{
 const PUBLISH: &str = include_str!("lua/publish.lua");
 const ENTRIES: &str = include_str!("lua/entries.lua");
 
-/// The most changes of one call, and of one record of the log.
+/// The maximum number of changes in one call, and in one record of the log.
 pub(crate) const MAX_CHANGES: usize = 100;
-/// The longest entry and the longest JSON of one, in bytes.
+/// The maximum length of an entry and of its JSON, in bytes.
 const MAX_ENTRY: usize = 65_536;
-/// All changes of one call together, in bytes: a follower reads the records of 100 calls at once.
+/// The maximum size of all changes of one call, in bytes: a follower reads the records of 100 calls at once.
 const MAX_CHANGE_BYTES: usize = 512 << 10;
 /// How many records of the log are read at once for the history.
 const PAGE: usize = 200;
 
 impl ConfigurationStore {
-    /// Publishes a document, given as canonical JSON and as its author has written it, if the document that is there has the
-    /// expected version; 0 when there is none.
+    /// Publishes a document, given as canonical JSON and as its author wrote it, if the published document has the expected version; 0 if
+    /// there is none.
     ///
     /// # Errors
-    /// A document or an author that is too long; a document that has lost the policies of the one that is there; Redis does not
-    /// answer, and then the document may have been published; Redis refuses.
+    /// A document or an author that is too long; a document that has lost policies of the published one; Redis does not answer, in which
+    /// case the document may have been published; Redis refuses.
     pub(crate) async fn publish(
         &self,
         document: &str,
@@ -50,8 +51,8 @@ impl ConfigurationStore {
             )));
         }
         let mut connection = self.connect(None).await?;
-        // The document of a version never changes, and the script publishes over this version alone: what is compared here is what is
-        // replaced.
+        // The document of a version never changes, and the script replaces only this version: so the document compared here is the one that
+        // is replaced.
         match connection.document().await? {
             Some(there) if there.version != expected_version => {
                 return Ok(Published::Conflict { document_version: there.version });
@@ -75,11 +76,11 @@ impl ConfigurationStore {
         }
     }
 
-    /// Sets and removes up to 100 entries, all or none, and returns the version of the configuration afterwards.
+    /// Sets and removes up to 100 entries, all or none, and returns the resulting version of the configuration.
     ///
     /// # Errors
-    /// No changes or too many, an entry or an author that is too long; more than 100,000 entries; Redis does not answer, and
-    /// then the entries may have changed; Redis refuses.
+    /// No changes or too many, an entry or an author that is too long; more than 100,000 entries; Redis does not answer, in which case the
+    /// entries may have changed; Redis refuses.
     pub(crate) async fn change_entries(
         &self,
         changes: &[EntryChange],
@@ -104,7 +105,7 @@ impl ConfigurationStore {
         }
     }
 
-    /// What is there now, for tests: the texts of document and entries, with their versions.
+    /// The current content, for tests: the texts of document and entries, with their versions.
     ///
     /// # Errors
     /// Redis does not answer, or refuses.
@@ -117,7 +118,7 @@ impl ConfigurationStore {
         Ok(Snapshot { version, last, document, entries: connection.entries().await? })
     }
 
-    /// The document that is there now, or one of the last 32 by its version, with its version.
+    /// The published document, or one of the last 32 by its version, with its version.
     ///
     /// # Errors
     /// Redis does not answer, or refuses.
@@ -133,7 +134,7 @@ impl ConfigurationStore {
         Ok(connection.past_document(version).await?.map(|document| (version, document)))
     }
 
-    /// All entries that are there now, and a version that has them.
+    /// All current entries, and a version that contains them.
     ///
     /// # Errors
     /// Redis does not answer, or refuses; there are too many entries.
@@ -143,7 +144,7 @@ impl ConfigurationStore {
         Ok((version, connection.entries().await?))
     }
 
-    /// The version of the document that is there now; 0 when there is none.
+    /// The version of the published document; 0 if there is none.
     ///
     /// # Errors
     /// Redis does not answer, or refuses.
@@ -151,7 +152,7 @@ impl ConfigurationStore {
         Ok(self.connect(None).await?.head().await?.map_or(0, |head| head.document_version))
     }
 
-    /// The last changes, the newest first, as far as the log has them.
+    /// The last changes, newest first, as far back as the log has them.
     ///
     /// # Errors
     /// Redis does not answer, or refuses.
@@ -180,7 +181,7 @@ impl ConfigurationStore {
     /// Publishes one of the last 32 documents again, as a new version.
     ///
     /// # Errors
-    /// The document is not there any more; as [`publish`](Self::publish).
+    /// The document is no longer stored; as [`publish`](Self::publish).
     pub(crate) async fn rollback(
         &self,
         document_version: u64,
@@ -191,7 +192,7 @@ impl ConfigurationStore {
         let Some(PastDocument { document, text, .. }) = connection.past_document(document_version).await?
         else {
             return Err(Error::invalid_argument(format!(
-                "document {document_version} is not there: allowed is one of the last 32, which the history lists"
+                "document {document_version} does not exist: allowed is one of the last 32, which the history lists"
             )));
         };
         self.publish(&document, &text, head.map_or(0, |head| head.document_version), author).await
@@ -214,7 +215,7 @@ impl ConfigurationConnection {
     }
 }
 
-/// Refuses what followers would refuse. A document of a later version cannot be read, and then nothing is compared.
+/// Refuses a document that followers would refuse. If either document is of a later version, it cannot be read, and nothing is compared.
 fn refuse_lost_policies(document: &str, there: &str) -> Result<(), Error> {
     match [document, there].map(|text| Document::parse(text.as_bytes())) {
         [Ok(document), Ok(there)] => document.refuse_lost_policies(&there),
@@ -241,7 +242,7 @@ fn check_changes(changes: &[EntryChange]) -> Result<(), Error> {
         }
         if !entry.contains(' ') || value.as_ref().is_some_and(|value| value.is_empty()) {
             return Err(Error::invalid_argument(
-                "an entry has another form: allowed are `deny ITEM`, `allow ITEM` and `override POLICY KEY`, each with JSON",
+                "an entry has an invalid form: allowed are `deny ITEM`, `allow ITEM` and `override POLICY KEY`, each with JSON",
             ));
         }
     }
@@ -261,12 +262,7 @@ fn script(source: &str, keys: &[&String]) -> Cmd {
 
 /// SHA-256 as hexadecimal digits.
 fn digest(document: &str) -> String {
-    use std::fmt::Write as _;
-    let mut digits = String::with_capacity(64);
-    for byte in Sha256::digest(document) {
-        let _ = write!(digits, "{byte:02x}");
-    }
-    digits
+    hex(&Sha256::digest(document))
 }
 
 fn past(record: Record, document_version: &mut u64) -> PastChange {

@@ -1,12 +1,12 @@
-//! The channels on which the scripts publish refunds, resets and blocks: one of 256 by a hash of the main key, so that a process
-//! hears about few other keys than those that it has denied or leased.
+//! The channels on which the scripts publish refunds, resets and blocks: one of 256 by a hash of the main key, so that a process receives
+//! messages about few keys other than those that it has denied or leased.
 //!
 //! ```text
 //! channel = prefix ":1:invalidations:" the first two hexadecimal digits of the main key's SHA-1
 //! ```
 //!
-//! SHA-1 because servers have it as `redis.sha1hex`: one call of a function in C, where a loop over the bytes in Lua takes three times
-//! as long. It only spreads the keys; nothing depends on its strength.
+//! SHA-1 because servers have it as `redis.sha1hex`: one call of a function in C, while a loop over the bytes in Lua takes three times as
+//! long. It only spreads the keys; nothing depends on its strength.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ use sha1::{Digest, Sha1};
 pub(crate) struct Channel(u8);
 
 impl Channel {
-    /// A channel that the doctor tries.
+    /// The channel that the doctor tests.
     pub(crate) const FIRST: Self = Self(0);
 
     /// The channel of a main key.
@@ -80,12 +80,12 @@ impl ChannelSet {
     }
 }
 
-/// Channels that several threads add and one takes.
+/// A set of channels to which several threads add and from which one takes.
 #[derive(Debug, Default)]
 pub(crate) struct SharedChannelSet([AtomicU64; 4]);
 
 impl SharedChannelSet {
-    /// Adds a channel; returns whether it was not there.
+    /// Adds a channel; returns whether it is new.
     pub(crate) fn insert(&self, channel: Channel) -> bool {
         let (word, bit) = (&self.0[channel.word()], channel.bit());
         word.load(Ordering::Acquire) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0
@@ -95,7 +95,7 @@ impl SharedChannelSet {
         ChannelSet(std::array::from_fn(|word| self.0[word].load(Ordering::Acquire)))
     }
 
-    /// Takes all channels out.
+    /// Removes and returns all channels.
     pub(crate) fn take(&self) -> ChannelSet {
         ChannelSet(std::array::from_fn(|word| self.0[word].swap(0, Ordering::AcqRel)))
     }

@@ -1,4 +1,4 @@
-//! Known keys, and what holds for any.
+//! Known keys, and properties of any key.
 
 use std::collections::HashMap;
 

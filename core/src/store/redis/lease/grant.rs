@@ -184,7 +184,7 @@ impl Grant {
         if until_us < self.ends.at_us { self.units() } else { 0 }
     }
 
-    /// Whether the units have expired: they have to be refunded, or cannot be spent any more.
+    /// Whether the units have expired: they have to be refunded, or can no longer be spent.
     pub(crate) fn is_over(&self, now_us: u64, max_age_us: u64) -> bool {
         self.parts > 0 && (now_us >= self.ends.at_us || now_us.saturating_sub(self.taken_at_us) >= max_age_us)
     }

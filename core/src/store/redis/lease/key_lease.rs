@@ -34,7 +34,7 @@ impl LeaseKey {
 #[derive(Debug)]
 pub(crate) struct KeyLease {
     pub(crate) lease_key: LeaseKey,
-    /// The channel on which other processes tell of blocks.
+    /// The channel on which other processes announce blocks.
     pub(crate) channel: Channel,
     /// The older grant.
     front: Grant,
@@ -156,8 +156,8 @@ impl KeyLease {
         self.used_at_us = now_us;
         // The last units are requested one by one.
         self.size = self.size.max(1).min(remaining / PART_OF_REMAINING);
-        // With two grants there is no place for a third: then the check costs more than both of them, or the older one
-        // is about to be refunded.
+        // There is no room for a third grant. With two, the check costs more than both of them, or the older one is
+        // about to be refunded.
         if is_busy && self.back.units() == 0 { self.begin_taking(now_us) } else { None }
     }
 
@@ -256,7 +256,7 @@ impl KeyLease {
         self.give_up()
     }
 
-    /// The policy has new numbers, with another maximum size. Removes both grants, and voids the take in flight.
+    /// The policy has new quotas, with another maximum size. Removes both grants, and voids the take in flight.
     pub(crate) fn renew(&mut self, most: u64) -> SmallVec<[Grant; 2]> {
         self.resets += 1;
         self.most = most;

@@ -1,5 +1,5 @@
-//! Refunds of leased units: when they expire, before an operation other than a check, when a policy's numbers change, and
-//! when the limiter is closed.
+//! Refunds of leased units: when they expire, before an operation other than a check, when a policy's quotas change, and when the limiter
+//! is closed.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -40,9 +40,8 @@ impl Leases {
         self.refund_all(held.into_iter().map(|held| (lease_key.clone(), held)), || until).await;
     }
 
-    /// A policy has new numbers: units that were taken under the old ones are not spent any more. They are refunded in
-    /// the background if a unit is worth the same under the new numbers. Otherwise they are lost, since a refund would
-    /// give back units of other processes.
+    /// A policy has new quotas: units that were taken under the old ones are no longer spent. They are refunded in the background if a unit
+    /// is worth the same under the new quotas. Otherwise they are lost, since a refund would give back units of other processes.
     pub(crate) fn renumbered(self: &Arc<Self>, id: PolicyId, before: &Policy, after: &RedisPolicy) {
         if self.keys_held.load(Ordering::Relaxed) == 0 {
             return;
@@ -165,7 +164,7 @@ impl LeasedKeys for Leases {
         self.leased_channels()
     }
 
-    /// Refunds the units of these keys in the background. Units of a take in flight, which may have come before the block, are lost.
+    /// Refunds the units of these keys in the background. Units of a take in flight, which may have preceded the block, are lost.
     fn block_where(self: Arc<Self>, id: PolicyId, is_one: &dyn Fn(&[u8]) -> bool) {
         if self.keys_held.load(Ordering::Relaxed) == 0 {
             return;
@@ -187,9 +186,8 @@ impl LeasedKeys for Leases {
     }
 }
 
-/// Whether units taken under the old numbers are the same number of units under the new ones. This requires that every
-/// quota was debited, and that the repayment rate of each bucket is unchanged, since a unit of a bucket is worth the
-/// time that its repayment takes.
+/// Whether units taken under the old quotas are the same number of units under the new ones. This requires that every quota was debited,
+/// and that the repayment rate of each bucket is unchanged, since a unit of a bucket is worth the time that its repayment takes.
 fn keeps_units(before: &Policy, after: &Policy) -> bool {
     after.quotas().iter().all(|quota| {
         let is_time = quota.algorithm() == Algorithm::TokenBucket && quota.step().is_none();

@@ -71,8 +71,15 @@ impl World {
 
     fn ask(&self, operation: Operation, cost: u64) -> ScriptDecision {
         let action = Action::Apply(operation);
-        let asked =
-            StoreRequest { id: PolicyId(0), key: KEY, action, cost, headroom: 0, hold: None, numbers: None };
+        let asked = StoreRequest {
+            id: PolicyId(0),
+            key: KEY,
+            action,
+            cost,
+            headroom: 0,
+            hold: None,
+            effective: None,
+        };
         let (decision, spent) = self.store.answer(asked).unwrap();
         ScriptDecision { decision, spent, now_us: self.clock.now_us(), seen: None, others: Box::default() }
     }

@@ -45,12 +45,12 @@ impl Entry {
         1 + self.more.len()
     }
 
-    /// The entry as the script call takes it.
+    /// The entry in the form that the script call takes.
     pub(crate) fn wanted(&self) -> call::Entry<'_> {
         let ScriptRequest { key, action, cost, headroom, hold, .. } = &**self.first;
         let count = u16::try_from(self.count()).unwrap_or(u16::MAX);
         let (action, cost, headroom) = (*action, *cost, *headroom);
-        // The reservation of a request is for those of its charges that reserve.
+        // A request's reservation applies to those of its charges that reserve.
         let hold = hold.as_deref().filter(|_| action != Action::Apply(Operation::Check));
         call::Entry { key, action, cost, headroom, count, hold }
     }
@@ -108,7 +108,7 @@ impl Command {
         }
     }
 
-    /// Takes note of how long a reply took to come, or was waited for.
+    /// Records how long a reply took, or was waited for.
     pub(crate) fn took(&self, time: Duration) {
         if let Some(entry) = self.entries.first() {
             entry.first.member().durations.add(time, 1);
@@ -165,7 +165,7 @@ pub(crate) fn commands(operations: &mut Vec<Arc<PendingOperation>>) -> Vec<Comma
 #[derive(Default)]
 struct Grouping {
     commands: Vec<Command>,
-    /// All commands but the first, by what they accept.
+    /// All commands but the first, by the operations that they accept.
     others: HashTable<usize>,
     /// The last entry of each key: its command and its index there.
     last_of_key: HashTable<(usize, usize)>,

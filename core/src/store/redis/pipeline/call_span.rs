@@ -20,7 +20,7 @@ mod enabled {
     use crate::store::redis::script::call::ScriptReference;
     use crate::store::redis::transport::connect::Address;
 
-    /// The span in which a caller has made an operation.
+    /// The span in which a caller started an operation.
     #[derive(Debug)]
     pub(crate) struct CallerSpan(Span);
 

@@ -34,12 +34,12 @@ const MAX_OPERATIONS: usize = 128;
 /// Fewer operations are not split into two batches. Splitting lets the server work on one batch while the other is
 /// answered.
 const MIN_OPERATIONS: usize = 32;
-/// After this time without a reply the socket is checked before anything is sent: the connection may have been lost while
-/// the process was suspended, and the runtime does not know. Commands that are sent more often pay nothing for it.
+/// After this time without a reply the socket is checked before anything is sent: the connection may have been lost while the process was
+/// suspended, without the runtime noticing. Commands that are sent more often pay nothing for it.
 const QUIET: Duration = Duration::from_millis(1);
 /// After this many answers, queued operations are sent before further replies are read.
 const MAX_ANSWERS: usize = MIN_OPERATIONS;
-/// How often a server that refuses `TIME` in scripts is asked for its time, while it has calls.
+/// How often a server that refuses `TIME` in scripts is queried for its time, while it has calls.
 const TIME_ASKED_EVERY: Duration = Duration::from_secs(1);
 /// The free space for each read.
 const READ_BYTES: usize = 16 << 10;
@@ -47,7 +47,7 @@ const READ_BYTES: usize = 16 << 10;
 /// Why a connection is no longer used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// No caller uses the server any more.
+    /// No caller uses the server any longer.
     Closed,
     /// Another one replaces it.
     Retired,
@@ -72,7 +72,7 @@ enum Read {
     Enough,
 }
 
-/// What a server has refused that others do not.
+/// Script features that a server has refused although others accept them.
 #[derive(Debug, Default)]
 struct Differences {
     /// The first line of scripts.
@@ -99,7 +99,7 @@ pub(crate) struct Connection {
     batches: u64,
     /// Operations to be retried later, and when.
     later: Vec<(Instant, Arc<PendingOperation>)>,
-    /// Empty between calls; kept for its allocation.
+    /// Empty between calls; kept to reuse its allocation.
     operations: Vec<Arc<PendingOperation>>,
     timer: Pin<Box<Sleep>>,
     timer_set_for: Option<Instant>,
@@ -142,7 +142,7 @@ impl Connection {
             last_used: now,
             last_open: now,
             differences: Differences::default(),
-            // The handshake has.
+            // The handshake has just asked for it.
             time_asked: now,
             age: server.context.retires_at(now).map_or(Age::Unlimited, Age::Until),
             leaving: None,
@@ -162,7 +162,7 @@ impl Connection {
         self.flights.iter().any(|in_flight| in_flight.expires.is_some()) || !self.later.is_empty()
     }
 
-    /// Whether another connection is to replace it, which has reached its maximum age.
+    /// Whether it has reached its maximum age, so that another connection is to replace it.
     pub(crate) fn is_old(&self) -> bool {
         matches!(self.age, Age::Reached) && self.leaving.is_none()
     }
@@ -257,8 +257,7 @@ impl Connection {
         }
     }
 
-    /// The reason to end the connection now, if there is one: no caller waits for it any more. An overdue reply may
-    /// never arrive.
+    /// The reason to end the connection now, if there is one: no caller waits for it any longer. An overdue reply may never arrive.
     fn end(&self) -> Option<End> {
         let is_over = |in_flight: &InFlight| in_flight.expires.is_none();
         let leaving = self.leaving.filter(|_| self.flights.iter().all(is_over))?;
@@ -312,7 +311,7 @@ impl Connection {
     }
 
     fn send(&mut self, command: Command, script: ScriptReference) {
-        // The reply has to echo it: it differs for every call over a connection, and rarely equals that of another one.
+        // The reply has to echo the nonce, which differs for every call over a connection and rarely equals that of another one.
         let [_, _, nonce @ ..] = self.next_nonce.to_be_bytes();
         self.next_nonce = self.next_nonce.wrapping_add(1);
         let mut replies_before = 0;
@@ -345,8 +344,8 @@ impl Connection {
         self.server.time.at(deadline)
     }
 
-    /// The clock of a call that is about to be written. Where that is an estimate, the server is asked for its time now and then,
-    /// before the call.
+    /// The clock of a call that is about to be written. Where it is an estimate, the server is queried for its time now and then, before
+    /// the call.
     fn clock_of_calls(&mut self, replies_before: &mut u8) -> ScriptClock {
         if let Some(manual) = &self.server.context.manual {
             return ScriptClock::Manual(manual.now_us());
@@ -439,8 +438,7 @@ impl Connection {
         Ok(if self.has_more { Read::Enough } else { Read::All })
     }
 
-    /// Reads what has arrived while this thread was busy with other work, for which the server is not at fault. Returns
-    /// whether there was anything.
+    /// Reads what arrived while this thread was busy with other work, which is not the server's fault. Returns whether there was anything.
     fn read_unseen(&mut self) -> Result<bool, Degradation> {
         match self.stream.read_unseen(&mut self.read) {
             Ok(1..) => {}
@@ -460,7 +458,7 @@ impl Drop for Connection {
     /// A runtime that shuts down drops the connection: operations in flight are answered then, too.
     fn drop(&mut self) {
         if !self.flights.is_empty() {
-            // The server notices the reset although it does not read what was sent.
+            // The server notices the reset even though it does not read the input.
             self.stream.reset_when_closed();
         }
         self.leave(End::Closed, Degradation::ConnectionLost);

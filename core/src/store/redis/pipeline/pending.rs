@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use atomic_waker::AtomicWaker;
 
-use crate::metrics::durations::Durations;
+use crate::families::durations::Durations;
 use crate::rules::decision::Degradation;
 use crate::rules::reservation::list::Hold;
 use crate::runtime::park;
@@ -130,7 +130,7 @@ impl PendingOperation {
         }
     }
 
-    /// Whether no caller waits any more: the caller has gone or is answered.
+    /// Whether no caller waits any longer: the caller has gone or is answered.
     pub(crate) fn is_over(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) == 1 || self.answer.get().is_some()
     }

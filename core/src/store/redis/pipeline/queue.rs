@@ -1,4 +1,4 @@
-//! The queued operations, ordered by deadline: this is the order of arrival, except for operations that were queued
+//! The queued operations, ordered by deadline, which is the order of arrival, except for operations that were queued
 //! elsewhere before. A queued operation is answered when its deadline passes, whatever the task awaits.
 
 use std::collections::VecDeque;

@@ -85,7 +85,7 @@ impl ServerState {
         self.context.set_failing(false);
     }
 
-    /// Records a failure of the server; if the breaker is open, all queued operations are answered at once.
+    /// Records a failure of the server. If the breaker is then open, all queued operations are answered at once.
     pub(crate) fn failed(&self, reason: Degradation) {
         self.context.set_failing(true);
         if self.first_connect.end() {

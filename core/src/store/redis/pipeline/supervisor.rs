@@ -51,7 +51,7 @@ struct Shared {
     replacing: AtomicBool,
 }
 
-/// What follows a connection.
+/// What is known about the next connection.
 #[derive(Default)]
 struct Next {
     /// The address of the server, if sentinels reported that it has changed.
@@ -189,7 +189,7 @@ impl Shared {
     }
 }
 
-/// The connection task. When it is dropped, also with its runtime, all of its operations are answered.
+/// The connection task. When it is dropped, even together with its runtime, all of its operations are answered.
 struct Task(Arc<Shared>);
 
 impl Task {

@@ -264,7 +264,7 @@ struct RefreshTask(Arc<Shared>);
 impl RefreshTask {
     async fn run(self) {
         let shared = Arc::clone(&self.0);
-        // Boxed, since it has room for a whole handshake.
+        // Boxed, since the future contains a whole handshake.
         run_unless(&shared.closed, Box::pin(self.refresh())).await;
     }
 

@@ -219,13 +219,13 @@ impl Access {
         self.hub.load_full().ok_or_else(closed)
     }
 
-    /// Uses the hub at once. Unlike [`hub`](Self::hub) this counts no reference, which takes 20 ns on the way of every check.
+    /// Uses the hub in place. Unlike [`hub`](Self::hub) this counts no reference, which would take 20 ns on the path of every check.
     #[inline]
     pub(crate) fn with_hub<T>(&self, use_hub: impl FnOnce(&Hub) -> Result<T, Error>) -> Result<T, Error> {
         self.hub.load().as_deref().map_or_else(|| Err(closed()), use_hub)
     }
 
-    /// Uses other credentials for this limiter's connections made from now on; other limiters keep theirs.
+    /// Uses other credentials for this limiter's new connections; other limiters keep theirs.
     pub(crate) fn set_credentials(&self, credentials: Credentials) -> Result<(), Error> {
         let mut before = self.before.lock();
         let (hub, settings) = (self.hub()?, self.settings());

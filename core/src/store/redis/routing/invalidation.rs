@@ -2,11 +2,11 @@
 //! share connections.
 //!
 //! The scripts publish the main key of each refund, reset and block to the channel of the main key
-//! ([`Channel`](crate::store::redis::keys::channel::Channel)); after the key that a block blocks stands `!`. A channel is subscribed while
-//! a key of it is denied or leased here, and some time longer. A separate connection and thread receive the messages, so that decisions
-//! are not delayed; while no channel is subscribed, there is no connection. Correctness does not depend on a message: it may be lost
-//! with its connection, and an operator may delete a key by hand. So a denial is cached for `denial_cache_max` at most, and a lease
-//! lasts for its `max_age`, whether their channel is subscribed or not.
+//! ([`Channel`](crate::store::redis::keys::channel::Channel)); a `!` follows the main key of a block. A channel is subscribed while a key
+//! of it is denied or leased here, and some time longer. A separate connection and thread receive the messages, so that decisions are not
+//! delayed; while no channel is subscribed, there is no connection. Correctness does not depend on a message: it may be lost with its
+//! connection, and an operator may delete a key by hand. So a denial is cached for `denial_cache_max` at most, and a lease lasts for its
+//! `max_age`, whether their channel is subscribed or not.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -33,8 +33,8 @@ use crate::store::redis::transport::session::Session;
 /// The pause after the server refused the subscription.
 const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(60);
 
-/// How often the channels are looked for of which no key is denied or leased any more. One is left after one to two of these times, so
-/// that a key that is denied now and then does not subscribe again each time.
+/// How often unused channels, of which no key is denied or leased any more, are looked for. Such a channel is left after one to two
+/// intervals, so that a key that is denied now and then does not subscribe again each time.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Subscribes to the channels, for all limiters that share connections.
@@ -43,7 +43,7 @@ pub(crate) struct Subscriber {
     endpoints: Endpoints,
     context: Arc<Context>,
     keys: KeyEncoder,
-    /// The channels of which a key was denied or leased since it was last looked which channels are in use.
+    /// The channels of which a key was denied or leased since the last look at the channels in use.
     wanted: SharedChannelSet,
     /// Signals that `wanted` has grown.
     grown: Arc<Notify>,
@@ -56,9 +56,9 @@ struct State {
     listeners: Vec<Weak<Listener>>,
     /// Whether the task that receives messages was started.
     is_started: bool,
-    /// The channels that SUBSCRIBE was sent for, without an answer yet.
+    /// The channels for which SUBSCRIBE was sent and not answered yet.
     asked: ChannelSet,
-    /// The channels that were asked for with these and have been answered.
+    /// The channels requested together with these that have been answered.
     answered: ChannelSet,
     subscribed: ChannelSet,
 }
@@ -76,8 +76,8 @@ impl Subscriber {
         })
     }
 
-    /// Subscribes to a channel for a listener. The denial or the lease for which this is done is there already: so whatever looks
-    /// which channels are in use either finds it, or has taken the channel out of `wanted` before.
+    /// Subscribes to a channel for a listener. The denial or lease that needs it is already stored: so a look at the channels in use either
+    /// finds it, or has taken the channel out of `wanted` before.
     #[inline]
     pub(crate) fn listen(self: &Arc<Self>, listener: &Arc<Listener>, channel: Channel) {
         listener.join(|| self.add(listener));
@@ -125,7 +125,7 @@ impl Subscriber {
         self.state.lock().listeners.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The channels that are in use now, or were wanted since this was last called.
+    /// The channels that are in use now, or were wanted since the last call.
     fn channels_in_use(&self) -> ChannelSet {
         let wanted = self.wanted.take();
         self.listeners().iter().fold(wanted, |channels, listener| channels.with(listener.channels()))
@@ -141,8 +141,8 @@ impl Subscriber {
         command.get_packed_command()
     }
 
-    /// The server has answered that it sends the messages of a channel from now on. Forgets what is cached of the channels that were
-    /// asked for together, once all are answered: messages that were sent before this were not received.
+    /// The server has confirmed that it sends the messages of a channel from now on. Once all channels that were requested together are
+    /// confirmed, drops what is cached of them: messages that were sent before this were not received.
     fn subscribed(&self, channel: Channel) {
         let (channels, listeners) = {
             let mut state = self.state.lock();
@@ -244,7 +244,7 @@ async fn receive(subscriber: Weak<Subscriber>, grown: Arc<Notify>) {
     }
 }
 
-/// Waits until a connection made now is old, and connects again, however often that fails.
+/// Waits until a connection opened now is old, and connects again, however often that fails.
 async fn replaced(context: &Context, address: &Address) -> Session {
     let Some(at) = context.retires_at(monotonic::now()) else { return std::future::pending().await };
     sleep_until(at.into()).await;

@@ -30,7 +30,7 @@ pub(crate) trait LeasedKeys: Debug + Send + Sync {
     fn block_where(self: Arc<Self>, id: PolicyId, is_one: &dyn Fn(&[u8]) -> bool);
 }
 
-/// Stands behind the main key of a key that is blocked.
+/// Follows the main key of a blocked key.
 pub(crate) const BLOCKED: &[u8] = b"!";
 
 impl Listener {
@@ -43,7 +43,7 @@ impl Listener {
         Arc::new(Self { member, policies, denial_cache, leases, is_added: AtomicBool::new(false) })
     }
 
-    /// Adds this listener to a subscriber, if that has not been done; `add` returns whether it hears messages there.
+    /// Adds this listener to a subscriber, if that has not been done; `add` returns whether it receives messages there.
     #[inline]
     pub(crate) fn join(&self, add: impl FnOnce() -> bool) {
         if !self.is_added.load(Ordering::Relaxed) && !self.is_added.swap(true, Ordering::Relaxed) {
@@ -51,12 +51,12 @@ impl Listener {
         }
     }
 
-    /// Drops what is cached of these channels' keys, because messages may have been missed.
+    /// Drops the cached denials and leases of these channels' keys, because messages may have been missed.
     pub(crate) fn forget_channels(&self, channels: ChannelSet) {
         self.denial_cache.forget_channels(channels);
     }
 
-    /// The limiter has moved to other connections and has to subscribe there. Nothing tells of what was cached before.
+    /// The limiter has moved to other connections and has to subscribe there. Changes to anything cached before are not announced there.
     pub(crate) fn moved(&self) {
         self.is_added.store(false, Ordering::Relaxed);
         self.denial_cache.forget_all();
@@ -96,7 +96,7 @@ impl Listener {
                         cost: 1,
                         headroom: 0,
                         hold: None,
-                        numbers: None,
+                        effective: None,
                     },
                     None,
                 );

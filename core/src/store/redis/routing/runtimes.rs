@@ -167,7 +167,7 @@ impl Runtimes {
 fn check_drivers() -> Result<(), Error> {
     let has = |use_driver: fn()| std::panic::catch_unwind(use_driver).is_ok();
     let has_timers = has(|| drop(sleep(Duration::ZERO)));
-    // Opened and closed at once; whether the system provides a socket does not matter here.
+    // Opened and closed at once; it does not matter here whether the system provides a socket.
     #[cfg(unix)]
     let has_sockets = has(|| drop(tokio::net::UnixDatagram::unbound()));
     #[cfg(not(unix))]
@@ -232,7 +232,7 @@ impl Topology {
         }
     }
 
-    /// Closes all connections now, whatever their runtime does. Pending operations are answered with a failure.
+    /// Closes all connections now, whatever their runtime is doing. Pending operations are answered with a failure.
     pub(crate) fn close(&self) {
         match self {
             Self::One(supervisor) => supervisor.close(),

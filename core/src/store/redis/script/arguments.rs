@@ -24,11 +24,11 @@ pub(super) fn algorithm_number(quota: &Quota) -> u8 {
     }
 }
 
-/// What a policy has besides its quotas, as the bits of a byte.
+/// A policy's features besides its quotas, as the bits of a byte.
 const HAS_PENALTY: u8 = 1;
 const IS_CHANGED_NOW: u8 = 2;
 
-/// The arguments of the general transition, with the other numbers that this process knows. `dropped` is the number of
+/// The arguments of the general transition, with the other quotas that this process knows. `dropped` is the number of
 /// keys per entry that only other quotas used.
 pub(super) fn policy_arguments(policy: &Policy, change: Change<'_>, dropped: u8) -> Box<[u8]> {
     let rates = || policy.quotas().iter().filter(|quota| quota.algorithm().is_rate());
@@ -46,7 +46,7 @@ pub(super) fn policy_arguments(policy: &Policy, change: Change<'_>, dropped: u8)
     }
     for quota in rates() {
         let past = past_of(quota, change.past());
-        // The oldest numbers are the least useful.
+        // The oldest past quotas are the least useful.
         let past = &past[past.len().saturating_sub(usize::from(u8::MAX))..];
         out.push(u8::try_from(past.len()).unwrap_or(u8::MAX));
         for numbers in past {

@@ -49,11 +49,11 @@ pub(crate) struct CallHeader {
 /// The clock by which a call decides, in microseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptClock {
-    /// The script asks the server.
+    /// The server's clock, read by the script.
     Server,
     /// An estimate of the server's time, for servers that refuse `TIME` in scripts.
     Estimate(u64),
-    /// A manual clock. Keys do not expire, and the server is asked only where the call has a deadline.
+    /// A manual clock. Keys do not expire, and the server's clock is read only where the call has a deadline.
     Manual(u64),
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct RequestEntry<'a> {
     pub(crate) decides: bool,
 }
 
-/// The most checks that an entry can stand for: with headroom, its count has 9 bits.
+/// The maximum number of checks in one entry: with headroom, its count has 9 bits.
 pub(crate) fn most_checks(headroom: u8) -> usize {
     if headroom == 0 { u16::MAX.into() } else { (1 << HEADROOM_SHIFT) - 1 }
 }
@@ -119,7 +119,7 @@ pub(crate) struct PolicyCall {
     fast_path: FastPath,
     pub(super) fast_path_arguments: Box<[u8]>,
     policy_arguments: Box<[u8]>,
-    /// The suffixes that make the keys of an entry of its main key; empty for the main key itself.
+    /// The suffixes that turn an entry's main key into its keys; empty for the main key itself.
     suffixes: Box<[Box<[u8]>]>,
     /// Whether a denial changes a state: that of a quota that counts denied requests, or the record of a penalty.
     pub(crate) counts_denied: bool,
@@ -131,7 +131,7 @@ const IS_ESTIMATE: u8 = 4;
 const ARE_PLAIN: u8 = 8;
 
 impl PolicyCall {
-    /// Prepares a policy of which this process knows these other numbers.
+    /// Prepares a policy. `change` has the other quotas of it that this process knows.
     pub(crate) fn new(policy: &Policy, change: Change<'_>) -> Self {
         let mut suffixes = suffixes(policy);
         let used = suffixes.len();
@@ -392,7 +392,7 @@ const ALGORITHMS: [&str; 5] = [
     include_str!("lua/transition/sliding_window.lua"),
     include_str!("lua/transition/sliding_log.lua"),
 ];
-/// What makes a server that cannot take writes refuse a script at once, and what does so in its place.
+/// Makes a server that cannot take writes refuse a script at once; `PLAIN` does so in its place.
 const FIRST_LINE: &str = "#!lua\n";
 const PLAIN: &str = include_str!("lua/plain.lua");
 const RESERVATIONS: &str = include_str!("lua/transition/reservations.lua");
@@ -487,7 +487,7 @@ fn compact(source: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The bytes of a command, as the protocol has them.
+    /// The bytes of a command in the protocol.
     fn packed(words: &[&[u8]]) -> Vec<u8> {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {

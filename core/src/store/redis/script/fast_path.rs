@@ -1,8 +1,7 @@
 //! The fast path: checks of states of the expected form, without tables, functions and loops over quotas.
 //!
-//! It is generated for the sequence of a policy's quotas: all arguments are read at once, and all records are written
-//! at once. A [`Part`] says how one form of record is read, spent from and written; in its Lua, `$` stands for the
-//! number of the quota in the policy.
+//! It is generated for the sequence of a policy's quotas: all arguments are read at once, and all records are written at once. A [`Part`]
+//! describes how one form of record is read, spent from and written; in its Lua, `$` stands for the number of the quota in the policy.
 //!
 //! It takes about a third of the server's time for a single check, and less in a batch: docs/internals/scripts.md.
 
@@ -25,7 +24,7 @@ const REQUEST: Template<7> = Template::cut(
     include_str!("lua/fast_path/request.lua"),
     ["read", "denied", "penalties", "denial", "write", "admission", "states"],
 );
-/// Decides a denial, if even a single check of the entry is denied. Under a penalty the general transition does, and counts it.
+/// Decides a denial, if even a single check of the entry is denied. Under a penalty the general transition decides and counts it.
 const DENIED: &str = "if denies_one then\ncode = raw and 2 or 4\nend\n";
 /// Whether the key's time to live has to be extended for a quota.
 const RENEW: &str =
@@ -35,11 +34,11 @@ const LIVES: &str = "until_us = math.max(until_us, until_after$ - until_after$ %
 
 /// More quotas would need more variables than Lua has.
 const MAX_QUOTAS: usize = 8;
-/// The same for a request, whose charges have variables of their own.
+/// The maximum for a request, whose charges have their own variables.
 const MAX_REQUEST_QUOTAS: usize = 6;
 
 /// Keys live until a multiple of their quota's period or of this, whichever is longer, so that their time to live is
-/// seldom renewed.
+/// rarely renewed.
 const MIN_EXPIRY_UNIT_US: u64 = 10_000_000;
 
 /// A number of a quota that the script receives: its variable, its length in bytes, and its value.
@@ -172,13 +171,13 @@ impl Part {
 /// The fast path of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FastPath {
-    /// The forms of the quotas' records, in their order; empty where the policy has no fast path.
+    /// The forms of the quotas' records, in order; empty if the policy has no fast path.
     forms: Box<[Form]>,
     has_penalty: bool,
 }
 
 impl FastPath {
-    /// Empty where a quota is a log, counts denied requests or admits nothing, and for many quotas.
+    /// Empty if a quota is a log, counts denied requests or admits nothing, or if there are too many quotas.
     pub(crate) fn of(policy: &Policy) -> Self {
         if policy.quotas().len() > MAX_QUOTAS {
             return Self::default();
@@ -280,7 +279,7 @@ impl FastPath {
         lua + "if p <= size then\nbreak\nend\n"
     }
 
-    /// Lua that makes the new value of the key.
+    /// Lua that builds the new value of the key.
     fn value(&self, first: usize) -> String {
         let (mut format, mut names) = (String::new(), String::new());
         for (number, part) in self.parts(first) {
@@ -303,7 +302,7 @@ impl FastPath {
 pub(super) struct RequestPath(Box<[FastPath]>);
 
 impl RequestPath {
-    /// `None` where a policy has no fast path, and for many quotas.
+    /// `None` if a policy has no fast path, or if there are too many quotas.
     pub(super) fn of<'a>(paths: impl Iterator<Item = &'a FastPath>) -> Option<Self> {
         let paths: Box<[_]> = paths.cloned().collect();
         let quotas: usize = paths.iter().map(|path| path.forms.len()).sum();
@@ -351,7 +350,7 @@ impl RequestPath {
     }
 }
 
-/// The form of a quota's records, where the fast path knows it.
+/// The form of a quota's records, if the fast path supports it.
 fn form(quota: &Quota) -> Option<Form> {
     let form = match quota.algorithm() {
         _ if quota.limit() == 0 || quota.count_denied() => return None,

@@ -1,7 +1,7 @@
 //! The reply of a script, and the decisions that follow from it.
 //!
-//! The script reports the states that it found and the units that it spent. [`PolicyCall::decide`] makes the decisions of
-//! the states, by the same code as in every other store, and compares what these spend with what the script spent.
+//! The script reports the states that it found and the units that it spent. [`PolicyCall::decide`] derives the decisions from the states,
+//! with the same code as every other store, and compares what they spend with what the script spent.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub(crate) struct Answers<'a> {
     codes: Codes<'a>,
 }
 
-/// The codes of answers: the same for all, or those of the answers to come.
+/// The codes of answers: one for all, or those of the remaining answers.
 #[derive(Clone, Debug)]
 enum Codes<'a> {
     All(u8),
@@ -87,7 +87,7 @@ pub(crate) struct Answer {
     pub(crate) states: States,
     pub(crate) spent: u64,
     pub(crate) found: Found,
-    /// Whether the operation was applied; it was not where it would have been admitted and another one of its request was not.
+    /// Whether the operation was applied: not if it would have been admitted and another one of its request was not.
     pub(crate) is_applied: bool,
 }
 
@@ -190,10 +190,10 @@ impl PolicyCall {
         Some(Answer { states, spent, found, is_applied: true })
     }
 
-    /// Decides an entry as the script did, once for each of its checks, and hands each decision to `each`.
+    /// Decides an entry as the script did, once for each of its checks, and passes each decision to `each`.
     ///
     /// # Errors
-    /// When the decisions spend something else than the script spent. Then `each` gets none.
+    /// When the decisions do not spend what the script spent. Then `each` is not called.
     pub(crate) fn decide(
         &self,
         answer: Answer,

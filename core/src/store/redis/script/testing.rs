@@ -84,12 +84,12 @@ pub struct Script {
 }
 
 impl Script {
-    /// The script of a policy without past numbers.
+    /// The script of a policy without past quotas.
     pub fn new(policy: &Policy) -> Self {
         Self { call: PolicyCall::new(policy, Change::NONE), superseded: Vec::new() }
     }
 
-    /// Changes the policy's numbers at a time in microseconds.
+    /// Changes the policy's quotas at a time in microseconds.
     pub fn change(&mut self, policy: &Policy, at_us: u64) {
         self.superseded.push(PastPolicy { policy: self.call.policy.clone(), at_us });
         self.call = PolicyCall::new(policy, Change::Past(&self.superseded));

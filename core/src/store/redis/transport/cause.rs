@@ -38,7 +38,7 @@ impl From<ConnectError> for Failure {
     }
 }
 
-/// What can be done about a reason.
+/// What to do about a failure with this reason.
 pub(crate) fn advice(reason: Degradation) -> &'static str {
     match reason {
         Degradation::Auth => "it refuses the user or the password: correct them in the URL or the options",
@@ -56,17 +56,17 @@ pub(crate) fn advice(reason: Degradation) -> &'static str {
     }
 }
 
-/// What the failure of a name's lookup means.
+/// Explains a failed name lookup.
 pub(crate) fn of_name(error: &io::Error) -> String {
     format!("its name has no address ({error}): see that it is written right")
 }
 
-/// What the failure of a connection means.
+/// Explains a failed connection.
 pub(crate) fn of_connection(error: &io::Error) -> String {
     format!("it accepts no connections ({error}): see that it runs, and that host and port are right")
 }
 
-/// What the failure of a connection to a socket of this host means.
+/// Explains a failed connection to a socket of this host.
 pub(crate) fn of_socket(error: &io::Error) -> String {
     format!(
         "its socket does not accept connections ({error}): see that it runs, and that this user may write to the socket"
@@ -80,7 +80,7 @@ pub(crate) const WITHOUT_TLS: &str =
 pub(crate) const NO_TLS: &str =
     "it does not answer a TLS handshake: if it has no TLS, write redis:// in the URL";
 
-/// What a failed handshake means.
+/// Explains a failed handshake.
 pub(crate) fn of_tls(error: &io::Error) -> String {
     let Some(inner) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
         return format!("it ends the TLS handshake ({error}): if it has no TLS, write redis:// in the URL");

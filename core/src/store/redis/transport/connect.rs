@@ -62,7 +62,7 @@ impl Address {
         })
     }
 
-    /// The server as the user, the sentinels or the cluster have named it.
+    /// The server as the user configured it, or as the sentinels or the cluster named it.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Tcp(endpoint) => format!("the server at {endpoint}"),
@@ -85,10 +85,10 @@ pub(crate) struct Connector {
     pub(crate) tls: Option<(Arc<ClientConfig>, Tls)>,
     /// Can be replaced while the store is in use.
     pub(crate) credentials: ArcSwapOption<Credentials>,
-    /// Where the credentials come from, unless those above are given.
+    /// The source of the credentials, unless those above are set.
     login: Option<Login>,
     pub(crate) sentinel_credentials: Option<Credentials>,
-    /// Where the credentials for each sentinel come from, unless those above are given. During a rotation, a sentinel
+    /// The source of the credentials for each sentinel, unless those above are set. During a rotation, a sentinel
     /// refuses what another accepts, so each has its own.
     pub(crate) sentinel_logins: HashMap<Endpoint, Login>,
     pub(crate) database: u32,
@@ -96,11 +96,11 @@ pub(crate) struct Connector {
     keepalive: Duration,
     /// The primary of the service to which the last connection was made.
     last_primary: ArcSwapOption<Endpoint>,
-    /// Where the addresses are reached that a cluster or sentinels announce.
+    /// Maps addresses that a cluster or sentinels announce to reachable ones.
     address_map: AddressMap,
-    /// What servers have refused.
+    /// The last refusal by a server.
     pub(crate) refusal: LastRefusal,
-    /// Why the last attempt to connect has failed, as the doctor says it; `None` once one has succeeded.
+    /// Why the last attempt to connect failed, in the doctor's words; `None` once one has succeeded.
     failed: ArcSwapOption<String>,
 }
 
@@ -199,7 +199,7 @@ impl Connector {
         Ok(OpenStream { stream, primary })
     }
 
-    /// Opens a connection to the server at an address. For a service, `primary` is the server in use from here on.
+    /// Opens a connection to the server at an address. For a service, `primary` is the server in use from then on.
     async fn open(
         &self,
         address: &Address,
@@ -232,7 +232,7 @@ impl Connector {
         }
     }
 
-    /// Why the last attempt to connect has failed.
+    /// Why the last attempt to connect failed.
     pub(crate) fn failed(&self) -> Option<Arc<String>> {
         self.failed.load_full()
     }
@@ -243,19 +243,19 @@ impl Connector {
         Ok(Session::new(connected.stream))
     }
 
-    /// Where an address is reached.
+    /// The reachable address of an announced one.
     pub(crate) fn reached(&self, endpoint: &Endpoint) -> Endpoint {
         self.address_map.reached(endpoint)
     }
 
-    /// As [`session`](Self::session), with the cause in words where it fails.
+    /// As [`session`](Self::session), but a failure has its cause in words.
     pub(crate) async fn session_or_cause(&self, address: &Address) -> Result<Session, String> {
         let connected = self.try_connect(address, None, &ServerTime::default(), CONNECT_TIMEOUT).await;
         connected.map(|open| Session::new(open.stream)).map_err(|error| error.cause().into_owned())
     }
 
-    /// Connects to an endpoint, with TLS if it is configured. A server that does not speak TLS may wait for more of what
-    /// it takes for a command: the handshake has a part of `longest`, so that this is known.
+    /// Connects to an endpoint, with TLS if it is configured. A server without TLS may take the handshake for a command
+    /// and wait for the rest of it. So the handshake gets only a part of `longest`, so that this is detected.
     pub(crate) async fn tcp(&self, endpoint: &Endpoint, longest: Duration) -> Result<Stream, ConnectError> {
         let endpoint = self.reached(endpoint);
         #[cfg(feature = "testing")]
@@ -420,7 +420,7 @@ pub(crate) async fn happy_eyeballs<T, E: From<Failure>>(
     loop {
         begun.extend(attempts.next());
         let ended = if attempts.peek().is_some() {
-            // A slow attempt continues beside the next one.
+            // A slow attempt continues alongside the next one.
             let Ok(ended) = timeout(ATTEMPT_DELAY, begun.next()).await else { continue };
             ended
         } else {

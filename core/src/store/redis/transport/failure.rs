@@ -99,7 +99,7 @@ impl Refusal {
             "WRONGTYPE" => Failure::permanent(Degradation::WrongType),
             // Without the first line no syntax of a script is wrong.
             _ if detail.contains("near '#'") => return Self::NoFirstLine,
-            // Errors of commands inside a script have no code of their own.
+            // Errors of commands inside a script lack their own code.
             _ if detail.contains("user executing the script") => Failure::permanent(Degradation::Auth),
             _ if detail.contains("max number of clients") => Failure::not_applied(Degradation::MaxClients),
             _ => Failure::permanent(Degradation::Refused),

@@ -1,8 +1,8 @@
-//! Credentials that change: read from a file, a program or the user's function whenever a connection is made, and again when
-//! the server refuses them.
+//! Changing credentials: read from a file, a program or the user's function for every new connection, and again when the server refuses
+//! them.
 //!
-//! Reading may block, so it has a thread of its own, and one runs at a time: attempts to connect wait for the same result, each for
-//! no longer than it may take. Refused credentials are not sent again and again, which servers answer by locking users out.
+//! Reading may block, so it has its own thread, and one read runs at a time: attempts to connect wait for the same result, each for no
+//! longer than it may take. Refused credentials are not sent again and again, since servers respond to that by locking users out.
 
 use std::io::Read;
 use std::path::Path;
@@ -24,13 +24,13 @@ use crate::store::redis::transport::failure::Failure;
 /// The pause after credentials were refused or could not be read; it doubles with each time in a row.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
-/// How long credentials that were read too late for every attempt are kept for the next one.
+/// How long credentials that were read too late for any waiting attempt are kept for the next one.
 const KEPT: Duration = Duration::from_secs(10);
-/// How long a program may take, and how often it is looked at.
+/// How long a program may take, and how often it is polled.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const MAX_BYTES: u64 = 16_384;
-/// How much of a message of the user's function is shown.
+/// The maximum number of characters of the user's function's message that are shown.
 const MAX_LETTERS: usize = 200;
 
 type Found = Result<Arc<Credentials>, String>;
@@ -53,7 +53,7 @@ struct State {
     is_reading: bool,
     /// How many attempts wait for the result.
     waiting: usize,
-    /// A result for which no attempt has waited, and when it was read.
+    /// A result that no attempt has waited for, and when it was read.
     unused: Option<(Instant, Found)>,
     refused: Option<Refused>,
 }
@@ -61,7 +61,7 @@ struct State {
 /// What went wrong since credentials were last accepted.
 #[derive(Debug)]
 struct Refused {
-    /// `None` where they could not be read.
+    /// `None` if they could not be read.
     credentials: Option<Arc<Credentials>>,
     cause: String,
     times: u32,
@@ -99,7 +99,7 @@ impl Login {
         }
     }
 
-    /// The server has refused these credentials: reads them again, and returns those that are others.
+    /// The server has refused these credentials: reads them again, and returns the new ones if they differ.
     pub(crate) async fn others_than(
         &self,
         refused: &Arc<Credentials>,
@@ -128,7 +128,7 @@ impl Login {
         state.refused = Some(Refused { credentials, cause, times, until });
     }
 
-    /// Why nothing is sent to the server now: any pause lasts, or that of these credentials.
+    /// Why nothing may be sent to the server now: a pause for these credentials; with `None`, for any.
     fn refused_cause(&self, credentials: Option<&Arc<Credentials>>) -> Option<String> {
         let state = self.shared.state.lock();
         let refused = state.refused.as_ref().filter(|refused| monotonic::now() < refused.until)?;
@@ -213,7 +213,7 @@ fn read(changing: &ChangingCredentials) -> Result<Credentials, String> {
     checked(Credentials { username: changing.username.clone(), password })
 }
 
-/// The user's message, which may be long, and for a terminal.
+/// The user's message, shortened, and escaped for a terminal.
 fn shown(message: &str) -> String {
     let mut shown = String::new();
     for letter in message.chars().take(MAX_LETTERS) {
@@ -238,7 +238,7 @@ fn read_file(path: &Path) -> Result<String, String> {
     read_text(opened.map_err(|error| format!("the file cannot be read ({error})"))?)
 }
 
-/// Reads one byte more than is allowed at most, so that longer texts are refused and not cut.
+/// Reads one byte more than the maximum, so that longer texts are refused and not cut.
 fn read_text(from: impl Read) -> Result<String, String> {
     let (mut bytes, mut bounded) = (Vec::new(), from.take(MAX_BYTES + 3));
     bounded.read_to_end(&mut bytes).map_err(|error| format!("it cannot be read ({error})"))?;

@@ -1,4 +1,4 @@
-//! What a server says when it refuses a command, in words for operators, with its name and version.
+//! A server's refusal of a command, in words for operators, with its name and version.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::store::redis::transport::session::Session;
 /// The oldest version that has all that the scripts need.
 const OLDEST: (u32, u32) = (6, 2);
 pub(crate) const NEEDED: &str = "Redis 6.2 or newer or Valkey is needed";
-/// A server that goes on refusing is asked for its version this often at most.
+/// A server that keeps refusing is queried for its version at most this often.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 const MAX_WORDS: usize = 200;
 
 /// The last refusal of a store's servers.
 #[derive(Debug, Default)]
 pub(crate) struct LastRefusal {
-    /// The reason that decisions without the store have since, and what was refused and why.
+    /// The reason reported by decisions without the store since the refusal, and what was refused and why.
     text: ArcSwapOption<(Degradation, String)>,
     asked: Mutex<Option<Instant>>,
 }
@@ -33,7 +33,7 @@ impl LastRefusal {
         self.text.load().as_ref().filter(|refusal| refusal.0 == reason).map(|refusal| refusal.1.clone())
     }
 
-    /// Takes note of a refusal. `true` when it is time to [describe](Self::describe) it.
+    /// Records a refusal. `true` when it is time to [describe](Self::describe) it.
     pub(crate) fn note(&self, reason: Degradation, server: &str, error: &RedisError) -> bool {
         let now = monotonic::now();
         let mut asked = self.asked.lock();
@@ -45,7 +45,7 @@ impl LastRefusal {
         !is_known
     }
 
-    /// Takes note of a refusal by a server that is asked for its name and version.
+    /// Records a refusal by a server, which is queried for its name and version.
     pub(crate) async fn describe(
         &self,
         reason: Degradation,
@@ -95,7 +95,7 @@ impl Identity {
         valkey.or_else(|| field("redis_version").map(|version| Self::new("Redis", version)))
     }
 
-    /// Asks a server for it, which may refuse one command or both.
+    /// Queries a server for it, which may refuse one command or both.
     async fn of(session: &mut Session) -> Option<Self> {
         if let Ok(info) = session.ask::<InfoDict>(redis::cmd("INFO").arg("server")).await
             && let Some(identity) = Self::of_info(&info)
@@ -133,14 +133,14 @@ impl fmt::Display for Identity {
     }
 }
 
-/// The words of an error reply, without the arguments that some quote: they contain users' keys.
+/// The message of an error reply, without the arguments that some quote: they contain users' keys.
 pub(crate) fn words(error: &RedisError) -> String {
     let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
     let detail = detail.split(", with args beginning with").next().unwrap_or_default();
     printable(format!("{code} {detail}").trim())
 }
 
-/// The beginning of what a server says, with spaces for control characters.
+/// The beginning of a server's message, with spaces for control characters.
 pub(crate) fn printable(said: &str) -> String {
     let shown = |letter: char| if letter.is_control() { ' ' } else { letter };
     said.chars().map(shown).take(MAX_WORDS).collect()

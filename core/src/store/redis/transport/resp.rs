@@ -41,11 +41,11 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, InvalidRe
 
 type LineAndRest<'a> = (&'a [u8], &'a [u8]);
 
-/// The first line, with its end, and what follows.
+/// The first line, with its end, and the rest.
 fn split_line(bytes: &[u8]) -> Result<Option<LineAndRest<'_>>, InvalidReply> {
     let line = &bytes[..bytes.len().min(MAX_LINE)];
     let end = if line.starts_with(b"-") {
-        // Some imitations put several lines of a message in one.
+        // Some compatible servers put several lines of a message in one.
         line.windows(2).position(|end| end == b"\r\n").map(|at| at + 1)
     } else {
         line.iter().position(|&byte| byte == b'\n')

@@ -39,7 +39,7 @@ impl Connector {
         happy_eyeballs(sentinels.iter().map(|sentinel| self.named_by(sentinel, service)).collect()).await
     }
 
-    /// Waits until the primary has another address than this one, and returns the new address. Sentinels report it by
+    /// Waits until the primary has an address other than this one, and returns the new address. Sentinels report it by
     /// an event, or when they are queried, which happens at this interval; without sentinels it never returns. This
     /// matters because an old primary may keep its role and its connections for a long time, or for good if the
     /// sentinels cannot reach it.
@@ -217,7 +217,7 @@ impl PrimaryEvents {
         self.0.mark_unchanged();
     }
 
-    /// Waits for an event about another primary than this one.
+    /// Waits for an event that names a primary other than this one.
     async fn wait_for_other_than(&mut self, from: &Endpoint) -> Endpoint {
         loop {
             if self.0.changed().await.is_err() {

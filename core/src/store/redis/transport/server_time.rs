@@ -7,7 +7,7 @@
 //! offset lies outside the estimate, the server's clock was set, and the estimate starts anew.
 //!
 //! A server that refuses `TIME` in scripts decides by this estimate. Then its upper end counts, so that the server, which expires
-//! keys by its own clock, expires none before the decisions' clock says so.
+//! keys by its own clock, expires none before they expire by the decisions' clock.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub(crate) struct ServerTime {
     base: Instant,
     /// Server time minus microseconds since `base`; unknown: `i64::MIN`.
     offset_us: AtomicI64,
-    /// How long the reply took from which the estimate is: the server's time may be later by as much.
+    /// The round trip of the reply on which the estimate is based: the server's time may be later by as much.
     round_trip_us: AtomicI64,
     learnt_us: AtomicI64,
 }

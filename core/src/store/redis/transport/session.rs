@@ -33,7 +33,7 @@ impl<S: AsyncRead + Unpin> Session<S> {
         Ok(from_redis_value(value.extract_error()?)?)
     }
 
-    /// The first byte of the next reply, which stays to be read; an error at the end of the connection.
+    /// The first byte of the next reply, which remains unread; an error at the end of the connection.
     pub(crate) async fn first_byte(&mut self) -> io::Result<u8> {
         self.stream.fill_buf().await?.first().copied().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }

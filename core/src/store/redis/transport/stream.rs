@@ -174,7 +174,7 @@ pub(crate) fn server_name(tls: &Tls, host: &str) -> Result<ServerName<'static>, 
     let name = tls.server_name.as_deref().unwrap_or(host);
     ServerName::try_from(name.to_owned()).map_err(|_| {
         Error::invalid_argument(
-            "the host is no name that a certificate can hold: set tls_server_name to one that is",
+            "the host is not a name that a certificate can have: set tls_server_name to one that is",
         )
     })
 }

@@ -1,32 +1,33 @@
-//! The names of the keys in the file, copied some buckets of a shard at a time, and looks at the states of keys.
+//! Lists the keys in the file, some buckets of a shard at a time, and reads the states of keys.
 
-use super::{LockedShard, MappedStore, Place, policy_of};
+use super::{LockedShard, MappedStore, Place};
 use crate::rules::codec::States;
 use crate::rules::decision::Degradation;
 use crate::runtime::clock::Clock;
-use crate::store::request::{Numbers, PolicyId};
+use crate::store::request::{PolicyId, PreparedQuotas};
 use crate::store::scan::{
     FoundKey, FoundPolicy, KeyName, Look, LookRequest, ScanFilter, ScanStep, StoredKey,
 };
 use crate::store::shared_file::failure::Failure;
-use crate::store::shared_file::lock::Patience;
-use crate::store::shared_file::policies::{Policies, Secret, SharedFilePolicy, expiry, read_key};
+use crate::store::shared_file::patience::Patience;
+use crate::store::shared_file::policies::{Secret, expiry, read_key};
 use crate::store::shared_file::shard::{Broken, Bytes, From, Shard};
 use crate::store::shared_file::sweep;
+use crate::store::stored_policy::{StoredPolicies, StoredPolicy, policy_of};
 
 impl MappedStore {
-    /// Tells this file apart from every other one.
+    /// Distinguishes this file from every other one.
     pub(crate) fn identity(&self) -> u64 {
         self.file.secret.hash(b"scan")
     }
 
-    /// Copies names from so many buckets of one shard, whose lock is held meanwhile. `at` counts the buckets of all shards.
+    /// Copies names from this many buckets of one shard, while its lock is held. `at` counts the buckets of all shards.
     pub(crate) fn scan(
         &self,
         clock: &Clock,
         filter: ScanFilter<'_>,
-        at: u64,
-        buckets: usize,
+        (at, buckets): (u64, usize),
+        patience: Patience,
     ) -> Result<ScanStep, Failure> {
         let in_shard = self.shard(0).layout.buckets as u64;
         let number = usize::try_from(at / in_shard).unwrap_or(usize::MAX);
@@ -34,7 +35,7 @@ impl MappedStore {
             return Ok(ScanStep { found: Vec::new(), examined: 0, next: None });
         }
         let first = usize::try_from(at % in_shard).unwrap_or(0);
-        let locked = self.lock(number, Patience::Wait)?;
+        let locked = self.lock(number, patience)?;
         let LockedShard(shard) = &locked;
         let now_us = self.now_us(clock, shard);
         let end = first.saturating_add(buckets).min(shard.layout.buckets);
@@ -54,17 +55,18 @@ impl MappedStore {
     pub(crate) fn look(
         &self,
         clock: &Clock,
-        policies: &Policies,
+        policies: &StoredPolicies,
         request: LookRequest<'_>,
+        patience: Patience,
     ) -> Result<Look, Failure> {
         let registered = policies.load(request.id);
-        let policy = policy_of(registered.as_deref(), request.numbers)?;
+        let policy = policy_of(registered.as_deref(), request.effective)?;
         let name = policy.policy.name();
         let key = match request.key {
             StoredKey::Plain(key) => self.file.secret.key(name, key),
             StoredKey::Digest(digest) => Secret::digest_key(name, digest),
         };
-        let own = self.work_on(clock, (&key, false), Patience::Wait, |place| {
+        let own = self.work_on(clock, (&key, false), patience, |place| {
             let states = match states_at(place, policy)? {
                 Some(states) => Some(states),
                 None if has_room(place, policies)? => Some(policy.fresh()),
@@ -74,7 +76,7 @@ impl MappedStore {
         })?;
         match own {
             Some(own) => Ok(own),
-            None => self.work(clock, policy, (&[], true), Patience::Wait, |place| {
+            None => self.work(clock, policy, (&[], true), patience, |place| {
                 let states = states_at(place, policy)?.unwrap_or_else(|| policy.fresh());
                 Ok(Look { states, now_us: place.now_us, degraded: Some(Degradation::StoreFull) })
             }),
@@ -85,14 +87,15 @@ impl MappedStore {
     pub(crate) fn forget_digest(
         &self,
         clock: &Clock,
-        policies: &Policies,
-        (id, numbers): (PolicyId, Option<&Numbers>),
+        policies: &StoredPolicies,
+        (id, effective): (PolicyId, Option<&PreparedQuotas>),
         digest: &[u8],
+        patience: Patience,
     ) -> Result<(), Failure> {
         let registered = policies.load(id);
-        let policy = policy_of(registered.as_deref(), numbers)?;
+        let policy = policy_of(registered.as_deref(), effective)?;
         let key = Secret::digest_key(policy.policy.name(), digest);
-        self.work_on(clock, (&key, false), Patience::Wait, |&Place { shard, hash, key, .. }| {
+        self.work_on(clock, (&key, false), patience, |&Place { shard, hash, key, .. }| {
             if let Some(found) = shard.find(hash, key, &mut Bytes::new())? {
                 shard.remove(found.from, found.block)?;
             }
@@ -102,15 +105,15 @@ impl MappedStore {
 }
 
 /// The states of the entry of a key, if it has one.
-fn states_at(place: &Place<'_>, policy: &SharedFilePolicy) -> Result<Option<States>, Broken> {
+fn states_at(place: &Place<'_>, policy: &StoredPolicy) -> Result<Option<States>, Broken> {
     let Place { shard, hash, key, now_us } = *place;
     let mut bytes = Bytes::new();
     let Some(found) = shard.find(hash, key, &mut bytes)? else { return Ok(None) };
     let value = bytes.get(key.len()..).unwrap_or_default();
-    Ok(Some(policy.read(value, found.lengths, now_us).unwrap_or_else(|| policy.used_up(now_us))))
+    Ok(Some(found.lengths.read(policy, value, now_us).unwrap_or_else(|| policy.used_up(now_us))))
 }
 
-fn has_room(place: &Place<'_>, policies: &Policies) -> Result<bool, Broken> {
+fn has_room(place: &Place<'_>, policies: &StoredPolicies) -> Result<bool, Broken> {
     sweep::make_room(place.shard, 1, place.now_us, |bytes, lengths, at_us| {
         expiry(policies, bytes, lengths, at_us)
     })

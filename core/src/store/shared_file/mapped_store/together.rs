@@ -1,5 +1,4 @@
-//! The operations of a request over several policies, which are applied together or not at all: the locks of all their shards are
-//! held meanwhile.
+//! The operations of a request over several policies: all are applied, or none, while the locks of all their shards are held.
 
 use super::{FULL, Loaded, LockedShard, MappedStore, Place, decide};
 use crate::error::Error;
@@ -10,13 +9,14 @@ use crate::runtime::clock::Clock;
 use crate::store::memory::known_or;
 use crate::store::request::{Action, Answer, PolicyId, RequestCharge, StoreRequest};
 use crate::store::shared_file::failure::{Failure, unavailable};
-use crate::store::shared_file::lock::Patience;
-use crate::store::shared_file::policies::{KeyBytes, Policies, SharedFilePolicy};
+use crate::store::shared_file::patience::Patience;
+use crate::store::shared_file::policies::KeyBytes;
 use crate::store::shared_file::shard::{Broken, head};
+use crate::store::stored_policy::{StoredPolicies, StoredPolicy};
 
 /// An operation, with the key as it is in the file.
 struct Charge<'a> {
-    policy: &'a SharedFilePolicy,
+    policy: &'a StoredPolicy,
     request: StoreRequest<'a>,
     key: KeyBytes,
     hash: u64,
@@ -53,7 +53,7 @@ impl<'a> Locked<'a> {
         now_us
     }
 
-    /// Works on the entry of a key. Where there is no room for it, works on the state that such keys share.
+    /// Works on the entry of a key, or on the shared state if there is no room for it.
     fn work<T>(
         &mut self,
         charge: &Charge<'_>,
@@ -90,13 +90,13 @@ impl<'a> Locked<'a> {
 }
 
 impl MappedStore {
-    /// Applies the charges of a request, each of another key or policy: all of them when every one that decides is admitted, otherwise
-    /// only those that are denied. The answers to the others are those of a peek.
+    /// Applies the charges of a request, each for a different key or policy: all of them if every deciding one is admitted, otherwise only
+    /// the denied ones. The others are answered as a peek.
     pub(crate) fn answer_together(
         &self,
         clock: &Clock,
-        policies: &Policies,
-        charges: &[(&SharedFilePolicy, RequestCharge<'_>)],
+        policies: &StoredPolicies,
+        charges: &[(&StoredPolicy, RequestCharge<'_>)],
         patience: Patience,
     ) -> Result<Vec<Answer>, Failure> {
         let charges: Vec<_> = charges

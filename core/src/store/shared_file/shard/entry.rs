@@ -6,7 +6,7 @@ use crate::store::shared_file::shard::{
     Broken, Bytes, FIRST_BYTES, FURTHER_BYTES, Lengths, Shard, both, high, low,
 };
 
-/// What the first block tells about an entry.
+/// The fields of an entry in its first block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) next: u32,
@@ -24,7 +24,7 @@ fn mixed(check: u64, word: u64) -> u64 {
 }
 
 impl Entry {
-    /// The checksum of what the first block tells, with which that of the bytes begins.
+    /// The checksum of the first block's fields, with which that of the bytes begins.
     fn start_check(&self) -> u64 {
         let Lengths { key, records, logs } = self.lengths;
         let check = mixed(1, both(logs, self.tag));
@@ -77,7 +77,7 @@ impl Shard<'_> {
         if high(check) == entry.check { Ok(()) } else { Err(Broken) }
     }
 
-    /// Writes an entry to free blocks, of which there are enough.
+    /// Writes an entry to free blocks; there have to be enough of them.
     pub(crate) fn write(
         &self,
         next: u32,

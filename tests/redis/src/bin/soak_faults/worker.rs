@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polylimit::{Limiter, Outage, Policy, Request, blocking};
+use polylimit::storage::Outage;
+use polylimit::{Limiter, Policy, Request, blocking};
 use polylimit_redis_tests::uncached;
 use polylimit_test_servers::FakeClock;
 use tempfile::TempDir;
@@ -23,8 +24,8 @@ pub(crate) const LIMIT: u64 = 600;
 const THREADS: usize = 2;
 /// The pause of a thread between two decisions.
 const PAUSE: Duration = Duration::from_millis(12);
-/// Long, so that no decision fails because the machine is busy.
-const DEADLINE: Duration = Duration::from_secs(2);
+/// Twice as long as a worker is frozen at most, so that no decision fails because of that, even if the machine is busy.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// What the threads of a worker count for one key.
 #[derive(Default)]

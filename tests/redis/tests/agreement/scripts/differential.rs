@@ -2,8 +2,9 @@
 //!
 //! `POLYLIMIT_DIFFERENTIAL_OPERATIONS` sets the number of operations, `POLYLIMIT_DIFFERENTIAL_SEED` the first case.
 
-use polylimit::testing::{Item, Operation};
-use polylimit::{Limiter, ManualClock, Policy, Quota, Request, blocking};
+use polylimit::clock::ManualClock;
+use polylimit::testing::script::{Item, Operation};
+use polylimit::{Limiter, Policy, Quota, Request, blocking};
 use polylimit_test_servers::redis::Connection;
 use polylimit_test_servers::{Kind, Server};
 

@@ -1,7 +1,9 @@
 //! Values that are not states, calls that come late, and how long keys live.
 
-use polylimit::testing::{Item, Operation, Outcome, Read, is_log};
-use polylimit::{Algorithm, Decision, Limiter, ManualClock, Policy, Quota, Request};
+use polylimit::clock::ManualClock;
+use polylimit::quota::Algorithm;
+use polylimit::testing::script::{Item, Operation, Outcome, Read, is_log};
+use polylimit::{Decision, Limiter, Policy, Quota, Request};
 use polylimit_test_servers::redis::Value;
 use polylimit_test_servers::{Kind, Server};
 

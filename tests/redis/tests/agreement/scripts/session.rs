@@ -1,6 +1,6 @@
 //! Calls of a policy's script over a connection of the test's own.
 
-use polylimit::testing::{Item, Operation, Outcome, Read, Script};
+use polylimit::testing::script::{Item, Operation, Outcome, Read, Script};
 use polylimit::{Policy, Request, blocking};
 use polylimit_test_servers::Server;
 use polylimit_test_servers::redis::{Client, Connection, ConnectionLike, Value};

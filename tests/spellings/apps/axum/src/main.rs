@@ -6,7 +6,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use polylimit::Limiter;
-use polylimit::guard::KeyPart;
+use polylimit::http::guard::KeyPart;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
@@ -56,7 +56,7 @@ macro_rules! application_on {
         mod $module {
             use std::future::{Ready, ready};
 
-            use polylimit::tower::{RateLimitBuilder, RateLimitLayer};
+            use polylimit::http::tower::{RateLimitBuilder, RateLimitLayer};
             use tower_layer::Layer as _;
             use $axum::Router;
             use $axum::body::Body;

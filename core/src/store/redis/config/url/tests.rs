@@ -283,9 +283,9 @@ fn mistakes_in_the_query() {
             "redis://h?prefix=%",
             "store URL has a % without two hexadecimal digits in the value of a parameter: write % as %25",
         ),
-        ("redis://h?prefix=a&prefix=a", "store URL gives prefix twice: leave one out"),
-        ("redis://h/1?db=1", "store URL gives db twice: leave one out"),
-        ("redis://:p@h?password=p", "store URL gives password twice: leave one out"),
+        ("redis://h?prefix=a&prefix=a", "store URL has prefix more than once: set it once"),
+        ("redis://h/1?db=1", "store URL has db more than once: set it once"),
+        ("redis://:p@h?password=p", "store URL has password more than once: set it once"),
         (
             "redis://h?reconnect_min=1s",
             "reconnect_min is 1s and reconnect_max is 200ms: allowed is a reconnect_max that is not shorter",

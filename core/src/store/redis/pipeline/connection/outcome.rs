@@ -91,7 +91,7 @@ impl Connection {
         Self::not_a_reply(&in_flight)
     }
 
-    /// Takes note of the server's time, which it was asked for before a call.
+    /// Records the server's time, which was queried before a call.
     fn learn_time(&self, seconds: &[u8], micros: &[u8], sent: Instant) {
         let number = |digits| std::str::from_utf8(digits).ok()?.parse().ok();
         if let (Some(seconds), Some(micros)) = (number(seconds), number(micros))
@@ -101,7 +101,7 @@ impl Connection {
         }
     }
 
-    /// The script may not ask the server for its time, and has done nothing: from now on calls have an estimate of it.
+    /// The script may not read the server's time, and has done nothing: from now on calls carry an estimate of it.
     fn time_refused(&mut self, in_flight: InFlight, error: &[u8]) -> Result<(), Degradation> {
         let asks_for_time = in_flight.header.clock == ScriptClock::Server || in_flight.header.deadline_us > 0;
         let line = [b"-", error, b"\r\n"].concat();
@@ -203,7 +203,7 @@ impl Connection {
         }
     }
 
-    /// Answers a command that the server refuses, after it was asked what it is, so that the event of the outage says so.
+    /// Answers a refused command after querying the server's identity, so that the event of the outage reports it.
     fn answer_with_cause(&self, command: Command, failure: Failure, error: RedisError) {
         let server = Arc::clone(&self.server);
         let described = server.address.describe();
@@ -219,7 +219,7 @@ impl Connection {
                 connector.refusal.describe(failure.reason, &mut session, &described, &error).await;
                 Some(())
             };
-            // Without the name and version, the server's words remain.
+            // Without the name and version, the server's message remains.
             let _ = timeout_at(deadline.into(), identified).await;
             drop(answered);
         });
@@ -358,7 +358,7 @@ fn request_decisions(
     Some(ScriptDecision { others: decisions.collect(), ..first })
 }
 
-/// Answers a command also when the runtime ends.
+/// Answers a command even if the runtime ends.
 struct AnsweredWhenDropped {
     command: Command,
     failure: Failure,

@@ -1,4 +1,4 @@
-//! The parts agree with their Lua, and scripts have no open places.
+//! The parts agree with their Lua, and scripts have no unfilled placeholders.
 
 use super::*;
 use crate::store::redis::script::call::Script;

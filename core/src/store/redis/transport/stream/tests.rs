@@ -190,6 +190,6 @@ fn a_host_that_no_certificate_can_hold_is_refused() {
     let message = name("a_.-b..").unwrap_err().to_string();
     assert_eq!(
         message,
-        "the host is no name that a certificate can hold: set tls_server_name to one that is"
+        "the host is not a name that a certificate can have: set tls_server_name to one that is"
     );
 }

@@ -13,6 +13,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
+use crate::report::hex;
 use crate::store::redis::config::target::{Fingerprint, Tls, Trust};
 
 /// Verifies the certificate that a server presents. A server always has to prove that it has the certificate's key.
@@ -125,8 +126,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Whether a certificate is that of an authority, as `openssl req -x509` makes it, or is for another name. Its dates are
-/// verified before both.
+/// Whether a certificate is that of an authority, as `openssl req -x509` creates it, or is for another name. Its dates
+/// are verified before both.
 fn is_of_the_kind_or_name(wrong: &CertificateError) -> bool {
     match wrong {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => true,
@@ -147,7 +148,7 @@ impl std::error::Error for OtherFingerprint {}
 
 impl fmt::Display for OtherFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex(&self.0))
     }
 }
 

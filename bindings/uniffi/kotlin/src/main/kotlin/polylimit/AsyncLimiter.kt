@@ -15,6 +15,9 @@ import kotlin.coroutines.resumeWithException
 public class AsyncLimiter internal constructor(
     private val target: CallTarget,
 ) {
+    /** See [Limiter.admin]. */
+    public fun admin(): AsyncAdmin = AsyncAdmin(this)
+
     /** See [Limiter.check]. */
     public suspend fun check(request: Request): Decision = await(Call.check(request))
 
@@ -42,48 +45,13 @@ public class AsyncLimiter internal constructor(
     /** See [Limiter.reset]. */
     public suspend fun reset(request: Request): Usage = await(Call.reset(request))
 
-    /** See [Limiter.block]. */
-    public suspend fun block(
-        request: Request,
-        time: Duration,
-    ): Usage = await(Call.block(request, time))
-
-    /** See [Limiter.unblock]. */
-    public suspend fun unblock(request: Request): Usage = block(request, Duration.ZERO)
-
     /** See [Limiter.decide]. A coroutine that is cancelled gives back what was reserved for it. */
     public suspend fun decide(
         attributes: RequestAttributes,
         id: String? = null,
         ttl: Duration? = null,
-    ): RequestDecision = await(Call.decide(attributes, id, ttl))
-
-    /** See [Limiter.setEntry]. */
-    public suspend fun setEntry(
-        item: String,
-        value: String,
-    ): ConfigurationStatus = await(Call.setEntry(item, value))
-
-    /** See [Limiter.setEntry]. */
-    public suspend fun setEntry(
-        item: String,
-        value: Map<String, String>,
-    ): ConfigurationStatus = setEntry(item, entryValue(value))
-
-    /** See [Limiter.deleteEntry]. */
-    public suspend fun deleteEntry(item: String): ConfigurationStatus = await(Call.deleteEntry(item))
-
-    /** See [Limiter.publish]. */
-    public suspend fun publish(
-        document: String,
-        options: PublishOptions = PublishOptions(),
-    ): ConfigurationStatus = await(Call.publish(document, options))
-
-    /** See [Limiter.waitForVersion]. */
-    public suspend fun waitForVersion(
-        version: Long,
-        timeout: Duration,
-    ): ConfigurationStatus = await(Call.waitForVersion(version, timeout))
+        remember: Duration? = null,
+    ): RequestDecision = await(Call.decide(attributes, id, ttl, remember))
 
     /** See [Limiter.acquire]. A coroutine that is cancelled leaves the queue, and what was spent for it is refunded. */
     public suspend fun acquire(
@@ -144,29 +112,19 @@ public class AsyncLimiter internal constructor(
     /** See [Limiter.checkTogether]. */
     public suspend fun checkTogether(requests: List<Request>): List<Decision> = await(Call.checkTogether(requests)).map { it.get() }
 
+    /** See [Limiter.peekTogether]. */
+    public suspend fun peekTogether(requests: List<Request>): List<Decision> = await(Call.peekTogether(requests)).map { it.get() }
+
+    /** See [Limiter.reserveTogether]. A coroutine that is cancelled leaves no reservation behind. */
+    public suspend fun reserveTogether(
+        requests: List<Request>,
+        id: String? = null,
+        ttl: Duration? = null,
+        remember: Duration? = null,
+    ): RequestReservation = await(Call.reserveTogether(requests, id, ttl, remember))
+
     /** See [Limiter.ready]. */
     public suspend fun ready(timeout: Duration): Unit = await(Call.ready(timeout))
-
-    /** See [Limiter.doctor]. */
-    public suspend fun doctor(): List<Finding> = await(Call.doctor())
-
-    /** See [Limiter.list]. */
-    public suspend fun list(options: ListOptions = ListOptions()): KeyPage = await(Call.list(options))
-
-    /** See [Limiter.scanTop]. */
-    public suspend fun scanTop(
-        number: Long,
-        options: ListOptions = ListOptions(),
-    ): KeyPage = await(Call.scanTop(number, options))
-
-    /** See [Limiter.resetListed]. A coroutine that is cancelled may have reset some of the keys. */
-    public suspend fun resetListed(options: ListOptions = ListOptions()): ResetPage = await(Call.resetListed(options))
-
-    /** See [Limiter.explain]. */
-    public suspend fun explain(request: Request): KeyExplanation = await(Call.explain(request))
-
-    /** See [Limiter.explainRequest]. */
-    public suspend fun explainRequest(attributes: RequestAttributes): RequestExplanation = await(Call.explainRequest(attributes))
 
     /** [check] for Java. */
     public fun checkFuture(request: Request): CompletableFuture<Decision> = future(Call.check(request))
@@ -186,44 +144,14 @@ public class AsyncLimiter internal constructor(
     /** [reset] for Java. */
     public fun resetFuture(request: Request): CompletableFuture<Usage> = future(Call.reset(request))
 
-    /** [block] for Java. */
-    public fun blockFuture(
-        request: Request,
-        time: Duration,
-    ): CompletableFuture<Usage> = future(Call.block(request, time))
-
-    /** [unblock] for Java. */
-    public fun unblockFuture(request: Request): CompletableFuture<Usage> = blockFuture(request, Duration.ZERO)
-
     /** [decide] for Java. Cancelling the future gives back what was reserved. */
     @JvmOverloads
     public fun decideFuture(
         attributes: RequestAttributes,
         id: String? = null,
         ttl: Duration? = null,
-    ): CompletableFuture<RequestDecision> = future(Call.decide(attributes, id, ttl))
-
-    /** [setEntry] for Java. */
-    public fun setEntryFuture(
-        item: String,
-        value: String,
-    ): CompletableFuture<ConfigurationStatus> = future(Call.setEntry(item, value))
-
-    /** [deleteEntry] for Java. */
-    public fun deleteEntryFuture(item: String): CompletableFuture<ConfigurationStatus> = future(Call.deleteEntry(item))
-
-    /** [publish] for Java. */
-    @JvmOverloads
-    public fun publishFuture(
-        document: String,
-        options: PublishOptions = PublishOptions(),
-    ): CompletableFuture<ConfigurationStatus> = future(Call.publish(document, options))
-
-    /** [waitForVersion] for Java. */
-    public fun waitForVersionFuture(
-        version: Long,
-        timeout: Duration,
-    ): CompletableFuture<ConfigurationStatus> = future(Call.waitForVersion(version, timeout))
+        remember: Duration? = null,
+    ): CompletableFuture<RequestDecision> = future(Call.decide(attributes, id, ttl, remember))
 
     /** [acquire] for Java. Cancelling the future leaves the queue, and what was spent for it is refunded. */
     public fun acquireFuture(
@@ -266,33 +194,21 @@ public class AsyncLimiter internal constructor(
     public fun checkTogetherFuture(requests: List<Request>): CompletableFuture<List<Decision>> =
         future(Call.checkTogether(requests)).thenApply { results -> results.map { it.get() } }
 
+    /** [peekTogether] for Java. */
+    public fun peekTogetherFuture(requests: List<Request>): CompletableFuture<List<Decision>> =
+        future(Call.peekTogether(requests)).thenApply { results -> results.map { it.get() } }
+
+    /** [reserveTogether] for Java. Cancelling the future leaves no reservation behind. */
+    @JvmOverloads
+    public fun reserveTogetherFuture(
+        requests: List<Request>,
+        id: String? = null,
+        ttl: Duration? = null,
+        remember: Duration? = null,
+    ): CompletableFuture<RequestReservation> = future(Call.reserveTogether(requests, id, ttl, remember))
+
     /** [ready] for Java. */
     public fun readyFuture(timeout: Duration): CompletableFuture<Void?> = future(Call.ready(timeout)).thenAccept {}
-
-    /** [doctor] for Java. */
-    public fun doctorFuture(): CompletableFuture<List<Finding>> = future(Call.doctor())
-
-    /** [list] for Java. */
-    @JvmOverloads
-    public fun listFuture(options: ListOptions = ListOptions()): CompletableFuture<KeyPage> = future(Call.list(options))
-
-    /** [scanTop] for Java. */
-    @JvmOverloads
-    public fun scanTopFuture(
-        number: Long,
-        options: ListOptions = ListOptions(),
-    ): CompletableFuture<KeyPage> = future(Call.scanTop(number, options))
-
-    /** [resetListed] for Java. Cancelling the future may leave some of the keys reset. */
-    @JvmOverloads
-    public fun resetListedFuture(options: ListOptions = ListOptions()): CompletableFuture<ResetPage> = future(Call.resetListed(options))
-
-    /** [explain] for Java. */
-    public fun explainFuture(request: Request): CompletableFuture<KeyExplanation> = future(Call.explain(request))
-
-    /** [explainRequest] for Java. */
-    public fun explainRequestFuture(attributes: RequestAttributes): CompletableFuture<RequestExplanation> =
-        future(Call.explainRequest(attributes))
 
     internal suspend fun <T : Any> await(call: Call<T>): T =
         target.tryAnswer(call) ?: suspendCancellableCoroutine { continuation ->

@@ -48,6 +48,7 @@ internal class Call<T>(
     ) {
         if (answer is AutoCloseable) answer.close()
         if (answer is RequestDecision) answer.cancelAll(target)
+        if (answer is RequestReservation) answer.cancelAll(requests.orEmpty(), target)
         if (operation != DirectCalls.ACQUIRE || answer !is Decision || !answer.allowed || answer.isOutage) return
         // What the store cannot refund stays spent, as with any refund.
         target.finish(refund(request ?: return))
@@ -75,9 +76,10 @@ internal class Call<T>(
             attributes: RequestAttributes,
             id: String?,
             ttl: Duration?,
+            remember: Duration?,
         ) = Call<RequestDecision>(
             DirectCalls.DECIDE_BY_ATTRIBUTES,
-            arguments = { putAttributes(attributes).putText(id).put(ttl != null).putLong(ttl?.let { microsecondsOf("ttl", it) } ?: 0) },
+            arguments = { putAttributes(attributes).putTerms(id, ttl, remember) },
         )
 
         fun setEntry(
@@ -148,6 +150,19 @@ internal class Call<T>(
 
         fun checkTogether(requests: List<Request>) = Call<List<CheckResult>>(DirectCalls.CHECK_TOGETHER, requests = requests)
 
+        fun peekTogether(requests: List<Request>) = Call<List<CheckResult>>(DirectCalls.PEEK_TOGETHER, requests = requests)
+
+        fun reserveTogether(
+            requests: List<Request>,
+            id: String?,
+            ttl: Duration?,
+            remember: Duration?,
+        ) = Call<RequestReservation>(
+            DirectCalls.RESERVE_TOGETHER,
+            requests = requests,
+            arguments = { putTerms(id, ttl, remember) },
+        )
+
         fun ready(timeout: Duration) = Call<Unit>(DirectCalls.READY, timeout = timeout)
 
         fun doctor() = Call<List<Finding>>(DirectCalls.DOCTOR)
@@ -179,9 +194,9 @@ internal class Call<T>(
     }
 }
 
-/** The limiter that calls are made to: both of its classes share it, and it keeps the native limiter and the listener alive. */
+/** The limiter that calls are made to: all of its classes share it, and it keeps the native limiter and the listener alive. */
 internal class CallTarget(
-    private val native: NativeLimiter,
+    val native: NativeLimiter,
     private val listener: Listener,
 ) {
     private val address = native.address()

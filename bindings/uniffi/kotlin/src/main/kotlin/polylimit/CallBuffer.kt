@@ -62,7 +62,7 @@ internal class CallBuffer(
         return if (plan == null) this else putText(plan)
     }
 
-    /** The form in which a report is told: the bytes of its record. */
+    /** The form of a report: the bytes of its record. */
     fun putRecord(): CallBuffer = putByte(RECORD)
 
     /** Performs the call. Returns false if a queue has the answer later, or the caller did not want to wait. */

@@ -13,7 +13,7 @@ import java.time.temporal.ChronoUnit
  * @property peer the other end of the socket: an address, with or without a port, or any other text.
  * @property headers the lines of the headers, as names in any case and values, in their order.
  * @property attributes what the application knows of the request, such as `user` or `plan`, by names of letters, digits and `_`.
- * @property routerPaths what the router ignores in paths, unless the document says so: the sum of 1 (case), 2 (parameters of segments such
+ * @property routerPaths what the router ignores in paths, unless the document declares it: the sum of 1 (case), 2 (parameters of segments such
  *   as `;a=b`) and 4 (a suffix such as `.json`).
  */
 public data class RequestAttributes
@@ -85,13 +85,13 @@ public data class RequestDecision(
 )
 
 /**
- * Which configuration is in force, and where it comes from.
+ * Which configuration is active, and where it comes from.
  *
  * @property source `document` for one that the program gives, otherwise as the option `configuration` names it.
  * @property version raised with each change; 0 before the first configuration.
- * @property documentVersion which document of Redis is in force, counted from 1: what [PublishOptions.expectedVersion] expects to
+ * @property documentVersion which document of Redis is active, counted from 1: what [PublishOptions.expectedVersion] expects to
  *   replace; 0 where the document does not come from Redis.
- * @property digest SHA-256 of the canonical document in force, as hexadecimal digits; empty before the first.
+ * @property digest SHA-256 of the active document in canonical form, as hexadecimal digits; empty before the first.
  * @property appliedAt when this version was applied, by this host's clock; null before the first.
  * @property age for how long the source has been unreachable; zero when it is reachable.
  * @property error why a newer configuration was not applied, or may not be known; null otherwise.

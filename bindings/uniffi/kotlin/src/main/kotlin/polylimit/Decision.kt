@@ -118,7 +118,7 @@ private const val REPEATED = 64
 
 /**
  * The answer in the buffer: a decision, a usage, a list of check results or of findings, a reservation, what a configuration decides, its status,
- * the bytes of a report, or Unit. An error is thrown.
+ * the bytes of a report, the reservations of requests, or Unit. An error is thrown.
  */
 internal fun CallBuffer.answer(): Any =
     when (val kind = byte()) {
@@ -133,8 +133,17 @@ internal fun CallBuffer.answer(): Any =
         8 -> configurationStatus()
         9 -> list(::policyMatch)
         10 -> bytes(int())
+        11 -> requestReservation()
         else -> throw PolylimitException.Internal("an answer of kind $kind is not known")
     }
+
+private fun CallBuffer.requestReservation(): RequestReservation {
+    val id = bytes(int()).decodeToString()
+    // The kind of a list of results.
+    byte()
+    val decisions = list(::checkResult).map { it.get() }
+    return RequestReservation(decisions.all { it.allowed }, decisions, id)
+}
 
 internal fun CallBuffer.error(): PolylimitException = errorOf(byte(), text())
 

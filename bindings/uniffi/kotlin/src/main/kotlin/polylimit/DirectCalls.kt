@@ -29,6 +29,8 @@ internal object DirectCalls {
     const val MATCHING = 25
     const val CONFIGURATION = 26
     const val SET_DOCUMENT = 27
+    const val PEEK_TOGETHER = 28
+    const val RESERVE_TOGETHER = 29
     const val DECIDE = 32
     const val OVERRULE = 34
     const val FINISH = 35

@@ -88,7 +88,7 @@ public data class GuardOutage(
  *
  * @property fields the fields of the response, for all guards of the request so far: values by names in lower case.
  * @property problem the response to a request that does not proceed; null otherwise.
- * @property outage the outage that the program has to hear of before there is an answer: see [GuardCheck.overrule].
+ * @property outage the outage that must be reported to the program before there is an answer: see [GuardCheck.overrule].
  * @property check what inner guards and the end of the request refer to, with the decisions.
  */
 public class GuardAnswer internal constructor(

@@ -9,18 +9,17 @@ import java.util.function.Supplier
  *
  * May be used by any number of threads. Closing it gives back leases, ends connections and threads and frees what it
  * holds, at once and however long it is still referred to; operations after that, and those under way, fail with
- * [PolylimitException.Closed], and it tells nothing more.
+ * [PolylimitException.Closed], and it reports nothing more.
  *
- * It tells the logger `polylimit` (`System.Logger`) when it begins to decide without its store, when it decides with it again,
+ * It logs to `polylimit` (`System.Logger`) when it begins to decide without its store, when it decides with it again,
  * and what its doctor finds; `onDegraded` is called with the same, on a thread for that alone. What it throws is logged.
  */
 public class Limiter
     private constructor(
         settings: Settings,
         onDegraded: Consumer<DegradedEvent>?,
-        override val native: NativeLimiter,
-    ) : LimiterReports(),
-        AutoCloseable {
+        private val native: NativeLimiter,
+    ) : AutoCloseable {
         /** A limiter with these settings. */
         @JvmOverloads
         @Throws(PolylimitException::class)
@@ -32,7 +31,7 @@ public class Limiter
          * options: for passwords that expire, such as the tokens of a cloud. It is called on a thread of its own, one call at a time, and
          * again when the server refuses what it gave; after a refusal or an exception not for 0.25 to 10 seconds, growing with each time in
          * a row. It may block: decisions have their deadline meanwhile. The message of an exception is the cause in [ready], the events
-         * and the [doctor]. [setCredentials] replaces it; [close] does not wait for it.
+         * and the doctor. [Admin.setCredentials] replaces it; [close] does not wait for it.
          */
         @Throws(PolylimitException::class)
         public constructor(settings: Settings, onDegraded: Consumer<DegradedEvent>?, credentials: Supplier<Credentials>) :
@@ -45,10 +44,13 @@ public class Limiter
 
         @Volatile private var isClosed = false
 
-        override val target: CallTarget = CallTarget(native, listener)
+        private val target: CallTarget = CallTarget(native, listener)
 
         /** The face for coroutines, and for futures in Java. Shares everything with this one. */
         public val asynchronous: AsyncLimiter = AsyncLimiter(target)
+
+        /** The operations for operators: keys of the store, explanations, the policy document, lists. */
+        public fun admin(): Admin = Admin(target)
 
         /** Makes a guard, which limits the requests of a web framework; for servlets there is [polylimit.servlet.RateLimitFilter]. */
         @Throws(PolylimitException::class)
@@ -136,40 +138,10 @@ public class Limiter
         public fun reset(request: Request): Usage = target.answer(Call.reset(request))
 
         /**
-         * Denies every request of the key under its policy for that long, 1 ms to 366 days; zero ends a block and forgets the key's
-         * penalties. Costs and plans do not matter.
-         */
-        @JvmOverloads
-        @Throws(PolylimitException::class)
-        public fun block(
-            key: String,
-            time: Duration,
-            policy: String? = null,
-        ): Usage = block(request(key, policy), time)
-
-        /** As the other `block`, for a key of bytes. */
-        @Throws(PolylimitException::class)
-        public fun block(
-            request: Request,
-            time: Duration,
-        ): Usage = target.answer(Call.block(request, time))
-
-        /** Ends a block of the key under its policy, and forgets its penalties. */
-        @JvmOverloads
-        @Throws(PolylimitException::class)
-        public fun unblock(
-            key: String,
-            policy: String? = null,
-        ): Usage = unblock(request(key, policy))
-
-        /** As the other `unblock`, for a key of bytes. */
-        @Throws(PolylimitException::class)
-        public fun unblock(request: Request): Usage = block(request, Duration.ZERO)
-
-        /**
          * Decides about a request by the configuration: its lists, rules and policies. Policies with a quota of concurrency are reserved,
-         * under this id (null is a random one) and for this ttl (null is 30 seconds), and all others spend. When one policy denies, what
-         * the others spent or reserved is given back, and their decisions say what a peek tells then.
+         * under this id (null is a random one) and for this ttl (null is 30 seconds), and all others spend. With [remember], the id is
+         * remembered for this time after the commit: see [ReserveOptions]. When one policy denies, nothing is spent or reserved, and the
+         * decisions of the others are those of a peek.
          */
         @JvmOverloads
         @Throws(PolylimitException::class)
@@ -177,63 +149,8 @@ public class Limiter
             attributes: RequestAttributes,
             id: String? = null,
             ttl: Duration? = null,
-        ): RequestDecision = target.answer(Call.decide(attributes, id, ttl))
-
-        /** The policies that the rules apply to a request, each with its key, cost and headroom. Asks no store. */
-        @Throws(PolylimitException::class)
-        public fun matching(attributes: RequestAttributes): List<PolicyMatch> = target.answer(Call.matching(attributes))
-
-        /** Which configuration is in force; null for a limiter that has none. */
-        public val configuration: ConfigurationStatus? get() = target.configuration()
-
-        /**
-         * Replaces the document that the program has given, in TOML or JSON; its entries stay. One that cannot be used is refused with
-         * `line L, column C:`, what was read and what is allowed, and the one before stays in force.
-         */
-        @Throws(PolylimitException::class)
-        public fun setDocument(text: String): ConfigurationStatus = target.answer(Call.setDocument(text))
-
-        /**
-         * Sets an entry: `deny ITEM`, `allow ITEM` or `override POLICY KEY`. The value is a JSON object that may have `until`, `by`, `why`
-         * and, for an override, `numbers`.
-         */
-        @Throws(PolylimitException::class)
-        public fun setEntry(
-            item: String,
-            value: String,
-        ): ConfigurationStatus = target.answer(Call.setEntry(item, value))
-
-        /** As the other `setEntry`, with the value's texts by their names. */
-        @Throws(PolylimitException::class)
-        public fun setEntry(
-            item: String,
-            value: Map<String, String>,
-        ): ConfigurationStatus = setEntry(item, entryValue(value))
-
-        /** Deletes an entry; one that is not there is no error. */
-        @Throws(PolylimitException::class)
-        public fun deleteEntry(item: String): ConfigurationStatus = target.answer(Call.deleteEntry(item))
-
-        /**
-         * Publishes a document, in TOML or JSON, to the Redis store that the configuration comes from, and waits until it is in force
-         * here. Every process that follows the store takes it within a second.
-         */
-        @JvmOverloads
-        @Throws(PolylimitException::class)
-        public fun publish(
-            document: String,
-            options: PublishOptions = PublishOptions(),
-        ): ConfigurationStatus = target.answer(Call.publish(document, options))
-
-        /** Waits until this version of the configuration or a later one is in force, at most for that long; can be interrupted. */
-        @Throws(PolylimitException::class, InterruptedException::class)
-        public fun waitForVersion(
-            version: Long,
-            timeout: Duration,
-        ): ConfigurationStatus = target.answerInterruptibly(Call.waitForVersion(version, timeout))
-
-        /** How the candidate of a policy compares with the numbers in force; null for a policy without a candidate. */
-        public fun candidateCounts(policy: String): CandidateCounts? = native.candidateCounts(policy)
+            remember: Duration? = null,
+        ): RequestDecision = target.answer(Call.decide(attributes, id, ttl, remember))
 
         /**
          * Waits until the request is admitted. Says at once that the timeout cannot be met: then the decision is a denial,
@@ -351,11 +268,39 @@ public class Limiter
         public fun checkMany(requests: List<Request>): List<CheckResult> = target.answer(Call.checkMany(requests))
 
         /**
-         * Checks several requests of one key that belong together, one for each policy: all are admitted, or nothing is
-         * spent. Requests of several keys are refused.
+         * Checks several requests that belong together, such as one client under several policies: all are admitted, or nothing is
+         * spent. When one is denied, the decisions that admit are those of a peek. Requests for the same key under the same policy are
+         * one of their sum.
          */
         @Throws(PolylimitException::class)
         public fun checkTogether(requests: List<Request>): List<Decision> = target.answer(Call.checkTogether(requests)).map { it.get() }
+
+        /** The decisions that [checkTogether] would give now; changes no state. */
+        @Throws(PolylimitException::class)
+        public fun peekTogether(requests: List<Request>): List<Decision> = target.answer(Call.peekTogether(requests)).map { it.get() }
+
+        /**
+         * As [checkTogether], but requests under a policy with a quota such as `20 concurrent` are reserved: under this id (null is a
+         * random one) and for this ttl, 1 ms to 48 h (null is 30 seconds); the others spend. With [remember], the id is remembered for so
+         * long after their commits: see [ReserveOptions].
+         *
+         * The caller ends each reservation by [commit] or [cancel] with its request and the id. They are not renewed in the background:
+         * [renew] makes them last longer.
+         *
+         * ```
+         * val requests = listOf(request("tenant:7", "slots", cost = 0), request("user:42", "requests"))
+         * val reserved = limiter.reserveTogether(requests)
+         * if (reserved.allowed) limiter.commit(requests[0], reserved.id)
+         * ```
+         */
+        @JvmOverloads
+        @Throws(PolylimitException::class)
+        public fun reserveTogether(
+            requests: List<Request>,
+            id: String? = null,
+            ttl: Duration? = null,
+            remember: Duration? = null,
+        ): RequestReservation = target.answer(Call.reserveTogether(requests, id, ttl, remember))
 
         /** Shows the kind of the store and the first policies, no URL. */
         override fun toString(): String {
@@ -368,18 +313,14 @@ public class Limiter
         @Throws(PolylimitException::class, InterruptedException::class)
         public fun ready(timeout: Duration): Unit = target.answerInterruptibly(Call.ready(timeout))
 
-        /** Examines the store for an operator. */
-        @Throws(PolylimitException::class, InterruptedException::class)
-        public fun doctor(): List<Finding> = target.answerInterruptibly(Call.doctor())
-
-        /** Registers a policy, or changes the numbers of the one of that name. The usage is kept. */
+        /** Registers a policy, or changes the quotas of the one of that name. The usage is kept. */
         @Throws(PolylimitException::class)
         public fun setPolicy(
             name: String,
             quotas: String,
         ): Unit = native.setPolicy(name, quotas)
 
-        /** The policy of that name, with its current numbers; or the policy of these quotas, if a request has used them. */
+        /** The policy of that name, with its current quotas; or the policy of these quotas, if a request has used them. */
         public fun policy(name: String): Policy? = native.policy(name)
 
         /**
@@ -397,18 +338,19 @@ public class Limiter
         /** All policies, in the order in which they were registered, those made of quotas in requests included. */
         public val policies: List<Policy> get() = native.policies()
 
-        /** How many keys the memory store or the local one holds a state for; null for a store elsewhere. */
-        public val keys: Long? get() = native.keys()
-
         /** What became of the operations so far: counts by name. */
         public val stats: Map<String, Long> get() = native.stats()
 
-        /** Authenticates new connections with another password, and user name if there is one, from now on. */
+        /** What the limiter has counted, and the state of its store and its configuration: see docs/metrics.md. */
+        public fun metrics(): List<MetricFamily> = native.metrics()
+
+        /**
+         * The same as text: `prometheus`, whose media type is `text/plain; version=0.0.4; charset=utf-8`, or `openmetrics`, whose media
+         * type is `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+         */
+        @JvmOverloads
         @Throws(PolylimitException::class)
-        public fun setCredentials(
-            username: String?,
-            password: String,
-        ): Unit = native.setCredentials(username, password)
+        public fun metricsText(format: String = "prometheus"): String = native.metricsText(format)
 
         /** Gives back leases, and frees all that the limiter holds. May be called again. */
         override fun close() {

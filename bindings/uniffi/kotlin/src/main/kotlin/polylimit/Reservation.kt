@@ -7,7 +7,7 @@ import java.lang.ref.Reference
  * Units that are set aside for their holder, made by [Limiter.reserve]. While it is held, the limiter renews it in the background.
  *
  * It belongs into a scope: `use { }`, or `try (...)` in Java. A scope that is left without a commit cancels the reservation, or
- * commits what was reserved where [ReserveOptions.commitAtEnd] says so. A `use { }` that is left by an exception cancels it in any
+ * commits what was reserved where [ReserveOptions.commitAtEnd] is set. A `use { }` that is left by an exception cancels it in any
  * case. A reservation that nothing refers to any more is ended when the garbage collector finds it.
  *
  * May be used by any number of threads.
@@ -50,7 +50,7 @@ public class Reservation internal constructor(
 
     /**
      * Ends a reservation that was neither committed nor cancelled: cancels it, or commits what was reserved where
-     * [ReserveOptions.commitAtEnd] says so. May be called again.
+     * [ReserveOptions.commitAtEnd] is set. May be called again.
      */
     @Throws(PolylimitException::class)
     override fun close(): Unit = end(cancels = false)

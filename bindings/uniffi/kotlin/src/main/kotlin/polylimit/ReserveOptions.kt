@@ -29,9 +29,41 @@ public data class ReserveOptions
         val remember: Duration? = null,
     )
 
+/**
+ * The decisions on requests that were reserved together, and the id of their reservations.
+ *
+ * @property allowed whether every request is admitted, so that units are set aside or spent.
+ * @property decisions the decision on each request, in their order; in a denied request, those that admit are the decisions of a peek.
+ * @property id the id, for [Limiter.commit], [Limiter.cancel] and [Limiter.renew].
+ */
+public data class RequestReservation(
+    val allowed: Boolean,
+    val decisions: List<Decision>,
+    val id: String,
+)
+
+/** Cancels what was reserved for a caller that gave up. What was spent stays spent, as with a check. */
+internal fun RequestReservation.cancelAll(
+    requests: List<Request>,
+    target: CallTarget,
+) {
+    if (!allowed) return
+    for (request in requests) target.finish(Call.cancel(request, reservationNamed(id)))
+}
+
 private const val HAS_TTL = 1
 private const val HAS_MAX_AGE = 2
 private const val COMMITS_AT_END = 4
+
+/** The terms of reservations that have no handle. */
+internal fun CallBuffer.putTerms(
+    id: String?,
+    ttl: Duration?,
+    remember: Duration?,
+): CallBuffer {
+    putText(id).put(ttl != null).putLong(ttl?.let { microsecondsOf("ttl", it) } ?: 0)
+    return putLong(remember?.let { microsecondsOf("remember", it) } ?: 0)
+}
 
 internal fun CallBuffer.putOptions(options: ReserveOptions) {
     putText(options.id)

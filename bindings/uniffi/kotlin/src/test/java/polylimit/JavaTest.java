@@ -75,12 +75,12 @@ class JavaTest {
     try (Limiter limiter = Limiter.of(Map.of("api", "2/hour fixed_window"))) {
       limiter.charge("user:42", "api", 2L);
       var options = new ListOptions().policy("api").keyPrefix("user:").atLeastUsed(100);
-      ListedKey listed = limiter.list(options).getKeys().get(0);
+      ListedKey listed = limiter.admin().list(options).getKeys().get(0);
       assertEquals("user:42", listed.getKey().getText());
       assertEquals(100L, listed.getUsedPercent());
-      assertFalse(limiter.explain("user:42").getAllowed());
-      assertEquals(1, limiter.getAsynchronous().scanTopFuture(5L).get().getKeys().size());
-      assertEquals(1L, limiter.resetListed().getReset());
+      assertFalse(limiter.admin().explain("user:42").getAllowed());
+      assertEquals(1, limiter.getAsynchronous().admin().scanTopFuture(5L).get().getKeys().size());
+      assertEquals(1L, limiter.admin().resetListed().getReset());
       assertTrue(limiter.metricsText().contains("polylimit_build_info"));
     }
   }

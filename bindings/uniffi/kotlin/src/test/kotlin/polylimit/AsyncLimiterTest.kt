@@ -43,9 +43,13 @@ class AsyncLimiterTest {
                 assertEquals(6L, asynchronous.acquire(one, second).remaining)
                 assertEquals(listOf(5L, 4L), asynchronous.checkMany(listOf(one, one)).map { it.get().remaining })
                 assertEquals(listOf(3L, 19L), asynchronous.checkTogether(listOf(one, request(key, "wide"))).map { it.remaining })
+                assertEquals(listOf(3L, 19L), asynchronous.peekTogether(listOf(one, request(key, "wide"))).map { it.remaining })
+                val reserved = asynchronous.reserveTogether(listOf(one, request(key, "1 concurrent")), id = "mine")
+                assertEquals(listOf(true, "mine", 2L), listOf(reserved.allowed, reserved.id, reserved.decisions[0].remaining))
+                assertTrue(asynchronous.cancel(request(key, "1 concurrent"), reserved.id).found)
                 assertEquals(10L, asynchronous.reset(one).remaining)
                 asynchronous.reset(request(key, "wide"))
-                assertEquals(limiter.doctor().map { it.subject }, asynchronous.doctor().map { it.subject })
+                assertEquals(limiter.admin().doctor().map { it.subject }, asynchronous.admin().doctor().map { it.subject })
             }
         }
 
@@ -65,9 +69,13 @@ class AsyncLimiterTest {
             assertEquals(listOf(5L, 4L), asynchronous.checkManyFuture(listOf(one, one)).soon().map { it.get().remaining })
             val both = listOf(one, one.copy(policy = "wide"))
             assertEquals(listOf(3L, 19L), asynchronous.checkTogetherFuture(both).soon().map { it.remaining })
+            assertEquals(listOf(3L, 19L), asynchronous.peekTogetherFuture(both).soon().map { it.remaining })
+            val reserved = asynchronous.reserveTogetherFuture(listOf(one, one.copy(policy = "1 concurrent"))).soon()
+            assertTrue(reserved.allowed)
+            assertTrue(asynchronous.cancelFuture(one.copy(policy = "1 concurrent"), reserved.id).soon().found)
             assertEquals(10L, asynchronous.resetFuture(one).soon().remaining)
             asynchronous.resetFuture(both[1]).soon()
-            assertEquals(limiter.doctor().map { it.subject }, asynchronous.doctorFuture().soon().map { it.subject })
+            assertEquals(limiter.admin().doctor().map { it.subject }, asynchronous.admin().doctorFuture().soon().map { it.subject })
         }
 
     @Test

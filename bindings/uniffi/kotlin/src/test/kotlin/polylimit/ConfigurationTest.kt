@@ -27,20 +27,20 @@ class ConfigurationTest {
             assertTrue(limiter.check(key, cost = 5).allowed)
             assertEquals("quota", limiter.check(key, cost = 5, headroom = 50).cause)
             assertTrue(limiter.check(key, cost = 6).crossed)
-            assertEquals(0L, limiter.block(key, hour).remaining)
+            assertEquals(0L, limiter.admin().block(key, hour).remaining)
             val blocked = limiter.peek(key)
             assertEquals("blocked", blocked.cause)
             assertTrue(blocked.retryAfter!! > Duration.ofMinutes(59))
-            limiter.unblock(key)
+            limiter.admin().unblock(key)
             assertNull(limiter.peek(key, headroom = 0).cause)
             runBlocking {
-                limiter.asynchronous.block(request(key), hour)
+                limiter.asynchronous.admin().block(request(key), hour)
                 assertEquals("blocked", limiter.asynchronous.check(request(key)).cause)
-                limiter.asynchronous.unblock(request(key))
+                limiter.asynchronous.admin().unblock(request(key))
             }
-            limiter.asynchronous.blockFuture(request(key), hour).get()
+            limiter.asynchronous.admin().blockFuture(request(key), hour).get()
             assertFalse(limiter.reserve(key).allowed)
-            limiter.asynchronous.unblockFuture(request(key)).get()
+            limiter.asynchronous.admin().unblockFuture(request(key)).get()
             assertTrue(limiter.check(key).allowed)
             limiter.reset(key)
         }
@@ -53,9 +53,9 @@ class ConfigurationTest {
                 assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.check("key", "api", headroom = headroom) }
             }
             for (time in listOf(Duration.ofNanos(1_000), Duration.ofDays(367), Duration.ofSeconds(-1))) {
-                assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.block("key", time, "api") }
+                assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.admin().block("key", time, "api") }
             }
-            assertNull(Limiter.of(mapOf("api" to "1/s")).use { it.configuration })
+            assertNull(Limiter.of(mapOf("api" to "1/s")).use { it.admin().configuration })
         }
 
     @Test
@@ -63,7 +63,7 @@ class ConfigurationTest {
         limiter().use { limiter ->
             val asynchronous = limiter.asynchronous
             val alice = RequestAttributes("GET", "/v1/items?page=2", "192.0.2.7:443", listOf("X-Api-Key" to "k1"), mapOf("user" to "alice"))
-            val found = limiter.matching(alice).single()
+            val found = limiter.admin().matching(alice).single()
             assertEquals("api", found.policy)
             assertEquals("user=alice", found.key.decodeToString())
             assertEquals(1L to 20, found.cost to found.headroom)
@@ -95,41 +95,44 @@ class ConfigurationTest {
     @Test
     fun `documents and entries change while the limiter runs`() {
         limiter().use { limiter ->
-            val before = limiter.configuration!!
+            val before = limiter.admin().configuration!!
             assertEquals("document" to 64, before.source to before.digest.length)
             assertEquals(Duration.ZERO, before.age)
             assertNotNull(before.appliedAt)
-            val refused = assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.setDocument("polylimit = 1\nnonsense = 2\n") }
+            val refused =
+                assertThrows(PolylimitException.InvalidArgument::class.java) {
+                    limiter.admin().setDocument("polylimit = 1\nnonsense = 2\n")
+                }
             assertTrue(refused.message.orEmpty().startsWith("line 2, column "), refused.message)
-            assertEquals(before.version, limiter.configuration!!.version)
+            assertEquals(before.version, limiter.admin().configuration!!.version)
             val bob = RequestAttributes(path = "/v1/", attributes = mapOf("user" to "bob"))
-            limiter.setEntry("deny user bob", mapOf("by" to "ann", "why" to "\"spam\"\n\\"))
+            limiter.admin().setEntry("deny user bob", mapOf("by" to "ann", "why" to "\"spam\"\n\\"))
             assertEquals("deny_list", limiter.decide(bob).cause)
             runBlocking {
-                limiter.asynchronous.deleteEntry("deny user bob")
-                limiter.asynchronous.setEntry("override api user=bob", mapOf("numbers" to "1/hour"))
+                limiter.asynchronous.admin().deleteEntry("deny user bob")
+                limiter.asynchronous.admin().setEntry("override api user=bob", mapOf("numbers" to "1/hour"))
             }
             assertEquals(1L, limiter.peek("user=bob", "api").remaining)
-            limiter.asynchronous.setEntryFuture("override api user=bob", """{"numbers":"2/hour"}""").get()
-            val status = limiter.asynchronous.deleteEntryFuture("override api user=bob").get()
-            limiter.deleteEntry("override api user=bob")
+            limiter.asynchronous.admin().setEntryFuture("override api user=bob", """{"numbers":"2/hour"}""").get()
+            val status = limiter.asynchronous.admin().deleteEntryFuture("override api user=bob").get()
+            limiter.admin().deleteEntry("override api user=bob")
             assertTrue(status.version > before.version)
-            assertEquals(status.digest, limiter.waitForVersion(status.version, hour).digest)
-            assertEquals(status.digest, limiter.asynchronous.waitForVersionFuture(status.version, hour).get().digest)
+            assertEquals(status.digest, limiter.admin().waitForVersion(status.version, hour).digest)
+            assertEquals(status.digest, limiter.asynchronous.admin().waitForVersionFuture(status.version, hour).get().digest)
             assertThrows(PolylimitException.StoreUnavailable::class.java) {
-                runBlocking { limiter.asynchronous.waitForVersion(status.version + 9, Duration.ofMillis(1)) }
+                runBlocking { limiter.asynchronous.admin().waitForVersion(status.version + 9, Duration.ofMillis(1)) }
             }
-            assertTrue(limiter.setDocument("polylimit = 1\n[policies]\n").version > status.version)
-            assertTrue(limiter.matching(bob).isEmpty())
+            assertTrue(limiter.admin().setDocument("polylimit = 1\n[policies]\n").version > status.version)
+            assertTrue(limiter.admin().matching(bob).isEmpty())
         }
     }
 
     @Test
     fun `a candidate is counted`() =
         limiter().use { limiter ->
-            assertNull(limiter.candidateCounts("api"))
+            assertNull(limiter.admin().candidateCounts("api"))
             repeat(3) { limiter.check("key", "tried") }
-            val counts = limiter.candidateCounts("tried")!!
+            val counts = limiter.admin().candidateCounts("tried")!!
             assertEquals(listOf(1L, 0L, 1L, 1L), with(counts) { listOf(bothAllow, onlyLiveDenies, onlyCandidateDenies, bothDeny) })
         }
 
@@ -140,22 +143,24 @@ class ConfigurationTest {
             val options = mapOf("configuration" to "store", "deadline" to "30s")
             Limiter(Settings(redis.url, options = options)).use { limiter ->
                 Limiter(Settings(redis.url, options = options)).use { other ->
-                    val status = limiter.publish(DOCUMENT, PublishOptions(by = "ann", why = "first"))
+                    val status = limiter.admin().publish(DOCUMENT, PublishOptions(by = "ann", why = "first"))
                     assertEquals("store", status.source)
-                    assertEquals(status.digest, other.waitForVersion(status.version, Duration.ofSeconds(60)).digest)
-                    assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.publish(DOCUMENT, PublishOptions(expectedVersion = 7)) }
-                    assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.setDocument(DOCUMENT) }
-                    val bare = assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.publish("polylimit = 1") }
+                    assertEquals(status.digest, other.admin().waitForVersion(status.version, Duration.ofSeconds(60)).digest)
+                    assertThrows(PolylimitException.InvalidArgument::class.java) {
+                        limiter.admin().publish(DOCUMENT, PublishOptions(expectedVersion = 7))
+                    }
+                    assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.admin().setDocument(DOCUMENT) }
+                    val bare = assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.admin().publish("polylimit = 1") }
                     assertTrue("it may be incomplete" in bare.message.orEmpty(), bare.message)
-                    val entry = limiter.setEntry("deny user bob", emptyMap())
-                    val there = other.waitForVersion(entry.version, Duration.ofSeconds(60))
+                    val entry = limiter.admin().setEntry("deny user bob", emptyMap())
+                    val there = other.admin().waitForVersion(entry.version, Duration.ofSeconds(60))
                     val expecting = PublishOptions(expectedVersion = there.documentVersion)
-                    assertEquals(listOf(1L, 2L), listOf(there.documentVersion, other.publish(DOCUMENT, expecting).documentVersion))
-                    assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.publish(DOCUMENT, expecting) }
+                    assertEquals(listOf(1L, 2L), listOf(there.documentVersion, other.admin().publish(DOCUMENT, expecting).documentVersion))
+                    assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.admin().publish(DOCUMENT, expecting) }
                     val bob = RequestAttributes(path = "/v1/", attributes = mapOf("user" to "bob"))
                     assertEquals("deny_list", other.decide(bob).cause)
-                    runBlocking { limiter.asynchronous.publish("polylimit = 1\n[policies]\n") }
-                    val last = limiter.asynchronous.publishFuture(DOCUMENT).get()
+                    runBlocking { limiter.asynchronous.admin().publish("polylimit = 1\n[policies]\n") }
+                    val last = limiter.asynchronous.admin().publishFuture(DOCUMENT).get()
                     assertTrue(last.version > entry.version)
                 }
             }
@@ -168,7 +173,7 @@ class ConfigurationTest {
         Files.writeString(file, DOCUMENT)
         try {
             Limiter(Settings(options = mapOf("configuration" to "file:$file"))).use { limiter ->
-                assertEquals("file:$file", limiter.configuration!!.source)
+                assertEquals("file:$file", limiter.admin().configuration!!.source)
                 assertTrue(limiter.decide(RequestAttributes(path = "/v1/")).allowed)
             }
             val refused =
@@ -194,11 +199,11 @@ class ConfigurationTest {
                     assertTrue(System.nanoTime() < end)
                     Thread.sleep(1)
                 }
-                limiter.configuration!!
+                limiter.admin().configuration!!
             }
         Files.delete(file)
         assertThrows(PolylimitException.InvalidArgument::class.java) { Limiter(Settings(options = settings.options - "copy")) }
-        Limiter(settings).use { limiter -> assertEquals(first.digest, limiter.configuration!!.digest) }
+        Limiter(settings).use { limiter -> assertEquals(first.digest, limiter.admin().configuration!!.digest) }
         Files.delete(copy)
         Files.delete(folder)
     }

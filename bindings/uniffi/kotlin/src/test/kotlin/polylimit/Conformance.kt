@@ -21,11 +21,12 @@ public fun main(arguments: Array<String>) {
     val file = ObjectMapper().readTree(File(path))
     val cases = file["cases"]?.toList().orEmpty()
     val format = file["format"]?.asInt()
-    if (format !in 1..3 || cases.isEmpty() || cases.any { it["ops"].isEmpty }) {
-        System.err.println("$path: this runner reads formats 1 to 3, with cases that have operations")
+    if (format !in listOf(1, 2, 3, 5) || cases.isEmpty() || cases.any { it["ops"].isEmpty }) {
+        System.err.println("$path: this runner reads formats 1 to 3 and 5, with cases that have operations")
         exitProcess(2)
     }
     if (format == 3) exitProcess(if (PolicyCases(store).runAll(cases)) 0 else 1)
+    if (format == 5) exitProcess(if (TogetherCases(store).runAll(cases)) 0 else 1)
     val agree = listOf(BLOCKING, COROUTINES).map { face -> face.runAll(cases, store) }
     exitProcess(if (agree.all { it }) 0 else 1)
 }
@@ -179,7 +180,7 @@ private fun shown(
 
 private fun Duration.us(): Long = seconds * 1_000_000 + nano / 1_000
 
-private fun quotasOf(quotas: JsonNode): String =
+internal fun quotasOf(quotas: JsonNode): String =
     quotas.joinToString("; ") { numbers ->
         quota(
             QuotaNumbers(

@@ -76,7 +76,7 @@ class CredentialsTest {
                 assertEquals("auth", limiter.check("k").degraded)
                 val thrown = assertThrows(PolylimitException.StoreUnavailable::class.java) { limiter.ready(Duration.ofMillis(300)) }
                 assertTrue(cause in thrown.message.orEmpty(), thrown.message)
-                assertTrue(limiter.doctor().any { cause in it.message }, limiter.doctor().toString())
+                assertTrue(limiter.admin().doctor().any { cause in it.message }, limiter.admin().doctor().toString())
                 until { events.any { cause in it.message } }
             }
         }

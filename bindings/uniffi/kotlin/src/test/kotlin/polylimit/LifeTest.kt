@@ -91,9 +91,11 @@ class LifeTest {
                 { limiter.reset("k") },
                 { limiter.acquire(request("k"), second) },
                 { limiter.checkTogether(listOf(request("k"))) },
+                { limiter.peekTogether(listOf(request("k"))) },
+                { limiter.reserveTogether(listOf(request("k"))) },
                 { limiter.checkMany(listOf(request("k"))).single().get() },
                 { limiter.ready(second) },
-                { limiter.doctor() },
+                { limiter.admin().doctor() },
                 { limiter.policyFor() },
                 { limiter.setPolicy("api", "5/hour") },
             )
@@ -113,10 +115,10 @@ class LifeTest {
         limiter.close()
         assertEquals("9/hour", limiter.policy("api")?.quotas)
         assertEquals(listOf("api"), limiter.policies.map { it.name })
-        assertEquals("document", limiter.configuration?.source)
+        assertEquals("document", limiter.admin().configuration?.source)
         assertTrue("polylimit_decisions_total{policy=\"api\"," in limiter.metricsText())
         assertTrue(limiter.stats.isNotEmpty() && limiter.metrics().isNotEmpty())
-        assertTrue(limiter.topKeys(9).counters > 0)
+        assertTrue(limiter.admin().topKeys(9).counters > 0)
     }
 
     private fun assertClosed(future: CompletableFuture<*>) {

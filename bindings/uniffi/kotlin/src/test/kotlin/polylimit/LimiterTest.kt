@@ -63,7 +63,7 @@ class LimiterTest {
             limiter.setPolicy("api", "20/minute")
             assertEquals("20/minute", limiter.policy("api")!!.quotas)
             limiter.ready(Duration.ofSeconds(1))
-            assertEquals(0, limiter.doctor().size)
+            assertEquals(0, limiter.admin().doctor().size)
         }
     }
 
@@ -133,7 +133,7 @@ class LimiterTest {
             val second = Duration.ofSeconds(-1)
             val refusals =
                 mapOf<String, () -> Any>(
-                    "time" to { limiter.block("k", second) },
+                    "time" to { limiter.admin().block("k", second) },
                     "timeout" to { limiter.acquire("k", second) },
                     "ttl" to { limiter.renew("k", "id", second) },
                     "maxAge" to { limiter.reserve("k", options = ReserveOptions(maxAge = second)) },
@@ -154,16 +154,18 @@ class LimiterTest {
     }
 
     @Test
-    fun `checkTogether refuses several keys`() {
-        Limiter.of(mapOf("a" to "5/hour", "b" to "5/hour")).use { limiter ->
-            val refused =
-                assertThrows(PolylimitException.InvalidArgument::class.java) {
-                    limiter.checkTogether(listOf(request("x", "a"), request("y", "b")))
-                }
-            assertTrue(refused.message!!.startsWith("the requests have several keys"), refused.message)
-            assertEquals(5L, limiter.peek("x", "a").remaining)
-            val both = limiter.checkTogether(listOf(request("x", "a"), request("x", "b")))
-            assertEquals(listOf(4L, 4L), both.map { it.remaining })
+    fun `requests of several keys are decided together`() {
+        Limiter.of(mapOf("a" to "5/hour", "b" to "1/hour")).use { limiter ->
+            val both = listOf(request("x", "a"), request("y", "b"))
+            assertEquals(listOf(4L, 0L), limiter.checkTogether(both).map { it.remaining })
+            assertEquals(listOf(4L to true, 0L to false), limiter.checkTogether(both).map { it.remaining to it.allowed })
+            assertEquals(listOf(4L to true, 0L to false), limiter.peekTogether(both).map { it.remaining to it.allowed })
+            assertEquals(4L, limiter.peek("x", "a").remaining)
+            val unknown = both + request("x", "unknown")
+            for (decide in listOf<(List<Request>) -> Any>(limiter::checkTogether, limiter::peekTogether, { limiter.reserveTogether(it) })) {
+                assertThrows(PolylimitException.InvalidArgument::class.java) { decide(unknown) }
+            }
+            assertEquals(emptyList<Decision>(), limiter.peekTogether(emptyList()))
         }
     }
 
@@ -173,7 +175,7 @@ class LimiterTest {
             val (scheme, server) = redis.url.split(":", limit = 2)
             val (password, address) = server.removePrefix("//:").split("@")
             Limiter(Settings("$scheme://$address", listOf(Policy("api", "5/minute")))).use { limiter ->
-                limiter.setCredentials(null, password)
+                limiter.admin().setCredentials(null, password)
                 limiter.ready(Duration.ofSeconds(30))
                 val before = limiter.stats
                 limiter.reset("key")

@@ -157,10 +157,10 @@ private fun interface PolicyFace {
         operation: PolicyOperation,
     ): Any =
         when (operation.name) {
-            "configuration" -> outcome { limiter.setDocument(operation.document) }
+            "configuration" -> outcome { limiter.admin().setDocument(operation.document) }
             "entry" -> outcome { ask(limiter, operation) }
-            "match" -> limiter.matching(operation.attributes)
-            "candidate" -> limiter.candidateCounts(operation.policy) ?: CandidateCounts(0, 0, 0, 0)
+            "match" -> limiter.admin().matching(operation.attributes)
+            "candidate" -> limiter.admin().candidateCounts(operation.policy) ?: CandidateCounts(0, 0, 0, 0)
             else -> ask(limiter, operation)
         }
 }
@@ -175,12 +175,17 @@ private val Blocking =
             "charge" -> limiter.charge(request)
             "refund" -> limiter.refund(request)
             "reset" -> limiter.reset(request)
-            "block" -> limiter.block(request, operation.time)
+            "block" -> limiter.admin().block(request, operation.time)
             "reserve" -> limiter.reserve(request, operation.options)
             "commit" -> limiter.commit(request, operation.id, operation.cost)
             "cancel" -> limiter.cancel(request, operation.id)
             "renew" -> limiter.renew(request, operation.id, operation.ttl ?: Duration.ZERO)
-            "entry" -> if (operation.set != null) limiter.setEntry(operation.set, operation.value) else limiter.deleteEntry(operation.deleted)
+            "entry" ->
+                if (operation.set != null) {
+                    limiter.admin().setEntry(operation.set, operation.value)
+                } else {
+                    limiter.admin().deleteEntry(operation.deleted)
+                }
             "decide" -> limiter.decide(operation.attributes, operation.id.ifEmpty { null }, operation.ttl)
             else -> error("${operation.name} is not known")
         }
@@ -198,16 +203,16 @@ private val Suspending =
                 "charge" -> asynchronous.charge(request)
                 "refund" -> asynchronous.refund(request)
                 "reset" -> asynchronous.reset(request)
-                "block" -> asynchronous.block(request, operation.time)
+                "block" -> asynchronous.admin().block(request, operation.time)
                 "reserve" -> asynchronous.reserve(request, operation.options)
                 "commit" -> asynchronous.commit(request, operation.id, operation.cost)
                 "cancel" -> asynchronous.cancel(request, operation.id)
                 "renew" -> asynchronous.renew(request, operation.id, operation.ttl ?: Duration.ZERO)
                 "entry" ->
                     if (operation.set != null) {
-                        asynchronous.setEntry(operation.set, operation.value)
+                        asynchronous.admin().setEntry(operation.set, operation.value)
                     } else {
-                        asynchronous.deleteEntry(operation.deleted)
+                        asynchronous.admin().deleteEntry(operation.deleted)
                     }
                 "decide" -> asynchronous.decide(operation.attributes, operation.id.ifEmpty { null }, operation.ttl)
                 else -> error("${operation.name} is not known")
@@ -227,16 +232,16 @@ private val Futures =
                 "charge" -> asynchronous.chargeFuture(request)
                 "refund" -> asynchronous.refundFuture(request)
                 "reset" -> asynchronous.resetFuture(request)
-                "block" -> asynchronous.blockFuture(request, operation.time)
+                "block" -> asynchronous.admin().blockFuture(request, operation.time)
                 "reserve" -> asynchronous.reserveFuture(request, operation.options)
                 "commit" -> asynchronous.commitFuture(request, operation.id, operation.cost)
                 "cancel" -> asynchronous.cancelFuture(request, operation.id)
                 "renew" -> asynchronous.renewFuture(request, operation.id, operation.ttl ?: Duration.ZERO)
                 "entry" ->
                     if (operation.set != null) {
-                        asynchronous.setEntryFuture(operation.set, operation.value)
+                        asynchronous.admin().setEntryFuture(operation.set, operation.value)
                     } else {
-                        asynchronous.deleteEntryFuture(operation.deleted)
+                        asynchronous.admin().deleteEntryFuture(operation.deleted)
                     }
                 "decide" -> asynchronous.decideFuture(operation.attributes, operation.id.ifEmpty { null }, operation.ttl)
                 else -> error("${operation.name} is not known")

@@ -31,7 +31,7 @@ class ReportsTest {
         return pages
     }
 
-    private fun Limiter.keys(options: ListOptions) = pages(options, ::list).flatMap { it.keys }
+    private fun Admin.keys(options: ListOptions) = pages(options, ::list).flatMap { it.keys }
 
     @ParameterizedTest
     @MethodSource("ownStores")
@@ -41,7 +41,7 @@ class ReportsTest {
             limiter.charge("user:2", "api", 3)
             limiter.charge(Request(byteArrayOf(117, -1), "api"))
             limiter.check("x".repeat(300), "login")
-            val listed = limiter.keys(options())
+            val listed = limiter.admin().keys(options())
             assertEquals(4, listed.size)
             val second = listed.single { it.key.text == "user:2" }
             assertEquals(listOf("api", 75L, 0L, 0L), second.run { listOf(policy, usedPercent, reservations, blockedForUs) })
@@ -50,12 +50,12 @@ class ReportsTest {
             assertTrue(quota.resetAfterUs in 1..3_600_000_000)
             assertEquals(listOf("df8="), listed.mapNotNull { it.key.base64 })
             assertTrue(listed.single { it.policy == "login" }.key.digest!!.matches(Regex("([0-9a-f]{2})+")))
-            assertEquals(2, limiter.keys(options().policy("api").keyPrefix("user:")).size)
-            assertEquals(1, limiter.keys(options().keyPrefix(byteArrayOf(117, -1))).size)
-            assertEquals(listOf("user:2"), limiter.keys(options().atLeastUsed(75)).map { it.key.text })
-            assertEquals("user:2", limiter.scanTop(1, options().policy("api")).keys.single().key.text)
+            assertEquals(2, limiter.admin().keys(options().policy("api").keyPrefix("user:")).size)
+            assertEquals(1, limiter.admin().keys(options().keyPrefix(byteArrayOf(117, -1))).size)
+            assertEquals(listOf("user:2"), limiter.admin().keys(options().atLeastUsed(75)).map { it.key.text })
+            assertEquals("user:2", limiter.admin().scanTop(1, options().policy("api")).keys.single().key.text)
             // Text forms show no key.
-            assertFalse("user:2" in "$listed ${limiter.explain("user:2", "api")}")
+            assertFalse("user:2" in "$listed ${limiter.admin().explain("user:2", "api")}")
         }
     }
 
@@ -67,17 +67,17 @@ class ReportsTest {
             repeat(10) { part -> limiter.checkMany(List(200) { request("user:${part * 200 + it}", "api") }) }
             val faces =
                 listOf<(ListOptions) -> KeyPage>(
-                    { limiter.list(it) },
-                    { runBlocking { asynchronous.list(it) } },
-                    { asynchronous.listFuture(it).get() },
+                    { limiter.admin().list(it) },
+                    { runBlocking { asynchronous.admin().list(it) } },
+                    { asynchronous.admin().listFuture(it).get() },
                 )
             for (face in faces) {
                 val pages = pages(options().entries(200), face)
                 assertTrue(pages.size > 1)
                 assertEquals(2_000, pages.flatMap { page -> page.keys.map { it.key.text } }.toSet().size)
             }
-            assertEquals(3, runBlocking { asynchronous.scanTop(3, options()) }.keys.size)
-            assertEquals(3, asynchronous.scanTopFuture(3, options()).get().keys.size)
+            assertEquals(3, runBlocking { asynchronous.admin().scanTop(3, options()) }.keys.size)
+            assertEquals(3, asynchronous.admin().scanTopFuture(3, options()).get().keys.size)
         }
     }
 
@@ -89,9 +89,9 @@ class ReportsTest {
             val users = { options().policy("api").keyPrefix("user:") }
             val faces =
                 listOf(
-                    { limiter.resetListed(users()) },
-                    { runBlocking { asynchronous.resetListed(users()) } },
-                    { asynchronous.resetListedFuture(users()).get() },
+                    { limiter.admin().resetListed(users()) },
+                    { runBlocking { asynchronous.admin().resetListed(users()) } },
+                    { asynchronous.admin().resetListedFuture(users()).get() },
                 )
             for (key in listOf("user:1", "user:2", "guest:1")) limiter.check(key, "api")
             for (face in faces) {
@@ -112,9 +112,9 @@ class ReportsTest {
             val asked = request("user:1", quotas)
             val faces =
                 listOf(
-                    { limiter.explain(asked) },
-                    { runBlocking { limiter.asynchronous.explain(asked) } },
-                    { limiter.asynchronous.explainFuture(asked).get() },
+                    { limiter.admin().explain(asked) },
+                    { runBlocking { limiter.asynchronous.admin().explain(asked) } },
+                    { limiter.asynchronous.admin().explainFuture(asked).get() },
                 )
             for (face in faces) {
                 val explained = face()
@@ -124,11 +124,11 @@ class ReportsTest {
                 assertTrue(window.words.startsWith("2 of 2 "), window.words)
                 assertTrue(explained.retryAfterUs!! in window.retryAfterUs!! - 60_000_000..3_600_000_000)
             }
-            assertNull(limiter.explain("user:1", quotas, 3).retryAfterUs)
+            assertNull(limiter.admin().explain("user:1", quotas, 3).retryAfterUs)
             // Nothing was spent.
             assertEquals(0L, limiter.peek("user:1", quotas).remaining)
-            limiter.block("user:1", Duration.ofMinutes(1), quotas)
-            assertEquals("blocked", limiter.explain("user:1", quotas).cause)
+            limiter.admin().block("user:1", Duration.ofMinutes(1), quotas)
+            assertEquals("blocked", limiter.admin().explain("user:1", quotas).cause)
         }
     }
 
@@ -139,9 +139,9 @@ class ReportsTest {
             repeat(3) { limiter.decide(alice) }
             val faces =
                 listOf(
-                    { limiter.explainRequest(alice) },
-                    { runBlocking { limiter.asynchronous.explainRequest(alice) } },
-                    { limiter.asynchronous.explainRequestFuture(alice).get() },
+                    { limiter.admin().explainRequest(alice) },
+                    { runBlocking { limiter.asynchronous.admin().explainRequest(alice) } },
+                    { limiter.asynchronous.admin().explainRequestFuture(alice).get() },
                 )
             for (face in faces) {
                 val explained = face()
@@ -151,8 +151,8 @@ class ReportsTest {
                 assertEquals(listOf(false), policy.pool.map { it.allowed })
                 assertEquals("pool", policy.pool.single().policy)
             }
-            limiter.setEntry("deny user alice", mapOf("by" to "ops", "why" to "abuse"))
-            val entry = limiter.explainRequest(alice).listEntry!!
+            limiter.admin().setEntry("deny user alice", mapOf("by" to "ops", "why" to "abuse"))
+            val entry = limiter.admin().explainRequest(alice).listEntry!!
             assertEquals(listOf("deny user alice", false, "ops", "abuse"), entry.run { listOf(this.entry, inDocument, by, why) })
         }
     }
@@ -162,13 +162,13 @@ class ReportsTest {
     fun `top keys are those that are denied most`(store: String) {
         limiter(store, mapOf("observe_keys" to "256")).use { limiter ->
             repeat(20_000) { limiter.check("user:1", "login") }
-            val top = limiter.topKeys(10)
+            val top = limiter.admin().topKeys(10)
             val first = top.denied.first()
             assertEquals(listOf("login", "user:1", 0L), listOf(first.policy, first.key.text, first.error))
             assertTrue(first.count > 0)
             assertEquals(256L to 60_000_000L, top.counters to top.halfLifeUs)
         }
-        assertEquals(emptyList<TopKey>(), limiter("memory:").use { it.topKeys(1).denied })
+        assertEquals(emptyList<TopKey>(), limiter("memory:").use { it.admin().topKeys(1).denied })
     }
 
     @Test
@@ -182,27 +182,27 @@ class ReportsTest {
                 ListOptions().atLeastUsed(256) to "at_least_used of a list is 256: allowed is 0 to 255",
             )
         for ((options, message) in mistakes) {
-            assertEquals(message, assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.list(options) }.message)
+            assertEquals(message, assertThrows(PolylimitException.InvalidArgument::class.java) { limiter.admin().list(options) }.message)
         }
         val calls =
             listOf<() -> Any>(
-                { limiter.list(ListOptions().cursor("guess")) },
-                { limiter.explain("key", "unknown") },
-                { limiter.topKeys(-1) },
-                { limiter.scanTop(-1) },
-                { runBlocking { limiter.asynchronous.list(ListOptions().cursor("guess")) } },
+                { limiter.admin().list(ListOptions().cursor("guess")) },
+                { limiter.admin().explain("key", "unknown") },
+                { limiter.admin().topKeys(-1) },
+                { limiter.admin().scanTop(-1) },
+                { runBlocking { limiter.asynchronous.admin().list(ListOptions().cursor("guess")) } },
             )
         for (call in calls) assertThrows(PolylimitException.InvalidArgument::class.java) { call() }
         limiter.close()
-        assertThrows(PolylimitException.Closed::class.java) { limiter.list() }
+        assertThrows(PolylimitException.Closed::class.java) { limiter.admin().list() }
     }
 
     @Test
     fun `a lost store is unavailable`() {
         limiter("redis://127.0.0.1:1?deadline=50ms").use { limiter ->
-            assertThrows(PolylimitException.StoreUnavailable::class.java) { limiter.explain("key", "api") }
-            assertThrows(PolylimitException.StoreUnavailable::class.java) { limiter.list() }
-            val failed = assertThrows(ExecutionException::class.java) { limiter.asynchronous.listFuture().get() }
+            assertThrows(PolylimitException.StoreUnavailable::class.java) { limiter.admin().explain("key", "api") }
+            assertThrows(PolylimitException.StoreUnavailable::class.java) { limiter.admin().list() }
+            val failed = assertThrows(ExecutionException::class.java) { limiter.asynchronous.admin().listFuture().get() }
             assertTrue(failed.cause is PolylimitException.StoreUnavailable)
         }
     }

@@ -57,6 +57,55 @@ class ReservationTest {
 
     @ParameterizedTest
     @MethodSource("polylimit.LimiterTest#stores")
+    fun `request is reserved together or not at all`(store: String) =
+        Limiter.of(mapOf("model" to "2 concurrent; 100/day fixed_window", "rate" to "2/day fixed_window"), store).use { limiter ->
+            val model = request(key, "model", cost = 40)
+            val rate = request(key, "rate")
+            val both = listOf(model, rate)
+            val first = limiter.reserveTogether(both)
+            assertEquals(listOf(true, 32, listOf(60L, 1L)), listOf(first.allowed, first.id.length, first.decisions.map { it.remaining }))
+            val second = limiter.reserveTogether(both, "second", minute)
+            assertEquals(listOf(true, "second"), listOf(second.allowed, second.id))
+            val denied = limiter.reserveTogether(both)
+            assertEquals(listOf(false, listOf(false, false)), listOf(denied.allowed, denied.decisions.map { it.allowed }))
+            assertTrue(limiter.cancel(model, first.id).found)
+            assertFalse(limiter.cancel(rate, first.id).found)
+            assertEquals(90L, limiter.commit(model, second.id, 10).remaining)
+            // No slot is taken where another policy denies.
+            assertFalse(limiter.reserveTogether(both).allowed)
+            assertEquals(2L, limiter.peek(model).quotas[0].remaining)
+            for (wrong in listOf<() -> Any>(
+                { limiter.reserveTogether(both, id = "") },
+                { limiter.reserveTogether(both, ttl = Duration.ZERO) },
+                { limiter.reserveTogether(both, remember = Duration.ofHours(49)) },
+            )) {
+                assertThrows(PolylimitException.InvalidArgument::class.java) { wrong() }
+            }
+            for (request in both) limiter.reset(request)
+        }
+
+    @Test
+    fun `commits of requests and of decisions are remembered`() {
+        val document =
+            """{"polylimit": 1, "policies": {"model": {"quotas": "2 concurrent; 100/day fixed_window"}},
+                "rules": [{"apply": [{"policy": "model", "key": "{user}", "cost": 40}]}]}"""
+        Limiter(Settings(document = document)).use { limiter ->
+            val requests = listOf(request("k", "model", cost = 40))
+            for (repeated in listOf(false, true)) {
+                val reserved = limiter.reserveTogether(requests, "job", remember = minute)
+                val usage = limiter.commit(requests[0], reserved.id, 30)
+                assertEquals(listOf(true, repeated, 70L), listOf(usage.found, usage.repeated, usage.remaining))
+            }
+            for (repeated in listOf(false, true)) {
+                val decided = limiter.decide(RequestAttributes(attributes = mapOf("user" to "u")), "job", remember = minute)
+                val usage = limiter.commit(request("u", "model"), decided.decisions[0].reservation!!, 30)
+                assertEquals(listOf(true, repeated, 70L), listOf(usage.found, usage.repeated, usage.remaining))
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("polylimit.LimiterTest#stores")
     fun `handle charges what was spent and frees its slot`(store: String) =
         limiter(store).use { limiter ->
             val first = limiter.reserve(key, cost = 40)

@@ -13,11 +13,13 @@ import polylimit.Limiter
 import polylimit.ListOptions
 import polylimit.opentelemetry.PolylimitMetrics.register
 import polylimit.micrometer.PolylimitMetrics
+import polylimit.request
 import java.io.ByteArrayOutputStream
 import java.io.File
 import java.io.PrintStream
+import java.time.Duration
 
-/** The examples of docs/metrics.md and docs/listing.md, word for word. */
+/** The examples of docs/metrics.md, docs/listing.md and docs/reservations.md, word for word. */
 class OperatingPagesTest {
     private fun metrics(openTelemetry: OpenTelemetry) {
         val limiter = Limiter.of(mapOf("api" to "100/minute; 1000/hour"))
@@ -39,15 +41,25 @@ class OperatingPagesTest {
     private fun listing() {
         val limiter = Limiter.of(mapOf("api" to "100/minute token_bucket; 20/hour"))
         limiter.charge("user:42", cost = 20)
-        val explained = limiter.explain("user:42")
+        val explained = limiter.admin().explain("user:42")
         for (quota in explained.quotas) println("${quota.quota}: ${quota.words} (${if (quota.admits) "admits" else "denies"})")
 
         val options = ListOptions().policy("api").keyPrefix("user:").atLeastUsed(80)
         do {
-            val page = limiter.list(options)
+            val page = limiter.admin().list(options)
             for (key in page.keys) println("${key.key.text}: ${key.usedPercent} %") // user:42: 100 %
             options.cursor(page.cursor)
         } while (page.cursor != null)
+    }
+
+    private fun reservations(limiter: Limiter) {
+        val slot = request("tenant:7", "slots", cost = 0)
+        val requests = listOf(slot, request("user:42", "requests"))
+        val reserved = limiter.reserveTogether(requests, ttl = Duration.ofMinutes(2))
+        if (reserved.allowed) {
+            // the work
+            limiter.commit(slot, reserved.id)
+        }
     }
 
     private fun told(example: () -> Unit): List<String> {
@@ -82,9 +94,18 @@ class OperatingPagesTest {
     }
 
     @Test
+    fun `the example of reservations runs`() {
+        Limiter.of(mapOf("slots" to "20 concurrent", "requests" to "100/minute")).use { limiter ->
+            reservations(limiter)
+            assertEquals(20L, limiter.peek(request("tenant:7", "slots", cost = 0)).remaining)
+            assertEquals(99L, limiter.peek("user:42", "requests").remaining)
+        }
+    }
+
+    @Test
     fun `the pages have no other examples`() {
         val source = File("src/test/kotlin/readme/OperatingPagesTest.kt").readLines().map(String::trim)
-        for (name in listOf("metrics.md", "listing.md")) {
+        for (name in listOf("metrics.md", "listing.md", "reservations.md")) {
             val page = File("../../../docs/$name").readText()
             val (example) = Regex("^```kotlin\n(.*?)^```$", setOf(RegexOption.MULTILINE, RegexOption.DOT_MATCHES_ALL)).findAll(page).toList()
             for (line in example.groupValues[1].lines().map(String::trim).filter(String::isNotEmpty)) assertTrue(line in source, line)

@@ -18,7 +18,7 @@ class PoliciesPageTest : ServletServer() {
     fun `the example decides by the configuration`() {
         val limiter = Limiter(Settings(redis, options = mapOf("configuration" to "store")))
         val filter = RateLimitFilter(RateLimitOptions(limiter).attributes { mapOf("plan" to it.getHeader("x-plan")) })
-        limiter.publish("polylimit = 1\nlists.deny = ['plan none']")
+        limiter.admin().publish("polylimit = 1\nlists.deny = ['plan none']")
         serveFilters(filter) { get ->
             assertEquals(403, get("/", listOf("X-Plan" to "none")).statusCode())
             assertEquals(200, get("/", listOf("X-Plan" to "gold")).statusCode())

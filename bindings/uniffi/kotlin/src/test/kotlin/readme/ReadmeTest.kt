@@ -55,8 +55,8 @@ class ReadmeTest {
         val configured = Limiter(Settings(document = document))
         val decided = configured.decide(RequestAttributes("GET", "/v1/items", "192.0.2.7", attributes = mapOf("user" to "alice")))
         println(decided.status ?: 200)
-        configured.setEntry("deny user mallory", mapOf("until" to "2027-01-01T00:00:00Z", "why" to "spam"))
-        println(configured.configuration?.version)
+        configured.admin().setEntry("deny user mallory", mapOf("until" to "2027-01-01T00:00:00Z", "why" to "spam"))
+        println(configured.admin().configuration?.version)
         configured.close()
         return decided
     }

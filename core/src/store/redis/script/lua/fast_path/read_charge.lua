@@ -1,5 +1,5 @@
 -- Reads the state of a charge of a request, where it is found as expected, and finds out whether it is denied; `@` is its number.
-local raw_@, cost_@, denied_@ = try('GET', KEYS[@]), read('>I5', input, charges_at + 12 * @ - 7), false
+local raw_@, cost_@, denied_@ = raws[@] or try('GET', KEYS[@]), read('>I5', input, charges_at + 12 * @ - 7), false
 --[locals]
 do
   local raw, cost, want, denied, denies_one = raw_@, cost_@, cost_@, false, false

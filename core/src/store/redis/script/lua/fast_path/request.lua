@@ -4,6 +4,11 @@ repeat
   if flags < 8 then
     break
   end
+  -- One call for all. It does not show a value that is no string, so what it does not find is read again.
+  local raws = try('MGET', unpack(KEYS))
+  if raws.err then
+    raws = {}
+  end
   --[read]
   local codes
   if --[denied]

@@ -176,6 +176,249 @@ local function wanted_units(q, x, cost, charged, r)
   return wanted
 end
 
+-- Loads an entry: its states, the value of its main key, its reservations, blocks and commits. A malformed state is replaced by one in
+-- which everything is used; `broken` are the logs that are known to be malformed. Returns the answer for a key of another type.
+local function load_entry(e, broken)
+  local k, xs = e.k, {}
+  for j = 1, quota_count do
+    xs[j] = {}
+  end
+  local raw = try('GET', keys[k])
+  if raw and raw.err then
+    return foreign(raw)
+  end
+  local good
+  good, e.stale, e.known_until, e.r, e.b, e.c = load_main(xs, raw)
+  if not good or raw == '' then
+    -- Not a state: everything counts as used from now on. An empty string is none of ours either.
+    e.healed, unknown = 1, ''
+    for j = 1, quota_count do
+      local q, x = quotas[j], {}
+      xs[j], x.kept, x.known_until = x, '', 0
+      if q.limit > 0 and q.algorithm ~= 5 then
+        fill[q.algorithm](q, x)
+        x.dirty = true
+      end
+    end
+    raw = store_main(keys[k], xs, raw, 0, '', 0)
+    for j = 1, quota_count do
+      xs[j] = {}
+    end
+    good, e.stale, e.known_until, e.r, e.b, e.c = load_main(xs, raw)
+  end
+  e.raw, e.xs = raw, xs
+  for j = 1, quota_count do
+    local q, x = quotas[j], xs[j]
+    if q.algorithm == 5 then
+      k = k + 1
+      x.key = keys[k]
+      if q.limit > 0 and (broken and broken[j] or not load_log(q, x)) then
+        if x.foreign then
+          return foreign(x.foreign)
+        end
+        fill[5](q, x)
+        x.existed, x.expires, x.dirty, x.length = true, nil, true, 0
+        e.healed = 1
+      end
+    end
+  end
+end
+
+-- What the quotas leave of a cost beside what is set aside and what is kept for others, and whether they could ever admit it.
+local function left_beside(e, cost)
+  local op, held, headroom = e.op, e.r and e.r.units or 0, e.headroom
+  local left, possible = cost, true
+  for j = 1, quota_count do
+    local q, x = quotas[j], e.xs[j]
+    if q.limit == 0 then
+      left = 0
+      possible = possible and cost == 0
+    else
+      x.wanted = cost
+      if headroom > 0 and (op == CHECK or op == PEEK or op == RESERVE) then
+        x.wanted = cost + ceil_div(q.capacity * headroom, 100)
+      end
+      x.left = math.max(x.left - held - (x.wanted - cost), 0)
+      if x.left < left then
+        left = x.left
+      end
+      if cost > 0 and x.wanted > q.capacity then
+        possible = false
+      end
+    end
+  end
+  return left, possible
+end
+
+-- The most reservations that the entry lets the key have.
+local function most_reservations(e)
+  if e.op ~= RESERVE and (e.op ~= PEEK or slots == 65535) then
+    return 1001
+  end
+  local most = slots < MAX_RESERVATIONS and slots or MAX_RESERVATIONS
+  return most - ceil_div(most * e.headroom, 100)
+end
+
+-- Decides what an entry spends, whether it is denied, and which record of a reservation it adds.
+local function judge(e)
+  local op, cost, r = e.op, e.cost, e.r
+  local left, possible = left_beside(e, cost)
+  local most = most_reservations(e)
+  possible = possible and most > 0
+  local admits = left >= cost and (not r and most > 0 or r and r.alive < most)
+  e.lacks, e.blocked = left < cost, e.b and e.b.ends > now
+  if e.blocked then
+    left, admits = 0, false
+  end
+  e.spent, e.possible, e.more_until = 0, possible, 0
+  if op >= RESERVE and op ~= BLOCK then
+    if op == RESERVE then
+      e.brings, e.denied = admits and not e.found, possible and not admits and not e.found
+    else
+      e.possible, e.brings = true, true
+    end
+    if op == RESERVE and e.brings or op == RENEW and e.found then
+      e.more_until = math.min(now + e.ttl, 9007199254740991)
+      e.units = e.found and e.units or cost
+      local remember = op == RENEW and e.remembered or e.remember
+      e.more = pack_reservation(e.more_until, e.ttl, e.units, remember, e.id)
+    end
+  elseif op == PEEK then
+    e.denied = possible and not admits
+  elseif op == CHECK and cost > 0 then
+    if left < cost then
+      e.denied = possible
+    elseif e.count == 1 then
+      e.spent = cost
+    else
+      left = e.count * cost
+      for j = 1, quota_count do
+        if e.xs[j].left < left then
+          left = e.xs[j].left
+        end
+      end
+      e.spent = left - left % cost
+    end
+  elseif op == TAKE then
+    e.spent = left
+  end
+end
+
+-- Blocks the key, or counts a denial that may. Returns whether the record of blocks changes.
+local function change_blocks(e)
+  local changes = e.b and e.b.ahead and e.op ~= PEEK
+  if e.op == BLOCK then
+    e.b = e.b or new_blocks()
+    return block(e.b, e.ttl) or changes
+  end
+  if penalty and e.denied and not e.blocked and e.lacks and e.cost > 0 and e.op ~= PEEK then
+    e.b = e.b or new_blocks()
+    count_denial(e.b)
+    return true
+  end
+  return changes
+end
+
+-- Changes the states of the quotas. Returns the views of the logs; nothing when the entries of a log are not in order, which `broken` then
+-- has: nothing has been written yet.
+local function change_states(e, broken)
+  local op, cost, spent, denied = e.op, e.cost, e.spent, e.denied
+  local counts_denied = denied and op ~= PEEK and cost > 0 and not e.blocked
+  local decides, views = op == CHECK or op == PEEK or op == RESERVE, ''
+  for j = 1, quota_count do
+    local q, x = quotas[j], e.xs[j]
+    if q.limit > 0 then
+      local algorithm, charged = q.algorithm, 0
+      if spent > 0 then
+        spend[algorithm](q, x, spent)
+        x.dirty = true
+      elseif e.charges or counts_denied and q.count_denied then
+        charged = cost < x.room and cost or x.room
+        spend[algorithm](q, x, charged)
+        x.dirty = true
+      elseif e.refunds then
+        refund[algorithm](q, x, cost)
+        x.dirty = true
+      elseif e.brings then
+        spend[algorithm](q, x, 0)
+        x.dirty = true
+      elseif op ~= PEEK and x.ahead then
+        rewind[algorithm](q, x)
+        x.dirty = true
+      end
+      e.wrote = e.wrote or x.dirty
+      if algorithm == 5 then
+        local wanted
+        -- Each quota has a verdict of its own, also where another one can never admit the cost.
+        if cost > 0 and (denied or decides and not e.possible) then
+          wanted = wanted_units(q, x, x.wanted, charged, e.r)
+        elseif e.refunds then
+          wanted = { x.used - cost }
+        end
+        x.view = view(x, wanted)
+        if not x.view then
+          broken[j] = true
+          return nil
+        end
+      end
+    end
+    if q.algorithm == 5 then
+      views = views .. (x.view or pack('>I6I7H', 0, 0, 0))
+    end
+  end
+  return views
+end
+
+-- Writes what has changed: logs, the main key with the records of the key, and nothing of a policy's earlier logs.
+local function store_entry(e, blocks)
+  local op, r, c = e.op, e.r, e.c
+  -- Reservations that have ended are forgotten with everything that is spent.
+  local forgets = e.brings or e.charges or e.refunds or e.spent > 0
+  local changes = e.more
+    or r and (e.found and op ~= RESERVE or forgets and r.ended or op ~= PEEK and r.ahead)
+  local remembers = op == COMMIT and e.found and e.remembered > 0 and e.remembered
+  local commits = remembers or c and c.ahead and op ~= PEEK
+  local wrote = e.wrote or changes or blocks or commits
+  local dirty, beside, until_us = changes or blocks or commits or wrote and e.stale, '', 0
+  if e.b and wrote then
+    beside, until_us = blocks_record(e.b)
+    dirty = dirty or blocks_at and beside ~= sub(body, blocks_at, blocks_at + blocks_size - 1)
+  end
+  for j = 1, quota_count do
+    local q, x = quotas[j], e.xs[j]
+    if x.dirty then
+      if q.algorithm == 5 then
+        write[5](q, x)
+      else
+        dirty = true
+      end
+    end
+  end
+  if dirty then
+    local reserved, needed_us = '', 0
+    if changes then
+      local ended = op ~= RESERVE and e.found
+      reserved, needed_us = reservations_record(6, r, forgets, ended, e.units, e.more, e.more_until, e.units)
+    elseif r then
+      reserved, needed_us = sub(body, reservations_at, reservations_at + reservations_size - 1), r.until_us
+    end
+    until_us = math.max(until_us, needed_us)
+    local committed = ''
+    if commits then
+      committed, needed_us = commits_record(c, remembers, e.id)
+    elseif c then
+      committed, needed_us = sub(body, commits_at, commits_at + commits_size - 1), c.until_us
+    end
+    until_us = math.max(until_us, needed_us)
+    store_main(keys[e.k], e.xs, e.raw, e.known_until, reserved .. beside .. committed, until_us)
+  end
+  if wrote and dropped > 0 then
+    for at = e.i * stride - dropped + 1, e.i * stride do
+      call('DEL', keys[at])
+    end
+  end
+end
+
 -- Decides one entry. Returns the units spent (6), what was found (1; 0 states, 1 a malformed state, 2 another type), the
 -- length (3) and the value of the main key before the call, and the views of the logs. With `dry`, for a check or a reserve: returns
 -- whether it would be admitted, and writes nothing.
@@ -196,232 +439,46 @@ local function decide(i, code, cost, asked, broken, ttl, remember, id, dry)
   if op >= RESERVE and not broken then
     ttl, remember, id = next_hold()
   end
-  local xs = {}
-  for j = 1, quota_count do
-    xs[j] = {}
+  local e = {
+    i = i, k = k, op = op, cost = cost, count = count, headroom = headroom, ttl = ttl, remember = remember, id = id,
+    healed = 0, units = 0, remembered = 0, denied = false, brings = false,
+  }
+  local refusal = load_entry(e, broken)
+  if refusal then
+    return refusal
   end
-  local healed, main = 0, k
-  local raw = try('GET', keys[k])
-  if raw and raw.err then
-    return foreign(raw)
+  if e.r and op >= RESERVE and op ~= BLOCK then
+    e.found, e.units, e.remembered = find_reservation(e.r, id)
   end
-  local good, stale, known_until, r, b, c = load_main(xs, raw)
-  if not good or raw == '' then
-    -- Not a state: everything counts as used from now on. An empty string is none of ours either.
-    healed, unknown = 1, ''
-    for j = 1, quota_count do
-      local q, x = quotas[j], {}
-      xs[j], x.kept, x.known_until = x, '', 0
-      if q.limit > 0 and q.algorithm ~= 5 then
-        fill[q.algorithm](q, x)
-        x.dirty = true
-      end
-    end
-    raw = store_main(keys[k], xs, raw, 0, '', 0)
-    for j = 1, quota_count do
-      xs[j] = {}
-    end
-    good, stale, known_until, r, b, c = load_main(xs, raw)
-  end
-  for j = 1, quota_count do
-    local q, x = quotas[j], xs[j]
-    if q.algorithm == 5 then
-      k = k + 1
-      x.key = keys[k]
-      if q.limit > 0 and (broken and broken[j] or not load_log(q, x)) then
-        if x.foreign then
-          return foreign(x.foreign)
-        end
-        fill[5](q, x)
-        x.existed, x.expires, x.dirty, x.length = true, nil, true, 0
-        healed = 1
-      end
-    end
-  end
-
-  local found, units, remembered = nil, 0, 0
-  if r and op >= RESERVE and op ~= BLOCK then
-    found, units, remembered = find_reservation(r, id)
-  end
-  if op == RESERVE and c and not found and find_reservation(c, id) then
+  if op == RESERVE and e.c and not e.found and find_reservation(e.c, id) then
     -- Its units were charged.
-    cost, remember = 0, REPEATED
-  elseif op == COMMIT and found and remembered == REPEATED then
-    cost, remembered = 0, 0
-  elseif op == COMMIT and found and cost == AS_RESERVED then
-    cost = units
+    e.cost, e.remember = 0, REPEATED
+  elseif op == COMMIT and e.found and e.remembered == REPEATED then
+    e.cost, e.remembered = 0, 0
+  elseif op == COMMIT and e.found and cost == AS_RESERVED then
+    e.cost = e.units
   end
-  -- What is set aside, and what is kept for others, counts as if it were spent.
-  local held, most = r and r.units or 0, 1001
-  local decides = op == CHECK or op == PEEK or op == RESERVE
-  if op == RESERVE or op == PEEK and slots < 65535 then
-    most = slots < MAX_RESERVATIONS and slots or MAX_RESERVATIONS
-    most = most - ceil_div(most * headroom, 100)
-  end
-  local left, possible = cost, most > 0
-  for j = 1, quota_count do
-    local q, x = quotas[j], xs[j]
-    if q.limit == 0 then
-      left = 0
-      possible = possible and cost == 0
-    else
-      x.wanted = cost
-      if decides and headroom > 0 then
-        x.wanted = cost + ceil_div(q.capacity * headroom, 100)
-      end
-      x.left = math.max(x.left - held - (x.wanted - cost), 0)
-      if x.left < left then
-        left = x.left
-      end
-      if cost > 0 and x.wanted > q.capacity then
-        possible = false
-      end
-    end
-  end
-  local spent, denied, more, more_until = 0, false, nil, 0
-  local admits = left >= cost and (not r and most > 0 or r and r.alive < most)
-  local brings, lacks = false, left < cost
-  local blocked = b and b.ends > now
-  if blocked then
-    left, admits = 0, false
-  end
-  if op >= RESERVE and op ~= BLOCK then
-    if op == RESERVE then
-      brings, denied = admits and not found, possible and not admits and not found
-    else
-      possible, brings = true, true
-    end
-    if op == RESERVE and brings or op == RENEW and found then
-      more_until = math.min(now + ttl, 9007199254740991)
-      units = found and units or cost
-      more = pack_reservation(more_until, ttl, units, op == RENEW and remembered or remember, id)
-    end
-  elseif op == PEEK then
-    denied = possible and not admits
-  elseif op == CHECK and cost > 0 then
-    if left < cost then
-      denied = possible
-    elseif count == 1 then
-      spent = cost
-    else
-      left = count * cost
-      for j = 1, quota_count do
-        if xs[j].left < left then
-          left = xs[j].left
-        end
-      end
-      spent = left - left % cost
-    end
-  elseif op == TAKE then
-    spent = left
-  end
+  judge(e)
   if dry then
     if op == RESERVE then
-      return brings or found ~= nil
+      return e.brings or e.found ~= nil
     end
-    return cost == 0 or spent > 0
+    return e.cost == 0 or e.spent > 0
   end
-  -- Whether the record of blocks changes.
-  local blocks = b and b.ahead and op ~= PEEK
-  if op == BLOCK then
-    b = b or new_blocks()
-    blocks = block(b, ttl) or blocks
-  elseif penalty and denied and not blocked and lacks and cost > 0 and op ~= PEEK then
-    b, blocks = b or new_blocks(), true
-    count_denial(b)
+  local blocks = change_blocks(e)
+  e.charges = e.cost > 0 and (op == CHARGE or op == COMMIT and e.found)
+  e.refunds = op == REFUND and e.cost > 0
+  e.wrote = e.charges or e.refunds or e.brings
+  broken = broken or {}
+  local views = change_states(e, broken)
+  if not views then
+    return decide(i, code, cost, asked, broken, ttl, remember, id)
   end
-  local charges = cost > 0 and (op == CHARGE or op == COMMIT and found)
-  local refunds = op == REFUND and cost > 0
-  local wrote, views = charges or refunds or brings, ''
-  for j = 1, quota_count do
-    local q, x = quotas[j], xs[j]
-    if q.limit > 0 then
-      local algorithm, charged = q.algorithm, 0
-      if spent > 0 then
-        spend[algorithm](q, x, spent)
-        x.dirty = true
-      elseif charges or denied and q.count_denied and op ~= PEEK and cost > 0 and not blocked then
-        charged = cost < x.room and cost or x.room
-        spend[algorithm](q, x, charged)
-        x.dirty = true
-      elseif refunds then
-        refund[algorithm](q, x, cost)
-        x.dirty = true
-      elseif brings then
-        spend[algorithm](q, x, 0)
-        x.dirty = true
-      elseif op ~= PEEK and x.ahead then
-        rewind[algorithm](q, x)
-        x.dirty = true
-      end
-      wrote = wrote or x.dirty
-      if algorithm == 5 then
-        local wanted
-        -- Each quota has a verdict of its own, also where another one can never admit the cost.
-        if cost > 0 and (denied or decides and not possible) then
-          wanted = wanted_units(q, x, x.wanted, charged, r)
-        elseif refunds then
-          wanted = { x.used - cost }
-        end
-        x.view = view(x, wanted)
-        if not x.view then
-          -- The entries of the log are not in order. Nothing has been written yet.
-          broken = broken or {}
-          broken[j] = true
-          return decide(i, code, cost, asked, broken, ttl, remember, id)
-        end
-      end
-    end
-    if q.algorithm == 5 then
-      views = views .. (x.view or pack('>I6I7H', 0, 0, 0))
-    end
+  store_entry(e, blocks)
+  if e.refunds or op == BLOCK then
+    publish_invalidation(keys[k], op == BLOCK and ttl > 0 and '!' or '')
   end
-  -- Reservations that have ended are forgotten with everything that is spent.
-  local forgets = brings or charges or refunds or spent > 0
-  local changes = more or r and (found and op ~= RESERVE or forgets and r.ended or op ~= PEEK and r.ahead)
-  local remembers = op == COMMIT and found and remembered > 0 and remembered
-  local commits = remembers or c and c.ahead and op ~= PEEK
-  wrote = wrote or changes or blocks or commits
-  local dirty, beside, until_us = changes or blocks or commits or wrote and stale, '', 0
-  if b and wrote then
-    beside, until_us = blocks_record(b)
-    dirty = dirty or blocks_at and beside ~= sub(body, blocks_at, blocks_at + blocks_size - 1)
-  end
-  for j = 1, quota_count do
-    local q, x = quotas[j], xs[j]
-    if x.dirty then
-      if q.algorithm == 5 then
-        write[5](q, x)
-      else
-        dirty = true
-      end
-    end
-  end
-  if dirty then
-    local reserved, needed_us = '', 0
-    if changes then
-      reserved, needed_us = reservations_record(6, r, forgets, op ~= RESERVE and found, units, more, more_until, units)
-    elseif r then
-      reserved, needed_us = sub(body, reservations_at, reservations_at + reservations_size - 1), r.until_us
-    end
-    until_us = math.max(until_us, needed_us)
-    local committed = ''
-    if commits then
-      committed, needed_us = commits_record(c, remembers, id)
-    elseif c then
-      committed, needed_us = sub(body, commits_at, commits_at + commits_size - 1), c.until_us
-    end
-    store_main(keys[main], xs, raw, known_until, reserved .. beside .. committed, math.max(until_us, needed_us))
-  end
-  if wrote and dropped > 0 then
-    for at = i * stride - dropped + 1, i * stride do
-      call('DEL', keys[at])
-    end
-  end
-  if refunds or op == BLOCK then
-    publish_invalidation(keys[main], op == BLOCK and ttl > 0 and '!' or '')
-  end
-  raw = raw or ''
-  return pack('>I6BI3', spent, healed, #raw) .. raw .. views
+  local raw = e.raw or ''
+  return pack('>I6BI3', e.spent, e.healed, #raw) .. raw .. views
 end
 return decide

@@ -239,7 +239,7 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
      * Which requests count, by their response; all by default. The cost of a request is spent
      * before it is handled, and refunded when its response does not count. If the handler throws, the response
      * has the status 500 meanwhile, unless it was sent before. The fields
-     * then tell what is left after the refund, unless the response is committed by then: flushed, larger than its buffer, or
+     * then show what is left after the refund, unless the response is committed by then: flushed, larger than its buffer, or
      * answered by `sendError`.
      */
     public fun count(count: BiPredicate<Q, R>): S = change { this.count = count }

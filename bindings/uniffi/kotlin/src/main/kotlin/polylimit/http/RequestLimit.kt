@@ -125,7 +125,7 @@ public class RequestLimit<Q, R>
         public fun corsFields(request: Q): Map<String, String> =
             if (options.hasOrigins) guard.corsFields(reader.lines(request, "Origin").firstOrNull()) else emptyMap()
 
-        /** Runs the handler of a request. If it fails, runs `onFailure`, whose own failure is told with the handler's. */
+        /** Runs the handler of a request. If it fails, runs `onFailure`, whose own failure is added to the handler's. */
         public inline fun handle(
             handler: () -> Unit,
             onFailure: () -> Unit,

@@ -23,7 +23,7 @@ import java.util.concurrent.CopyOnWriteArrayList
  * of a policy, is there from the next collection on.
  *
  * @param limiter the limiter.
- * @param name the tag `limiter`, which tells several limiters of a registry apart: then each has one.
+ * @param name the tag `limiter`, which distinguishes several limiters of a registry: then each has one.
  */
 public class PolylimitMetrics
     @JvmOverloads
@@ -128,7 +128,7 @@ private class BoundMeters(
     }
 
     private companion object {
-        /** A snapshot is read for so many times as long as it took to take, so that collections cost no more than a tenth of it. */
+        /** A snapshot is read for this many times as long as it took to take, so that collections cost no more than a tenth of it. */
         const val READ_FOR = 10
         const val SECONDS = "seconds"
     }

@@ -21,7 +21,7 @@ public object PolylimitMetrics {
     /**
      * Observes the metrics of a limiter at each collection, until the result is closed; the meter keeps the limiter until then.
      *
-     * @param name the attribute `limiter`, which tells several limiters apart; one may have none.
+     * @param name the attribute `limiter`, which distinguishes several limiters; one may have none.
      */
     @JvmStatic
     @JvmOverloads

@@ -1,0 +1,302 @@
+//! Stores: what decides while one is unavailable, the interface of a store outside this crate, and a test of its contract.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::limiter::reservation::ReserveOptions;
+use crate::limiter::{Limiter, blocking};
+use crate::rules::decision::Decision;
+use crate::rules::policy::Policy;
+use crate::rules::request::Request;
+use crate::rules::reservation::id::ReservationId;
+use crate::runtime::clock::ManualClock;
+use crate::runtime::park;
+pub use crate::store::custom::{Change, Decide, Store, StoreError, Update};
+pub use crate::store::outage::Outage;
+
+const THREADS: u64 = 4;
+const ROUNDS: u64 = 100;
+/// The maximum length of a name in bytes; see [`Store::update`].
+const LONGEST_NAME: usize = (1 << 20) + 66;
+
+/// Tests whether a store fulfils the contract of [`Store`]: call it in a test of that store. `open` opens the same, at first empty,
+/// place each time, as several processes would; `update` must be there for futures that this thread polls without a runtime, or `open` has to bring
+/// its own.
+///
+/// It takes some seconds with a store of 1,000 transactions per second, and leaves some states behind.
+///
+/// # Errors
+/// What the store does differently, in one sentence.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::sync::{Arc, Mutex};
+///
+/// use polylimit::storage::{self, Change, Decide, Store, StoreError, Update};
+///
+/// /// A map behind a lock.
+/// #[derive(Clone, Debug, Default)]
+/// struct Map(Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>);
+///
+/// impl Store for Map {
+///     fn place(&self) -> String {
+///         "a map".to_owned()
+///     }
+///
+///     fn update<'a>(&'a self, names: &'a [Vec<u8>], decide: Decide<'a>) -> Update<'a> {
+///         Box::pin(async move {
+///             let mut map = self.0.lock().map_err(|error| StoreError::from(error.to_string()))?;
+///             let states: Vec<_> = names.iter().map(|name| map.get(name).cloned()).collect();
+///             for (name, change) in names.iter().zip(decide(&states)) {
+///                 match change {
+///                     Change::Keep => {}
+///                     Change::Put { state, .. } => drop(map.insert(name.clone(), state)),
+///                     Change::Remove => drop(map.remove(name)),
+///                 }
+///             }
+///             Ok(())
+///         })
+///     }
+///
+///     fn after_fork(&self) -> Arc<dyn Store> {
+///         Arc::new(Self::default())
+///     }
+/// }
+///
+/// let map = Map::default();
+/// storage::contract(|| map.clone())?;
+/// # Ok::<(), String>(())
+/// ```
+pub fn contract<S: Store>(open: impl Fn() -> S + Sync) -> Result<(), String> {
+    let store = open();
+    check_states(&store)?;
+    check_transactions(&open)?;
+    check_limits(&open)?;
+    check_decisions(open)
+}
+
+/// Makes a transaction; returns the states that it has found.
+fn update(store: &dyn Store, names: &[Vec<u8>], changes: &[Change]) -> Result<Vec<Option<Vec<u8>>>, String> {
+    let mut found = None;
+    let decide: Decide<'_> = &mut |states| {
+        found = Some(states.to_vec());
+        changes.to_vec()
+    };
+    park::block_on(store.update(names, decide)).map_err(|error| format!("a transaction failed: {error}"))?;
+    found.ok_or_else(|| "a transaction has not called decide".to_owned())
+}
+
+fn put(state: &[u8]) -> Change {
+    Change::Put { state: state.to_vec(), until_us: u64::MAX }
+}
+
+/// What was put is found, under any name, until it is removed.
+fn check_states(store: &dyn Store) -> Result<(), String> {
+    let every_byte: Vec<u8> = (0..=u8::MAX).collect();
+    let names = [vec![0], b"contract\0a".to_vec(), every_byte.clone(), vec![b'n'; LONGEST_NAME]];
+    let states = [vec![0], every_byte, vec![1; 1 << 20], b"\0\0".to_vec()];
+    let expect = |what: &str, expected: &[Option<Vec<u8>>], changes: &[Change]| {
+        let found = update(store, &names, changes)?;
+        if found == expected {
+            return Ok(());
+        }
+        let lengths = |states: &[Option<Vec<u8>>]| -> Vec<_> {
+            states.iter().map(|state| state.as_ref().map(Vec::len)).collect()
+        };
+        let (expected, found) = (lengths(expected), lengths(&found));
+        Err(format!("{what}: expected are states of {expected:?} bytes, found were {found:?}"))
+    };
+    let (none, all) = (vec![None; names.len()], states.iter().cloned().map(Some).collect::<Vec<_>>());
+    let keep = vec![Change::Keep; names.len()];
+    expect("an empty store", &none, &states.iter().map(|state| put(state)).collect::<Vec<_>>())?;
+    expect("states that were put", &all, &keep)?;
+    expect("states that were kept", &all, &[Change::Keep, put(b"new"), Change::Remove, Change::Keep])?;
+    let changed = [all[0].clone(), Some(b"new".to_vec()), None, all[3].clone()];
+    expect("states of which one was replaced and one removed", &changed, &keep)?;
+    expect("states before they were removed", &changed, &vec![Change::Remove; names.len()])?;
+    expect("states that were removed", &none, &keep)
+}
+
+/// Runs a function on several threads, each with a store of its own.
+fn on_threads<S: Store>(
+    open: &(impl Fn() -> S + Sync),
+    run: impl Fn(u64, S) -> Result<(), String> + Sync,
+) -> Result<(), String> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|number| {
+                scope.spawn({
+                    let run = &run;
+                    move || run(number, open())
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|_| Err("a transaction panicked on a thread".to_owned()))
+        })
+    })
+}
+
+/// No transaction is lost, and none sees a part of another one.
+fn check_transactions<S: Store>(open: &(impl Fn() -> S + Sync)) -> Result<(), String> {
+    let names = [b"contract\0left".to_vec(), b"contract\0right".to_vec()];
+    on_threads(open, |number, store| {
+        // In both orders, so that a store that locks states one after the other would wait for ever.
+        let names = if number % 2 == 0 { names.clone() } else { [names[1].clone(), names[0].clone()] };
+        for _ in 0..ROUNDS {
+            let mut seen = [0; 2];
+            let decide: Decide<'_> = &mut |states| {
+                let count = |state: &Option<Vec<u8>>| {
+                    let bytes = state.as_deref().and_then(|state| <[u8; 8]>::try_from(state).ok());
+                    bytes.map_or(0, u64::from_be_bytes)
+                };
+                seen = [states.first().map_or(0, count), states.get(1).map_or(0, count)];
+                seen.iter().map(|count| put(&(count + 1).to_be_bytes())).collect()
+            };
+            park::block_on(store.update(&names, decide))
+                .map_err(|error| format!("a transaction failed next to others: {error}"))?;
+            if seen[0] != seen[1] {
+                return Err(format!("a transaction saw a part of another one: {seen:?}"));
+            }
+        }
+        Ok(())
+    })?;
+    let found = update(&open(), &names, &[Change::Remove, Change::Remove])?;
+    let expected = Some((THREADS * ROUNDS).to_be_bytes().to_vec());
+    if found.iter().all(|state| *state == expected) {
+        return Ok(());
+    }
+    Err(format!("of {} transactions at a time some were lost", THREADS * ROUNDS))
+}
+
+fn limiter(store: impl Store, clock: &ManualClock) -> Result<blocking::Limiter, String> {
+    let build = || {
+        let mut builder = Limiter::builder().custom_store(store).clock(clock.clone());
+        for (name, quotas) in POLICIES {
+            builder = builder.policy(Policy::parse(name, quotas)?);
+        }
+        builder.build().map(|limiter| limiter.blocking())
+    };
+    build().map_err(|error: crate::Error| error.to_string())
+}
+
+/// One policy of each algorithm.
+const POLICIES: [(&str, &str); 6] = [
+    ("tokens", "50/minute token_bucket burst=20"),
+    ("queue", "20/second leaky_bucket"),
+    ("fixed", "30/minute fixed_window count_denied; 100/hour"),
+    ("sliding", "40/minute sliding_window"),
+    ("log", "25/minute sliding_log"),
+    ("slots", "3 concurrent; 60/minute"),
+];
+const START_US: u64 = 1_700_000_000_000_000;
+
+/// Callers at a time are admitted as often as the limit says, under one policy and under two together.
+fn check_limits<S: Store>(open: &(impl Fn() -> S + Sync)) -> Result<(), String> {
+    let clock = ManualClock::new(START_US).map_err(|error| error.to_string())?;
+    let admitted = [AtomicU64::new(0), AtomicU64::new(0)];
+    on_threads(open, |_, store| {
+        let limiter = limiter(store, &clock)?;
+        let both = ["sliding", "log"].map(|policy| Request::new("contract both").policy(policy));
+        for _ in 0..ROUNDS {
+            let alone = limiter.check(Request::new("contract").policy("sliding"));
+            let together = limiter.check_together(&both);
+            let (alone, together) =
+                (alone.map_err(|error| error.to_string())?, together.map_err(|error| error.to_string())?);
+            if let Some(degraded) = together.iter().chain([&alone]).find_map(Decision::degraded) {
+                return Err(format!(
+                    "a transaction failed next to others: the decision is degraded by {}",
+                    degraded.name()
+                ));
+            }
+            let all = [alone.allowed(), together.iter().all(Decision::allowed)];
+            for (admitted, allowed) in admitted.iter().zip(all) {
+                admitted.fetch_add(u64::from(allowed), Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    })?;
+    let admitted = admitted.map(AtomicU64::into_inner);
+    if admitted == [40, 25] {
+        return Ok(());
+    }
+    Err(format!("limits of 40 and 25 have admitted {admitted:?}"))
+}
+
+/// Numbers that look random (Marsaglia, "Xorshift RNGs", 2003), the same in each examination.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// Operations are answered as in memory.
+fn check_decisions<S: Store>(open: impl Fn() -> S) -> Result<(), String> {
+    let clock = ManualClock::new(START_US).map_err(|error| error.to_string())?;
+    let stores = [limiter(open(), &clock)?, limiter(open(), &clock)?];
+    let memory = {
+        let build = || {
+            let mut builder = Limiter::builder().clock(clock.clone());
+            for (name, quotas) in POLICIES {
+                builder = builder.policy(Policy::parse(name, quotas)?);
+            }
+            builder.build().map(|limiter| limiter.blocking())
+        };
+        build().map_err(|error: crate::Error| error.to_string())?
+    };
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    for number in 0..10 * ROUNDS {
+        clock.advance(Duration::from_micros(random.below(5_000_000))).map_err(|error| error.to_string())?;
+        let picked =
+            [random.below(6), random.below(6), random.below(3), random.below(12), random.below(12), number];
+        let store = &stores[usize::from(number % 2 == 1)];
+        let (expected, answered) = (apply(&memory, picked), apply(store, picked));
+        if expected != answered {
+            return Err(format!(
+                "operation {number}, {picked:?}, differs from memory: {answered} in place of {expected}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Applies one operation, and shows its answer.
+fn apply(limiter: &blocking::Limiter, [policy, other, key, operation, cost, number]: [u64; 6]) -> String {
+    let name = |at: u64| POLICIES[usize::try_from(at).unwrap_or(0)].0;
+    let key = format!("contract {key}");
+    let request = |at| Request::new(&key).policy(name(at)).cost(cost);
+    let id = |number: u64| ReservationId::new(format!("contract {number}"));
+    let applied = || -> Result<String, crate::Error> {
+        let terms = ReserveOptions::default().id(id(number)?).ttl(Duration::from_secs(20)).terms()?;
+        Ok(match operation {
+            0 => format!("{:?}", limiter.take(request(policy))?),
+            1 => format!("{:?}", limiter.charge(request(policy))?),
+            2 => format!("{:?}", limiter.refund(request(policy))?),
+            3 => format!("{:?}", limiter.peek(request(policy))?),
+            4 => format!(
+                "{:?}",
+                limiter
+                    .reserve_together(&[request(policy), request((policy + 1 + other % 5) % 6)], &terms)?
+            ),
+            5 => format!(
+                "{:?}",
+                limiter.commit(request(policy), id(number.saturating_sub(1 + other))?, Some(cost))?
+            ),
+            6 if other == 0 => format!("{:?}", limiter.reset(request(policy))?),
+            7 if other == 0 => {
+                format!("{:?}", limiter.admin().block(request(policy), Duration::from_secs(3))?)
+            }
+            _ => format!(
+                "{:?}",
+                limiter.check_together(&[request(policy), request((policy + 1 + other % 5) % 6)])?
+            ),
+        })
+    };
+    applied().unwrap_or_else(|error| error.to_string())
+}

@@ -1,0 +1,209 @@
+//! Stores outside this crate: they keep states as bytes and know nothing about their meaning.
+
+mod interface;
+mod transaction;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+
+pub use self::interface::{Change, Decide, Store, StoreError, Update};
+use self::transaction::Transaction;
+use crate::error::{Error, ErrorKind};
+use crate::rules::codec::States;
+use crate::rules::decision::Degradation;
+use crate::rules::history::Change as Numbering;
+use crate::rules::policy::Policy;
+use crate::runtime::clock::Clock;
+use crate::store::fallback::Fallback;
+use crate::store::outage::Outage;
+use crate::store::request::{Answer, PolicyId, PolicyOptions, PreparedQuotas, RequestCharge, StoreRequest};
+use crate::store::scan::{Look, LookRequest, StoredKey};
+use crate::store::share::Ppm;
+use crate::store::stats::{Counters, Stats};
+use crate::store::stored_policy::{StoredPolicies, StoredPolicy, StoredQuotas, fallback_quotas, policy_of};
+
+/// A store outside this crate, with the policies that decide about its states.
+#[derive(Debug)]
+pub(crate) struct CustomStore {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    policies: StoredPolicies,
+    outage: Fallback,
+    counters: Counters,
+    /// The error of the last transaction that failed.
+    cause: ArcSwapOption<Error>,
+}
+
+impl CustomStore {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Clock, max_keys: usize) -> Self {
+        Self {
+            store,
+            policies: StoredPolicies::new(Outage::default()),
+            outage: Fallback::new(Ppm::ALL, clock.clone(), max_keys, fallback_quotas),
+            clock,
+            counters: Counters::default(),
+            cause: ArcSwapOption::default(),
+        }
+    }
+
+    pub(crate) fn after_fork(&self, policies: &[(PolicyId, Policy)]) -> Self {
+        Self {
+            store: self.store.after_fork(),
+            clock: self.clock.clone(),
+            policies: self.policies.after_fork(),
+            outage: self.outage.after_fork(policies.iter().map(|(id, policy)| (*id, policy))),
+            counters: Counters::default(),
+            cause: ArcSwapOption::default(),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn place(&self) -> Arc<str> {
+        self.store.place().into()
+    }
+
+    pub(crate) fn cause(&self) -> Option<Arc<str>> {
+        self.cause.load().as_ref().map(|error| error.message().into())
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.counters.read()
+    }
+
+    pub(crate) fn set_policy(&self, id: PolicyId, policy: &Policy, options: PolicyOptions) {
+        self.policies.set(id, policy, options, self.clock.now_us());
+        self.outage.set_policy(id, policy);
+    }
+
+    pub(crate) fn forget_policy(&self, id: PolicyId) {
+        self.policies.forget(id);
+        self.outage.forget_policy(id);
+    }
+
+    pub(crate) fn prepare_quotas(
+        &self,
+        id: PolicyId,
+        policy: &Policy,
+        others: &[Policy],
+        options: PolicyOptions,
+    ) -> PreparedQuotas {
+        let outage = options.outage.unwrap_or(self.policies.outage);
+        PreparedQuotas::new(StoredQuotas {
+            policy: StoredPolicy::new(id, policy, Numbering::Now(others), outage),
+            fallback: self.outage.prepare_quotas(id, policy),
+        })
+    }
+
+    /// Drops the states of the fallback.
+    pub(crate) fn close(&self) {
+        self.outage.clear();
+    }
+
+    /// Checks that the store can run a transaction, with one that changes nothing.
+    pub(crate) async fn ready(&self) -> Result<(), Error> {
+        let names = [b"\0ready".to_vec()];
+        let keep: Decide<'_> = &mut |states| states.iter().map(|_| Change::Keep).collect();
+        self.store.update(&names, keep).await.map_err(|error| self.unavailable(error))
+    }
+
+    pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
+        if let Some(answer) = self.outage.answer_made(request) {
+            return Ok(answer);
+        }
+        let registered = self.policies.get(request.id);
+        let policy = policy_of(registered.as_deref(), request.effective)?;
+        let charge = RequestCharge { request, decides: true, uses_caches: true };
+        match self.decide(&[(policy, charge)]).await? {
+            Ok(mut answers) => answers.pop().ok_or_else(Error::no_answer),
+            Err(reason) => self.outage.answer(policy.outage, policy.policy.quotas(), request, reason),
+        }
+    }
+
+    /// Answers the charges of a request, each for a different key or policy: all are applied, or none.
+    pub(crate) async fn ask_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
+        let registered: Vec<_> = charges.iter().map(|charge| self.policies.get(charge.request.id)).collect();
+        let mut of_policies = Vec::with_capacity(charges.len());
+        for (charge, registered) in charges.iter().zip(&registered) {
+            of_policies.push((policy_of(registered.as_deref(), charge.request.effective)?, *charge));
+        }
+        let reason = match self.outage.made_for(charges) {
+            Some(reason) => reason,
+            None => match self.decide(&of_policies).await? {
+                Ok(answers) => return Ok(answers),
+                Err(reason) => reason,
+            },
+        };
+        let charges: Vec<_> = of_policies
+            .iter()
+            .map(|(policy, charge)| (policy.outage, policy.policy.quotas(), *charge))
+            .collect();
+        self.outage.answer_together(&charges, reason)
+    }
+
+    /// Decides in a transaction. The inner `Err` is the reason for which the outage policies answer.
+    async fn decide(
+        &self,
+        charges: &[(&StoredPolicy, RequestCharge<'_>)],
+    ) -> Result<Result<Vec<Answer>, Degradation>, Error> {
+        let transaction = Transaction::new(charges);
+        let mut answers = None;
+        let decide: Decide<'_> = &mut |states| {
+            let (made, decided) = transaction.decide(states, &self.clock);
+            answers = Some(decided);
+            made
+        };
+        match self.store.update(transaction.names(), decide).await {
+            Ok(()) => {
+                if self.cause.load().is_some() {
+                    self.cause.store(None);
+                }
+                let defect = || {
+                    let message =
+                        format!("the store {} has made a transaction without deciding", self.store.place());
+                    Error::new(ErrorKind::StoreFailed, message)
+                };
+                answers.ok_or_else(defect)?.map(Ok)
+            }
+            Err(error) => {
+                self.cause.store(Some(Arc::new(self.unavailable(error))));
+                for (policy, _) in charges {
+                    self.counters.not_applied.add(1);
+                    match policy.outage {
+                        Outage::Fallback => self.counters.answered_fallback.add(1),
+                        Outage::Allow => self.counters.answered_allow.add(1),
+                        Outage::Deny => self.counters.answered_deny.add(1),
+                    }
+                }
+                Ok(Err(Degradation::Unreachable))
+            }
+        }
+    }
+
+    fn unavailable(&self, error: StoreError) -> Error {
+        let message = format!("the store {} cannot be used: {error}", self.store.place());
+        Error::new(ErrorKind::StoreUnavailable, message).caused_by_shared(error.into())
+    }
+
+    /// Reads the states of a key without changing them.
+    pub(crate) async fn look(&self, request: LookRequest<'_>) -> Result<Look, Error> {
+        let registered = self.policies.get(request.id);
+        let policy = policy_of(registered.as_deref(), request.effective)?;
+        // A custom store keeps no digests.
+        let (StoredKey::Plain(key) | StoredKey::Digest(key)) = request.key;
+        let names = [transaction::name(policy, key)];
+        let mut found: Option<(States, u64)> = None;
+        let look: Decide<'_> = &mut |states| {
+            let now_us = self.clock.now_us();
+            let state = states.first().and_then(Option::as_deref);
+            found = Some((transaction::read(policy, state, now_us).0, now_us));
+            states.iter().map(|_| Change::Keep).collect()
+        };
+        self.store.update(&names, look).await.map_err(|error| self.unavailable(error))?;
+        let (states, now_us) = found.ok_or_else(Error::no_answer)?;
+        Ok(Look { states, now_us, degraded: None })
+    }
+}

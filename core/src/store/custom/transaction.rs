@@ -1,0 +1,141 @@
+//! The charges of a transaction, and the states of their keys as bytes.
+//!
+//! A state's name is its policy's name, a zero byte and the key. The state consists of the length of its records (2 bytes), the records,
+//! and then logs and reservations, as [`StoredPolicy`] writes them.
+
+use crate::error::Error;
+use crate::rules::codec::{Bytes, States};
+use crate::rules::transition::Operation;
+use crate::runtime::clock::Clock;
+use crate::store::custom::interface::Change;
+use crate::store::request::{Action, Answer, RequestCharge};
+use crate::store::stored_policy::StoredPolicy;
+
+/// The name of a key's state. A policy's name contains no zero.
+pub(super) fn name(policy: &StoredPolicy, key: &[u8]) -> Vec<u8> {
+    [policy.policy.name().as_bytes(), b"\0", key].concat()
+}
+
+/// Decodes a store's bytes; also returns whether they were invalid, in which case everything counts as used.
+pub(super) fn read(policy: &StoredPolicy, bytes: Option<&[u8]>, now_us: u64) -> (States, bool) {
+    let Some(bytes) = bytes else { return (policy.fresh(), false) };
+    let read = || {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let (records, logs) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
+        policy.read(records, logs, now_us)
+    };
+    read().map_or_else(|| (policy.used_up(now_us), true), |states| (states, false))
+}
+
+fn write(policy: &StoredPolicy, states: &States, until_us: u64) -> Change {
+    let mut bytes = Bytes::from_slice(&[0; 2]);
+    let (records, logs) = policy.write(states, &mut bytes);
+    if records + logs == 0 {
+        return Change::Remove;
+    }
+    let length = u16::try_from(records).unwrap_or(u16::MAX);
+    bytes[..2].copy_from_slice(&length.to_be_bytes());
+    Change::Put { state: bytes.into_vec(), until_us }
+}
+
+pub(super) struct Transaction<'a> {
+    charges: &'a [(&'a StoredPolicy, RequestCharge<'a>)],
+    names: Vec<Vec<u8>>,
+    /// For each charge, the index of its name.
+    places: Vec<usize>,
+}
+
+/// A state during the decision.
+struct Entry {
+    states: States,
+    change: Change,
+}
+
+impl<'a> Transaction<'a> {
+    pub(super) fn new(charges: &'a [(&'a StoredPolicy, RequestCharge<'a>)]) -> Self {
+        let (mut names, mut places) = (Vec::with_capacity(charges.len()), Vec::with_capacity(charges.len()));
+        for (policy, charge) in charges {
+            let name = name(policy, charge.request.key);
+            let known = names.iter().position(|other| *other == name);
+            places.push(known.unwrap_or_else(|| {
+                names.push(name);
+                names.len() - 1
+            }));
+        }
+        Self { charges, names, places }
+    }
+
+    pub(super) fn names(&self) -> &[Vec<u8>] {
+        &self.names
+    }
+
+    /// Decides on these states, and returns their changes and the answers. A single charge is applied. Of several, all are applied if every
+    /// deciding one is admitted; otherwise only the denied ones are, and the others are answered as a peek.
+    pub(super) fn decide(
+        &self,
+        states: &[Option<Vec<u8>>],
+        clock: &Clock,
+    ) -> (Vec<Change>, Result<Vec<Answer>, Error>) {
+        let now_us = clock.now_us();
+        let mut entries = Vec::with_capacity(self.names.len());
+        for at in 0..self.names.len() {
+            let of_name = self.places.iter().zip(self.charges).find(|(place, _)| **place == at);
+            let Some((_, (policy, _))) = of_name else { continue };
+            let (states, healed) = read(policy, states.get(at).and_then(Option::as_deref), now_us);
+            let change = if healed { write(policy, &states, u64::MAX) } else { Change::Keep };
+            entries.push(Entry { states, change });
+        }
+        let answers = self.answers(&mut entries, now_us, clock.manual().is_some());
+        let changes = match &answers {
+            Ok(_) => entries.into_iter().map(|entry| entry.change).collect(),
+            Err(_) => states.iter().map(|_| Change::Keep).collect(),
+        };
+        (changes, answers)
+    }
+
+    fn answers(
+        &self,
+        entries: &mut [Entry],
+        now_us: u64,
+        lives_for_ever: bool,
+    ) -> Result<Vec<Answer>, Error> {
+        let (mut admits, mut admitted) = (Vec::with_capacity(self.charges.len()), true);
+        if self.charges.len() > 1 {
+            for ((policy, charge), place) in self.charges.iter().zip(&self.places) {
+                let operation = charge.request.operation(operation_of(charge)?, now_us);
+                let is_admitted = policy.rules.would_admit(&mut entries[*place].states, operation);
+                admits.push(is_admitted);
+                admitted &= is_admitted || !charge.decides;
+            }
+        }
+        let mut answers = Vec::with_capacity(self.charges.len());
+        for (at, ((policy, charge), place)) in self.charges.iter().zip(&self.places).enumerate() {
+            let entry = &mut entries[*place];
+            let Action::Apply(operation) = charge.request.action else {
+                *entry = Entry { states: policy.fresh(), change: Change::Remove };
+                answers.push((policy.rules.view(&entry.states, now_us), 0));
+                continue;
+            };
+            let operation = charge.request.operation(operation, now_us);
+            if !admitted && admits.get(at).is_some_and(|is_admitted| *is_admitted) {
+                answers.push((policy.rules.view_admitted(&mut entry.states, operation, None), 0));
+                continue;
+            }
+            let (decision, applied) = policy.rules.decide(&mut entry.states, operation, None);
+            if applied.written || entry.change != Change::Keep {
+                let until_us =
+                    if lives_for_ever { u64::MAX } else { now_us.saturating_add(decision.reset_after_us()) };
+                entry.change = write(policy, &entry.states, until_us);
+            }
+            answers.push((decision, applied.spent));
+        }
+        Ok(answers)
+    }
+}
+
+fn operation_of(charge: &RequestCharge<'_>) -> Result<Operation, Error> {
+    match charge.request.action {
+        Action::Apply(operation) => Ok(operation),
+        Action::Reset => Err(Error::no_answer()),
+    }
+}
