@@ -81,6 +81,66 @@ class InterruptionTest < Minitest::Test
     end
   end
 
+  # What the handler of a signal raises, which Ruby cannot defer, may come at any line.
+  class Signalled < StandardError; end
+
+  # Runs the block for each line of the waiting with an exception there, until it has raised none.
+  def with_exception_at_each_line
+    1.step do |at|
+      line = 0
+      trace = TracePoint.new(:line) do |point|
+        # Those of finalizers run when the garbage collector comes by.
+        is_here = point.path.end_with?('polylimit/waiting.rb') && point.method_id != :closing
+        raise Signalled if is_here && (line += 1) == at
+      end
+      yield trace
+      return at if line < at
+    end
+  end
+
+  def outcome_of
+    yield.allowed
+  rescue Signalled => e
+    e.class
+  end
+
+  def test_exception_of_a_signal_handler_anywhere_keeps_no_other_call
+    limiter = Polylimit::Limiter.new(ENV.fetch('POLYLIMIT_REDIS'), policies: { api: '1000/hour' })
+    lines = with_exception_at_each_line do |trace|
+      begin
+        trace.enable { limiter.acquire(@key, timeout: LONG) }
+      rescue Signalled
+        # It is the caller's.
+      end
+      following = Thread.new { limiter.acquire(@key, timeout: LONG) }
+      assert following.join(SOON), 'the following call waits in vain'
+      assert following.value.allowed
+    end
+    assert_operator lines, :>, 20
+    limiter.close
+  end
+
+  def test_exception_of_a_signal_handler_anywhere_keeps_no_other_fiber
+    # It reports each task that an exception ends.
+    level = Console.logger.level
+    Console.logger.off!
+    limiter = Polylimit::Limiter.new(ENV.fetch('POLYLIMIT_REDIS'), policies: { api: '1000/hour' })
+    lines = with_exception_at_each_line do |trace|
+      Sync do |task|
+        fibers = trace.enable do
+          all = Array.new(2) { task.async { outcome_of { limiter.acquire(@key, timeout: LONG) } } }
+          task.with_timeout(SOON) { all.each(&:wait) }
+        end
+        assert_empty fibers.map(&:result).uniq - [true, Signalled]
+        task.with_timeout(SOON) { assert limiter.acquire(@key, timeout: LONG).allowed }
+      end
+    end
+    assert_operator lines, :>, 20
+    limiter.close
+  ensure
+    Console.logger.level = level
+  end
+
   def test_exception_from_another_thread_ends_acquire
     spent do |limiter|
       thread = waiting(limiter)

@@ -9,6 +9,9 @@ module Polylimit
   # On an event loop a fiber of its own waits for the pipe and takes the answers of all, while there are calls. The fibers that have
   # called wait for their turn: timeouts of every event loop reach a fiber there, and not in all of them one that waits for a pipe. A
   # thread without an event loop has a queue and a pipe to itself.
+  #
+  # Ruby cannot defer the handlers of signals, which run on the main thread, and what they raise: such an exception may end any method
+  # here at any point, also where interruptions by other threads are deferred. Then the call is cancelled, and no other is affected.
   class Waiting
     # A call, and its answer as bytes once it is there.
     Call = Struct.new(:number, :turn, :answer)
@@ -33,10 +36,14 @@ module Polylimit
 
         waiting = FREE.pop
         waiting = new(nil) unless waiting&.usable?(nil)
+        is_whole = false
         begin
-          waiting.answer(target, buffer, owner)
+          answer = waiting.answer(target, buffer, owner)
+          is_whole = true
+          answer
         ensure
-          FREE.push(waiting)
+          # Which part of an answer was taken when the exception of a signal's handler came is not known.
+          is_whole ? FREE.push(waiting) : waiting.close
         end
       end
 
@@ -65,6 +72,7 @@ module Polylimit
       ObjectSpace.define_finalizer(self, Waiting.closing(@queue))
       @calls = {}
       @last = 0
+      @is_taking = false
       @buffer = FFI::MemoryPointer.new(CAPACITY)
       @scratch = String.new(capacity: 64)
     end
@@ -75,10 +83,10 @@ module Polylimit
     end
 
     def answer(target, buffer, owner)
-      call = nil
+      call = Call.new(@last += 1, Thread::Queue.new)
       is_taken = false
       # An interruption is deferred until the call is known.
-      Thread.handle_interrupt(Object => :never) { call = submit(target, buffer, owner) }
+      Thread.handle_interrupt(Object => :never) { submit(call, target, buffer, owner) }
       wait_for(call)
       is_taken = true
       call.answer
@@ -86,10 +94,17 @@ module Polylimit
       Thread.handle_interrupt(Object => :never) { leave(call, owner, is_taken) } if call
     end
 
+    # Cancels all calls.
+    def close
+      ObjectSpace.undefine_finalizer(self)
+      Waiting.closing(@queue).call
+      @reader.close
+      @writer.close
+    end
+
     private
 
-    def submit(target, buffer, owner)
-      call = Call.new(@last += 1, Thread::Queue.new)
+    def submit(call, target, buffer, owner)
       buffer.put_uint8(Direct::WAITS_AT, Direct::SUBMIT)
       buffer.put_uint64(Direct::QUEUE_AT, @queue)
       buffer.put_uint64(Direct::TAG_AT, call.number)
@@ -101,14 +116,13 @@ module Polylimit
       else
         call.answer = Direct.finish(buffer, length)
       end
-      call
     end
 
     def wait_for(call)
       until call.answer
         next take_when_readable unless @is_looping
 
-        start_reading unless @is_reading
+        start_reading unless reading?
         failure = call.turn.pop
         raise failure if failure
       end
@@ -116,47 +130,73 @@ module Polylimit
 
     # The fiber that reads may be stopped with the task that has started it: then the next call starts another one.
     def start_reading
-      @is_reading = true
       Fiber.schedule do
+        @reading = Fiber.current
         take_when_readable until @calls.empty?
       rescue StandardError => e
         @calls.each_value { |call| call.turn.push(e) }
       ensure
-        @is_reading = false
+        @reading = nil
         start_elsewhere
       end
     end
 
+    def reading?
+      @reading&.alive?
+    end
+
     def take_when_readable
-      @reader.wait_readable
+      # What has ended the last take midway may have left the pipe empty, and answers.
+      @reader.wait_readable unless @is_taking
       Thread.handle_interrupt(Object => :never) { take }
     end
 
-    # Takes all answers that are there.
+    # Takes all answers that are there. When the handler of a signal raises, the next take goes on where this one was.
     def take
+      @is_taking = true
       @reader.read_nonblock(64, @scratch, exception: false)
-      until (answers = taken).empty?
-        answers.each do |number, answer|
-          call = @calls.delete(number)
-          next unless call
-
-          call.answer = answer
-          call.turn.push(nil)
-        end
+      hand_out if @length
+      loop do
+        fetch
+        break if hand_out.zero?
       end
+      @buffer = FFI::MemoryPointer.new(CAPACITY) if @buffer.size > CAPACITY
+      @is_taking = false
     end
 
-    # Some answers, with the numbers of their calls.
-    def taken
+    # Fetches some answers. They stay in the buffer until all of them are handed out: neither a call of native code nor the assignment
+    # of what it returns can be interrupted.
+    def fetch
       @buffer.put_bytes(0, Direct::HEADERS[:take_answers])
-      bytes = Direct.finish(@buffer, Direct.ask(@queue, @buffer, CAPACITY))
+      @length = Direct.ask(@queue, @buffer, @buffer.size)
+    end
+
+    # Hands out the answers in the buffer, each to the call with its number, and returns how many there were.
+    def hand_out
+      if @length == Direct::TOO_LARGE
+        larger = FFI::MemoryPointer.new(@buffer.get_uint32(8))
+        larger.put_bytes(0, Direct::HEADERS[:fetch])
+        @buffer, @length = larger, Direct.ask(@buffer.get_uint64(0), larger, larger.size)
+      end
+      bytes = @buffer.get_bytes(0, @length)
       reader = AnswerReader.new(bytes)
-      reader.list do
+      answers = reader.list do
         number = reader.address
         from = reader.at
         reader.answer
-        [number, bytes.byteslice(from, reader.at - from)]
+        deliver(number, bytes.byteslice(from, reader.at - from))
       end
+      @length = nil
+      answers.size
+    end
+
+    def deliver(number, answer)
+      call = @calls[number]
+      return unless call
+
+      call.answer = answer
+      call.turn.push(nil)
+      @calls.delete(number)
     end
 
     # Cancels a call that is not waited for any more. When it was the last one, nothing else ends the fiber that reads; when it was to
@@ -164,7 +204,7 @@ module Polylimit
     def leave(call, owner, is_taken)
       give_up(call, owner) unless is_taken
     ensure
-      if !@is_reading
+      if !reading?
         start_elsewhere
       elsif @calls.empty?
         @writer.write_nonblock('.', exception: false)

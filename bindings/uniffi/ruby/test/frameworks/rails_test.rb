@@ -6,6 +6,7 @@ require 'minitest/autorun'
 require 'rack'
 require 'polylimit/rails'
 require_relative '../own_puma'
+require_relative '../watch'
 
 # An application of Rails, whose actions count how often they run.
 class Shop < ::Rails::Application

@@ -4,6 +4,7 @@ require 'minitest/autorun'
 require 'rack'
 require 'sinatra/base'
 require 'polylimit/sinatra'
+require_relative '../watch'
 
 RUNS = Hash.new(0)
 LIMITER = Polylimit::Limiter.new(policies: { jobs: '1 concurrent' })
