@@ -154,7 +154,13 @@ pub(super) async fn decide(
         outcome.applications.clear();
         return Ok(outcome);
     }
-    let failed = ask(app, &mut outcome.applications).await;
+    let spends_for_itself = |one: &Application| matches!(one.hits, Hits::Spend(_)) && !one.is_in_quota_mode;
+    let is_together = !app.options.rls.count_all && outcome.applications.iter().all(spends_for_itself);
+    let failed = if is_together {
+        ask_together(app, &mut outcome.applications).await
+    } else {
+        ask_each(app, &mut outcome.applications).await
+    };
     let applications = || outcome.applications.iter();
     let all_deny = |in_quota_mode: bool| {
         let mut those = applications()
@@ -163,7 +169,7 @@ pub(super) async fn decide(
         those.peek().is_some() && those.all(Application::denies)
     };
     outcome.is_denied = all_deny(true) || applications().any(|one| !one.is_in_quota_mode && one.denies());
-    if failed.is_err() || (outcome.is_denied && !app.options.rls.count_all) {
+    if !is_together && (failed.is_err() || (outcome.is_denied && !app.options.rls.count_all)) {
         give_back(app, &mut outcome.applications).await?;
     }
     failed?;
@@ -251,8 +257,19 @@ impl Replaced {
     }
 }
 
-/// Asks the limiter about everything but what is given back: all checks at once.
-async fn ask(app: &App, applications: &mut [Application]) -> Result<(), Status> {
+/// Checks everything in one step: all of it is spent, or nothing.
+async fn ask_together(app: &App, applications: &mut [Application]) -> Result<(), Status> {
+    let requests: Vec<_> = applications.iter().map(Application::request).collect();
+    let decisions = app.limiter.check_together(&requests).await.map_err(|error| status_of(&error))?;
+    for (application, decision) in applications.iter_mut().zip(decisions) {
+        application.answer = Some(Answer::Decision(decision));
+    }
+    Ok(())
+}
+
+/// Asks the limiter about everything but what is given back: all checks at once, each for itself. A denial in quota mode or of a peek
+/// decides only together with others, or after them, so what was spent is given back.
+async fn ask_each(app: &App, applications: &mut [Application]) -> Result<(), Status> {
     let (mut spending, mut peeking) = (Vec::new(), Vec::new());
     for application in &mut *applications {
         match application.hits {

@@ -60,6 +60,14 @@ apply = [{ policy = "replaces.user", key = "" }]
 [[rules]]
 match = { domain = "shop", descriptor = "team" }
 apply = [{ policy = "other", key = "{team}" }, { policy = "quota_mode", key = "" }]
+[policies.fleet]
+quotas = "9/minute fixed_window"
+[policies.guest]
+quotas = "1/minute fixed_window"
+elastic = { policy = "fleet", key = "all", counts = "elastic" }
+[[rules]]
+match = { domain = "shop", descriptor = "guest" }
+apply = [{ policy = "guest", key = "{guest}" }]
 [[rules]]
 match = { domain = "shop", descriptor = "tenant" }
 apply = [{ policy = "other", key = "t{tenant}", missing = "deny" }]
@@ -179,6 +187,29 @@ fn denial_of_one_descriptor_spends_nothing_for_any() {
         assert_eq!(left(&server, "path", "/"), expected, "{count_all}");
         assert_eq!(left(&server, "user", "alice"), 0);
     }
+}
+
+/// One step of the store decides: nothing is spent and given back, neither of a policy nor of a pool.
+#[test]
+fn denied_request_gives_nothing_back() {
+    let server = served(|_| ());
+    let user = descriptor("user", "alice");
+    let of_user = RateLimitRequest { hits_addend: 2, ..request(std::slice::from_ref(&user)) };
+    assert_eq!(ask(&server, of_user).unwrap().overall_code(), Code::Ok);
+    let all = [descriptor("guest", "bob"), descriptor("path", "/"), user];
+    assert_eq!(codes(&server, &all[..1]), (Code::Ok, vec![Code::Ok]));
+    assert_eq!(codes(&server, &all), (Code::OverLimit, vec![Code::Ok, Code::Ok, Code::OverLimit]));
+    assert_eq!((left(&server, "fleet", "all"), left(&server, "path", "/")), (9, 5));
+    assert_eq!(codes(&server, &all[..2]), (Code::Ok, vec![Code::Ok; 2]));
+    assert_eq!((left(&server, "fleet", "all"), left(&server, "path", "/")), (8, 4));
+    let metrics = server.admin().get("/metrics").body;
+    let of_path =
+        |operation| format!(r#"polylimit_operations_total{{policy="path",operation="{operation}"}}"#);
+    assert!(metrics.contains(&of_path("check")), "{metrics}");
+    assert!(
+        !metrics.contains(&of_path("refund")) || metrics.contains(&format!("{} 0", of_path("refund"))),
+        "{metrics}"
+    );
 }
 
 #[test]
