@@ -6,11 +6,10 @@ use std::time::Duration;
 use polylimit::blocking;
 use polylimit::raw::Call;
 
-use crate::decision::{Finding, Usage, findings, usage};
+use crate::decision::{Finding, Usage, answer, findings, usage};
 use crate::error::{Result, guarded};
 use crate::limiter::{AsyncLimiter, Limiter};
 use crate::number::{Span, signed};
-use crate::pending_call::answer;
 use crate::request::Request;
 
 /// The operations for operators; made by `Limiter.admin`.

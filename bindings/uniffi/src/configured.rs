@@ -5,11 +5,10 @@ use std::fmt;
 use polylimit::raw::{Answer, Call};
 
 use crate::admin::{Admin, AsyncAdmin};
-use crate::decision::{AnswerResult, Decision, unexpected};
+use crate::decision::{AnswerFuture, AnswerResult, Decision, answer, unexpected};
 use crate::error::{Result, guarded};
 use crate::limiter::{AsyncLimiter, Limiter};
 use crate::number::{Span, signed, unsigned};
-use crate::pending_call::{AnswerFuture, answer};
 use crate::request_attributes::RequestAttributes;
 use crate::reserve_options::terms_of;
 

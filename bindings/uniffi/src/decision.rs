@@ -1,9 +1,11 @@
 //! Answers of operations: decisions, usages and findings.
 
+use std::pin::Pin;
+
 use polylimit::decision::{Cause, Degradation, QuotaVerdict, Source};
 use polylimit::raw::{Answer, DecisionParts};
 
-use crate::error::{PolylimitError, Result};
+use crate::error::{PolylimitError, Result, guarded_async};
 use crate::number::{Span, signed, unsigned};
 
 /// The state of a key under one quota, after the operation, and in a decision the quota's own verdict on the request.
@@ -254,6 +256,15 @@ fn quotas(
 }
 
 pub(crate) type AnswerResult = std::result::Result<Answer, polylimit::Error>;
+/// The answer to a call that a task waits for.
+pub(crate) type AnswerFuture = Pin<Box<dyn Future<Output = AnswerResult> + Send>>;
+
+pub(crate) async fn answer<T>(
+    future: AnswerFuture,
+    read: impl FnOnce(AnswerResult) -> Result<T>,
+) -> Result<T> {
+    guarded_async(async { read(future.await) }).await
+}
 
 pub(crate) fn decision(answer: AnswerResult) -> Result<Decision> {
     core_decision(answer).map(|decision| (&decision).into())

@@ -25,7 +25,6 @@ mod guard;
 mod headers;
 mod limiter;
 mod number;
-mod pending_call;
 mod reports;
 mod request;
 mod request_attributes;
@@ -50,7 +49,6 @@ pub use guard::{Guard, GuardAnswer, GuardCheck, GuardFacts, GuardOptions, GuardO
 pub use headers::{HeaderOptions, Outcome, Problem, header_fields, problem_of};
 pub use limiter::{AsyncLimiter, Limiter};
 pub use number::Span;
-pub use pending_call::PendingCall;
 pub use reports::{
     ConfigurationExplanation, EntryExplanation, KeyExplanation, KeyName, KeyPage, ListOptions, ListedKey,
     ListedQuota, MetricBucket, MetricFamily, MetricSample, MetricValue, PenaltyExplanation, QuotaExplanation,

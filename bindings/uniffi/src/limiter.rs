@@ -8,14 +8,13 @@ use polylimit::raw::Call;
 
 use crate::credentials::CredentialsCalls;
 use crate::decision::{
-    AnswerResult, CheckResult, Decision, Usage, all_decisions, core_decision, decision, decisions, ready,
-    usage,
+    AnswerFuture, AnswerResult, CheckResult, Decision, Usage, all_decisions, answer, core_decision, decision,
+    decisions, ready, usage,
 };
 use crate::error::{PolylimitError, Result, guarded};
 use crate::event;
 use crate::guard::{Guard, GuardOptions};
 use crate::number::{Span, address, signed};
-use crate::pending_call::{AnswerFuture, PendingCall, answer};
 use crate::request::Policy;
 use crate::request::Request;
 use crate::reservation::{AsyncReservation, RequestReservation, Reservation};
@@ -42,10 +41,6 @@ impl Limiter {
         read: impl FnOnce(AnswerResult) -> Result<T>,
     ) -> Result<T> {
         guarded(|| read(self.limiter.raw().call(&call(request.to_core()?))))
-    }
-
-    fn start(&self, call: Call<'_>) -> Result<Arc<PendingCall>> {
-        guarded(|| Ok(Arc::new(PendingCall::start(self.limiter.asynchronous(), &call))))
     }
 }
 
@@ -203,23 +198,6 @@ impl Limiter {
     /// Waits until the store answers, at most for `timeout`. A service may call it when it starts.
     pub fn ready(&self, timeout: Span) -> Result<()> {
         guarded(|| ready(self.limiter.raw().call(&Call::Ready(timeout.duration("timeout")?))))
-    }
-
-    /// Starts `acquire`, for a thread that can be interrupted while it waits.
-    pub fn start_acquire(&self, request: Request, timeout: Span) -> Result<Arc<PendingCall>> {
-        let timeout = timeout.duration("timeout")?;
-        guarded(|| PendingCall::acquire(self.limiter.asynchronous(), request, timeout))
-    }
-
-    /// Starts `ready`, for a thread that can be interrupted while it waits.
-    pub fn start_ready(&self, timeout: Span) -> Result<Arc<PendingCall>> {
-        let timeout = timeout.duration("timeout")?;
-        self.start(Call::Ready(timeout))
-    }
-
-    /// Starts `doctor`, for a thread that can be interrupted while it waits.
-    pub fn start_doctor(&self) -> Result<Arc<PendingCall>> {
-        self.start(Call::Doctor)
     }
 
     /// Registers a policy, or changes the quotas of the policy of that name. The usage is kept.

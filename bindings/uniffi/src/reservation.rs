@@ -6,9 +6,8 @@ use parking_lot::Mutex;
 use polylimit::blocking;
 use polylimit::raw::ReservationTerms;
 
-use crate::decision::{Decision, Usage, usage};
+use crate::decision::{AnswerFuture, Decision, Usage, answer, usage};
 use crate::error::{Result, guarded};
-use crate::pending_call::{AnswerFuture, answer};
 use crate::reserve_options::spent_of;
 
 /// The decisions on requests that were reserved together, and the id of their reservations.

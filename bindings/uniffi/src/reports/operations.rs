@@ -3,10 +3,9 @@
 use polylimit::raw::{Answer, Call};
 
 use crate::admin::{Admin, AsyncAdmin};
-use crate::decision::{AnswerResult, unexpected};
+use crate::decision::{AnswerResult, answer, unexpected};
 use crate::error::{Result, guarded};
 use crate::limiter::Limiter;
-use crate::pending_call::answer;
 use crate::reports::listing::{ListOptions, most};
 use crate::reports::metrics::MetricFamily;
 use crate::reports::record;
