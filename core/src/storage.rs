@@ -1,9 +1,10 @@
-//! Stores: what decides while one is unavailable, the interface of a store outside this crate, and a test of its contract.
+//! Stores: what decides while one is unavailable, the interfaces of stores outside this crate, and tests of their contracts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::limiter::configured::manage::PublishOptions;
 use crate::limiter::reservation::ReserveOptions;
 use crate::limiter::{Limiter, blocking};
 use crate::rules::decision::Decision;
@@ -12,11 +13,15 @@ use crate::rules::request::Request;
 use crate::rules::reservation::id::ReservationId;
 use crate::runtime::clock::ManualClock;
 use crate::runtime::park;
-pub use crate::store::custom::{Change, Decide, Store, StoreError, Update};
+pub use crate::store::custom::{
+    Change, ConfigurationStore, Decide, Load, Replace, Store, StoreError, StoredConfiguration, Update,
+};
 pub use crate::store::outage::Outage;
 
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 100;
+/// How long a change may take to arrive: much longer than it takes.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum length of a name in bytes; see [`Store::update`].
 const LONGEST_NAME: usize = (1 << 20) + 66;
 
@@ -76,6 +81,175 @@ pub fn contract<S: Store>(open: impl Fn() -> S + Sync) -> Result<(), String> {
     check_decisions(open)
 }
 
+/// Tests whether a store fulfils the contract of [`ConfigurationStore`]: call it in a test of that store. `open` opens the same, at first
+/// empty, place each time, as several processes would; `load` and `replace` must be there for futures that this thread polls without a
+/// runtime. It takes some seconds, and leaves a configuration behind.
+///
+/// # Errors
+/// What the store does differently, in one sentence.
+///
+/// ```
+/// use std::sync::{Arc, Mutex, PoisonError};
+///
+/// use polylimit::storage::{self, ConfigurationStore, Load, Replace, StoredConfiguration};
+///
+/// /// A value behind a lock.
+/// #[derive(Clone, Debug, Default)]
+/// struct Shared(Arc<Mutex<StoredConfiguration>>);
+///
+/// impl ConfigurationStore for Shared {
+///     fn place(&self) -> String {
+///         "a value".to_owned()
+///     }
+///
+///     fn load(&self, known: u64) -> Load<'_> {
+///         let stored = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+///         Box::pin(async move { Ok(Some(stored).filter(|stored| stored.version != known)) })
+///     }
+///
+///     fn replace<'a>(&'a self, expected: u64, next: &'a StoredConfiguration) -> Replace<'a> {
+///         let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+///         let is_expected = stored.version == expected;
+///         if is_expected {
+///             stored.clone_from(next);
+///         }
+///         Box::pin(async move { Ok(is_expected) })
+///     }
+///
+///     fn after_fork(&self) -> Arc<dyn ConfigurationStore> {
+///         Arc::new(Self::default())
+///     }
+/// }
+///
+/// let shared = Shared::default();
+/// storage::configuration_contract(|| shared.clone())?;
+/// # Ok::<(), String>(())
+/// ```
+pub fn configuration_contract<S: ConfigurationStore>(open: impl Fn() -> S + Sync) -> Result<(), String> {
+    let store = open();
+    check_versions(&store, &open())?;
+    check_replacements(&open)?;
+    replace(&store, THREADS * ROUNDS + 3, &StoredConfiguration::default())?;
+    check_configuration(open)
+}
+
+fn load(store: &dyn ConfigurationStore, known: u64) -> Result<Option<StoredConfiguration>, String> {
+    park::block_on(store.load(known)).map_err(|error| format!("a load failed: {error}"))
+}
+
+fn replace(
+    store: &dyn ConfigurationStore,
+    expected: u64,
+    next: &StoredConfiguration,
+) -> Result<bool, String> {
+    park::block_on(store.replace(expected, next)).map_err(|error| format!("a replacement failed: {error}"))
+}
+
+/// What was stored over the expected version is loaded, through every handle.
+fn check_versions(store: &dyn ConfigurationStore, other: &dyn ConfigurationStore) -> Result<(), String> {
+    let every_byte: Vec<u8> = (0..=u8::MAX).collect();
+    let stored = |version, content: &[u8]| StoredConfiguration { version, content: content.to_vec() };
+    let large = vec![b'c'; 4 << 20];
+    let expect = |what: &str, known: u64, expected: Option<&StoredConfiguration>| {
+        for store in [store, other] {
+            let found = load(store, known)?;
+            if found.as_ref() != expected {
+                let shown =
+                    |one: Option<&StoredConfiguration>| one.map(|one| (one.version, one.content.len()));
+                return Err(format!(
+                    "{what}, known {known}: expected are version and length {:?}, loaded were {:?}",
+                    shown(expected),
+                    shown(found.as_ref())
+                ));
+            }
+        }
+        Ok(())
+    };
+    let none = StoredConfiguration::default();
+    expect("no configuration", 0, None)?;
+    expect("no configuration", 7, Some(&none))?;
+    for (expected, next, is_replaced) in [
+        (0, stored(1, &every_byte), true),
+        (0, stored(2, b"late"), false),
+        (2, stored(3, b"early"), false),
+        (1, stored(2, &large), true),
+        (2, stored(3, b""), true),
+    ] {
+        if replace(store, expected, &next)? != is_replaced {
+            return Err(format!(
+                "version {expected} was expected by a replacement: it must return {is_replaced} there"
+            ));
+        }
+        if is_replaced {
+            expect("a configuration that was stored", expected, Some(&next))?;
+            expect("a configuration that was stored", u64::MAX, Some(&next))?;
+            expect("a configuration that is known", next.version, None)?;
+        }
+    }
+    Ok(())
+}
+
+/// Of several callers with the same expectation, one succeeds.
+fn check_replacements<S: ConfigurationStore>(open: &(impl Fn() -> S + Sync)) -> Result<(), String> {
+    on_threads(open, |_, store| {
+        for _ in 0..ROUNDS {
+            loop {
+                let version = load(&store, u64::MAX)?.map_or(0, |stored| stored.version);
+                let next = StoredConfiguration { version: version + 1, content: b"next".to_vec() };
+                if replace(&store, version, &next)? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    })?;
+    let version = load(&open(), u64::MAX)?.map_or(0, |stored| stored.version);
+    if version == THREADS * ROUNDS + 3 {
+        return Ok(());
+    }
+    Err(format!("after {} replacements there is version {version}", THREADS * ROUNDS + 3))
+}
+
+/// What one limiter publishes, another one decides by.
+fn check_configuration<S: ConfigurationStore>(open: impl Fn() -> S) -> Result<(), String> {
+    let checked = || -> Result<Option<String>, crate::Error> {
+        let limiter =
+            || Limiter::builder().configuration_store(open()).build().map(|limiter| limiter.blocking());
+        let (author, follower) = (limiter()?, limiter()?);
+        let options = PublishOptions::default().by("contract").why("a change");
+        let of_limit =
+            |limit: u64| format!("polylimit = 1\n[policies.contract]\nquotas = \"{limit}/hour\"\n");
+        for (limit, version) in [(7, 1), (8, 2)] {
+            let status = author.admin().publish(&of_limit(limit), options)?;
+            if (status.version, status.document_version) != (version, version) {
+                return Ok(Some(format!("a document was published as {status:?}, not as version {version}")));
+            }
+            follower.admin().wait_for_version(version, CHANGE_TIMEOUT)?;
+            let remaining = follower.peek("contract")?.remaining();
+            if remaining != limit {
+                return Ok(Some(format!("under a published limit of {limit}, {remaining} are left")));
+            }
+        }
+        let version =
+            author.admin().set_entry("override contract contract", r#"{"numbers": "9/hour"}"#)?.version;
+        follower.admin().wait_for_version(version, CHANGE_TIMEOUT)?;
+        let version = author.admin().rollback(1, options)?.version;
+        follower.admin().wait_for_version(version, CHANGE_TIMEOUT)?;
+        let remaining = [follower.peek("contract")?.remaining(), follower.peek("other")?.remaining()];
+        if remaining != [9, 7] {
+            return Ok(Some(format!("9 and 7 are expected after a rollback, {remaining:?} are left")));
+        }
+        let history = author.admin().configuration_history(10)?;
+        let listed: Vec<_> = history.iter().map(|change| change.version).collect();
+        Ok((listed != [4, 3, 2, 1]).then(|| format!("the history lists the versions {listed:?}")))
+    };
+    match checked() {
+        Ok(None) => Ok(()),
+        Ok(Some(difference)) => Err(difference),
+        Err(error) => Err(format!("a limiter cannot use the store: {error}")),
+    }
+}
+
 /// Makes a transaction; returns the states that it has found.
 fn update(store: &dyn Store, names: &[Vec<u8>], changes: &[Change]) -> Result<Vec<Option<Vec<u8>>>, String> {
     let mut found = None;
@@ -119,7 +293,7 @@ fn check_states(store: &dyn Store) -> Result<(), String> {
 }
 
 /// Runs a function on several threads, each with a store of its own.
-fn on_threads<S: Store>(
+fn on_threads<S: Send>(
     open: &(impl Fn() -> S + Sync),
     run: impl Fn(u64, S) -> Result<(), String> + Sync,
 ) -> Result<(), String> {

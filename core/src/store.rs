@@ -36,6 +36,8 @@ use self::custom::CustomStore;
 use self::memory::MemoryStore;
 use self::redis::RedisStore;
 use self::redis::doctor::DoctorForAll;
+use crate::configuration_source::custom::CustomOrigin;
+use crate::configuration_source::origin::Origin;
 use crate::error::{Error, ErrorKind};
 use crate::families::durations::DurationCounts;
 use crate::rules::decision::Degradation;
@@ -63,6 +65,15 @@ impl Store {
             Self::Local(store) => store.clock(),
             Self::Redis(store) => store.clock(),
             Self::Custom(store) => store.clock(),
+        }
+    }
+
+    /// The configuration in the same store, if it can keep one.
+    pub(crate) fn origin(&self) -> Option<Arc<dyn Origin>> {
+        match self {
+            Self::Memory(_) | Self::Local(_) => None,
+            Self::Redis(store) => Some(store.origin()),
+            Self::Custom(store) => Some(Arc::new(CustomOrigin::new(store.configuration()))),
         }
     }
 

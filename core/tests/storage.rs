@@ -2,8 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use polylimit::storage::{Change, Decide, Store, Update, contract};
+use polylimit::admin::PublishOptions;
+use polylimit::storage::{
+    Change, ConfigurationStore, Decide, Load, Replace, Store, StoredConfiguration, Update,
+    configuration_contract, contract,
+};
+use polylimit::{Error, Limiter, blocking};
+
+/// Much longer than a change takes to arrive.
+const SOON: Duration = Duration::from_secs(60);
 
 type States = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -151,4 +160,167 @@ fn defects_are_found() {
             "{defect:?}: {found}"
         );
     }
+}
+
+/// What a store of a configuration does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// It replaces whatever is there.
+    IgnoresTheExpectation,
+    /// Others replace it between the check and the change.
+    LosesReplacements,
+    /// A content ends at its first zero.
+    CutsContent,
+    /// It returns what is known.
+    ReturnsKnown,
+    /// Each opening has a configuration of its own.
+    SharesNothing,
+    /// Every load fails.
+    Fails,
+}
+
+#[derive(Clone, Debug)]
+struct Value {
+    stored: Arc<Mutex<StoredConfiguration>>,
+    flaw: Flaw,
+}
+
+impl ConfigurationStore for Value {
+    fn place(&self) -> String {
+        "a value".to_owned()
+    }
+
+    fn load(&self, known: u64) -> Load<'_> {
+        Box::pin(async move {
+            if self.flaw == Flaw::Fails {
+                return Err("it fails".into());
+            }
+            let stored = lock(&self.stored).clone();
+            Ok(Some(stored).filter(|stored| stored.version != known || self.flaw == Flaw::ReturnsKnown))
+        })
+    }
+
+    fn replace<'a>(&'a self, expected: u64, next: &'a StoredConfiguration) -> Replace<'a> {
+        Box::pin(async move {
+            let mut stored = lock(&self.stored);
+            if stored.version != expected && self.flaw != Flaw::IgnoresTheExpectation {
+                return Ok(false);
+            }
+            if self.flaw == Flaw::LosesReplacements {
+                drop(stored);
+                std::thread::yield_now();
+                stored = lock(&self.stored);
+            }
+            stored.clone_from(next);
+            if self.flaw == Flaw::CutsContent {
+                let end = stored.content.iter().position(|byte| *byte == 0);
+                stored.content.truncate(end.unwrap_or(usize::MAX));
+            }
+            Ok(true)
+        })
+    }
+
+    fn after_fork(&self) -> Arc<dyn ConfigurationStore> {
+        Arc::new(self.clone())
+    }
+}
+
+#[test]
+fn flaws_of_configuration_stores_are_found() {
+    for (flaw, expected) in [
+        (Flaw::None, ""),
+        (Flaw::IgnoresTheExpectation, "version 0 was expected by a replacement: it must return false there"),
+        (Flaw::LosesReplacements, "replacements there is version"),
+        (Flaw::CutsContent, "a configuration that was stored, known 0: expected"),
+        (Flaw::ReturnsKnown, "no configuration, known 0: expected"),
+        (Flaw::SharesNothing, "a configuration that was stored, known 0: expected"),
+        (Flaw::Fails, "a load failed: it fails"),
+    ] {
+        let shared: Arc<Mutex<StoredConfiguration>> = Arc::default();
+        let open = || {
+            let stored = if flaw == Flaw::SharesNothing { Arc::default() } else { Arc::clone(&shared) };
+            Value { stored, flaw }
+        };
+        let found = configuration_contract(open).err().unwrap_or_default();
+        assert!(
+            if expected.is_empty() { found.is_empty() } else { found.contains(expected) },
+            "{flaw:?}: {found}"
+        );
+    }
+}
+
+const DOCUMENT: &str = "polylimit = 1\n[policies.api]\nquotas = \"5/day fixed_window\"\n";
+
+fn with_store(value: &Value, place: &str) -> Result<blocking::Limiter, Error> {
+    let builder = Limiter::builder().configuration_store(value.clone());
+    Ok(builder.configuration(place).build()?.blocking())
+}
+
+#[test]
+fn configuration_stays_while_its_store_fails_and_after_it_was_emptied() {
+    let mut value = Value { stored: Arc::default(), flaw: Flaw::None };
+    let author = with_store(&value, "store").unwrap();
+    author.admin().publish(DOCUMENT, PublishOptions::default()).unwrap();
+    let published = lock(&value.stored).clone();
+    *lock(&value.stored) = StoredConfiguration::default();
+    let error = |limiter: &blocking::Limiter, expected: &str| {
+        let started = Instant::now();
+        loop {
+            let status = limiter.admin().configuration().unwrap();
+            if status.error.as_deref().is_some_and(|error| error.contains(expected)) {
+                return;
+            }
+            assert!(started.elapsed() < SOON, "{status:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    error(&author, "the configuration in a value is gone, and the last one stays: publish it again");
+    assert_eq!(author.check("user:42").unwrap().remaining(), 4);
+    *lock(&value.stored) = StoredConfiguration { content: b"{".to_vec(), version: published.version + 1 };
+    error(&author, "has another form than this version of polylimit writes");
+    assert_eq!(author.check("user:42").unwrap().remaining(), 3);
+    *lock(&value.stored) = StoredConfiguration { version: published.version + 2, ..published };
+    author.admin().wait_for_version(3, SOON).unwrap();
+    value.flaw = Flaw::Fails;
+    let other = with_store(&value, "store").unwrap();
+    error(&other, "the configuration in a value cannot be reached: it fails");
+    let failed = other.admin().publish(DOCUMENT, PublishOptions::default()).unwrap_err();
+    assert!(failed.message().ends_with("it fails"), "{failed}");
+}
+
+#[test]
+fn entries_of_a_store_apply_to_a_document_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.toml");
+    std::fs::write(&path, DOCUMENT).unwrap();
+    let value = Value { stored: Arc::default(), flaw: Flaw::None };
+    let place = format!("store+file:{}", path.display());
+    let (author, other) = (with_store(&value, &place).unwrap(), with_store(&value, &place).unwrap());
+    let set =
+        author.admin().set_entry("override api user:42", r#"{"numbers": "9/day fixed_window"}"#).unwrap();
+    other.admin().wait_for_version(set.version, SOON).unwrap();
+    let remaining = ["user:42", "user:7"].map(|key| other.check(key).unwrap().remaining());
+    assert_eq!(remaining, [8, 4]);
+    let refused = author.admin().publish(DOCUMENT, PublishOptions::default()).unwrap_err();
+    assert!(refused.message().contains("change it there"), "{refused}");
+    let unused = Limiter::builder().configuration_store(value).configuration("file:limits.toml").build();
+    let message = unused.unwrap_err().message().to_owned();
+    assert!(
+        message.contains("configuration is file:limits.toml, and a configuration_store is given"),
+        "{message}"
+    );
+}
+
+#[test]
+fn fields_of_a_later_version_are_kept() {
+    let value = Value { stored: Arc::default(), flaw: Flaw::None };
+    let author = with_store(&value, "store").unwrap();
+    author.admin().publish(DOCUMENT, PublishOptions::default()).unwrap();
+    let mut content: serde_json::Value = serde_json::from_slice(&lock(&value.stored).content).unwrap();
+    content["later"] = serde_json::json!({"a": [1]});
+    lock(&value.stored).content = content.to_string().into_bytes();
+    author.admin().set_entry("override api user:42", r#"{"numbers": "9/day"}"#).unwrap();
+    let content: serde_json::Value = serde_json::from_slice(&lock(&value.stored).content).unwrap();
+    assert_eq!(content["later"], serde_json::json!({"a": [1]}));
 }

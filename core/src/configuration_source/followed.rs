@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::configuration_source::follower::{Follower, Followers, Key};
+use crate::configuration_source::origin::Origin;
 use crate::configuration_source::place::ConfigurationPlace;
 use crate::configuration_source::snapshot::{Changed, Snapshot};
 use crate::configuration_source::subscription::Subscription;
@@ -13,7 +14,6 @@ use crate::configuration_source::tasks;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::park;
 use crate::runtime::sleep::at_most;
-use crate::store::redis::configuration::ConfigurationStore;
 
 /// Receives the configuration, for one limiter.
 pub(crate) trait ConfigurationSink: Send + Sync {
@@ -75,19 +75,22 @@ impl FollowedConfiguration {
     /// be started.
     pub(crate) fn start(
         options: &SourceOptions,
-        store: Option<ConfigurationStore>,
+        origin: Option<Arc<dyn Origin>>,
         sink: &Arc<dyn ConfigurationSink>,
     ) -> Result<Self, Error> {
         let SourceOptions { place, copy } = options.clone();
-        let store = store.filter(|_| place.uses_store()).inspect(ConfigurationStore::is_followed);
-        if store.is_none() && place.uses_store() {
+        let origin = origin.filter(|_| place.uses_store());
+        if origin.is_none() && place.uses_store() {
             return Err(Error::invalid_argument(format!(
                 "configuration is {}, which is for a Redis store: allowed for this store is file:PATH",
                 if place == ConfigurationPlace::Store { "store" } else { "store+file" }
             )));
         }
-        let key = Key { place, copy, store: store.as_ref().map(ConfigurationStore::identity) };
-        let subscription = Subscription::new(sink, store);
+        if let Some(origin) = &origin {
+            origin.note_followed();
+        }
+        let key = Key { place, copy, origin: origin.as_ref().map(|origin| origin.identity()) };
+        let subscription = Subscription::new(sink, origin);
         let followed =
             Self { follower: Followers::join(&key), subscription, key, is_closed: AtomicBool::new(false) };
         followed.follower.begin(&followed.subscription, tasks::spawn)?;
@@ -97,12 +100,15 @@ impl FollowedConfiguration {
     /// The same for a forked child, whose sink already has what the parent's had applied.
     pub(crate) fn after_fork(
         &self,
-        store: Option<ConfigurationStore>,
+        origin: Option<Arc<dyn Origin>>,
         sink: &Arc<dyn ConfigurationSink>,
     ) -> Self {
-        let store = store.filter(|_| self.key.place.uses_store()).inspect(ConfigurationStore::is_followed);
-        let key = Key { store: store.as_ref().map(ConfigurationStore::identity), ..self.key.clone() };
-        let subscription = self.subscription.after_fork(sink, store);
+        let origin = origin.filter(|_| self.key.place.uses_store());
+        if let Some(origin) = &origin {
+            origin.note_followed();
+        }
+        let key = Key { origin: origin.as_ref().map(|origin| origin.identity()), ..self.key.clone() };
+        let subscription = self.subscription.after_fork(sink, origin);
         let followed =
             Self { follower: Followers::join(&key), subscription, key, is_closed: AtomicBool::new(false) };
         followed.follower.go_on(&followed.subscription, tasks::spawn);

@@ -4,7 +4,6 @@
 //! that decisions continue meanwhile. The first limiter of a place starts it, and the last one stops it. A forked child has its
 //! own followers.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -14,23 +13,36 @@ use parking_lot::Mutex;
 use crate::configuration_source::copy;
 use crate::configuration_source::file::{Look, WatchedFile};
 use crate::configuration_source::looking::Looks;
+use crate::configuration_source::origin::{Changes, Identity, Origin};
 use crate::configuration_source::place::ConfigurationPlace;
 use crate::configuration_source::problems::Problems;
-use crate::configuration_source::snapshot::{Changed, DocumentText, EntryChange, Snapshot};
+use crate::configuration_source::snapshot::{
+    Changed, DocumentText, EntriesChange, Known, Snapshot, StoreChange,
+};
 use crate::configuration_source::subscription::Subscription;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
 use crate::runtime::fork::{self, ProcessGeneration};
-use crate::store::redis::configuration::Identity;
 
 /// The limiters with the same key share a follower.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone)]
 pub(crate) struct Key {
     pub(crate) place: ConfigurationPlace,
     pub(crate) copy: Option<PathBuf>,
-    /// The settings of the connections, for a configuration that comes from a store.
-    pub(crate) store: Option<Identity>,
+    /// The origin of a configuration that comes from a store.
+    pub(crate) origin: Option<Arc<dyn Identity>>,
+}
+
+impl Key {
+    fn is_same(&self, other: &Self) -> bool {
+        let same_origin = match (&self.origin, &other.origin) {
+            (None, None) => true,
+            (Some(ours), Some(theirs)) => ours.is_same(&**theirs),
+            _ => false,
+        };
+        same_origin && (&self.place, &self.copy) == (&other.place, &other.copy)
+    }
 }
 
 /// Starts the tasks of a follower, which end with it.
@@ -63,30 +75,6 @@ struct State {
     file: Option<WatchedFile>,
 }
 
-/// How far the store's changes are applied.
-#[derive(Debug)]
-pub(crate) struct Known {
-    pub(crate) version: u64,
-    pub(crate) last: Box<str>,
-    pub(crate) document_version: u64,
-}
-
-/// The store's changes since the snapshot.
-#[derive(Debug)]
-pub(crate) struct StoreChange<'a> {
-    pub(crate) version: u64,
-    pub(crate) last: Box<str>,
-    pub(crate) document: Option<DocumentText>,
-    pub(crate) entries: EntriesChange<'a>,
-}
-
-#[derive(Debug)]
-pub(crate) enum EntriesChange<'a> {
-    /// All entries, in place of those of the snapshot.
-    All(super::snapshot::Entries),
-    Some(&'a [EntryChange]),
-}
-
 impl Follower {
     fn new(key: Key) -> Arc<Self> {
         Arc::new(Self {
@@ -115,12 +103,12 @@ impl Follower {
         unended.into_iter().flatten().chain(self.problems.load().unreachable_since_us()).min()
     }
 
-    #[cfg(feature = "redis")]
-    pub(crate) fn store_looks(&self) -> &Arc<Looks> {
-        &self.store_looks
+    /// The origins of the limiters.
+    pub(crate) fn origins(&self) -> Vec<Arc<dyn Origin>> {
+        self.subscriptions().iter().filter_map(|one| one.origin.clone()).collect()
     }
 
-    pub(crate) fn subscriptions(&self) -> Vec<Arc<Subscription>> {
+    fn subscriptions(&self) -> Vec<Arc<Subscription>> {
         self.subscriptions.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -225,16 +213,6 @@ impl Follower {
         }
     }
 
-    /// The store has answered, and everything that it has is applied.
-    pub(crate) fn reached(&self) {
-        let has_document = self.state.lock().snapshot.document.is_some();
-        let error = (!has_document).then(|| {
-            Error::new(ErrorKind::StoreUnavailable, "no document is published in the store: publish one")
-        });
-        self.note_answer(error.as_ref());
-        self.report();
-    }
-
     /// The store has answered; `error` remains to be reported.
     fn note_answer(&self, error: Option<&Error>) {
         let problems = self.problems.load_full();
@@ -243,25 +221,6 @@ impl Follower {
                 (problems.store_unreachable_since_us, problems.store) = (None, error.cloned());
             });
         }
-    }
-
-    /// The store did not answer, or refused; the configuration stays.
-    pub(crate) fn missed(&self, error: &Error, is_unreachable: bool) {
-        let now_us = Clock::system().now_us();
-        self.note(|problems| {
-            problems.store = Some(error.clone());
-            problems.store_unreachable_since_us =
-                is_unreachable.then(|| problems.store_unreachable_since_us.unwrap_or(now_us));
-        });
-        self.report();
-    }
-
-    /// How far the store's changes are applied; `None` before anything of the store is known.
-    pub(crate) fn known(&self) -> Option<Known> {
-        let State { snapshot, is_complete, version, document_version, .. } = &*self.state.lock();
-        let known =
-            || Known { version: *version, last: snapshot.last.clone(), document_version: *document_version };
-        is_complete.then(known)
     }
 
     /// Looks at the file, and applies it when it has changed.
@@ -299,44 +258,6 @@ impl Follower {
         } else {
             state.snapshot.version = before;
         }
-    }
-
-    /// Applies the store's changes.
-    pub(crate) fn take_change(&self, change: StoreChange<'_>) {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        let StoreChange { version, last, document, entries } = change;
-        let before = std::mem::replace(&mut state.snapshot.version, version);
-        (state.version, state.snapshot.last, state.is_complete) = (version, last, true);
-        let changed = match entries {
-            EntriesChange::All(entries) => {
-                state.snapshot.entries = entries;
-                Changed::All
-            }
-            EntriesChange::Some(changes) => {
-                state.snapshot.change_entries(changes);
-                Changed::Entries(changes)
-            }
-        };
-        if let Some(document) = &document {
-            state.document_version = document.version;
-            // A caller that waits for this version must not read an earlier error.
-            self.note_answer(None);
-        }
-        let is_offered = document.is_some();
-        let is_taken = document.is_some_and(|document| self.offer(state, document));
-        let is_refused = is_offered && !is_taken;
-        if is_refused && changed == Changed::Entries(&[]) {
-            state.snapshot.version = before;
-            return;
-        }
-        // Entries change under the active document.
-        if !is_taken && state.snapshot.document.is_some() {
-            for subscription in self.subscriptions() {
-                subscription.apply(&state.snapshot, changed, true);
-            }
-        }
-        self.write_copy(state);
     }
 
     /// Offers a document to all limiters; `false` when all refuse it, so that the previous one stays.
@@ -382,10 +303,83 @@ impl Follower {
 
     /// Identifies the source of a copy. Two servers with the same prefix are not distinguished.
     fn of(&self) -> String {
-        match &self.key.store {
-            Some(store) => format!("{} of {}", self.key.place, store.prefix()),
+        match &self.key.origin {
+            Some(origin) => format!("{} of {}", self.key.place, origin.name()),
             None => self.key.place.to_string(),
         }
+    }
+}
+
+impl Changes for Follower {
+    fn known(&self) -> Option<Known> {
+        let State { snapshot, is_complete, version, document_version, .. } = &*self.state.lock();
+        let known =
+            || Known { version: *version, last: snapshot.last.clone(), document_version: *document_version };
+        is_complete.then(known)
+    }
+
+    fn wants_document(&self) -> bool {
+        self.key.place == ConfigurationPlace::Store
+    }
+
+    fn looks(&self) -> &Arc<Looks> {
+        &self.store_looks
+    }
+
+    fn take_change(&self, change: StoreChange<'_>) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let StoreChange { version, last, document, entries } = change;
+        let before = std::mem::replace(&mut state.snapshot.version, version);
+        (state.version, state.snapshot.last, state.is_complete) = (version, last, true);
+        let changed = match entries {
+            EntriesChange::All(entries) => {
+                state.snapshot.entries = entries;
+                Changed::All
+            }
+            EntriesChange::Some(changes) => {
+                state.snapshot.change_entries(changes);
+                Changed::Entries(changes)
+            }
+        };
+        if let Some(document) = &document {
+            state.document_version = document.version;
+            // A caller that waits for this version must not read an earlier error.
+            self.note_answer(None);
+        }
+        let is_offered = document.is_some();
+        let is_taken = document.is_some_and(|document| self.offer(state, document));
+        let is_refused = is_offered && !is_taken;
+        if is_refused && changed == Changed::Entries(&[]) {
+            state.snapshot.version = before;
+            return;
+        }
+        // Entries change under the active document.
+        if !is_taken && state.snapshot.document.is_some() {
+            for subscription in self.subscriptions() {
+                subscription.apply(&state.snapshot, changed, true);
+            }
+        }
+        self.write_copy(state);
+    }
+
+    fn reached(&self) {
+        let has_document = self.state.lock().snapshot.document.is_some();
+        let error = (!has_document).then(|| {
+            Error::new(ErrorKind::StoreUnavailable, "no document is published in the store: publish one")
+        });
+        self.note_answer(error.as_ref());
+        self.report();
+    }
+
+    fn missed(&self, error: &Error, is_unreachable: bool) {
+        let now_us = Clock::system().now_us();
+        self.note(|problems| {
+            problems.store = Some(error.clone());
+            problems.store_unreachable_since_us =
+                is_unreachable.then(|| problems.store_unreachable_since_us.unwrap_or(now_us));
+        });
+        self.report();
     }
 }
 
@@ -399,8 +393,8 @@ fn repeat(state: &State, new: &Arc<Subscription>) {
 /// The followers of this process.
 pub(crate) struct Followers {
     generation: ProcessGeneration,
-    /// Each with its number of limiters.
-    shared: Mutex<HashMap<Key, (Arc<Follower>, usize)>>,
+    /// Each with its number of limiters. A process has few of them.
+    shared: Mutex<Vec<(Arc<Follower>, usize)>>,
     /// Those of a forked child: the parent's lock may be held by a thread that does not exist in the child.
     after_fork: OnceLock<Box<Self>>,
 }
@@ -423,25 +417,25 @@ impl Followers {
     /// Joins the follower of a key for one more limiter, which [leaves](Self::leave) it later.
     pub(crate) fn join(key: &Key) -> Arc<Follower> {
         let mut shared = Self::here().shared.lock();
-        let made = || (Follower::new(key.clone()), 0);
-        let (follower, users) = shared.entry(key.clone()).or_insert_with(made);
-        *users += 1;
-        Arc::clone(follower)
+        if let Some((follower, users)) = shared.iter_mut().find(|(known, _)| known.key.is_same(key)) {
+            *users += 1;
+            return Arc::clone(follower);
+        }
+        let follower = Follower::new(key.clone());
+        shared.push((Arc::clone(&follower), 1));
+        follower
     }
 
     /// Leaves a follower for one limiter. The last one stops its thread.
     pub(crate) fn leave(follower: &Arc<Follower>, subscription: &Arc<Subscription>) {
         follower.remove(subscription);
         let mut shared = Self::here().shared.lock();
-        let Some((known, users)) = shared.get_mut(&follower.key) else { return };
-        if !Arc::ptr_eq(known, follower) {
+        let Some(at) = shared.iter().position(|(known, _)| Arc::ptr_eq(known, follower)) else { return };
+        shared[at].1 -= 1;
+        if shared[at].1 > 0 {
             return;
         }
-        *users -= 1;
-        if *users > 0 {
-            return;
-        }
-        let ended = shared.remove(&follower.key);
+        let ended = shared.swap_remove(at);
         drop(shared);
         if let Some(driver) = follower.driver.get() {
             driver.close();

@@ -57,3 +57,27 @@ impl Snapshot {
         }
     }
 }
+
+/// How far the store's changes are applied.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) version: u64,
+    pub(crate) last: Box<str>,
+    pub(crate) document_version: u64,
+}
+
+/// The store's changes since the snapshot.
+#[derive(Debug)]
+pub(crate) struct StoreChange<'a> {
+    pub(crate) version: u64,
+    pub(crate) last: Box<str>,
+    pub(crate) document: Option<DocumentText>,
+    pub(crate) entries: EntriesChange<'a>,
+}
+
+#[derive(Debug)]
+pub(crate) enum EntriesChange<'a> {
+    /// All entries, in place of those of the snapshot.
+    All(Entries),
+    Some(&'a [EntryChange]),
+}

@@ -8,16 +8,16 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::configuration_source::ConfigurationSink;
+use crate::configuration_source::origin::Origin;
 use crate::configuration_source::problems::Problems;
 use crate::configuration_source::snapshot::{Changed, Snapshot};
 use crate::error::Error;
 use crate::runtime::clock::Clock;
-use crate::store::redis::configuration::ConfigurationStore;
 
 pub(crate) struct Subscription {
     sink: Arc<dyn ConfigurationSink>,
     /// The store of the limiter, for a configuration that comes from it.
-    pub(crate) store: Option<ConfigurationStore>,
+    pub(crate) origin: Option<Arc<dyn Origin>>,
     applied: ArcSwapOption<Applied>,
     /// Why the newest document was not applied.
     refused: ArcSwapOption<Error>,
@@ -42,31 +42,31 @@ pub(crate) struct Applied {
 }
 
 impl Subscription {
-    pub(crate) fn new(sink: &Arc<dyn ConfigurationSink>, store: Option<ConfigurationStore>) -> Arc<Self> {
-        Self::of(sink, store, None, None)
+    pub(crate) fn new(sink: &Arc<dyn ConfigurationSink>, origin: Option<Arc<dyn Origin>>) -> Arc<Self> {
+        Self::of(sink, origin, None, None)
     }
 
     /// The subscription of a forked child, whose sink has what the parent's had applied.
     pub(crate) fn after_fork(
         &self,
         sink: &Arc<dyn ConfigurationSink>,
-        store: Option<ConfigurationStore>,
+        origin: Option<Arc<dyn Origin>>,
     ) -> Arc<Self> {
         let applied = self.applied.load_full();
         // The parent's channel may be locked by a thread that does not exist here.
         let decides = applied.as_ref().filter(|applied| applied.is_complete).map(|applied| applied.version);
-        Self::of(sink, store, applied, decides)
+        Self::of(sink, origin, applied, decides)
     }
 
     fn of(
         sink: &Arc<dyn ConfigurationSink>,
-        store: Option<ConfigurationStore>,
+        origin: Option<Arc<dyn Origin>>,
         applied: Option<Arc<Applied>>,
         decides: Option<u64>,
     ) -> Arc<Self> {
         Arc::new(Self {
             sink: Arc::clone(sink),
-            store,
+            origin,
             applied: ArcSwapOption::new(applied),
             refused: ArcSwapOption::empty(),
             reported: Mutex::default(),

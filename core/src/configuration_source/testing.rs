@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::configuration_source::followed::{ConfigurationSink, FollowedConfiguration, SourceOptions};
+use crate::configuration_source::origin::Origin as _;
 use crate::configuration_source::place::ConfigurationPlace;
 use crate::configuration_source::publication::{Author, PastKind, Published};
 use crate::configuration_source::snapshot::{Changed, EntryChange, Snapshot};
@@ -90,11 +91,8 @@ impl Followed {
         let place = ConfigurationPlace::read(place).ok_or_else(|| Error::invalid_argument("no place"))?;
         let options = SourceOptions { place, copy: copy.map(PathBuf::from) };
         let sink = Arc::new(Recorder::default());
-        let followed = FollowedConfiguration::start(
-            &options,
-            store.as_ref().map(RedisStore::configuration),
-            &as_sink(&sink),
-        )?;
+        let followed =
+            FollowedConfiguration::start(&options, store.as_ref().map(RedisStore::origin), &as_sink(&sink))?;
         Ok(Self { configuration: followed, sink, store })
     }
 
@@ -103,8 +101,7 @@ impl Followed {
     pub fn after_fork(&self) -> Self {
         let store = self.store.as_ref().map(RedisStore::after_fork);
         let sink = Arc::new(Recorder(Mutex::new(self.sink.0.lock().clone())));
-        let followed =
-            self.configuration.after_fork(store.as_ref().map(RedisStore::configuration), &as_sink(&sink));
+        let followed = self.configuration.after_fork(store.as_ref().map(RedisStore::origin), &as_sink(&sink));
         Self { configuration: followed, sink, store }
     }
 

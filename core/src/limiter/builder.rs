@@ -20,7 +20,7 @@ use crate::rules::quota::parse_duration;
 use crate::runtime::clock::Clock;
 use crate::store::Store;
 use crate::store::credentials::{Credentials, CredentialsFunction};
-use crate::store::custom::{self, CustomStore};
+use crate::store::custom::{self, ConfigurationStore, CustomStore};
 use crate::store::finding::{Finding, Severity};
 use crate::store::lease_size::Lease;
 use crate::store::memory::MemoryStore;
@@ -50,6 +50,7 @@ pub struct LimiterBuilder {
     credentials: Option<CredentialsFunction>,
     /// The text of a document that the program gives.
     document: Option<Box<str>>,
+    configuration_store: Option<Arc<dyn ConfigurationStore>>,
     /// Names and values, as text.
     options: NamedTexts,
     /// The same, from the URL of a store without a server.
@@ -464,11 +465,19 @@ impl LimiterBuilder {
     }
 
     /// Takes the limits from a configuration and follows its changes: `file:PATH` is a document in TOML or JSON,
-    /// `store` a document and entries in the Redis store, `store+file:PATH` a document in a file with entries in Redis.
+    /// `store` a document and entries in the store of the states, which is Redis or a [`custom_store`](Self::custom_store),
+    /// `store+file:PATH` a document in a file with entries in the store.
     /// Each change is active within a second. If a new document is invalid, the previous one stays active, and
     /// [`configuration`](crate::admin::Admin::configuration) has the error.
     pub fn configuration(self, place: &str) -> Self {
         self.option(CONFIGURATION.name, place)
+    }
+
+    /// Takes document and entries from a store that this crate does not have, and publishes them there: what `store` means for
+    /// [`configuration`](Self::configuration), which it is without that option. The states may be in any store.
+    pub fn configuration_store(mut self, store: impl ConfigurationStore) -> Self {
+        self.configuration_store = Some(Arc::new(store));
+        self
     }
 
     /// A file to which the configuration is written after each change, and from which it is read when the limiter is
@@ -529,6 +538,9 @@ impl LimiterBuilder {
         if let Place::Redis(options) = &place {
             (source.place, source.copy) = options.source()?;
         }
+        if self.configuration_store.is_some() {
+            source.place.get_or_insert_with(|| ConfigurationPlace::Store.to_string().into());
+        }
         place = place.with_credentials(self.credentials, &mut unused);
         check_numbers(max_keys, observe_keys)?;
         let mut report = report.map(check_interval).transpose()?;
@@ -575,7 +587,18 @@ impl LimiterBuilder {
             shared.set_policy(&policy, options)?;
         }
         let shared = Arc::new(shared);
-        shared.start_configuration(document.as_deref(), source.options()?.as_ref())?;
+        let source = source.options()?;
+        if let Some(store) = self.configuration_store {
+            if let Some(SourceOptions { place: place @ ConfigurationPlace::File(_), .. }) = &source {
+                return Err(Error::invalid_argument(format!(
+                    "configuration is {place}, and a configuration_store is given, which it does not use: allowed with it is store or \
+                     store+file:PATH"
+                )));
+            }
+            // Only this call sets it.
+            let _ = shared.configured.store.set(store);
+        }
+        shared.start_configuration(document.as_deref(), source.as_ref())?;
         if let Some(every) = report {
             shared.start_reporting(every)?;
         }

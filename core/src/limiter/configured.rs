@@ -31,6 +31,7 @@ use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::parsed::OwnConfiguration;
 use crate::limiter::configured::pool_charges::PoolCharges;
+use crate::store::custom::ConfigurationStore;
 
 type MakeSink = dyn Fn() -> Arc<dyn ConfigurationSink> + Send + Sync;
 
@@ -45,6 +46,8 @@ pub(crate) struct Configured {
     pub(crate) own: ArcSwapOption<OwnConfiguration>,
     /// Held while the program changes its own configuration.
     pub(crate) changing_own: Mutex<()>,
+    /// The store of the configuration, if it is not that of the states.
+    pub(crate) store: OnceLock<Arc<dyn ConfigurationStore>>,
     /// The source that is followed, if any.
     pub(crate) followed: OnceLock<FollowedConfiguration>,
     /// Whether a forked child continues to follow the source, or has begun to.
@@ -59,7 +62,9 @@ pub(crate) struct Configured {
 impl Configured {
     /// The same configuration, for a forked child.
     pub(crate) fn after_fork(&self) -> Self {
+        let store = self.store.get().map(|store| store.after_fork());
         Self {
+            store: store.map(OnceLock::from).unwrap_or_default(),
             in_force: ArcSwapOption::new(self.in_force.load_full()),
             own: ArcSwapOption::new(self.own.load_full()),
             ..Self::default()

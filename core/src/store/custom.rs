@@ -1,13 +1,17 @@
 //! Stores outside this crate: they keep states as bytes and know nothing about their meaning.
 
-mod interface;
+pub(crate) mod configuration;
+pub(crate) mod interface;
 mod transaction;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
-pub use self::interface::{Change, Decide, Store, StoreError, Update};
+use self::configuration::StatesAndConfiguration;
+pub use self::interface::{
+    Change, ConfigurationStore, Decide, Load, Replace, Store, StoreError, StoredConfiguration, Update,
+};
 use self::transaction::Transaction;
 use crate::error::{Error, ErrorKind};
 use crate::rules::codec::States;
@@ -56,6 +60,11 @@ impl CustomStore {
             counters: Counters::default(),
             cause: ArcSwapOption::default(),
         }
+    }
+
+    /// The configuration in the same store.
+    pub(crate) fn configuration(&self) -> Arc<dyn ConfigurationStore> {
+        Arc::new(StatesAndConfiguration(Arc::clone(&self.store)))
     }
 
     pub(crate) fn clock(&self) -> &Clock {

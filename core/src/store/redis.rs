@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
 use self::policies::{Policies, RedisPolicy, RedisQuotas, fallback_quotas};
+use crate::configuration_source::origin::Origin;
 use crate::error::{Error, ErrorKind};
 use crate::families::durations::DurationCounts;
 use crate::rules::decision::Degradation;
@@ -44,6 +45,7 @@ use crate::store::fallback::Fallback;
 use crate::store::finding::Severity;
 use crate::store::policy_table::OfPolicy;
 pub use crate::store::redis::config::RedisOptions;
+use crate::store::redis::configuration::RedisConfiguration;
 use crate::store::redis::denial_cache::DenialCache;
 use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::lease::{LeaseDeps, LeaseStats, Leases};
@@ -126,9 +128,14 @@ impl RedisStore {
         &self.access.clock
     }
 
+    /// The configuration in the same store, for limiters that take theirs from there.
+    pub(crate) fn origin(&self) -> Arc<dyn Origin> {
+        Arc::new(self.configuration())
+    }
+
     /// The configuration in the same store.
-    pub(crate) fn configuration(&self) -> configuration::ConfigurationStore {
-        configuration::ConfigurationStore::new(&self.access)
+    pub(crate) fn configuration(&self) -> RedisConfiguration {
+        RedisConfiguration::new(&self.access)
     }
 
     /// The servers and the prefix of the keys.

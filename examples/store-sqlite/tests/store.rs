@@ -4,6 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use polylimit::admin::PublishOptions;
 use polylimit::decision::{Degradation, Source};
 use polylimit::{Limiter, Policy, blocking, storage};
 use polylimit_example_store_sqlite::SqliteStore;
@@ -37,6 +38,29 @@ fn states_survive_restarts() -> Result<(), Failure> {
     assert!(!limiter(&path, "5/day fixed_window")?.check("user:42")?.allowed());
     // Other numbers, the same use.
     assert_eq!(limiter(&path, "8/day fixed_window")?.peek("user:42")?.remaining(), 3);
+    Ok(())
+}
+
+#[test]
+fn documents_are_published_to_the_same_file() -> Result<(), Failure> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("limits.db");
+    let limiter = || -> Result<blocking::Limiter, Failure> {
+        let builder = Limiter::builder().custom_store(SqliteStore::open(&path)?);
+        Ok(builder.configuration("store").build()?.blocking())
+    };
+    let (author, other) = (limiter()?, limiter()?);
+    let document = "polylimit = 1\n[policies.api]\nquotas = \"5/day fixed_window\"\n";
+    let published = author.admin().publish(document, PublishOptions::default())?;
+    other.admin().wait_for_version(published.version, Duration::from_secs(60))?;
+    assert_eq!(author.check("user:42")?.remaining(), 4);
+    assert_eq!(other.check("user:42")?.remaining(), 3);
+    author.admin().set_entry("override api user:7", r#"{"numbers": "9/day fixed_window"}"#)?;
+    // A limiter that starts later finds document and entries.
+    let later = limiter()?;
+    later.ready(Duration::from_secs(60))?;
+    assert_eq!(later.check("user:42")?.remaining(), 2);
+    assert_eq!(later.check("user:7")?.remaining(), 8);
     Ok(())
 }
 

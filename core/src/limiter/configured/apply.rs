@@ -7,15 +7,15 @@ use parking_lot::Mutex;
 
 use crate::configuration::compiled::Configuration;
 use crate::configuration_source::ConfigurationSink;
+use crate::configuration_source::custom::CustomOrigin;
 use crate::configuration_source::followed::{FollowedConfiguration, SourceOptions};
+use crate::configuration_source::origin::Origin;
 use crate::configuration_source::snapshot::{Changed, Snapshot};
 use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::parsed::Parsed;
 use crate::limiter::operations::Shared;
 use crate::runtime::close_signal::closed;
-use crate::store::Store;
-use crate::store::redis::configuration::ConfigurationStore;
 
 /// Applies the state of a source to a limiter.
 #[derive(Debug)]
@@ -68,8 +68,7 @@ impl Shared {
                 self.registry.await_configuration();
                 let root = Arc::downgrade(self);
                 let make_sink = move || -> Arc<dyn ConfigurationSink> { Arc::new(Sink::new(&root)) };
-                let followed =
-                    FollowedConfiguration::start(source, self.configuration_store(), &make_sink())?;
+                let followed = FollowedConfiguration::start(source, self.origin(), &make_sink())?;
                 let _ = self.configured.make_sink.set(Arc::new(make_sink));
                 // Only this call sets it.
                 let _ = self.configured.followed.set(followed);
@@ -89,14 +88,15 @@ impl Shared {
             && self.registry.check_open().is_ok()
         {
             let _ = ours.make_sink.set(Arc::clone(make_sink));
-            let _ = ours.followed.set(followed.after_fork(self.configuration_store(), &make_sink()));
+            let _ = ours.followed.set(followed.after_fork(self.origin(), &make_sink()));
         }
     }
 
-    fn configuration_store(&self) -> Option<ConfigurationStore> {
-        match &self.store {
-            Store::Redis(store) => Some(store.configuration()),
-            Store::Memory(_) | Store::Local(_) | Store::Custom(_) => None,
+    /// The store that has document and entries, if the place of the configuration is a store.
+    pub(crate) fn origin(&self) -> Option<Arc<dyn Origin>> {
+        match self.configured.store.get() {
+            Some(store) => Some(Arc::new(CustomOrigin::new(Arc::clone(store)))),
+            None => self.store.origin(),
         }
     }
 

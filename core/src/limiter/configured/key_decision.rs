@@ -3,6 +3,7 @@
 
 use std::future::ready;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::Either;
 
@@ -11,12 +12,16 @@ use crate::limiter::cancellation::gives_back;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::key_steps::{ConfiguredCall, Opening, StoreCall};
 use crate::limiter::configured::wait::{DecidedAnswer, Wait};
+use crate::limiter::deadline::in_tokio;
 use crate::limiter::operations::check_hold;
 use crate::limiter::tally::counts::OperationKind;
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
 use crate::rules::decision::{Decision, Source};
 use crate::rules::request::Request;
 use crate::store::request::Answer;
+
+/// How long an operation waits for the first configuration where the store of the states has no deadline.
+const FIRST_CONFIGURATION_WITHIN: Duration = Duration::from_secs(1);
 
 impl Limiter {
     /// Answers an operation on a key of a configured policy; `None` where the active configuration has no such policy.
@@ -94,16 +99,20 @@ impl Limiter {
         shared.ask_store_blocking(request)
     }
 
-    /// The active configuration; where its source has none yet, the caller waits for it within the store's deadline.
+    /// The active configuration; where its source has none yet, the caller waits for it within the store's deadline, or for a second
+    /// where the store of the states has none. A task outside of a tokio runtime does not wait.
     pub(crate) async fn wait_for_configuration(&self, wait: Wait) -> Result<Arc<InForce>, Error> {
         let shared = self.shared();
         if let (None, Some(followed)) = (shared.configured.in_force(), shared.configured.followed()) {
             let longest = shared.store.deadline();
-            if wait == Wait::Await && !longest.is_zero() {
-                let ready = async { followed.ready(longest).await };
-                shared.closing.unless_closed(ready).await?;
-            } else {
-                followed.ready_blocking(longest)?;
+            let longest = if longest.is_zero() { FIRST_CONFIGURATION_WITHIN } else { longest };
+            match wait {
+                Wait::Block => followed.ready_blocking(longest)?,
+                Wait::Await if in_tokio("decide").is_ok() => {
+                    let ready = async { followed.ready(longest).await };
+                    shared.closing.unless_closed(ready).await?;
+                }
+                Wait::Await => followed.ready_blocking(Duration::ZERO)?,
             }
         }
         self.in_force()

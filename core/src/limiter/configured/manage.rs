@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::configuration::document::Document;
 use crate::configuration::entry::Entry;
+use crate::configuration_source::origin::Origin;
 use crate::configuration_source::place::ConfigurationPlace;
 use crate::configuration_source::publication::{Author, Published};
 use crate::configuration_source::snapshot::{Changed, DocumentText, Entries, EntryChange, Snapshot};
@@ -15,8 +16,6 @@ use crate::limiter::configured::status::{ConfigurationChange, ConfigurationStatu
 use crate::limiter::{Admin, Limiter, Shared, blocking};
 use crate::runtime::clock::Clock;
 use crate::runtime::sleep::at_most;
-use crate::store::Store;
-use crate::store::redis::configuration::ConfigurationStore;
 
 /// How long a change waits for this process to notice it.
 const NOTICED_WITHIN: Duration = Duration::from_secs(5);
@@ -227,25 +226,24 @@ impl Admin<'_> {
 
 impl Limiter {
     /// The store of a configuration whose document is published.
-    pub(crate) fn published_store(&self) -> Result<ConfigurationStore, Error> {
+    pub(crate) fn published_store(&self) -> Result<Arc<dyn Origin>, Error> {
         let shared = self.shared();
         shared.registry.check_open()?;
         let source = shared.configured.followed().ok_or_else(Error::no_configuration)?.status().source;
         if source == ConfigurationPlace::Store.to_string() {
-            return self.configuration_store(&source);
+            return self.origin(&source);
         }
         Err(Error::invalid_argument(format!(
             "the document comes from {source}: change it there; a document is published to the source store"
         )))
     }
 
-    fn configuration_store(&self, source: &str) -> Result<ConfigurationStore, Error> {
-        match &self.shared().store {
-            Store::Redis(store) if source.starts_with("store") => Ok(store.configuration()),
-            _ => Err(Error::invalid_argument(format!(
+    fn origin(&self, source: &str) -> Result<Arc<dyn Origin>, Error> {
+        self.shared().origin().filter(|_| source.starts_with("store")).ok_or_else(|| {
+            Error::invalid_argument(format!(
                 "the configuration comes from {source}, which has no entries: they are in Redis, with the source store or store+file:PATH"
-            ))),
-        }
+            ))
+        })
     }
 
     /// The texts of the entries at the source of the configuration, and a version that includes them.
@@ -253,7 +251,7 @@ impl Limiter {
         let shared = self.shared();
         shared.registry.check_open()?;
         if let Some(followed) = shared.configured.followed() {
-            return self.configuration_store(&followed.status().source)?.entries().await;
+            return self.origin(&followed.status().source)?.entries().await;
         }
         let own = shared.configured.own.load_full().ok_or_else(Error::no_configuration)?;
         Ok((own.snapshot.version, own.snapshot.entries.clone()))
@@ -279,7 +277,7 @@ impl Limiter {
         let entry = Entry::canonical_text(entry).map_or_else(|| entry.into(), String::into_boxed_str);
         let changes = [EntryChange { entry, value: value.map(Into::into) }];
         if let Some(followed) = shared.configured.followed() {
-            let store = self.configuration_store(&followed.status().source)?;
+            let store = self.origin(&followed.status().source)?;
             let version = store.change_entries(&changes, author).await?;
             return self.admin().wait_for_version(version, NOTICED_WITHIN).await;
         }

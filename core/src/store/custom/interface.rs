@@ -64,3 +64,48 @@ pub enum Change {
     /// The state is removed, if it exists.
     Remove,
 }
+
+/// Keeps a configuration: a policy document, its entries and their history. Implement it for a place that this crate does not provide, such
+/// as a database or a key-value store, and pass it to
+/// [`LimiterBuilder::configuration_store`](crate::LimiterBuilder::configuration_store). The limiter reads and writes the content; the store
+/// keeps it as bytes with a version. [`configuration_contract`](crate::storage::configuration_contract) tests an implementation.
+///
+/// A limiter with a [`custom_store`](crate::LimiterBuilder::custom_store) needs none: with `configuration("store")` it keeps its
+/// configuration next to the states.
+///
+/// While the store fails, the last configuration stays active, and [`configuration`](crate::admin::Admin::configuration) has the error.
+pub trait ConfigurationStore: fmt::Debug + Send + Sync + 'static {
+    /// The location of the configuration, for operators, without credentials.
+    fn place(&self) -> String;
+
+    /// Returns the newest configuration, or `None` if its version is `known`. Where there is none yet, that is version 0 without content.
+    ///
+    /// Each process calls it twice a second, so it should be cheap for the version that is known. It may block the thread, which is one of
+    /// the limiter's own.
+    fn load(&self, known: u64) -> Load<'_>;
+
+    /// Stores the next configuration if the version there is the expected one, and returns whether it was. The check and the change are
+    /// one step: of several callers that expect the same version, one succeeds.
+    ///
+    /// After an error the configuration may have been replaced or not.
+    fn replace<'a>(&'a self, expected: u64, next: &'a StoredConfiguration) -> Replace<'a>;
+
+    /// The same store for a process forked from this one, as [`Store::after_fork`].
+    fn after_fork(&self) -> Arc<dyn ConfigurationStore>;
+}
+
+/// A configuration as a [`ConfigurationStore`] keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredConfiguration {
+    /// The number of changes so far; 0 before the first.
+    pub version: u64,
+    /// Any bytes, usually some KiB, at most about 300 MiB: a document has up to 1 MiB, and 100,000 entries up to 256 MiB together.
+    pub content: Vec<u8>,
+}
+
+/// A configuration that is being loaded.
+pub type Load<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<StoredConfiguration>, StoreError>> + Send + 'a>>;
+
+/// A configuration that is being replaced.
+pub type Replace<'a> = Pin<Box<dyn Future<Output = Result<bool, StoreError>> + Send + 'a>>;

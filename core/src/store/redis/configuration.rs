@@ -11,17 +11,21 @@
 //! A record of the log names a changed entry by a field of its text, such as `deny client 192.0.2.0/24`, whose value is the entry's JSON,
 //! or empty if the entry was removed. The text of an entry contains a space, unlike every other field.
 
+mod follow;
 pub(crate) mod log;
 pub(crate) mod publish;
 
-use std::sync::Arc;
+use std::any::Any;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::{Cmd, RedisError, Value};
 use tokio::time::timeout;
 
-use crate::configuration_source::snapshot::{DocumentText, Entries, Snapshot};
+use crate::configuration_source::origin::{Changes, Ended, Identity, Origin, Pending};
+use crate::configuration_source::publication::{Author, PastChange, PastDocument, Published};
+use crate::configuration_source::snapshot::{DocumentText, Entries, EntryChange, Snapshot};
 use crate::error::{Error, ErrorKind};
 use crate::rules::decision::Degradation;
 use crate::store::redis::config::Settings;
@@ -49,17 +53,20 @@ const MAX_ENTRY_BYTES: usize = 256 << 20;
 
 /// The configuration in the store of one limiter.
 #[derive(Clone, Debug)]
-pub(crate) struct ConfigurationStore {
+pub(crate) struct RedisConfiguration {
     access: Arc<Access>,
 }
 
 /// Identifies limiters that share connections, by their settings.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Identity(Arc<Settings>);
+struct SettingsIdentity(Arc<Settings>);
 
-impl Identity {
-    pub(crate) fn prefix(&self) -> &str {
-        &self.0.prefix
+impl Identity for SettingsIdentity {
+    fn name(&self) -> String {
+        self.0.prefix.to_string()
+    }
+
+    fn is_same(&self, other: &dyn Identity) -> bool {
+        (other as &dyn Any).downcast_ref::<Self>().is_some_and(|other| self.0 == other.0)
     }
 }
 
@@ -111,18 +118,9 @@ pub(crate) struct ConfigurationConnection {
     keys: ConfigurationKeys,
 }
 
-impl ConfigurationStore {
+impl RedisConfiguration {
     pub(crate) fn new(access: &Arc<Access>) -> Self {
         Self { access: Arc::clone(access) }
-    }
-
-    pub(crate) fn identity(&self) -> Identity {
-        Identity(self.access.settings())
-    }
-
-    /// Records that the limiter takes its configuration from this store, so that the doctor checks whether it may.
-    pub(crate) fn is_followed(&self) {
-        self.access.follows_configuration.store(true, Ordering::Relaxed);
     }
 
     /// Tries every read that following the configuration needs, on a small scale.
@@ -169,6 +167,66 @@ impl ConfigurationStore {
         context.switches.listen(&context.connector, &address);
         let session = Session::new(connected.stream);
         Ok(ConfigurationConnection { session, address, primary: connected.primary, context, keys })
+    }
+}
+
+impl Origin for RedisConfiguration {
+    fn identity(&self) -> Arc<dyn Identity> {
+        Arc::new(SettingsIdentity(self.access.settings()))
+    }
+
+    /// The doctor then checks whether the user may read it.
+    fn note_followed(&self) {
+        self.access.follows_configuration.store(true, Ordering::Relaxed);
+    }
+
+    fn follow<'a>(&'a self, changes: &'a Weak<dyn Changes>, failed: u32) -> Pending<'a, Ended> {
+        Box::pin(follow::follow(self, changes, failed))
+    }
+
+    fn publish<'a>(
+        &'a self,
+        document: &'a str,
+        text: &'a str,
+        expected_version: u64,
+        author: Author<'a>,
+    ) -> Pending<'a, Result<Published, Error>> {
+        Box::pin(self.publish_document(document, text, expected_version, author))
+    }
+
+    fn rollback<'a>(
+        &'a self,
+        document_version: u64,
+        author: Author<'a>,
+    ) -> Pending<'a, Result<Published, Error>> {
+        Box::pin(self.publish_again(document_version, author))
+    }
+
+    fn change_entries<'a>(
+        &'a self,
+        changes: &'a [EntryChange],
+        author: Author<'a>,
+    ) -> Pending<'a, Result<u64, Error>> {
+        Box::pin(self.put_entries(changes, author))
+    }
+
+    fn published(
+        &self,
+        document_version: Option<u64>,
+    ) -> Pending<'_, Result<Option<(u64, PastDocument)>, Error>> {
+        Box::pin(self.read_document(document_version))
+    }
+
+    fn entries(&self) -> Pending<'_, Result<(u64, Entries), Error>> {
+        Box::pin(self.read_entries())
+    }
+
+    fn document_version(&self) -> Pending<'_, Result<u64, Error>> {
+        Box::pin(self.read_document_version())
+    }
+
+    fn history(&self, most: usize) -> Pending<'_, Result<Vec<PastChange>, Error>> {
+        Box::pin(self.read_history(most))
     }
 }
 

@@ -14,7 +14,7 @@ use redis::Cmd;
 
 use crate::error::{Error, ErrorKind};
 use crate::store::redis::RedisStore;
-use crate::store::redis::configuration::{ConfigurationConnection, ConfigurationFailure, ConfigurationStore};
+use crate::store::redis::configuration::{ConfigurationConnection, ConfigurationFailure, RedisConfiguration};
 
 /// How long an instance that no longer reports stays listed.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
@@ -25,7 +25,7 @@ const PAGE: usize = 100;
 
 /// The reports in the store of one limiter.
 pub(crate) struct FleetStore {
-    store: ConfigurationStore,
+    store: RedisConfiguration,
     head: String,
 }
 

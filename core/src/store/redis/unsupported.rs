@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::configuration_source::origin::Origin;
 use crate::error::Error;
 use crate::families::durations::DurationCounts;
 use crate::rules::decision::Degradation;
@@ -51,69 +52,6 @@ pub(crate) mod doctor {
     impl DoctorForAll {
         #[expect(clippy::unused_async, reason = "the Redis store's is awaited")]
         pub(crate) async fn examine(&mut self) -> Vec<Finding> {
-            match *self {}
-        }
-    }
-}
-
-pub(crate) mod configuration {
-    use crate::configuration_source::publication::{Author, PastChange, PastDocument, Published};
-    use crate::configuration_source::snapshot::{Entries, EntryChange};
-    use crate::error::Error;
-
-    #[derive(Clone, Debug)]
-    pub(crate) enum ConfigurationStore {}
-
-    #[derive(Clone, PartialEq, Eq, Hash)]
-    pub(crate) enum Identity {}
-
-    #[expect(clippy::unused_async, reason = "those of the Redis store are awaited")]
-    impl ConfigurationStore {
-        pub(crate) fn identity(&self) -> Identity {
-            match *self {}
-        }
-
-        pub(crate) fn is_followed(&self) {
-            match *self {}
-        }
-
-        pub(crate) async fn publish(
-            &self,
-            _: &str,
-            _: &str,
-            _: u64,
-            _: Author<'_>,
-        ) -> Result<Published, Error> {
-            match *self {}
-        }
-
-        pub(crate) async fn rollback(&self, _: u64, _: Author<'_>) -> Result<Published, Error> {
-            match *self {}
-        }
-
-        pub(crate) async fn change_entries(&self, _: &[EntryChange], _: Author<'_>) -> Result<u64, Error> {
-            match *self {}
-        }
-
-        pub(crate) async fn published(&self, _: Option<u64>) -> Result<Option<(u64, PastDocument)>, Error> {
-            match *self {}
-        }
-
-        pub(crate) async fn entries(&self) -> Result<(u64, Entries), Error> {
-            match *self {}
-        }
-
-        pub(crate) async fn document_version(&self) -> Result<u64, Error> {
-            match *self {}
-        }
-
-        pub(crate) async fn history(&self, _: usize) -> Result<Vec<PastChange>, Error> {
-            match *self {}
-        }
-    }
-
-    impl Identity {
-        pub(crate) fn prefix(&self) -> &str {
             match *self {}
         }
     }
@@ -206,7 +144,7 @@ impl RedisStore {
         [] close() -> ();
         [] clock() -> &Clock;
         [] deadline() -> Duration;
-        [] configuration() -> configuration::ConfigurationStore;
+        [] origin() -> Arc<dyn Origin>;
         [] fleet() -> fleet::FleetStore;
         [] stats() -> Stats;
         [] durations() -> DurationCounts;

@@ -6,36 +6,26 @@
 use redis::{Cmd, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::configuration::document::Document;
+use crate::configuration_source::changes::{
+    check_changes, check_size, refuse_lost_policies, too_many_entries, unknown_document,
+};
 use crate::configuration_source::publication::{Author, PastChange, PastDocument, PastKind, Published};
 use crate::configuration_source::snapshot::{Entries, EntryChange, Snapshot};
 use crate::error::Error;
 use crate::report::hex;
 use crate::store::redis::configuration::log::{Record, RecordedChange, read_range};
 use crate::store::redis::configuration::{
-    ConfigurationConnection, ConfigurationFailure, ConfigurationStore, REPLY_TIMEOUT,
+    ConfigurationConnection, ConfigurationFailure, REPLY_TIMEOUT, RedisConfiguration,
 };
 
 const PUBLISH: &str = include_str!("lua/publish.lua");
 const ENTRIES: &str = include_str!("lua/entries.lua");
 
-/// The maximum number of changes in one call, and in one record of the log.
-pub(crate) const MAX_CHANGES: usize = 100;
-/// The maximum length of an entry and of its JSON, in bytes.
-const MAX_ENTRY: usize = 65_536;
-/// The maximum size of all changes of one call, in bytes: a follower reads the records of 100 calls at once.
-const MAX_CHANGE_BYTES: usize = 512 << 10;
 /// How many records of the log are read at once for the history.
 const PAGE: usize = 200;
 
-impl ConfigurationStore {
-    /// Publishes a document, given as canonical JSON and as its author wrote it, if the published document has the expected version; 0 if
-    /// there is none.
-    ///
-    /// # Errors
-    /// A document or an author that is too long; a document that has lost policies of the published one; Redis does not answer, in which
-    /// case the document may have been published; Redis refuses.
-    pub(crate) async fn publish(
+impl RedisConfiguration {
+    pub(super) async fn publish_document(
         &self,
         document: &str,
         text: &str,
@@ -43,13 +33,7 @@ impl ConfigurationStore {
         author: Author<'_>,
     ) -> Result<Published, Error> {
         author.check()?;
-        let length = document.len().max(text.len());
-        if length > Snapshot::MAX_DOCUMENT {
-            return Err(Error::invalid_argument(format!(
-                "the document has {length} bytes: allowed are up to {}",
-                Snapshot::MAX_DOCUMENT
-            )));
-        }
+        check_size(document, text)?;
         let mut connection = self.connect(None).await?;
         // The document of a version never changes, and the script replaces only this version: so the document compared here is the one that
         // is replaced.
@@ -76,12 +60,7 @@ impl ConfigurationStore {
         }
     }
 
-    /// Sets and removes up to 100 entries, all or none, and returns the resulting version of the configuration.
-    ///
-    /// # Errors
-    /// No changes or too many, an entry or an author that is too long; more than 100,000 entries; Redis does not answer, in which case the
-    /// entries may have changed; Redis refuses.
-    pub(crate) async fn change_entries(
+    pub(super) async fn put_entries(
         &self,
         changes: &[EntryChange],
         author: Author<'_>,
@@ -97,10 +76,7 @@ impl ConfigurationStore {
         }
         match *connection.ask::<Vec<u64>>(&command, REPLY_TIMEOUT).await? {
             [1, version] => Ok(version),
-            [0, count] => Err(Error::invalid_argument(format!(
-                "there would be {count} entries: allowed are up to {}",
-                Snapshot::MAX_ENTRIES
-            ))),
+            [0, count] => Err(too_many_entries(count)),
             _ => Err(ConfigurationFailure::malformed().error),
         }
     }
@@ -118,11 +94,7 @@ impl ConfigurationStore {
         Ok(Snapshot { version, last, document, entries: connection.entries().await? })
     }
 
-    /// The published document, or one of the last 32 by its version, with its version.
-    ///
-    /// # Errors
-    /// Redis does not answer, or refuses.
-    pub(crate) async fn published(
+    pub(super) async fn read_document(
         &self,
         document_version: Option<u64>,
     ) -> Result<Option<(u64, PastDocument)>, Error> {
@@ -134,29 +106,17 @@ impl ConfigurationStore {
         Ok(connection.past_document(version).await?.map(|document| (version, document)))
     }
 
-    /// All current entries, and a version that contains them.
-    ///
-    /// # Errors
-    /// Redis does not answer, or refuses; there are too many entries.
-    pub(crate) async fn entries(&self) -> Result<(u64, Entries), Error> {
+    pub(super) async fn read_entries(&self) -> Result<(u64, Entries), Error> {
         let mut connection = self.connect(None).await?;
         let version = connection.head().await?.map_or(0, |head| head.version);
         Ok((version, connection.entries().await?))
     }
 
-    /// The version of the published document; 0 if there is none.
-    ///
-    /// # Errors
-    /// Redis does not answer, or refuses.
-    pub(crate) async fn document_version(&self) -> Result<u64, Error> {
+    pub(super) async fn read_document_version(&self) -> Result<u64, Error> {
         Ok(self.connect(None).await?.head().await?.map_or(0, |head| head.document_version))
     }
 
-    /// The last changes, newest first, as far back as the log has them.
-    ///
-    /// # Errors
-    /// Redis does not answer, or refuses.
-    pub(crate) async fn history(&self, most: usize) -> Result<Vec<PastChange>, Error> {
+    pub(super) async fn read_history(&self, most: usize) -> Result<Vec<PastChange>, Error> {
         let mut connection = self.connect(None).await?;
         // The documents of the log are counted down from this one.
         let mut document_version = connection.head().await?.map_or(0, |head| head.document_version);
@@ -178,11 +138,7 @@ impl ConfigurationStore {
         Ok(changes)
     }
 
-    /// Publishes one of the last 32 documents again, as a new version.
-    ///
-    /// # Errors
-    /// The document is no longer stored; as [`publish`](Self::publish).
-    pub(crate) async fn rollback(
+    pub(super) async fn publish_again(
         &self,
         document_version: u64,
         author: Author<'_>,
@@ -191,11 +147,9 @@ impl ConfigurationStore {
         let head = connection.head().await?;
         let Some(PastDocument { document, text, .. }) = connection.past_document(document_version).await?
         else {
-            return Err(Error::invalid_argument(format!(
-                "document {document_version} does not exist: allowed is one of the last 32, which the history lists"
-            )));
+            return Err(unknown_document(document_version));
         };
-        self.publish(&document, &text, head.map_or(0, |head| head.document_version), author).await
+        self.publish_document(&document, &text, head.map_or(0, |head| head.document_version), author).await
     }
 }
 
@@ -213,45 +167,6 @@ impl ConfigurationConnection {
             document,
         }))
     }
-}
-
-/// Refuses a document that followers would refuse. If either document is of a later version, it cannot be read, and nothing is compared.
-fn refuse_lost_policies(document: &str, there: &str) -> Result<(), Error> {
-    match [document, there].map(|text| Document::parse(text.as_bytes())) {
-        [Ok(document), Ok(there)] => document.refuse_lost_policies(&there),
-        _ => Ok(()),
-    }
-}
-
-fn check_changes(changes: &[EntryChange]) -> Result<(), Error> {
-    if changes.is_empty() || changes.len() > MAX_CHANGES {
-        return Err(Error::invalid_argument(format!(
-            "{} entries are changed at once: allowed are 1 to {MAX_CHANGES}",
-            changes.len()
-        )));
-    }
-    let mut bytes = 0;
-    for EntryChange { entry, value } in changes {
-        let value_length = value.as_ref().map_or(0, |value| value.len());
-        let length = entry.len().max(value_length);
-        bytes += entry.len() + value_length;
-        if length > MAX_ENTRY {
-            return Err(Error::invalid_argument(format!(
-                "an entry or its value has {length} bytes: allowed are up to {MAX_ENTRY}"
-            )));
-        }
-        if !entry.contains(' ') || value.as_ref().is_some_and(|value| value.is_empty()) {
-            return Err(Error::invalid_argument(
-                "an entry has an invalid form: allowed are `deny ITEM`, `allow ITEM` and `override POLICY KEY`, each with JSON",
-            ));
-        }
-    }
-    if bytes > MAX_CHANGE_BYTES {
-        return Err(Error::invalid_argument(format!(
-            "the changed entries have {bytes} bytes: allowed are up to {MAX_CHANGE_BYTES} at once"
-        )));
-    }
-    Ok(())
 }
 
 fn script(source: &str, keys: &[&String]) -> Cmd {

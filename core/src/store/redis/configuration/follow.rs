@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::configuration_source::follower::{EntriesChange, Follower, Known, StoreChange};
 use crate::configuration_source::looking::Looks;
-use crate::configuration_source::place::ConfigurationPlace;
+use crate::configuration_source::origin::{Changes, Ended, OriginFailure};
+use crate::configuration_source::snapshot::{EntriesChange, Known, StoreChange};
 use crate::runtime::monotonic;
 use crate::store::redis::configuration::log::{LogRead, Record, RecordedChange};
-use crate::store::redis::configuration::{ConfigurationConnection, ConfigurationFailure, ConfigurationStore};
+use crate::store::redis::configuration::{ConfigurationConnection, ConfigurationFailure, RedisConfiguration};
 use crate::store::redis::pipeline::server::Context;
 
 /// How long the server holds a read of the log that finds no record. Then the main hash is checked: a database that was emptied
@@ -25,17 +25,16 @@ const LOAD_EVERY: Duration = Duration::from_millis(500);
 /// The pause after the server refused to return the document.
 const PAUSE_WHEN_REFUSED: Duration = Duration::from_secs(5);
 
-/// Follows until the follower ends.
-pub(super) async fn follow(follower: Weak<Follower>) {
-    let (mut failed, mut moved_to, mut successor): (u32, _, _) = (0, None, None);
-    while let Some(current) = follower.upgrade() {
-        let (store, looks) = (any_store(&current, failed), Arc::clone(current.store_looks()));
-        drop(current);
-        let Some((store, Ok(context))) = store.map(|store| (store.clone(), store.context())) else {
-            // A limiter is being closed, and another one may have joined.
-            failed = failed.wrapping_add(1);
-            sleep(LOAD_EVERY).await;
-            continue;
+/// Follows until the server fails, or nothing receives changes any more.
+pub(super) async fn follow(
+    store: &RedisConfiguration,
+    changes: &Weak<dyn Changes>,
+    mut failed: u32,
+) -> Ended {
+    let (mut has_read, mut moved_to, mut successor) = (false, None, None);
+    loop {
+        let (Some(looks), Ok(context)) = (looks_of(changes), store.context()) else {
+            return Ended { has_read, failure: None, pause: LOAD_EVERY };
         };
         let mut events = context.switches.events();
         let connected = match successor.take() {
@@ -45,41 +44,36 @@ pub(super) async fn follow(follower: Weak<Follower>) {
         let ended = match connected {
             Ok(connection) => {
                 let moved = connection.moved(&mut events);
-                let mut following = Following { follower: &follower, connection, looks, has_read: false };
+                let mut following = Following { changes, connection, looks, has_read: false };
                 let ended = tokio::select! {
-                    ended = following.run(&store, &context) => ended.map(|open| successor = Some(open)),
+                    ended = following.run(store, &context) => ended.map(|open| successor = Some(open)),
                     named = moved => {
                         moved_to = Some(named);
                         Ok(())
                     }
                 };
-                failed = if following.has_read { 0 } else { failed.saturating_add(1) };
+                has_read = following.has_read;
                 ended
             }
             Err(failure) => {
-                failed = failed.saturating_add(1);
+                has_read = false;
                 Err(failure)
             }
         };
-        drop(store);
-        let Err(failure) = ended else { continue };
-        let Some(current) = follower.upgrade() else { return };
-        current.missed(&failure.error, failure.is_unreachable);
-        drop(current);
-        sleep(if failure.is_permanent { PAUSE_WHEN_REFUSED } else { context.pause_after(failed.max(1)) })
-            .await;
+        failed = if has_read { 0 } else { failed.saturating_add(1) };
+        if let Err(ConfigurationFailure { error, is_unreachable, is_permanent }) = ended {
+            let pause = if is_permanent { PAUSE_WHEN_REFUSED } else { context.pause_after(failed.max(1)) };
+            return Ended { has_read, failure: Some(OriginFailure { error, is_unreachable }), pause };
+        }
     }
 }
 
-/// The store of one of the limiters, a different one after each failure: one of them may have newer credentials.
-fn any_store(follower: &Follower, failed: u32) -> Option<ConfigurationStore> {
-    let stores: Vec<_> = follower.subscriptions().iter().filter_map(|one| one.store.clone()).collect();
-    let at = (failed as usize).checked_rem(stores.len())?;
-    stores.into_iter().nth(at)
+fn looks_of(changes: &Weak<dyn Changes>) -> Option<Arc<Looks>> {
+    changes.upgrade().map(|changes| Arc::clone(changes.looks()))
 }
 
 struct Following<'a> {
-    follower: &'a Weak<Follower>,
+    changes: &'a Weak<dyn Changes>,
     connection: ConfigurationConnection,
     looks: Arc<Looks>,
     /// Whether everything in the store has been known at some time.
@@ -90,7 +84,7 @@ impl Following<'_> {
     /// Follows over this connection until it ends, or until it is old and another one is open, which is returned.
     async fn run(
         &mut self,
-        store: &ConfigurationStore,
+        store: &RedisConfiguration,
         context: &Context,
     ) -> Result<ConfigurationConnection, ConfigurationFailure> {
         let mut load_from = monotonic::now();
@@ -140,7 +134,7 @@ impl Following<'_> {
     /// Whether everything that the store has is known, or all of it is gone: then the last configuration stays.
     async fn is_newest(&mut self) -> Result<bool, ConfigurationFailure> {
         let head = self.connection.head().await?;
-        let (Some(follower), Some(known)) = (self.follower.upgrade(), self.known()) else { return Ok(false) };
+        let (Some(follower), Some(known)) = (self.changes.upgrade(), self.known()) else { return Ok(false) };
         match head {
             Some(head)
                 if (head.version, &head.last) == (known.version, &known.last)
@@ -184,18 +178,18 @@ impl Following<'_> {
     }
 
     fn change(&self, change: StoreChange<'_>) {
-        if let Some(follower) = self.follower.upgrade() {
+        if let Some(follower) = self.changes.upgrade() {
             follower.take_change(change);
             follower.reached();
         }
     }
 
     fn known(&self) -> Option<Known> {
-        self.follower.upgrade()?.known()
+        self.changes.upgrade()?.known()
     }
 
     /// Whether the document also comes from the store.
     fn has_document(&self) -> bool {
-        self.follower.upgrade().is_some_and(|follower| *follower.place() == ConfigurationPlace::Store)
+        self.changes.upgrade().is_some_and(|changes| changes.wants_document())
     }
 }
