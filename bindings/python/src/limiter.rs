@@ -1,10 +1,11 @@
 //! The operations of `Limiter`, which wait on the caller's thread.
 
+use polylimit::raw::Call;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::admin::PyAdmin;
-use crate::call::{Operation, OwnedCall, answer_to_python, try_attached};
+use crate::call::{AnswerForm, Operation, OwnedCall, answer_to_python, try_attached};
 use crate::convert::{Key, read_duration};
 use crate::limiter_classes::{self, PyAsyncLimiter, PyLimiter, decision_doc, operation_doc};
 use crate::options::{LimiterArguments, Url, build_limiter};
@@ -22,11 +23,16 @@ impl PyLimiter {
             if let Some(answer) = try_attached(py, self.core(), call)? {
                 return answer_to_python(py, answer, &owned.answer_form());
             }
-            match wait(py, self.blocking(), call)? {
-                Some(answer) => answer_to_python(py, answer, &owned.answer_form()),
-                None => Ok(py.None()),
-            }
+            self.wait_for(py, call, &owned.answer_form())
         })
+    }
+
+    /// Waits on this thread for a call that is not decided at once.
+    pub(crate) fn wait_for(&self, py: Python<'_>, call: &Call<'_>, form: &AnswerForm) -> PyResult<Py<PyAny>> {
+        match wait(py, self.blocking(), call)? {
+            Some(answer) => answer_to_python(py, answer, form),
+            None => Ok(py.None()),
+        }
     }
 
     fn call_with_key(
