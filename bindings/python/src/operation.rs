@@ -4,7 +4,7 @@
 //! [`OperationFuture`], which the loop's [`LoopQueue`] finishes.
 
 use std::cell::Cell;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
 
 use polylimit::raw::Call;
@@ -216,7 +216,10 @@ pub(crate) fn warn_if_not_awaited(state: State, py: Python<'_>) {
     // An exception may be set while the object is freed; it is restored afterwards.
     let current = PyErr::take(py);
     let category = py.get_type::<PyRuntimeWarning>();
-    let warned = PyErr::warn(py, &category, c"an operation of an AsyncLimiter was never awaited", 1);
+    let text = [state.method().to_bytes(), b" was never awaited"].concat();
+    // The names of methods contain no zero.
+    let text = CString::new(text).unwrap_or_default();
+    let warned = PyErr::warn(py, &category, &text, 1);
     if let Err(error) = warned {
         error.write_unraisable(py, None);
     }

@@ -105,8 +105,14 @@ def test_invalid_arguments_raise_at_the_call_or_at_the_await(run):
 
 def test_operation_that_is_never_awaited_warns():
     limiter = AsyncLimiter()
-    with pytest.warns(RuntimeWarning, match="never awaited"):
-        limiter.check("a", "1/s")
+    for named, call in {
+        "AsyncLimiter.check": lambda: limiter.check("a", "1/s"),
+        "AsyncLimiter.ready": lambda: limiter.ready(1),
+        "AsyncAdmin.unblock": lambda: limiter.admin().unblock("a", "1/s"),
+        "AsyncAdmin.doctor": lambda: limiter.admin().doctor(),
+    }.items():
+        with pytest.warns(RuntimeWarning, match=f"^{named} was never awaited$"):
+            call()
     operation = limiter.check("a", "1/s")
     with pytest.raises(TypeError, match="has to be awaited"):
         bool(operation)
