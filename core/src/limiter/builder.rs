@@ -1,5 +1,7 @@
 //! The builder of limiters. Options are kept as given and checked when the limiter is built.
 
+mod unused;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
+use self::unused::Unused;
 use crate::configuration_source::followed::SourceOptions;
 use crate::configuration_source::place::{CONFIGURATION, COPY, ConfigurationPlace, is_path};
 use crate::error::{Error, excerpt};
@@ -21,7 +24,6 @@ use crate::runtime::clock::Clock;
 use crate::store::Store;
 use crate::store::credentials::{Credentials, CredentialsFunction};
 use crate::store::custom::{self, ConfigurationStore, CustomStore};
-use crate::store::finding::{Finding, Severity};
 use crate::store::lease_size::Lease;
 use crate::store::memory::MemoryStore;
 use crate::store::option::{OptionKind, StoreOption};
@@ -133,36 +135,6 @@ impl Place {
             return Err(unknown_option("", name, LimiterBuilder::options().iter().map(|option| option.name)));
         }
         Ok((self, false))
-    }
-}
-
-/// Options that are accepted and have no effect on the limiter's store.
-#[derive(Default)]
-struct Unused {
-    names: Vec<String>,
-}
-
-impl Unused {
-    fn add(&mut self, name: impl Into<String>) {
-        let name = name.into();
-        if !self.names.contains(&name) {
-            self.names.push(name);
-        }
-    }
-
-    /// The finding that reports them, once for each limiter.
-    fn finding(&self, store: &str) -> Option<Finding> {
-        let (are, have) = if self.names.len() == 1 { ("option", "has") } else { ("options", "have") };
-        let (names, last) = (&self.names, self.names.last()?);
-        let listed = match names.len() {
-            1 => last.clone(),
-            length => format!("{} and {last}", names[..length - 1].join(", ")),
-        };
-        Some(Finding {
-            severity: Severity::Fine,
-            subject: "options",
-            message: format!("{are} {listed} {have} no effect on the {store} store"),
-        })
     }
 }
 
