@@ -106,7 +106,7 @@ impl Admin<'_> {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the source of the configuration has no entries;
-    /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when no configuration is active yet, or Redis does not answer.
+    /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when no configuration is active yet, or the store does not answer.
     pub async fn list_items(self, list: ListName) -> Result<Vec<ListedItem>, Error> {
         let entries = self.configuration_entries().await?.entries;
         let in_force = self.limiter.in_force()?;
@@ -138,7 +138,7 @@ impl Admin<'_> {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the item cannot be read or does not fit the active document, or the
-    /// source has no entries; [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when Redis does not answer: the item may have been
+    /// source has no entries; [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when the store does not answer: the item may have been
     /// added.
     pub async fn add_list_item(
         self,

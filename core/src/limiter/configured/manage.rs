@@ -100,8 +100,8 @@ impl Admin<'_> {
     ///
     /// # Errors
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the entry or the value cannot be read, or does not fit the
-    /// active document; when the source has no entries. [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis
-    /// does not answer: the entry may have been set.
+    /// active document; when the source has no entries. [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the
+    /// store does not answer: the entry may have been set.
     pub async fn set_entry(self, entry: &str, value: &str) -> Result<ConfigurationStatus, Error> {
         let noted = self.limiter.check_entry(entry, value)?;
         let author = Author {
@@ -158,14 +158,14 @@ impl Admin<'_> {
         Some(in_force.policy(index).counters.counts())
     }
 
-    /// Publishes a document, in TOML or JSON, to the Redis store that this limiter's configuration comes from, and
+    /// Publishes a document, in TOML or JSON, to the store that this limiter's configuration comes from, and
     /// waits until it is active in this process. Every process that follows the store applies it within a second.
     ///
     /// # Errors
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document cannot be used; when it has no policies
     /// although the published one has some, unless it has an empty table of policies or `enabled = false`; when the
-    /// published version is not the expected one; when the document does not come from Redis.
-    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis does not answer: the document may have been
+    /// published version is not the expected one; when the document does not come from a store.
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the store does not answer: the document may have been
     /// published.
     pub async fn publish(
         self,
@@ -213,11 +213,11 @@ impl Admin<'_> {
         }
     }
 
-    /// The last changes of the configuration in Redis, at most `most`, newest first.
+    /// The last changes of the configuration in its store, at most `most`, newest first.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document does not come from Redis;
-    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when Redis does not answer.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) when the document does not come from a store;
+    /// [`StoreUnavailable`](ErrorKind::StoreUnavailable) when the store does not answer.
     pub async fn configuration_history(self, most: usize) -> Result<Vec<ConfigurationChange>, Error> {
         let changes = self.limiter.published_store()?.history(most).await?;
         Ok(changes.into_iter().map(ConfigurationChange::of).collect())

@@ -1,4 +1,4 @@
-//! The current contents of a configuration's sources: documents in Redis, and entries.
+//! The current contents of a configuration's sources: documents in a store, and entries.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::limiter::configured::status::ConfigurationStatus;
 use crate::limiter::{Admin, blocking};
 
-/// A document in Redis.
+/// A published document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PublishedDocument {
@@ -43,12 +43,12 @@ pub struct ConfigurationEntries {
 }
 
 impl Admin<'_> {
-    /// The document that is published in the Redis store, or one of the last 32 by its version; `None` when there is
+    /// The document that is published in the store, or one of the last 32 by its version; `None` when there is
     /// none. The [status](Self::configuration) shows which one is active in this process.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the document does not come from Redis;
-    /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when Redis does not answer;
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when the document does not come from a store;
+    /// [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when the store does not answer;
     /// [`StoreFailed`](crate::ErrorKind::StoreFailed) when the user lacks the right.
     pub async fn published_document(
         self,

@@ -10,11 +10,11 @@ use crate::configuration_source::publication::{PastChange, PastKind};
 pub struct ConfigurationStatus {
     /// The source: `document` for one that the program gives, otherwise as the option `configuration` names it.
     pub source: Box<str>,
-    /// Increases with each change: by Redis, or by the process where Redis is not involved. 0 before the first.
+    /// Increases with each change: by the store of the configuration, or by the process where there is none. 0 before the first.
     pub version: u64,
-    /// The version of the active document in Redis, counted from 1: the one that
+    /// The version of the active document in the store, counted from 1: the one that
     /// [`PublishOptions`](crate::admin::PublishOptions) expects to replace. 0 where the document does not come from
-    /// Redis.
+    /// a store.
     pub document_version: u64,
     /// SHA-256 of the active document in canonical form, as hexadecimal digits; empty before the first.
     pub digest: Box<str>,
@@ -26,7 +26,7 @@ pub struct ConfigurationStatus {
     pub error: Option<Box<str>>,
 }
 
-/// One change of a configuration in Redis.
+/// One change of a configuration in a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ConfigurationChange {
