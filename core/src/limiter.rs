@@ -41,7 +41,6 @@ use std::time::Duration;
 pub use builder::LimiterBuilder;
 
 use crate::error::Error;
-use crate::limiter::configured::wait::Wait;
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::event::{DegradedEvent, Hook};
 pub(crate) use crate::limiter::operations::{CHECK, KeyCall, PEEK, RESERVE, Shared, usage};
@@ -51,8 +50,8 @@ use crate::rules::policy::Policy;
 use crate::rules::request::Request;
 use crate::rules::transition::Operation;
 use crate::store::Store;
+use crate::store::charge::{Action, PolicyOptions, Wait};
 use crate::store::finding::Finding;
-use crate::store::request::{Action, PolicyOptions};
 use crate::store::stats::Stats;
 
 /// Decides whether requests may proceed, for one or more policies. Clones share everything.
@@ -99,7 +98,7 @@ impl Admin<'_> {
     pub async fn block<'a>(self, request: impl Into<Request<'a>>, time: Duration) -> Result<Usage, Error> {
         let call = KeyCall::block(request.into(), time);
         let shared = self.limiter.shared();
-        Ok(usage(shared.ask_store(shared.key_request(&call)?).await?))
+        Ok(usage(shared.start_one(shared.key_request(&call)?, Wait::Await).await?))
     }
 
     /// The number of keys with a state in the memory store or the local store, including expired states not yet
@@ -230,14 +229,7 @@ impl Limiter {
         &self,
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
-        let shared = self.shared();
-        if shared.registry.is_configured() {
-            let requests: Vec<_> = requests.into_iter().map(Into::into).collect();
-            return self.check_many_configured(&requests, Wait::Await).await;
-        }
-        let (cached, asked) = shared.ask_caches(requests);
-        let answers = if asked.is_empty() { Ok(Vec::new()) } else { self.ask_many_kept(&asked).await };
-        shared.decisions(cached, &asked, answers)
+        self.ask_many(requests, Wait::Await).await
     }
 
     /// Spends as much of the cost as every quota admits, from 0 to the cost; [`Usage::taken`] is how much that is.

@@ -4,6 +4,7 @@
 //! as of its own clock. The memory store answers at once. The local store does so, too, unless another process keeps a part of the
 //! file locked; then a task or a thread waits, as for Redis.
 
+pub(crate) mod charge;
 pub(crate) mod credentials;
 pub(crate) mod custom;
 pub(crate) mod duration;
@@ -18,7 +19,6 @@ pub(crate) mod outage;
 pub(crate) mod policy_table;
 #[cfg_attr(not(feature = "redis"), path = "store/redis/unsupported.rs")]
 pub(crate) mod redis;
-pub(crate) mod request;
 pub(crate) mod scan;
 pub(crate) mod share;
 #[cfg_attr(not(all(feature = "local", target_os = "linux")), path = "store/shared_file/unsupported.rs")]
@@ -29,6 +29,7 @@ pub(crate) mod suggestion;
 #[cfg(test)]
 mod tests;
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,8 +46,8 @@ use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::no_resources;
 use crate::runtime::park;
+use crate::store::charge::{Answer, Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas, Wait};
 use crate::store::finding::Finding;
-use crate::store::request::{Answer, PolicyId, PolicyOptions, PreparedQuotas, RequestCharge, StoreRequest};
 use crate::store::shared_file::SharedFileStore;
 
 #[derive(Debug)]
@@ -121,84 +122,51 @@ impl Store {
         }
     }
 
-    #[inline]
-    pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
+    /// Answers charges, each for a different key or policy: all of them are applied if every deciding one is admitted; otherwise only what
+    /// denials count, and those that would have been admitted answer as a peek. A single charge may be any operation, several are checks
+    /// and reserves.
+    pub(crate) async fn start(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
         match self {
-            Self::Memory(store) => store.answer(request),
-            Self::Local(store) => store.ask(request).await,
-            Self::Redis(store) => store.ask(request).await,
-            Self::Custom(store) => store.ask(request).await,
+            Self::Memory(store) => store.start(charges),
+            Self::Local(store) => store.start(charges, wait).await,
+            Self::Redis(store) => store.start(charges, wait).await,
+            Self::Custom(store) => match wait {
+                Wait::Await => store.start(charges).await,
+                Wait::Block => park::block_on(store.start(charges)),
+            },
         }
     }
 
-    /// Sends several requests together; each is decided by itself, in order.
-    pub(crate) async fn ask_many(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
+    /// Sends several charges together; each is decided by itself, in order.
+    pub(crate) async fn start_each(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Vec<Answer>, Error> {
         if let Self::Redis(store) = self {
-            return store.ask_many(requests).await;
+            return store.start_each(charges, wait).await;
         }
-        let mut answers = Vec::with_capacity(requests.len());
-        for request in requests {
-            answers.push(self.ask(*request).await?);
+        let mut answers = Vec::with_capacity(charges.len());
+        for charge in charges {
+            answers.extend(self.start(slice::from_ref(charge), wait).await?);
         }
         Ok(answers)
-    }
-
-    /// [`ask`](Self::ask) for a blocking caller.
-    pub(crate) fn ask_blocking(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        match self {
-            Self::Memory(store) => store.answer(request),
-            Self::Local(store) => store.answer(request),
-            Self::Redis(store) => store.ask_blocking(request),
-            Self::Custom(store) => park::block_on(store.ask(request)),
-        }
-    }
-
-    /// [`ask_many`](Self::ask_many) for a blocking caller.
-    pub(crate) fn ask_many_blocking(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
-        match self {
-            Self::Redis(store) => store.ask_many_blocking(requests),
-            _ => requests.iter().map(|request| self.ask_blocking(*request)).collect(),
-        }
-    }
-
-    /// Answers the charges of a request, each for a different key or policy: all of them are applied if every deciding one is admitted;
-    /// otherwise only what denials count, and those that would have been admitted answer as a peek.
-    pub(crate) async fn ask_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
-        match self {
-            Self::Memory(store) => store.answer_together(charges),
-            Self::Local(store) => store.ask_together(charges).await,
-            Self::Redis(store) => store.ask_together(charges).await,
-            Self::Custom(store) => store.ask_together(charges).await,
-        }
-    }
-
-    /// [`ask_together`](Self::ask_together) for a blocking caller.
-    pub(crate) fn ask_together_blocking(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
-        match self {
-            Self::Memory(store) => store.answer_together(charges),
-            Self::Local(store) => store.answer_together(charges),
-            Self::Redis(store) => store.ask_together_blocking(charges),
-            Self::Custom(store) => park::block_on(store.ask_together(charges)),
-        }
     }
 
     /// The answer of a store in this process or on this host. `None` for Redis, which has to be awaited, and, with nothing done, while
     /// another process keeps a part of the file locked.
     #[inline]
-    pub(crate) fn answer_here(&self, request: StoreRequest<'_>) -> Option<Result<Answer, Error>> {
+    pub(crate) fn try_start(&self, charge: Charge<'_>) -> Option<Result<Answer, Error>> {
         match self {
-            Self::Memory(store) => Some(store.answer(request)),
-            Self::Local(store) => store.try_answer(request),
+            Self::Memory(store) => Some(store.answer(charge)),
+            Self::Local(store) => store.try_answer(charge),
             Self::Redis(_) | Self::Custom(_) => None,
         }
     }
 
-    /// What is cached in front of the store: a denial, or a lease that pays.
+    /// What is cached in front of the store of a check: a denial, or a lease that pays.
     #[inline]
-    pub(crate) fn ask_caches(&self, request: StoreRequest<'_>) -> Option<Answer> {
+    pub(crate) fn ask_caches(&self, charge: Charge<'_>) -> Option<Answer> {
         match self {
             Self::Memory(_) | Self::Local(_) | Self::Custom(_) => None,
-            Self::Redis(store) => store.ask_caches(request),
+            Self::Redis(store) if charge.uses_caches => store.ask_caches(charge),
+            Self::Redis(_) => None,
         }
     }
 
@@ -280,6 +248,10 @@ impl Store {
     }
 
     /// The same store for a process forked from the one that uses this, with these policies.
+    #[cfg_attr(
+        not(all(feature = "redis", feature = "local", target_os = "linux")),
+        expect(unreachable_code, reason = "a store that is left out has no values")
+    )]
     pub(crate) fn after_fork(&self, policies: &[(PolicyId, Policy)]) -> Self {
         match self {
             Self::Memory(store) => {

@@ -10,7 +10,6 @@ use crate::error::Error;
 use crate::limiter::cancellation::Admission;
 use crate::limiter::configured::key_decision::waits;
 use crate::limiter::configured::key_steps::Opening;
-use crate::limiter::configured::wait::Wait;
 use crate::limiter::deadline::{AskedAt, Deadline};
 use crate::limiter::tally::counts::OperationKind;
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE, Shared};
@@ -20,7 +19,7 @@ use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::request::Request;
 use crate::rules::transition::Operation;
-use crate::store::request::{Action, StoreRequest};
+use crate::store::charge::{Action, Charge, Wait, only};
 
 /// How soon the first caller in line for a reservation calls the store again: another process may end one of its
 /// reservations at any time.
@@ -75,47 +74,47 @@ impl Limiter {
                 && !decision.allowed
                 && waits(&decision)
             {
-                return self.acquire_counted(asked.request, kind, quotas, timeout).await;
+                return self.acquire_counted(asked.charge, kind, quotas, timeout).await;
             }
             let counted = (in_force.policy(configured.policy).id, configured.key);
             shared.count_by_quotas(counted, Some(kind), configured.cost, &decision, quotas);
             return Ok(decision);
         }
-        let request = shared.key_request(call)?;
-        let policy = shared.registry.policy_of(request.id).ok_or_else(Error::no_answer)?;
-        self.acquire_counted(request, kind, &policy, timeout).await
+        let charge = shared.key_request(call)?;
+        let policy = shared.registry.policy_of(charge.id).ok_or_else(Error::no_answer)?;
+        self.acquire_counted(charge, kind, &policy, timeout).await
     }
 
     /// Waits until the request is admitted or cannot be in time, and counts the decision.
     async fn acquire_counted(
         &self,
-        request: StoreRequest<'_>,
+        charge: Charge<'_>,
         kind: OperationKind,
         policy: &Policy,
         timeout: Duration,
     ) -> Result<Decision, Error> {
-        let _held = self.shared().registry.hold(request.id);
-        let decision = self.acquire_while_open(request, policy, timeout).await?;
-        self.shared().count_by_quotas((request.id, request.key), Some(kind), request.cost, &decision, policy);
+        let _held = self.shared().registry.hold(charge.id);
+        let decision = self.acquire_while_open(charge, policy, timeout).await?;
+        self.shared().count_by_quotas((charge.id, charge.key), Some(kind), charge.cost, &decision, policy);
         Ok(decision)
     }
 
     async fn acquire_while_open(
         &self,
-        request: StoreRequest<'_>,
+        charge: Charge<'_>,
         policy: &Policy,
         timeout: Duration,
     ) -> Result<Decision, Error> {
         let shared = self.shared();
-        if request.cost == 0 && request.hold.is_none() {
+        if charge.cost == 0 && charge.hold.is_none() {
             // A cost of 0 is always allowed, so the caller does not queue.
-            return Ok(shared.ask_store(request).await?.0);
+            return Ok(shared.start_one(charge, Wait::Await).await?.0);
         }
         let deadline = Deadline::after(timeout, shared.store.clock());
-        let (decision, asked_at) = self.acquire_in_queue(shared, request, policy, &deadline).await?;
+        let (decision, asked_at) = self.acquire_in_queue(shared, charge, policy, &deadline).await?;
         // A caller that is admitted to a leaky bucket waits out its delay after it has left the queue.
         if decision.delay_us() > 0 {
-            let admission = Admission::new(self, request, &decision);
+            let admission = Admission::new(self, charge, &decision);
             deadline.sleep(asked_at, decision.delay_us()).await;
             admission.keep();
         }
@@ -125,12 +124,12 @@ impl Limiter {
     async fn acquire_in_queue(
         &self,
         shared: &Shared,
-        request: StoreRequest<'_>,
+        charge: Charge<'_>,
         policy: &Policy,
         deadline: &Deadline,
     ) -> Result<(Decision, AskedAt), Error> {
         let mut asked_at = deadline.asked_at();
-        let waiter = shared.wait_queues.join(request.id, request.key, request.cost);
+        let waiter = shared.wait_queues.join(charge.id, charge.key, charge.cost);
         let ahead = waiter.units_ahead;
         let turn = {
             let mut turn = pin!(waiter.queue.turn.lock());
@@ -139,8 +138,8 @@ impl Limiter {
                 Poll::Ready(turn) => Some(turn),
                 Poll::Pending => {
                     // A reservation may end at any time, so its callers wait in any case.
-                    if ahead > 0 && request.hold.is_none() {
-                        let denied = shared.denied_behind(request, policy, ahead).await?;
+                    if ahead > 0 && charge.hold.is_none() {
+                        let denied = shared.denied_behind(charge, policy, ahead).await?;
                         if denied.wait_us > deadline.left_us() {
                             return Ok((denied, asked_at));
                         }
@@ -155,33 +154,32 @@ impl Limiter {
             }
         };
         let Some(_turn) = turn else {
-            return Ok((shared.denied_behind(request, policy, ahead).await?, asked_at));
+            return Ok((shared.denied_behind(charge, policy, ahead).await?, asked_at));
         };
         loop {
             shared.registry.check_open()?;
             let left_us = deadline.left_us();
-            if let Some(denied) = shared.denied_turn(request, policy, deadline, left_us).await? {
+            if let Some(denied) = shared.denied_turn(charge, policy, deadline, left_us).await? {
                 return Ok((denied, asked_at));
             }
             asked_at = deadline.asked_at();
-            let (decision, _) = match shared.store.ask_caches(request) {
+            let (decision, _) = match shared.store.ask_caches(charge) {
                 Some(answer) => answer,
-                None => self.ask_uncancelled(request).await?,
+                None => only(self.start_kept(&[charge]).await?)?,
             };
             if decision.delay_us() > left_us {
                 // Another process was faster: the units are refunded, and the next round denies the request because its
                 // turn would come too late.
-                let refund = StoreRequest { action: Action::Apply(Operation::Refund), ..request };
-                let _ = self.ask_uncancelled(refund).await?;
+                let refund = Charge { action: Action::Apply(Operation::Refund), ..charge };
+                let _ = self.start_kept(&[refund]).await?;
                 continue;
             }
-            let may_come_sooner =
-                request.hold.is_some() && left_us > 0 && decision.wait_us != Decision::NEVER;
+            let may_come_sooner = charge.hold.is_some() && left_us > 0 && decision.wait_us != Decision::NEVER;
             if decision.allowed || (decision.wait_us > left_us && !may_come_sooner) {
                 return Ok((decision, asked_at));
             }
             deadline.can_wait()?;
-            if request.hold.is_some() {
+            if charge.hold.is_some() {
                 let wait_us = decision.wait_us.min(left_us).min(ASK_AGAIN_US);
                 tokio::select! {
                     () = deadline.sleep(asked_at, wait_us) => {}
@@ -206,7 +204,7 @@ impl Shared {
     /// queue drains no faster than the caller's time runs out.
     async fn denied_turn(
         &self,
-        request: StoreRequest<'_>,
+        charge: Charge<'_>,
         policy: &Policy,
         deadline: &Deadline,
         left_us: u64,
@@ -215,7 +213,7 @@ impl Shared {
         if !policy.quotas().iter().any(is_queue) {
             return Ok(None);
         }
-        let (peeked, _) = self.ask_store(StoreRequest { action: PEEK, ..request }).await?;
+        let (peeked, _) = self.start_one(Charge { action: PEEK, ..charge }, Wait::Await).await?;
         // The turn comes once everything that is in the bucket now has drained.
         let turns_us = policy
             .quotas()
@@ -241,22 +239,22 @@ impl Shared {
     /// The denial for a caller behind `ahead` units: the store cannot admit it sooner than those.
     async fn denied_behind(
         &self,
-        request: StoreRequest<'_>,
+        charge: Charge<'_>,
         policy: &Policy,
         ahead: u64,
     ) -> Result<Decision, Error> {
-        let (peeked, _) = self.ask_store(StoreRequest { action: PEEK, ..request }).await?;
+        let (peeked, _) = self.start_one(Charge { action: PEEK, ..charge }, Wait::Await).await?;
         let never = peeked.retry_after_us().is_none();
-        if never || request.hold.is_some() {
+        if never || charge.hold.is_some() {
             let wait_us = if never { Decision::NEVER } else { peeked.wait_us.max(1) };
             let each_us = peeked.waits_us();
             return Ok(denied_of(peeked, wait_us, &each_us));
         }
-        let total = ahead.saturating_add(request.cost);
-        let beside = |quota: &Quota| quota.capacity() - kept(quota.capacity(), request.headroom);
+        let total = ahead.saturating_add(charge.cost);
+        let beside = |quota: &Quota| quota.capacity() - kept(quota.capacity(), charge.headroom);
         let capacity = policy.quotas().iter().map(beside).min().unwrap_or(0);
-        let fitting = StoreRequest { action: PEEK, cost: total.min(capacity), ..request };
-        let (fitting, _) = self.ask_store(fitting).await?;
+        let fitting = Charge { action: PEEK, cost: total.min(capacity), ..charge };
+        let (fitting, _) = self.start_one(fitting, Wait::Await).await?;
         let fitting_after_us = fitting.retry_after_us().unwrap_or(0);
         let forgets_us = policy.quotas().iter().filter_map(Quota::forgets_after_us).min();
         let all = (policy.quotas(), fitting.quotas());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::FutureExt;
 use tokio::runtime::Handle;
 
 use crate::error::{Error, ErrorKind};
@@ -10,8 +11,8 @@ use crate::rules::decision::{Decision, Usage};
 use crate::rules::request::Request;
 use crate::rules::transition::Operation;
 use crate::runtime::driver::no_resources;
+use crate::store::charge::{Action, Wait};
 use crate::store::finding::Finding;
-use crate::store::request::Action;
 
 /// Decides whether requests may proceed, without `await`; created by [`Limiter::blocking`](AsyncLimiter::blocking).
 /// Clones share everything, and so do the blocking and the asynchronous limiter.
@@ -107,7 +108,7 @@ impl Limiter {
         &self,
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Decision, Error>> {
-        self.limiter.check_many_blocking(requests)
+        self.limiter.ask_many(requests, Wait::Block).now_or_never().unwrap_or_default()
     }
 
     /// See [`Limiter::acquire`](AsyncLimiter::acquire). Blocks this thread while it waits, even when called in an asynchronous context.

@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::FutureExt;
 use tokio::runtime::Handle;
 
 use crate::configuration::request::RequestAttributes;
@@ -11,7 +10,6 @@ use crate::error::{Error, ErrorKind};
 use crate::limiter::configured::manage::PublishOptions;
 use crate::limiter::configured::request_decision::RequestDecision;
 use crate::limiter::configured::status::ConfigurationStatus;
-use crate::limiter::configured::wait::Wait;
 use crate::limiter::explanation::report::{KeyExplanation, RequestExplanation};
 use crate::limiter::listing::page::{KeyFilter, KeyPage, ListBudget, ResetPage};
 use crate::limiter::together::Together;
@@ -24,8 +22,8 @@ use crate::rules::transition::Operation;
 use crate::runtime::park;
 use crate::runtime::sleep::at_most;
 use crate::store::Store;
+use crate::store::charge::{Action, Answer as StoreAnswer, Wait, at_once};
 use crate::store::finding::Finding;
-use crate::store::request::{Action, Answer as StoreAnswer};
 
 /// An operation of a [`Limiter`] with its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -172,21 +170,24 @@ impl<'a> Call<'a> {
 }
 
 impl Call<'_> {
+    /// Whether it decides, spends or gives back, and does not wait in line: then no more than one answer of the store, or one for each
+    /// part, is waited for.
+    fn is_decided_at_once(&self) -> bool {
+        let is_several = matches!(self, Self::CheckMany(_) | Self::Decide(..)) || self.together().is_some();
+        is_several || self.on_key().is_some()
+    }
+
     /// Whether it may wait for more than the answers of a store: for units, for a version, for a reply in time.
     fn waits_beyond_stores(&self) -> bool {
-        match self {
-            Self::CheckMany(_)
-            | Self::CheckTogether(_)
-            | Self::PeekTogether(_)
-            | Self::ReserveTogether(..)
-            | Self::Decide(..)
-            | Self::List(..)
-            | Self::ScanTop(..)
-            | Self::ResetListed(..)
-            | Self::Explain(_)
-            | Self::ExplainRequest(_) => false,
-            call => call.on_key().is_none(),
-        }
+        let is_report = matches!(
+            self,
+            Self::List(..)
+                | Self::ScanTop(..)
+                | Self::ResetListed(..)
+                | Self::Explain(_)
+                | Self::ExplainRequest(_)
+        );
+        !is_report && !self.is_decided_at_once()
     }
 }
 
@@ -222,32 +223,8 @@ impl Raw<'_> {
         if let Some(closed) = self.limiter.answer_closed(call) {
             return Some(closed);
         }
-        match call {
-            Call::CheckMany(requests) if shared.store().never_waits() => {
-                Some(Ok(Answer::Decisions(self.limiter.check_many_blocking(requests.iter().copied()))))
-            }
-            Call::Decide(request, terms) if shared.store().never_waits() => {
-                let decided = self.limiter.decide_request(*request, terms, Wait::Block).now_or_never();
-                Some(decided.unwrap_or_else(|| Err(Error::no_answer())).map(Answer::Request))
-            }
-            Call::CheckTogether(_) | Call::PeekTogether(_) | Call::ReserveTogether(..)
-                if shared.store().never_waits() =>
-            {
-                let (requests, together) = call.together()?;
-                Some(self.limiter.decide_together_blocking(requests, together).map(Answer::of_each))
-            }
-            Call::List(..)
-            | Call::ScanTop(..)
-            | Call::ResetListed(..)
-            | Call::Explain(..)
-            | Call::ExplainRequest(..)
-                if shared.store().never_waits() =>
-            {
-                let answer = self.limiter.call_report(call, Wait::Block).now_or_never();
-                Some(answer.unwrap_or_else(|| Err(Error::no_answer())))
-            }
-            _ => None,
-        }
+        let is_answered = shared.store().never_waits() && !call.waits_beyond_stores();
+        is_answered.then(|| at_once(self.limiter.perform(call, Wait::Block)))
     }
 
     /// Performs the call.
@@ -266,42 +243,7 @@ impl Raw<'_> {
     /// # Errors
     /// Those of the operation.
     pub async fn call_store(self, call: &Call<'_>) -> Result<Answer, Error> {
-        if let Some(call) = call.on_key() {
-            return self.limiter.act(&call).await;
-        }
-        if let Some(closed) = self.limiter.answer_closed(call) {
-            return closed;
-        }
-        if let Some((requests, together)) = call.together() {
-            return self.limiter.decide_together(requests, together, Wait::Await).await.map(Answer::of_each);
-        }
-        Ok(match call {
-            Call::CheckMany(requests) => {
-                Answer::Decisions(self.limiter.check_many(requests.iter().copied()).await)
-            }
-            Call::Acquire(request, timeout) => {
-                Answer::Decision(self.limiter.acquire(*request, *timeout).await?)
-            }
-            Call::Reserve(request, terms) => {
-                Answer::Decision(self.limiter.reserve_in_line(*request, terms).await?)
-            }
-            Call::Decide(request, terms) => Answer::Request(self.limiter.decide(*request, terms).await?),
-            Call::SetEntry(entry, value) => {
-                Answer::Configuration(self.limiter.admin().set_entry(entry, value).await?)
-            }
-            Call::DeleteEntry(entry) => {
-                Answer::Configuration(self.limiter.admin().delete_entry(entry).await?)
-            }
-            Call::Publish(document, options) => {
-                Answer::Configuration(self.limiter.admin().publish(document, *options).await?)
-            }
-            Call::WaitForVersion(version, timeout) => {
-                Answer::Configuration(self.limiter.admin().wait_for_version(*version, *timeout).await?)
-            }
-            Call::Ready(timeout) => self.limiter.ready(*timeout).await.map(|()| Answer::Ready)?,
-            Call::Doctor => Answer::Findings(self.limiter.admin().doctor().await?),
-            call => return self.limiter.call_report(call, Wait::Await).await,
-        })
+        self.limiter.perform(call, Wait::Await).await
     }
 }
 
@@ -318,9 +260,37 @@ impl Limiter {
         })
     }
 
-    /// Performs a call whose answer is a report about keys.
-    async fn call_report(&self, call: &Call<'_>, wait: Wait) -> Result<Answer, Error> {
+    /// Performs the call. With [`Wait::Block`] only a call that waits in line, for a version, or for a report of another host is ever
+    /// pending.
+    pub(crate) async fn perform(&self, call: &Call<'_>, wait: Wait) -> Result<Answer, Error> {
+        if let Some(call) = call.on_key() {
+            return self.act(&call, wait).await;
+        }
+        if let Some(closed) = self.answer_closed(call) {
+            return closed;
+        }
+        if let Some((requests, together)) = call.together() {
+            return self.decide_together(requests, together, wait).await.map(Answer::of_each);
+        }
         Ok(match call {
+            Call::CheckMany(requests) => {
+                Answer::Decisions(self.ask_many(requests.iter().copied(), wait).await)
+            }
+            Call::Acquire(request, timeout) => Answer::Decision(self.acquire(*request, *timeout).await?),
+            Call::Reserve(request, terms) => Answer::Decision(self.reserve_in_line(*request, terms).await?),
+            Call::Decide(request, terms) => {
+                Answer::Request(self.decide_request(*request, terms, wait).await?)
+            }
+            Call::SetEntry(entry, value) => {
+                Answer::Configuration(self.admin().set_entry(entry, value).await?)
+            }
+            Call::DeleteEntry(entry) => Answer::Configuration(self.admin().delete_entry(entry).await?),
+            Call::Publish(document, options) => {
+                Answer::Configuration(self.admin().publish(document, *options).await?)
+            }
+            Call::WaitForVersion(version, timeout) => {
+                Answer::Configuration(self.admin().wait_for_version(*version, *timeout).await?)
+            }
             Call::List(filter, budget, cursor) => {
                 Answer::Keys(self.admin().list(filter, budget, *cursor).await?)
             }
@@ -334,16 +304,14 @@ impl Limiter {
             Call::ExplainRequest(request) => {
                 Answer::RequestExplanation(Box::new(self.explain_attributes(*request, wait).await?))
             }
+            Call::Ready(timeout) => self.ready(*timeout).await.map(|()| Answer::Ready)?,
+            Call::Doctor => Answer::Findings(self.admin().doctor().await?),
             _ => return Err(Error::no_answer()),
         })
     }
 
-    pub(crate) async fn act(&self, call: &KeyCall<'_>) -> Result<Answer, Error> {
-        let answer = match self.decide_configured(call, Wait::Await) {
-            Some(decided) => decided.await?,
-            None => self.ask_kept(self.shared().key_request(call)?).await?,
-        };
-        Ok(Answer::of(call.action, answer))
+    pub(crate) async fn act(&self, call: &KeyCall<'_>, wait: Wait) -> Result<Answer, Error> {
+        Ok(Answer::of(call.action, self.ask_key(call, wait).await?))
     }
 }
 
@@ -365,26 +333,13 @@ impl blocking::Raw<'_> {
     /// # Errors
     /// Those of the operation.
     pub fn call_store(self, call: &Call<'_>) -> Result<Answer, Error> {
-        if let Some(call) = call.on_key() {
-            let answer = self.limiter.asynchronous().ask_key_blocking(&call)?;
-            return Ok(Answer::of(call.action, answer));
-        }
-        if let Some(closed) = self.limiter.asynchronous().answer_closed(call) {
-            return closed;
-        }
-        if let Some((requests, together)) = call.together() {
-            let decided = self.limiter.asynchronous().decide_together_blocking(requests, together);
-            return decided.map(Answer::of_each);
-        }
+        let limiter = self.limiter.asynchronous();
         match call {
-            Call::CheckMany(requests) => {
-                Ok(Answer::Decisions(self.limiter.check_many(requests.iter().copied())))
-            }
-            Call::Decide(request, terms) => self.limiter.decide(*request, terms).map(Answer::Request),
+            _ if call.is_decided_at_once() => at_once(limiter.perform(call, Wait::Block)),
             Call::Acquire(..) | Call::Reserve(..) => {
-                self.limiter.block_on_wait(self.limiter.asynchronous().raw().call_store(call))?
+                self.limiter.block_on_wait(limiter.perform(call, Wait::Await))?
             }
-            _ => self.limiter.block_on(self.limiter.asynchronous().raw().call_store(call))?,
+            _ => self.limiter.block_on(limiter.perform(call, Wait::Await))?,
         }
     }
 

@@ -11,7 +11,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::slice;
 use std::task::{Context, Poll};
+
+use smallvec::{SmallVec, smallvec};
 
 use crate::error::Error;
 use crate::limiter::call::Call;
@@ -19,71 +22,56 @@ use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
 use crate::rules::decision::{Decision, Source};
 use crate::rules::transition::Operation;
 use crate::runtime::fork::{self, ProcessGeneration};
-use crate::store::request::{
-    Action, Answer, OwnedCharge, OwnedStoreRequest, RequestCharge, StoreRequest, is_admitted,
-};
+use crate::store::charge::{Action, Answer, Answers, Charge, OwnedCharge, Wait, is_admitted, only};
 
 impl Limiter {
-    /// Sends a check of an `acquire`, a reserve, a refund or the end of a reservation to the store; the caller counts
-    /// the decision. When the caller drops the future, an operation that was sent still completes: an admitted check is
-    /// then refunded, and a reservation is cancelled. A refund and the end of a reservation are performed even if they
-    /// were not sent yet.
-    pub(super) async fn ask_uncancelled(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
+    /// The store's answers to charges, of which all are applied or none. The caller counts the decisions of checks and reserves. A reserve
+    /// whose task stops waiting leaves no reservation behind, and a refund, commit or cancel is performed even then.
+    pub(super) async fn start_charges(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
+        let is_kept = |charge: &Charge<'_>| charge.action == RESERVE || gives_back(charge.action);
+        match wait {
+            Wait::Await if charges.iter().any(is_kept) => self.start_kept(charges).await,
+            _ => self.shared().start(charges, wait).await,
+        }
+    }
+
+    /// [`start_charges`](Self::start_charges) for one charge, whose decision is counted.
+    pub(super) async fn start_counted(&self, charge: Charge<'_>, wait: Wait) -> Result<Answer, Error> {
         let shared = self.shared();
-        if let Some(answer) = shared.store.answer_here(request).transpose()? {
-            shared.answered(request, &answer);
-            return Ok(answer);
-        }
-        let (answer, generation) = (Box::pin(self.ask_owned(request)), ProcessGeneration::here());
-        let charges = [RequestCharge { request, decides: true, uses_caches: true }];
-        InFlight { limiter: self, charges: &charges, answer: Some(answer), generation }.await
-    }
-
-    /// Starts the charges of a request together. When the caller drops the future of a request that reserves, charges
-    /// that were sent still complete, and those admitted are given back. The caller counts the decisions.
-    pub(super) async fn ask_together_kept(
-        &self,
-        charges: &[RequestCharge<'_>],
-    ) -> Result<Vec<Answer>, Error> {
-        let store = self.shared().store();
-        if charges.iter().all(|charge| charge.request.action != RESERVE) {
-            return store.ask_together(charges).await;
-        }
-        let (limiter, owned) = (self.clone(), charges.iter().map(OwnedCharge::of).collect::<Vec<_>>());
-        let answer = async move {
-            let charges: Vec<_> = owned.iter().map(OwnedCharge::borrowed).collect();
-            limiter.shared().store().ask_together(&charges).await
+        let answer = match shared.try_start(charge)? {
+            Some(answer) => answer,
+            None => only(self.start_charges(&[charge], wait).await?)?,
         };
-        let answer: Option<Pending<Vec<Answer>>> = Some(Box::pin(answer));
-        InFlight { limiter: self, charges, answer, generation: ProcessGeneration::here() }.await
-    }
-
-    /// Sends an operation on one key to the store, and counts it. A reserve whose caller stops waiting leaves no
-    /// reservation behind, and a refund, commit or cancel is performed even if its caller stops waiting.
-    pub(super) async fn ask_kept(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        let answer = if request.action == RESERVE || gives_back(request.action) {
-            self.ask_uncancelled(request).await?
-        } else {
-            self.shared().ask_store(request).await?
-        };
-        self.shared().count_decision(&request, &answer);
+        shared.count_decision(&charge, &answer);
         Ok(answer)
     }
 
-    /// Sends operations on several keys to the store, in order. When the caller drops the future between two of them,
-    /// units that a store of this host has admitted are given back.
-    pub(super) async fn ask_many_kept(&self, requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error> {
-        let store = self.shared().store();
-        if !store.is_here() {
-            return store.ask_many(requests).await;
+    /// [`start_charges`](Self::start_charges) for a task that needs what it is admitted: when it drops the future, charges that were sent still complete,
+    /// and those admitted are given back.
+    pub(super) async fn start_kept(&self, charges: &[Charge<'_>]) -> Result<Answers, Error> {
+        if let [charge] = charges
+            && let Some(answer) = self.shared().try_start(*charge)?
+        {
+            return Ok(smallvec![answer]);
         }
-        let answers = Vec::with_capacity(requests.len());
+        let (answers, generation) = (Some(self.start_owned(charges)), ProcessGeneration::here());
+        InFlight { limiter: self, charges, answers, generation }.await
+    }
+
+    /// Sends charges to the store, each decided by itself. When the caller drops the future between two of them, units that a store of
+    /// this host has admitted are given back.
+    pub(super) async fn start_each(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Vec<Answer>, Error> {
+        let store = self.shared().store();
+        if wait == Wait::Block || charges.len() < 2 || !store.is_here() {
+            return store.start_each(charges, wait).await;
+        }
+        let answers = Vec::with_capacity(charges.len());
         let mut admitted =
-            Admitted { limiter: self, requests, answers, generation: ProcessGeneration::here() };
+            Admitted { limiter: self, charges, answers, generation: ProcessGeneration::here() };
         let mut failed = Ok(());
-        for request in requests {
-            match store.ask(*request).await {
-                Ok(answer) => admitted.answers.push(answer),
+        for charge in charges {
+            match store.start(slice::from_ref(charge), wait).await {
+                Ok(answers) => admitted.answers.extend(answers),
                 Err(error) => {
                     failed = Err(error);
                     break;
@@ -96,44 +84,54 @@ impl Limiter {
 
     /// Gives back units that the caller does not use: refunds an admission, or cancels a reservation. If the store
     /// cannot, the units stay spent, or set aside until the reservation ends.
-    pub(super) fn give_back_unused(&self, request: StoreRequest<'_>, decision: &Decision) {
+    pub(super) fn give_back_unused(&self, charge: Charge<'_>, decision: &Decision) {
         let shared = self.shared();
         // The store has not spent units that an outage policy admits; a reservation of the fallback is ended in this process.
-        let is_local = request.hold.is_some() && decision.source() == Source::Fallback;
+        let is_local = charge.hold.is_some() && decision.source() == Source::Fallback;
         let is_outage = decision.source().is_outage() && !is_local;
         if !decision.allowed || is_outage || shared.closing.is_closed() {
             return;
         }
-        let ending = if request.hold.is_some() { Operation::Cancel } else { Operation::Refund };
-        self.ask_in_background(StoreRequest { action: Action::Apply(ending), ..request });
+        let ending = if charge.hold.is_some() { Operation::Cancel } else { Operation::Refund };
+        self.start_in_background(Charge { action: Action::Apply(ending), ..charge });
+    }
+
+    /// Gives back what the checks and reserves among these charges were admitted.
+    fn give_back_all(&self, charges: &[Charge<'_>], answers: &[Answer]) {
+        for (charge, (decision, _)) in charges.iter().zip(answers) {
+            if charge.action == CHECK || charge.action == RESERVE {
+                self.give_back_unused(*charge, decision);
+            }
+        }
     }
 
     /// Performs an operation whose answer is not needed: at once if it need not wait, otherwise on the limiter's own
     /// thread. A closed limiter drops it.
-    fn ask_in_background(&self, request: StoreRequest<'_>) {
+    fn start_in_background(&self, charge: Charge<'_>) {
         let shared = self.shared();
-        if let Ok(None) = shared.try_store(request)
+        if let Ok(None) = shared.try_start(charge)
             && !shared.closing.is_closed()
         {
-            let asked = self.ask_owned(request);
-            self.in_background(async move { drop(asked.await) });
+            let started = self.start_owned(&[charge]);
+            self.in_background(async move { drop(started.await) });
         }
     }
 
-    /// The store's answer, as a future that owns the request and so can outlive the caller.
-    fn ask_owned(
-        &self,
-        request: StoreRequest<'_>,
-    ) -> impl Future<Output = Result<Answer, Error>> + Send + 'static + use<> {
-        let (limiter, request) = (self.clone(), OwnedStoreRequest::of(request));
-        async move { limiter.shared().ask_store(request.borrowed()).await }
+    /// The store's answers, as a future that owns the charges and so can outlive the caller.
+    fn start_owned(&self, charges: &[Charge<'_>]) -> Pending {
+        let limiter = self.clone();
+        let owned: SmallVec<[OwnedCharge; 1]> = charges.iter().map(OwnedCharge::of).collect();
+        Box::pin(async move {
+            let charges: SmallVec<[Charge<'_>; 1]> = owned.iter().map(OwnedCharge::borrowed).collect();
+            limiter.shared().start(&charges, Wait::Await).await
+        })
     }
 
     /// Ends a reservation whose handle is dropped: at once in a store of this process or host, unless a part of it is
     /// locked, and in the background otherwise. If that fails, the reservation ends by its ttl.
     pub(super) fn end_in_background(&self, call: &KeyCall<'_>) {
-        if let Ok(request) = self.shared().key_request(call) {
-            self.ask_in_background(request);
+        if let Ok(charge) = self.shared().key_request(call) {
+            self.start_in_background(charge);
         }
     }
 
@@ -152,60 +150,43 @@ impl Limiter {
     }
 }
 
-type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
-
-/// The answers to the requests of one call to the store.
-trait Answers: Send + 'static {
-    fn each(&self) -> &[Answer];
-}
-
-impl Answers for Answer {
-    fn each(&self) -> &[Answer] {
-        std::slice::from_ref(self)
-    }
-}
-
-impl Answers for Vec<Answer> {
-    fn each(&self) -> &[Answer] {
-        self
-    }
-}
+type Pending = Pin<Box<dyn Future<Output = Result<Answers, Error>> + Send>>;
 
 /// Whether an operation gives back units or a reservation of its caller.
 pub(super) fn gives_back(action: Action) -> bool {
     matches!(action, Action::Apply(Operation::Refund | Operation::Commit | Operation::Cancel))
 }
 
-/// A call that may have been sent to Redis, or that waits for a lock on a part of the store of this host.
-struct InFlight<'a, T: Answers> {
+/// Charges that may have been sent to Redis, or that wait for a lock on a part of the store of this host.
+struct InFlight<'a> {
     limiter: &'a Limiter,
-    charges: &'a [RequestCharge<'a>],
+    charges: &'a [Charge<'a>],
     /// `None` once the store has answered.
-    answer: Option<Pending<T>>,
+    answers: Option<Pending>,
     generation: ProcessGeneration,
 }
 
-impl<T: Answers> Future for InFlight<'_, T> {
-    type Output = Result<T, Error>;
+impl Future for InFlight<'_> {
+    type Output = Result<Answers, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(pending) = &mut self.answer else { return Poll::Pending };
-        let answer = pending.as_mut().poll(cx);
-        if answer.is_ready() {
-            self.answer = None;
+        let Some(pending) = &mut self.answers else { return Poll::Pending };
+        let answers = pending.as_mut().poll(cx);
+        if answers.is_ready() {
+            self.answers = None;
         }
-        answer
+        answers
     }
 }
 
-impl<T: Answers> Drop for InFlight<'_, T> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let Some(answer) = self.answer.take() else { return };
+        let Some(answers) = self.answers.take() else { return };
         if !self.generation.is_here() {
-            // The parent process awaits the answer with its own copy.
-            return fork::leave(answer);
+            // The parent process awaits the answers with its own copy.
+            return fork::leave(answers);
         }
-        let is_done_anyway = |charge: &RequestCharge<'_>| gives_back(charge.request.action);
+        let is_done_anyway = |charge: &Charge<'_>| gives_back(charge.action);
         if self.limiter.shared().store.is_here() && !self.charges.iter().any(is_done_anyway) {
             // Nothing was done.
             return;
@@ -213,15 +194,10 @@ impl<T: Answers> Drop for InFlight<'_, T> {
         let (limiter, owned) =
             (self.limiter.clone(), self.charges.iter().map(OwnedCharge::of).collect::<Vec<_>>());
         self.limiter.in_background(async move {
-            let Ok(answers) = answer.await else { return };
+            let Ok(answers) = answers.await else { return };
             let charges: Vec<_> = owned.iter().map(OwnedCharge::borrowed).collect();
-            if !is_admitted(&charges, answers.each()) {
-                return;
-            }
-            for (RequestCharge { request, .. }, (decision, _)) in charges.iter().zip(answers.each()) {
-                if request.action == CHECK || request.action == RESERVE {
-                    limiter.give_back_unused(*request, decision);
-                }
+            if is_admitted(&charges, &answers) {
+                limiter.give_back_all(&charges, &answers);
             }
         });
     }
@@ -230,7 +206,7 @@ impl<T: Answers> Drop for InFlight<'_, T> {
 /// The answers of a call in progress: admitted units are given back unless the caller takes the answers.
 struct Admitted<'a> {
     limiter: &'a Limiter,
-    requests: &'a [StoreRequest<'a>],
+    charges: &'a [Charge<'a>],
     answers: Vec<Answer>,
     generation: ProcessGeneration,
 }
@@ -238,13 +214,8 @@ struct Admitted<'a> {
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         // In a forked child this is a copy, and the units belong to the parent.
-        if !self.generation.is_here() {
-            return;
-        }
-        for (request, (decision, _)) in self.requests.iter().zip(&self.answers) {
-            if request.action == CHECK || request.action == RESERVE {
-                self.limiter.give_back_unused(*request, decision);
-            }
+        if self.generation.is_here() {
+            self.limiter.give_back_all(self.charges, &self.answers);
         }
     }
 }
@@ -252,15 +223,15 @@ impl Drop for Admitted<'_> {
 /// An admission that is refunded unless the caller keeps it: the caller waits out its delay.
 pub(super) struct Admission<'a> {
     limiter: &'a Limiter,
-    request: StoreRequest<'a>,
+    charge: Charge<'a>,
     /// `None` once the caller keeps it.
     decision: Option<&'a Decision>,
     generation: ProcessGeneration,
 }
 
 impl<'a> Admission<'a> {
-    pub(super) fn new(limiter: &'a Limiter, request: StoreRequest<'a>, decision: &'a Decision) -> Self {
-        Self { limiter, request, decision: Some(decision), generation: ProcessGeneration::here() }
+    pub(super) fn new(limiter: &'a Limiter, charge: Charge<'a>, decision: &'a Decision) -> Self {
+        Self { limiter, charge, decision: Some(decision), generation: ProcessGeneration::here() }
     }
 
     /// Called once the delay is over: the caller uses the units.
@@ -273,7 +244,7 @@ impl Drop for Admission<'_> {
     fn drop(&mut self) {
         // In a forked child this is a copy, and the units belong to the parent.
         if let Some(decision) = self.decision.filter(|_| self.generation.is_here()) {
-            self.limiter.give_back_unused(self.request, decision);
+            self.limiter.give_back_unused(self.charge, decision);
         }
     }
 }

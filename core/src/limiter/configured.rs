@@ -16,7 +16,6 @@ pub(crate) mod published;
 pub(crate) mod request_decision;
 pub(crate) mod request_match;
 pub(crate) mod status;
-pub(crate) mod wait;
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;

@@ -12,7 +12,7 @@ use crate::limiter::tally::{Facts, count_denying};
 use crate::rules::decision::{Cause, Decision, Several, Source};
 use crate::rules::policy::Policy;
 use crate::rules::reservation::list::AS_RESERVED;
-use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
+use crate::store::charge::{Action, Answer, Charge, PolicyId};
 
 impl Shared {
     /// Counts a check that the shortest path has answered, with the decision in registers.
@@ -67,17 +67,17 @@ impl Shared {
 
     /// Counts the decision of a check or a reserve; any other operation is counted where the store [answers](Self::answered).
     #[inline]
-    pub(crate) fn count_decision(&self, request: &StoreRequest<'_>, (decision, _): &Answer) {
-        match OperationKind::of(request.action) {
+    pub(crate) fn count_decision(&self, charge: &Charge<'_>, (decision, _): &Answer) {
+        match OperationKind::of(charge.action) {
             None => {}
-            Some(OperationKind::Reserve) => self.tally.count_decider(request.id, OperationKind::Reserve),
+            Some(OperationKind::Reserve) => self.tally.count_decider(charge.id, OperationKind::Reserve),
             Some(_) => return,
         }
-        self.tell(request.id, decision);
+        self.tell(charge.id, decision);
         if self.observed.is_some() {
-            self.observe(request.id, request.key, decision.allowed);
+            self.observe(charge.id, charge.key, decision.allowed);
         }
-        self.count_facts(request.id, Facts::of(decision, request.cost));
+        self.count_facts(charge.id, Facts::of(decision, charge.cost));
     }
 
     /// Counts a decision by these quotas. `kind` is that of an operation other than a check.

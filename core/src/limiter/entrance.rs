@@ -1,13 +1,13 @@
 //! The entry point of operations on a key: the configuration decides, or a cache, or the store.
 
-use futures_util::future::{Either, FutureExt};
+use futures_util::future::Either;
 
 use crate::error::Error;
-use crate::limiter::configured::wait::{DecidedAnswer, Wait};
+use crate::limiter::configured::key_decision::DecidedAnswer;
 use crate::limiter::{CHECK, KeyCall, Limiter};
 use crate::rules::decision::Decision;
 use crate::rules::request::Request;
-use crate::store::request::{Action, Answer};
+use crate::store::charge::{Action, Answer, Wait, at_once};
 
 impl Limiter {
     /// The answer of the configuration to an operation on a key of one of its policies; `None` for every other policy.
@@ -21,11 +21,14 @@ impl Limiter {
     }
 
     pub(crate) async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
-        let call = KeyCall { action, request, hold: None };
-        if let Some(decided) = self.decide_configured(&call, Wait::Await) {
+        self.ask_key(&KeyCall { action, request, hold: None }, Wait::Await).await
+    }
+
+    pub(crate) async fn ask_key(&self, call: &KeyCall<'_>, wait: Wait) -> Result<Answer, Error> {
+        if let Some(decided) = self.decide_configured(call, wait) {
             return decided.await;
         }
-        self.ask_kept(self.shared().request(action, request)?).await
+        self.start_counted(self.shared().key_request(call)?, wait).await
     }
 
     /// Answers a request that need not wait; `None`, before any effect, for one that has to.
@@ -43,7 +46,12 @@ impl Limiter {
                 None => {}
             }
         }
-        shared.try_store(shared.key_request(call)?)
+        let charge = shared.key_request(call)?;
+        let answer = shared.try_start(charge)?;
+        if let Some(answer) = &answer {
+            shared.count_decision(&charge, answer);
+        }
+        Ok(answer)
     }
 
     /// Checks, by the shortest path if there is one.
@@ -76,31 +84,24 @@ impl Limiter {
     }
 
     pub(crate) fn ask_key_blocking(&self, call: &KeyCall<'_>) -> Result<Answer, Error> {
-        let shared = self.shared();
-        if let Some(decided) = self.decide_configured(call, Wait::Block) {
-            return at_once(decided);
+        match self.try_ask(call)? {
+            Some(answer) => Ok(answer),
+            None => at_once(self.ask_key(call, Wait::Block)),
         }
-        let request = shared.key_request(call)?;
-        shared.ask_store_blocking(request)
     }
 
-    pub(crate) fn check_many_blocking<'a, R: Into<Request<'a>>>(
+    pub(crate) async fn ask_many<'a, R: Into<Request<'a>>>(
         &self,
         requests: impl IntoIterator<Item = R>,
+        wait: Wait,
     ) -> Vec<Result<Decision, Error>> {
         let shared = self.shared();
         if shared.registry.is_configured() {
             let requests: Vec<_> = requests.into_iter().map(Into::into).collect();
-            let decided = self.check_many_configured(&requests, Wait::Block);
-            return decided.now_or_never().unwrap_or_default();
+            return self.check_many_configured(&requests, wait).await;
         }
-        let (cached, asked) = shared.ask_caches(requests);
-        let answers = if asked.is_empty() { Ok(Vec::new()) } else { shared.store.ask_many_blocking(&asked) };
-        shared.decisions(cached, &asked, answers)
+        let (cached, charges) = shared.ask_caches(requests);
+        let answers = if charges.is_empty() { Ok(Vec::new()) } else { self.start_each(&charges, wait).await };
+        shared.decisions(cached, &charges, answers)
     }
-}
-
-/// The answer of a future that is never pending.
-fn at_once(decided: DecidedAnswer<'_>) -> Result<Answer, Error> {
-    decided.now_or_never().unwrap_or_else(|| Err(Error::no_answer()))
 }

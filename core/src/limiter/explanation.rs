@@ -7,7 +7,6 @@ use crate::configuration::model::Mode;
 use crate::configuration::request::AttributeSource;
 use crate::error::{Error, ErrorKind};
 use crate::limiter::configured::in_force::InForce;
-use crate::limiter::configured::wait::Wait;
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::explanation::report::{
     ConfigurationExplanation, EntryExplanation, KeyExplanation, PenaltyExplanation, PolicyMode,
@@ -21,7 +20,7 @@ use crate::rules::policy::Policy;
 use crate::rules::request::Request;
 use crate::rules::transition::PolicyRules;
 use crate::rules::words::words;
-use crate::store::request::{PolicyId, PreparedQuotas, StoreRequest};
+use crate::store::charge::{Charge, PolicyId, PreparedQuotas, Wait};
 use crate::store::scan::{KeyName, KnownHere, Look, LookRequest, StoredKey};
 
 /// A key that is explained, with its effective quotas.
@@ -303,15 +302,8 @@ impl Limiter {
                 words: words(quota, &numbers.rules, state, usage, now_us),
             }
         });
-        let KnownHere { leased_units, denial_cached } = shared.store.known_here(StoreRequest {
-            id,
-            key,
-            action: CHECK,
-            cost,
-            headroom,
-            hold: None,
-            effective,
-        });
+        let check = Charge { headroom, effective, ..Charge::new(id, key, CHECK, cost) };
+        let KnownHere { leased_units, denial_cached } = shared.store.known_here(check);
         let (denials, denials_error) = shared.observed_denials(id, key).unzip();
         Ok(KeyExplanation {
             policy: policy.name().into(),

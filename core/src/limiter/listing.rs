@@ -19,8 +19,8 @@ use crate::limiter::{Admin, Limiter, Shared, blocking};
 use crate::rules::policy::Policy;
 use crate::runtime::monotonic;
 use crate::runtime::sleep::sleep;
+use crate::store::charge::{Action, Charge, Wait};
 use crate::store::listing::Scan;
-use crate::store::request::{Action, StoreRequest};
 use crate::store::scan::{FoundKey, KeyName, LookRequest, ScanFilter, StoredKey};
 
 /// How many keys are examined in one call to a paced store.
@@ -200,28 +200,24 @@ impl Limiter {
             let now_us = shared.store.clock().now_us();
             let known: Vec<(&FoundKey, KeyQuotas<'_>)> =
                 keys.iter().filter_map(|found| Some((found, known.effective(found, now_us)?))).collect();
-            let mut requests = Vec::with_capacity(known.len());
+            let mut charges = Vec::with_capacity(known.len());
             for (found, of) in &known {
                 let (id, key) = (of.id, found.key.stored());
                 match key {
-                    StoredKey::Plain(key) => requests.push(StoreRequest {
-                        id,
-                        key,
-                        action: Action::Reset,
-                        cost: 1,
-                        headroom: 0,
-                        hold: None,
-                        effective: of.effective,
-                    }),
+                    StoredKey::Plain(key) => {
+                        let reset = Charge::new(id, key, Action::Reset, 1);
+                        charges.push(Charge { effective: of.effective, ..reset });
+                    }
                     StoredKey::Digest(_) => {
                         let digest = LookRequest { id, key, cost: 1, headroom: 0, effective: of.effective };
                         shared.closing.unless_closed(shared.store.forget_digest(digest)).await?;
                     }
                 }
             }
-            let answers = shared.closing.unless_closed(shared.store.ask_many(&requests)).await?;
-            for (request, answer) in requests.iter().zip(&answers) {
-                shared.answered(*request, answer);
+            let resetting = shared.store.start_each(&charges, Wait::Await);
+            let answers = shared.closing.unless_closed(resetting).await?;
+            for (charge, answer) in charges.iter().zip(&answers) {
+                shared.answered(*charge, answer);
             }
             if answers.iter().any(|(decision, _)| decision.source.is_outage()) {
                 return Err(Error::new(

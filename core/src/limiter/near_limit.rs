@@ -7,7 +7,7 @@ use crate::limiter::tally::counts::{FIRST, MAX_COUNTED};
 use crate::rules::decision::QuotaUsage;
 use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
-use crate::store::request::PolicyId;
+use crate::store::charge::PolicyId;
 
 /// The bounds of all policies, where checks read them without a lock.
 #[derive(Debug, Default)]

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::runtime::monotonic;
+use crate::store::charge::PolicyId;
 use crate::store::option::{OptionKind, StoreOption};
-use crate::store::request::PolicyId;
 use crate::store::scan::KeyName;
 
 pub(crate) const OBSERVE_KEYS: StoreOption = StoreOption {

@@ -22,7 +22,7 @@ use crate::runtime::close_signal::{CloseSignal, closed};
 use crate::runtime::driver::Driver;
 use crate::runtime::fork::{self, ProcessGeneration};
 use crate::store::Store;
-use crate::store::request::{Action, Answer, PolicyOptions, StoreRequest};
+use crate::store::charge::{Action, Answer, Answers, Charge, PolicyOptions, Wait, only};
 use crate::store::stats::Stats;
 use crate::units::micros;
 
@@ -183,22 +183,18 @@ impl Shared {
 
     /// Checks a request's bounds and finds its policy.
     #[inline]
-    pub(crate) fn request<'a>(
-        &self,
-        action: Action,
-        request: Request<'a>,
-    ) -> Result<StoreRequest<'a>, Error> {
+    pub(crate) fn request<'a>(&self, action: Action, request: Request<'a>) -> Result<Charge<'a>, Error> {
         let request = request.checked()?;
         let id = self.registry.id(request.policy, &self.store)?;
         if self.registry.has_concurrency() {
             self.registry.refuse_unreserved(id, action)?;
         }
         let (Request { key, cost, .. }, headroom) = (request, headroom_of(action, &request));
-        Ok(StoreRequest { id, key, action, cost, headroom, hold: None, effective: None })
+        Ok(Charge { headroom, ..Charge::new(id, key, action, cost) })
     }
 
     /// Checks the bounds of a request that may concern a reservation, and finds its policy.
-    pub(crate) fn key_request<'a>(&self, call: &'a KeyCall<'a>) -> Result<StoreRequest<'a>, Error> {
+    pub(crate) fn key_request<'a>(&self, call: &'a KeyCall<'a>) -> Result<Charge<'a>, Error> {
         let KeyCall { action, request, hold } = call;
         let Some(hold) = hold else { return self.request(*action, *request) };
         check_hold(*action, request, hold)?;
@@ -209,49 +205,50 @@ impl Shared {
             self.registry.refuse_reserved(id, &self.store)?;
         }
         let (Request { key, cost, .. }, headroom) = (*request, headroom_of(*action, request));
-        Ok(StoreRequest { id, key, action: *action, cost, headroom, hold: Some(hold), effective: None })
+        Ok(Charge { headroom, hold: Some(hold), ..Charge::new(id, key, *action, cost) })
     }
 
-    /// The answer of a store in this process or on this host; `None` for Redis.
+    /// The answer of a store in this process or on this host; `None`, before any effect, where the caller has to wait. The caller counts the
+    /// decision of a check or a reserve.
     #[inline]
-    pub(crate) fn try_store(&self, request: StoreRequest<'_>) -> Result<Option<Answer>, Error> {
-        let answer = self.store.answer_here(request).transpose()?;
+    pub(crate) fn try_start(&self, charge: Charge<'_>) -> Result<Option<Answer>, Error> {
+        let answer = self.store.try_start(charge).transpose()?;
         if let Some(answer) = &answer {
-            self.answered(request, answer);
-            self.count_decision(&request, answer);
+            self.answered(charge, answer);
         }
         Ok(answer)
     }
 
-    /// The store's answer. The caller counts the decision of a check or a reserve.
-    #[inline]
-    pub(crate) async fn ask_store(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        let answer = self.store.ask(request).await?;
-        self.answered(request, &answer);
-        Ok(answer)
+    /// The store's answers to charges, of which all are applied or none. The caller counts the decisions of checks and reserves.
+    pub(crate) async fn start(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
+        let answers = self.store.start(charges, wait).await?;
+        for (charge, answer) in charges.iter().zip(&answers) {
+            self.answered(*charge, answer);
+        }
+        Ok(answers)
     }
 
-    /// The store's answer for a blocking caller, counted.
-    pub(crate) fn ask_store_blocking(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        let answer = self.store.ask_blocking(request)?;
-        self.answered(request, &answer);
-        self.count_decision(&request, &answer);
-        Ok(answer)
+    /// [`start`](Self::start) for one charge.
+    pub(crate) async fn start_one(&self, charge: Charge<'_>, wait: Wait) -> Result<Answer, Error> {
+        match self.try_start(charge)? {
+            Some(answer) => Ok(answer),
+            None => only(self.start(&[charge], wait).await?),
+        }
     }
 
     /// Records an answer of the store, and counts it if it is not a decision. A refund, a reset, the end of a
     /// reservation and that of a block may admit waiting callers sooner, so it wakes them.
     #[inline]
-    pub(crate) fn answered(&self, request: StoreRequest<'_>, answer: &Answer) {
+    pub(crate) fn answered(&self, charge: Charge<'_>, answer: &Answer) {
         self.see(&answer.0);
-        self.count_operation(request.id, request.action, request.cost, answer);
+        self.count_operation(charge.id, charge.action, charge.cost, answer);
         let gives_back = matches!(
-            request.action,
+            charge.action,
             Action::Apply(Operation::Refund | Operation::Commit | Operation::Cancel | Operation::Block)
                 | Action::Reset
         );
         if gives_back {
-            self.wait_queues.wake(request.id, request.key);
+            self.wait_queues.wake(charge.id, charge.key);
         }
     }
 
@@ -287,15 +284,7 @@ impl Shared {
             }
             Store::Redis(store) if !self.registry.is_configured() => {
                 let id = id.or_else(|| self.registry.find(policy))?;
-                let (decision, _) = store.ask_caches(StoreRequest {
-                    id,
-                    key,
-                    action: CHECK,
-                    cost,
-                    headroom: 0,
-                    hold: None,
-                    effective: None,
-                })?;
+                let (decision, _) = store.ask_caches(Charge::new(id, key, CHECK, cost))?;
                 let decision = decision.by_fields();
                 self.count_known(id, key, cost, &decision);
                 Some(decision)
@@ -308,15 +297,15 @@ impl Shared {
     pub(crate) fn ask_caches<'a, R: Into<Request<'a>>>(
         &self,
         requests: impl IntoIterator<Item = R>,
-    ) -> (Vec<Result<Option<Answer>, Error>>, Vec<StoreRequest<'a>>) {
+    ) -> (Vec<Result<Option<Answer>, Error>>, Vec<Charge<'a>>) {
         let requests = requests.into_iter();
         let mut asked = Vec::with_capacity(requests.size_hint().0);
         let ask = |request: R| {
-            let request = self.request(CHECK, request.into())?;
-            let cached = self.store.ask_caches(request);
+            let charge = self.request(CHECK, request.into())?;
+            let cached = self.store.ask_caches(charge);
             match &cached {
-                Some(answer) => self.count_decision(&request, answer),
-                None => asked.push(request),
+                Some(answer) => self.count_decision(&charge, answer),
+                None => asked.push(charge),
             }
             Ok(cached)
         };
@@ -327,7 +316,7 @@ impl Shared {
     pub(crate) fn decisions(
         &self,
         cached: Vec<Result<Option<Answer>, Error>>,
-        asked: &[StoreRequest<'_>],
+        asked: &[Charge<'_>],
         answers: Result<Vec<Answer>, Error>,
     ) -> Vec<Result<Decision, Error>> {
         let mut answers = answers.map(|answers| asked.iter().zip(answers));
@@ -337,8 +326,8 @@ impl Shared {
                 return Ok(decision);
             }
             let answers = answers.as_mut().map_err(|error| error.clone())?;
-            let (request, answer) = answers.next().ok_or_else(Error::no_answer)?;
-            self.count_decision(request, &answer);
+            let (charge, answer) = answers.next().ok_or_else(Error::no_answer)?;
+            self.count_decision(charge, &answer);
             self.see(&answer.0);
             Ok(answer.0)
         };

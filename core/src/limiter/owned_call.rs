@@ -12,7 +12,7 @@ use crate::limiter::{KeyCall, Limiter};
 use crate::rules::request::Request;
 use crate::rules::reservation::list::{Hold, ReservationTerms};
 use crate::store::Store;
-use crate::store::request::Action;
+use crate::store::charge::{Action, Wait};
 
 /// A call that owns its texts and so can outlive its caller.
 pub(crate) enum OwnedCall {
@@ -135,7 +135,7 @@ impl OwnedCall {
         let call = match self {
             Self::OneKey(request, action, hold) => {
                 let call = KeyCall { action: *action, request: request.request(), hold: *hold };
-                return limiter.act(&call).await;
+                return limiter.act(&call, Wait::Await).await;
             }
             Self::ReserveInLine(request, terms) => Call::Reserve(request.request(), *terms),
             Self::Many(requests, together) => {

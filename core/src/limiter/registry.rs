@@ -25,8 +25,8 @@ use crate::rules::transition::Operation;
 use crate::runtime::close_signal::closed;
 use crate::runtime::monotonic;
 use crate::store::Store;
+use crate::store::charge::{Action, PolicyId, PolicyOptions};
 use crate::store::policy_table::{NameTable, OfPolicy, PolicyTable};
-use crate::store::request::{Action, PolicyId, PolicyOptions};
 
 const MAX_POLICIES: usize = 1 << 16;
 /// How many names are compared one by one before a name is hashed.

@@ -16,7 +16,7 @@ use crate::rules::reservation::list::{Hold, ReservationTerms};
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::store::Store;
-use crate::store::request::{Action, Answer, PolicyId, StoreRequest};
+use crate::store::charge::{Action, Answer, Charge, PolicyId};
 
 /// Renewals that are due within this time are made together.
 const TOGETHER_US: u64 = 5_000;
@@ -149,19 +149,11 @@ impl Renewed {
             && self.times.lock().max_age.left_us() > 0
     }
 
-    pub(crate) fn request<'a>(&'a self, in_force: Option<&'a InForce>, store: &Store) -> StoreRequest<'a> {
+    pub(crate) fn charge<'a>(&'a self, in_force: Option<&'a InForce>, store: &Store) -> Charge<'a> {
         let action = Action::Apply(Operation::Renew);
         let plan = self.plan.as_deref();
         let effective = in_force.and_then(|in_force| in_force.quotas_of(self.policy, &self.key, plan, store));
-        StoreRequest {
-            id: self.policy,
-            key: &self.key,
-            action,
-            cost: 0,
-            headroom: 0,
-            hold: Some(&self.hold),
-            effective,
-        }
+        Charge { hold: Some(&self.hold), effective, ..Charge::new(self.policy, &self.key, action, 0) }
     }
 
     /// When the reservation is renewed next and when it ends, if it is renewed now.

@@ -8,7 +8,7 @@ use crate::limiter::renewal::{Next, Renewal, Renewals};
 use crate::limiter::{Limiter, Shared};
 use crate::rules::request::Request;
 use crate::rules::reservation::list::ReservationTerms;
-use crate::store::request::StoreRequest;
+use crate::store::charge::{Charge, Wait};
 
 impl Limiter {
     /// Renews a reservation that was just made, every third of its ttl, until the returned value is dropped or `max_age` has
@@ -73,14 +73,14 @@ async fn renew_due(shared: &Shared) {
         return;
     }
     let in_force = shared.configured.in_force();
-    let requests: Vec<StoreRequest<'_>> =
-        due.iter().map(|renewed| renewed.request(in_force.as_deref(), &shared.store)).collect();
+    let charges: Vec<Charge<'_>> =
+        due.iter().map(|renewed| renewed.charge(in_force.as_deref(), &shared.store)).collect();
     // The time before the store is called, so that no reservation lasts longer here than in the store.
     let clock = shared.store.clock();
     let next: Vec<Next> = due.iter().map(|renewed| renewed.next(clock)).collect();
-    let answers = shared.store.ask_many(&requests).await;
-    for (request, answer) in requests.iter().zip(answers.iter().flatten()) {
-        shared.count_operation(request.id, request.action, request.cost, answer);
+    let answers = shared.store.start_each(&charges, Wait::Await).await;
+    for (charge, answer) in charges.iter().zip(answers.iter().flatten()) {
+        shared.count_operation(charge.id, charge.action, charge.cost, answer);
     }
     for (at, (renewed, next)) in due.iter().zip(next).enumerate() {
         renewed.answered(answers.as_ref().ok().and_then(|answers| answers.get(at)), next);

@@ -15,7 +15,7 @@ use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::{Hold, ReservationTerms, commit_cost};
 use crate::rules::transition::Operation;
 use crate::runtime::fork::ProcessGeneration;
-use crate::store::request::Action;
+use crate::store::charge::Action;
 
 /// Options for making, keeping and ending a [`Reservation`].
 ///

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::limiter::call::{Answer, Call};
-use crate::limiter::configured::wait::Wait;
 use crate::limiter::reservation::{Reservation, ReserveOptions};
 use crate::limiter::{KeyCall, Limiter, RESERVE, blocking, usage};
 use crate::rules::decision::{Decision, Usage};
@@ -12,7 +11,7 @@ use crate::rules::request::Request;
 use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::{Hold, ReservationTerms, commit_cost};
 use crate::rules::transition::Operation;
-use crate::store::request::Action;
+use crate::store::charge::{Action, Wait};
 
 impl Limiter {
     /// Decides as a check does and, when every quota admits the request, sets its cost aside until the returned handle
@@ -133,10 +132,7 @@ impl Limiter {
         hold: Hold,
     ) -> Result<(Decision, u64), Error> {
         let call = KeyCall { action: Action::Apply(operation), request, hold: Some(hold) };
-        match self.decide_configured(&call, Wait::Await) {
-            Some(decided) => decided.await,
-            None => self.ask_kept(self.shared().key_request(&call)?).await,
-        }
+        self.ask_key(&call, Wait::Await).await
     }
 }
 

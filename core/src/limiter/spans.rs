@@ -8,7 +8,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::limiter::operations::Shared;
 use crate::rules::decision::Source;
-use crate::store::request::PolicyId;
+use crate::store::charge::PolicyId;
 
 /// Whether any span is enabled in this process: one load.
 #[inline]

@@ -12,7 +12,7 @@ use crate::limiter::tally::counts::{OperationKind, PolicyCounts, RareCounts, Str
 use crate::limiter::tally::totals::Totals;
 use crate::rules::decision::{Cause, Decision, Degradation, QuotaUsage, Several, Source};
 use crate::runtime::thread_slot::{SLOTS, ThreadSlots};
-use crate::store::request::PolicyId;
+use crate::store::charge::PolicyId;
 
 /// The counts of a limiter.
 #[derive(Debug)]

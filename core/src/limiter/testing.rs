@@ -7,7 +7,7 @@ use crate::limiter::blocking::Limiter;
 use crate::limiter::call::{Answer, Call};
 use crate::rules::penalty::Penalty;
 use crate::rules::policy::Policy;
-use crate::store::request::{PolicyOptions, PreparedQuotas, StoreRequest};
+use crate::store::charge::{Charge, PolicyOptions, PreparedQuotas, Wait, at_once, only};
 use crate::units::micros;
 
 /// The policy with a penalty: this many denials within a time block the key for a time, at most for `max`, and the
@@ -40,8 +40,9 @@ impl Limiter {
     ) -> Option<Result<Answer, Error>> {
         let call = call.on_key()?;
         let shared = self.asynchronous().shared();
-        let answer = shared.key_request(&call).and_then(|request| {
-            shared.store().ask_blocking(StoreRequest { effective: Some(effective), ..request })
+        let answer = shared.key_request(&call).and_then(|charge| {
+            let charges = [Charge { effective: Some(effective), ..charge }];
+            only(at_once(shared.store().start(&charges, Wait::Block))?)
         });
         Some(answer.map(|answer| Answer::of(call.action, answer)))
     }

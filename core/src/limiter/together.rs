@@ -1,19 +1,18 @@
 //! Requests over several policies: their charges are started in the store together, and admitted together or not at all.
 
-use futures_util::future::FutureExt;
+use smallvec::smallvec;
 
-use crate::configuration::model::{Elastic, Mode};
+use crate::configuration::model::Elastic;
 use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::key_steps::{ConfiguredCall, Opening, StoreCall, may_use_pool, with_pool};
-use crate::limiter::configured::wait::Wait;
 use crate::limiter::operations::check_times;
 use crate::limiter::{CHECK, KeyCall, Limiter, PEEK, RESERVE, blocking};
 use crate::rules::decision::Decision;
 use crate::rules::policy::Policy;
 use crate::rules::request::Request;
 use crate::rules::reservation::list::{Hold, ReservationTerms};
-use crate::store::request::{Answer, RequestCharge, StoreRequest, is_admitted};
+use crate::store::charge::{Answer, Answers, Charge, Wait, at_once, is_admitted};
 
 /// A charge before the store decides.
 pub(crate) struct Planned<'a> {
@@ -33,7 +32,7 @@ pub(crate) struct Charged {
 
 /// The charges of a request as the store receives them: those of the same policy and key are one.
 struct Merged<'a> {
-    charges: Vec<RequestCharge<'a>>,
+    charges: Vec<Charge<'a>>,
     /// For each, the first of the planned charges that it consists of.
     firsts: Vec<usize>,
     /// For each planned charge, its place; `None` where the document answers.
@@ -41,34 +40,25 @@ struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    fn of(in_force: Option<&InForce>, planned: &[Planned<'a>]) -> Result<Self, Error> {
+    fn of(planned: &[Planned<'a>]) -> Result<Self, Error> {
         let mut merged = Self { charges: Vec::new(), firsts: Vec::new(), places: Vec::new() };
-        for (first, Planned { configured, opening }) in planned.iter().enumerate() {
-            let Opening::Asked(StoreCall { request, compared, .. }) = opening else {
+        for (first, Planned { opening, .. }) in planned.iter().enumerate() {
+            let Opening::Asked(StoreCall { charge, .. }) = opening else {
                 merged.places.push(None);
                 continue;
             };
-            let same = |charge: &RequestCharge<'_>| {
-                (charge.request.id, charge.request.action, charge.request.key)
-                    == (request.id, request.action, request.key)
+            let same = |other: &Charge<'_>| {
+                (other.id, other.action, other.key) == (charge.id, charge.action, charge.key)
             };
             let place = merged.charges.iter().position(same);
             if let Some(place) = place {
-                merged.charges[place].uses_caches &= compared.is_none();
-                let sum = &mut merged.charges[place].request;
-                sum.cost += request.cost;
-                sum.headroom = sum.headroom.max(request.headroom);
+                let sum = &mut merged.charges[place];
+                sum.uses_caches &= charge.uses_caches;
+                sum.cost += charge.cost;
+                sum.headroom = sum.headroom.max(charge.headroom);
                 Request { cost: sum.cost, ..Request::new(sum.key) }.checked()?;
             } else {
-                let is_shadowed = |call: &ConfiguredCall<'_>| {
-                    in_force.is_some_and(|in_force| in_force.document(call.policy).mode == Mode::Shadow)
-                };
-                let decides = !configured.as_ref().is_some_and(is_shadowed);
-                merged.charges.push(RequestCharge {
-                    request: *request,
-                    decides,
-                    uses_caches: compared.is_none(),
-                });
+                merged.charges.push(*charge);
                 merged.firsts.push(first);
             }
             merged.places.push(Some(place.unwrap_or(merged.charges.len() - 1)));
@@ -79,15 +69,15 @@ impl<'a> Merged<'a> {
 
 impl Limiter {
     /// Starts the charges of a request together, after the document's own answers. Decisions are not counted.
-    pub(crate) async fn start_charges(
+    pub(crate) async fn start_planned(
         &self,
         in_force: Option<&InForce>,
         planned: &[Planned<'_>],
         wait: Wait,
     ) -> Result<Vec<Charged>, Error> {
-        let merged = Merged::of(in_force, planned)?;
+        let merged = Merged::of(planned)?;
         let is_denied = |planned: &Planned<'_>| matches!(&planned.opening, Opening::Answered((decision, _)) if !decision.allowed);
-        let is_peek = |charge: &RequestCharge<'_>| charge.request.action == PEEK;
+        let is_peek = |charge: &Charge<'_>| charge.action == PEEK;
         let only_peeks = planned.iter().any(is_denied) || merged.charges.first().is_some_and(is_peek);
         if let Some(in_force) = in_force {
             for call in planned.iter().filter_map(|planned| planned.configured) {
@@ -127,44 +117,27 @@ impl Limiter {
         charged.collect()
     }
 
-    /// The store's answers to charges that are started together. One charge alone may be answered by a cache.
-    async fn ask_charges(&self, charges: &[RequestCharge<'_>], wait: Wait) -> Result<Vec<Answer>, Error> {
+    /// The store's answers to charges that are started together. One check alone may be answered by a cache.
+    async fn ask_charges(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
         let shared = self.shared();
-        let answers = match (charges, wait) {
-            ([], _) => Vec::new(),
-            ([charge], _) => {
-                let cached = match charge.request.action {
-                    CHECK if charge.uses_caches => shared.store.ask_caches(charge.request),
-                    _ => None,
-                };
-                vec![match (cached, wait) {
-                    (Some(cached), _) => cached,
-                    (None, Wait::Await) if charge.request.action == RESERVE => {
-                        return Ok(vec![self.ask_uncancelled(charge.request).await?]);
-                    }
-                    (None, Wait::Await) => shared.store.ask(charge.request).await?,
-                    (None, Wait::Block) => shared.store.ask_blocking(charge.request)?,
-                }]
+        match charges {
+            [] => Ok(Answers::new()),
+            [charge] if let Some(cached) = shared.store.ask_caches(*charge) => {
+                shared.answered(*charge, &cached);
+                Ok(smallvec![cached])
             }
-            (_, Wait::Await) => self.ask_together_kept(charges).await?,
-            (_, Wait::Block) => shared.store.ask_together_blocking(charges)?,
-        };
-        for (charge, answer) in charges.iter().zip(&answers) {
-            shared.answered(charge.request, answer);
+            _ => self.start_charges(charges, wait).await,
         }
-        Ok(answers)
     }
 
     /// Peeks the charges of a request that the document denies.
-    async fn peek_each(&self, charges: &[RequestCharge<'_>], wait: Wait) -> Result<Vec<Answer>, Error> {
-        let requests = charges.iter().map(|charge| charge.request);
-        let peeks: Vec<_> =
-            requests.map(|request| StoreRequest { action: PEEK, hold: None, ..request }).collect();
-        let answers = self.ask_store_each(&peeks, wait).await?;
+    async fn peek_each(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
+        let peeks: Vec<_> = charges.iter().map(|charge| charge.peek()).collect();
+        let answers = self.start_each(&peeks, wait).await?;
         for (peek, answer) in peeks.iter().zip(&answers) {
             self.shared().answered(*peek, answer);
         }
-        Ok(answers)
+        Ok(answers.into())
     }
 
     /// Calls the pools of elastic policies whose own quotas deny. Where nothing else denies and the request may start
@@ -180,10 +153,10 @@ impl Limiter {
     ) -> Result<bool, Error> {
         let pool_of = |place: usize, action| {
             let call = planned[merged.firsts[place]].configured?;
-            in_force.pool_call(ConfiguredCall { action, cost: merged.charges[place].request.cost, ..call })
+            in_force.pool_call(ConfiguredCall { action, cost: merged.charges[place].cost, ..call })
         };
         let eligible = |place: &usize, answers: &[Answer]| {
-            matches!(merged.charges[*place].request.action, CHECK | PEEK)
+            matches!(merged.charges[*place].action, CHECK | PEEK)
                 && may_use_pool(&answers[*place].0)
                 && pool_of(*place, CHECK).is_some()
         };
@@ -208,10 +181,9 @@ impl Limiter {
             let is_refused = |(.., opening): &(_, _, Opening<'_>)| matches!(opening, Opening::Answered((decision, _)) if !decision.allowed);
             let is_refused = pools.iter().any(is_refused);
             let mut charges: Vec<_> = others.iter().map(|place| merged.charges[*place]).collect();
-            for (_, call, opening) in &pools {
+            for (.., opening) in &pools {
                 if let Opening::Asked(asked) = opening {
-                    let decides = in_force.document(call.policy).mode != Mode::Shadow;
-                    charges.push(RequestCharge { request: asked.request, decides, uses_caches: true });
+                    charges.push(Charge { uses_caches: true, ..asked.charge });
                 }
             }
             let started = if is_refused {
@@ -256,13 +228,13 @@ impl Limiter {
         let mut compared = Vec::new();
         for (planned, place) in planned.iter().zip(&merged.places) {
             if let (Opening::Asked(asked), Some(place)) = (&planned.opening, place)
-                && let Some(request) = asked.comparison(in_force)
+                && let Some(charge) = asked.comparison(in_force)
             {
-                compared.push((asked.compared, request, *place));
+                compared.push((asked.compared, charge, *place));
             }
         }
-        let requests: Vec<_> = compared.iter().map(|(_, request, _)| *request).collect();
-        let candidates = self.ask_store_each(&requests, wait).await?;
+        let charges: Vec<_> = compared.iter().map(|(_, charge, _)| *charge).collect();
+        let candidates = self.start_each(&charges, wait).await?;
         for ((policy, _, place), (candidate, _)) in compared.into_iter().zip(candidates) {
             if let Some(policy) = policy {
                 in_force.count_comparison(policy, &answers[place].0, &candidate);
@@ -332,7 +304,7 @@ impl Limiter {
             Ok(Planned { configured, opening })
         };
         let planned = calls.iter().map(plan).collect::<Result<Vec<_>, Error>>()?;
-        let charged = self.start_charges(in_force, &planned, wait).await?;
+        let charged = self.start_planned(in_force, &planned, wait).await?;
         let mut decisions = Vec::with_capacity(charged.len());
         for (planned, Charged { answer, owed, .. }) in planned.iter().zip(charged) {
             match (planned.configured.zip(in_force), &planned.opening) {
@@ -340,7 +312,7 @@ impl Limiter {
                     self.count_configured(in_force, call, &answer);
                     self.owe_to_pool(in_force, call, owed, wait).await?;
                 }
-                (None, Opening::Asked(asked)) => shared.count_decision(&asked.request, &answer),
+                (None, Opening::Asked(asked)) => shared.count_decision(&asked.charge, &answer),
                 (None, Opening::Answered(_)) => {}
             }
             decisions.push(answer.0);
@@ -353,8 +325,7 @@ impl Limiter {
         requests: &[Request<'_>],
         together: Together,
     ) -> Result<Vec<Decision>, Error> {
-        let decided = self.decide_together(requests, together, Wait::Block);
-        decided.now_or_never().unwrap_or_else(|| Err(Error::no_answer()))
+        at_once(self.decide_together(requests, together, Wait::Block))
     }
 
     /// The operation of a request's policy in a [`reserve_together`](Self::reserve_together) that was admitted.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::limiter::observed::{Counted, HALF_LIFE};
 use crate::limiter::{Admin, Shared};
-use crate::store::request::PolicyId;
+use crate::store::charge::PolicyId;
 use crate::store::scan::KeyName;
 use crate::units::micros;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as FairMutex, Notify};
 
-use crate::store::request::PolicyId;
+use crate::store::charge::PolicyId;
 
 type Key = (PolicyId, Box<[u8]>);
 

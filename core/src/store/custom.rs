@@ -7,6 +7,7 @@ mod transaction;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use smallvec::smallvec;
 
 use self::configuration::StatesAndConfiguration;
 pub use self::interface::{
@@ -19,9 +20,9 @@ use crate::rules::decision::Degradation;
 use crate::rules::history::Change as Numbering;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
+use crate::store::charge::{Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas};
 use crate::store::fallback::Fallback;
 use crate::store::outage::Outage;
-use crate::store::request::{Answer, PolicyId, PolicyOptions, PreparedQuotas, RequestCharge, StoreRequest};
 use crate::store::scan::{Look, LookRequest, StoredKey};
 use crate::store::share::Ppm;
 use crate::store::stats::{Counters, Stats};
@@ -119,25 +120,17 @@ impl CustomStore {
         self.store.update(&names, keep).await.map_err(|error| self.unavailable(error))
     }
 
-    pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        if let Some(answer) = self.outage.answer_made(request) {
-            return Ok(answer);
+    /// Answers charges, each for a different key or policy: all are applied, or none.
+    pub(crate) async fn start(&self, charges: &[Charge<'_>]) -> Result<Answers, Error> {
+        if let [charge] = charges
+            && let Some(answer) = self.outage.answer_made(*charge)
+        {
+            return Ok(smallvec![answer]);
         }
-        let registered = self.policies.get(request.id);
-        let policy = policy_of(registered.as_deref(), request.effective)?;
-        let charge = RequestCharge { request, decides: true, uses_caches: true };
-        match self.decide(&[(policy, charge)]).await? {
-            Ok(mut answers) => answers.pop().ok_or_else(Error::no_answer),
-            Err(reason) => self.outage.answer(policy.outage, policy.policy.quotas(), request, reason),
-        }
-    }
-
-    /// Answers the charges of a request, each for a different key or policy: all are applied, or none.
-    pub(crate) async fn ask_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
-        let registered: Vec<_> = charges.iter().map(|charge| self.policies.get(charge.request.id)).collect();
+        let registered: Vec<_> = charges.iter().map(|charge| self.policies.get(charge.id)).collect();
         let mut of_policies = Vec::with_capacity(charges.len());
         for (charge, registered) in charges.iter().zip(&registered) {
-            of_policies.push((policy_of(registered.as_deref(), charge.request.effective)?, *charge));
+            of_policies.push((policy_of(registered.as_deref(), charge.effective)?, *charge));
         }
         let reason = match self.outage.made_for(charges) {
             Some(reason) => reason,
@@ -150,14 +143,14 @@ impl CustomStore {
             .iter()
             .map(|(policy, charge)| (policy.outage, policy.policy.quotas(), *charge))
             .collect();
-        self.outage.answer_together(&charges, reason)
+        self.outage.start(&charges, reason)
     }
 
     /// Decides in a transaction. The inner `Err` is the reason for which the outage policies answer.
     async fn decide(
         &self,
-        charges: &[(&StoredPolicy, RequestCharge<'_>)],
-    ) -> Result<Result<Vec<Answer>, Degradation>, Error> {
+        charges: &[(&StoredPolicy, Charge<'_>)],
+    ) -> Result<Result<Answers, Degradation>, Error> {
         let transaction = Transaction::new(charges);
         let mut answers = None;
         let decide: Decide<'_> = &mut |states| {

@@ -10,15 +10,12 @@ use crate::error::Error;
 use crate::rules::decision::{Decision, Degradation, QuotaUsage, Several, Source};
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
-use crate::rules::reservation::list::AS_RESERVED;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
+use crate::store::charge::{Action, Answer, Answers, Charge, PolicyId, PreparedQuotas, is_admitted};
 use crate::store::made_reservations::MadeReservations;
 use crate::store::memory::MemoryStore;
 use crate::store::outage::Outage;
-use crate::store::request::{
-    Action, Answer, PolicyId, PreparedQuotas, RequestCharge, StoreRequest, is_admitted,
-};
 use crate::store::share::{Ppm, WHOLE};
 
 /// The retry time of a denial by the outage policy `deny`, in microseconds. It is short, because the end of the outage is unknown.
@@ -65,8 +62,8 @@ impl Fallback {
         MemoryStore::prepare_quotas(id, &share_of(policy, self.share))
     }
 
-    fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        self.store.answer(StoreRequest { effective: request.effective.and_then(self.quotas_of), ..request })
+    fn ask(&self, charge: Charge<'_>) -> Result<Answer, Error> {
+        self.store.answer(Charge { effective: charge.effective.and_then(self.quotas_of), ..charge })
     }
 
     pub(crate) fn clear(&self) {
@@ -74,123 +71,94 @@ impl Fallback {
     }
 
     /// Applies a decision of the store, with the number of units that it spent.
-    pub(crate) fn follow(&self, request: StoreRequest<'_>, decided: &Decision, spent: u64) {
-        let followed = match request.action {
+    #[cfg(feature = "redis")]
+    pub(crate) fn follow(&self, charge: Charge<'_>, decided: &Decision, spent: u64) {
+        let followed = match charge.action {
             Action::Apply(Operation::Check | Operation::Take) if spent > 0 => {
-                StoreRequest { action: Action::Apply(Operation::Charge), cost: spent, ..request }
+                Charge { action: Action::Apply(Operation::Charge), cost: spent, ..charge }
             }
             Action::Apply(Operation::Check | Operation::Take | Operation::Peek) => return,
             Action::Apply(_) if !decided.allowed => return,
-            Action::Apply(Operation::Commit) => return self.follow_commit(request),
-            Action::Apply(_) | Action::Reset => request,
+            Action::Apply(Operation::Commit) => return self.follow_commit(charge),
+            Action::Apply(_) | Action::Reset => charge,
         };
         let _ = self.ask(followed);
     }
 
     /// Follows a commit in the store: units that are not reserved in-process are charged.
-    fn follow_commit(&self, request: StoreRequest<'_>) {
-        let is_committed = self.ask(request).is_ok_and(|(committed, _)| committed.allowed);
-        if !is_committed && request.cost != AS_RESERVED {
+    #[cfg(feature = "redis")]
+    fn follow_commit(&self, charge: Charge<'_>) {
+        let is_committed = self.ask(charge).is_ok_and(|(committed, _)| committed.allowed);
+        if !is_committed && charge.cost != crate::rules::reservation::list::AS_RESERVED {
             let action = Action::Apply(Operation::Charge);
-            let _ = self.ask(StoreRequest { action, hold: None, ..request });
+            let _ = self.ask(Charge { action, hold: None, ..charge });
         }
     }
 
     /// Answers an operation on a reservation that was made in-process, even if the store can decide again.
     #[inline]
-    pub(crate) fn answer_made(&self, request: StoreRequest<'_>) -> Option<Answer> {
-        let reason = self.made.find(request)?;
-        let (decision, spent) = self.ask(request).ok()?;
-        let ends = matches!(request.action, Action::Apply(Operation::Commit | Operation::Cancel));
+    pub(crate) fn answer_made(&self, charge: Charge<'_>) -> Option<Answer> {
+        let reason = self.made.find(charge)?;
+        let (decision, spent) = self.ask(charge).ok()?;
+        let ends = matches!(charge.action, Action::Apply(Operation::Commit | Operation::Cancel));
         if ends || !decision.allowed {
-            self.made.remove(request);
+            self.made.remove(charge);
         }
         Some((Decision { source: Source::Fallback, degraded: Some(reason), ..decision }, spent))
     }
 
     /// The reason for which a reservation of the request was made in-process; `None` where the store decides.
-    pub(crate) fn made_for(&self, charges: &[RequestCharge<'_>]) -> Option<Degradation> {
-        charges.iter().find_map(|charge| self.made.find(charge.request))
+    pub(crate) fn made_for(&self, charges: &[Charge<'_>]) -> Option<Degradation> {
+        charges.iter().find_map(|charge| self.made.find(*charge))
     }
 
-    /// Answers the charges of a request without the store: all are applied, or none. Each comes with its policy's outage policy and quotas.
-    pub(crate) fn answer_together(
+    /// Answers charges without the store: all are applied, or none. Units are spent in the fallback store. Each charge comes with its
+    /// policy's outage policy and quotas.
+    pub(crate) fn start(
         &self,
-        charges: &[(Outage, &[Quota], RequestCharge<'_>)],
+        charges: &[(Outage, &[Quota], Charge<'_>)],
         reason: Degradation,
-    ) -> Result<Vec<Answer>, Error> {
-        let is_denied = |(outage, _, charge): &(Outage, &[Quota], RequestCharge<'_>)| {
-            *outage == Outage::Deny && charge.decides && !admits_when_denying(charge.request)
+    ) -> Result<Answers, Error> {
+        let is_denied = |(outage, _, charge): &(Outage, &[Quota], Charge<'_>)| {
+            *outage == Outage::Deny && charge.decides && !admits_when_denying(*charge)
         };
         let by_states = charges.iter().filter(|(outage, ..)| *outage == Outage::Fallback);
         let asked: Vec<_> = by_states
-            .map(|(.., charge)| {
-                let effective = charge.request.effective.and_then(self.quotas_of);
-                RequestCharge { request: StoreRequest { effective, ..charge.request }, ..*charge }
-            })
+            .map(|(.., charge)| Charge { effective: charge.effective.and_then(self.quotas_of), ..*charge })
             .collect();
         let answers = if charges.iter().any(is_denied) {
-            let peek = |charge: &RequestCharge<'_>| {
-                let action = Action::Apply(Operation::Peek);
-                self.store.answer(StoreRequest { action, hold: None, ..charge.request })
-            };
-            asked.iter().map(peek).collect::<Result<_, _>>()?
+            asked.iter().map(|charge| self.store.answer(charge.peek())).collect::<Result<Answers, _>>()?
         } else {
-            self.store.answer_together(&asked)?
+            self.store.start(&asked)?
         };
         let mut answers = answers.into_iter();
-        let mut answered = Vec::with_capacity(charges.len());
-        for (outage, quotas, RequestCharge { request, .. }) in charges {
+        let mut answered = Answers::with_capacity(charges.len());
+        for (outage, quotas, charge) in charges {
             answered.push(if *outage == Outage::Fallback {
                 let (decision, spent) = answers.next().ok_or_else(Error::no_answer)?;
-                (explained(decision, quotas, *request, reason), spent)
+                (explained(decision, quotas, *charge, reason), spent)
             } else {
-                without_states(*outage, quotas, *request, reason)
+                without_states(*outage, quotas, *charge, reason)
             });
         }
         let of_request: Vec<_> = charges.iter().map(|(.., charge)| *charge).collect();
         let is_admitted = is_admitted(&of_request, &answered);
-        for ((decision, spent), (outage, _, RequestCharge { request, .. })) in
-            answered.iter_mut().zip(charges)
-        {
-            let is_reserved = request.action == Action::Apply(Operation::Reserve) && decision.allowed;
-            if !is_admitted {
+        for ((decision, spent), (outage, _, charge)) in answered.iter_mut().zip(charges) {
+            let is_reserved = charge.action == Action::Apply(Operation::Reserve) && decision.allowed;
+            if charges.len() > 1 && !is_admitted {
                 *spent = 0;
             } else if *outage == Outage::Fallback && is_reserved {
-                self.made.add(*request, reason, self.store.clock().now_us());
+                self.made.add(*charge, reason, self.store.clock().now_us());
             }
         }
         Ok(answered)
     }
-
-    /// Answers without the store. Units are spent in the fallback store.
-    pub(crate) fn answer(
-        &self,
-        outage: Outage,
-        quotas: &[Quota],
-        request: StoreRequest<'_>,
-        reason: Degradation,
-    ) -> Result<Answer, Error> {
-        if outage != Outage::Fallback {
-            return Ok(without_states(outage, quotas, request, reason));
-        }
-        let (decision, spent) = self.ask(request)?;
-        if request.action == Action::Apply(Operation::Reserve) && decision.allowed {
-            self.made.add(request, reason, self.store.clock().now_us());
-        }
-        Ok((explained(decision, quotas, request, reason), spent))
-    }
 }
 
 /// The decision of the fallback store as the caller receives it.
-fn explained(
-    mut decision: Decision,
-    quotas: &[Quota],
-    request: StoreRequest<'_>,
-    reason: Degradation,
-) -> Decision {
+fn explained(mut decision: Decision, quotas: &[Quota], charge: Charge<'_>, reason: Degradation) -> Decision {
     // The store may admit after the outage what exceeds only this share.
-    let is_within = || quotas.iter().all(|quota| request.cost <= quota.capacity());
+    let is_within = || quotas.iter().all(|quota| charge.cost <= quota.capacity());
     if !decision.allowed && decision.wait_us == Decision::NEVER && is_within() {
         decision.wait_us = COME_BACK_US;
     }
@@ -198,21 +166,16 @@ fn explained(
 }
 
 /// Whether the outage policy `deny` admits a request: only one that has no cost and no hold.
-fn admits_when_denying(request: StoreRequest<'_>) -> bool {
-    request.cost == 0 && request.hold.is_none()
+fn admits_when_denying(charge: Charge<'_>) -> bool {
+    charge.cost == 0 && charge.hold.is_none()
 }
 
 /// The answer of an outage policy that keeps no states.
-fn without_states(
-    outage: Outage,
-    quotas: &[Quota],
-    request: StoreRequest<'_>,
-    reason: Degradation,
-) -> Answer {
+fn without_states(outage: Outage, quotas: &[Quota], charge: Charge<'_>, reason: Degradation) -> Answer {
     let (allowed, source) = match outage {
         // Without states there is no reservation to find.
-        Outage::Allow => (!is_about_reservation(request.action), Source::Allow),
-        Outage::Deny | Outage::Fallback => (admits_when_denying(request), Source::Deny),
+        Outage::Allow => (!is_about_reservation(charge.action), Source::Allow),
+        Outage::Deny | Outage::Fallback => (admits_when_denying(charge), Source::Deny),
     };
     let views = quotas.iter().map(|quota| QuotaUsage {
         limit: quota.limit(),
@@ -234,7 +197,7 @@ fn without_states(
         shadowed: false,
         repeated: false,
     };
-    (decision, if allowed { request.cost } else { 0 })
+    (decision, if allowed { charge.cost } else { 0 })
 }
 
 /// Whether the operation needs an existing reservation.

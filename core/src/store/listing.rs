@@ -2,9 +2,9 @@
 
 use crate::error::Error;
 use crate::store::Store;
+use crate::store::charge::Charge;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::listing::RedisScan;
-use crate::store::request::StoreRequest;
 use crate::store::scan::{
     FoundKey, FoundPolicy, KnownHere, Look, LookRequest, ScanFilter, ScanStep, StoredKey,
 };
@@ -78,7 +78,7 @@ impl Store {
     }
 
     /// The leased units and the cached denial of a key in this process.
-    pub(crate) fn known_here(&self, request: StoreRequest<'_>) -> KnownHere {
+    pub(crate) fn known_here(&self, request: Charge<'_>) -> KnownHere {
         match self {
             Self::Memory(_) | Self::Local(_) | Self::Custom(_) => KnownHere::default(),
             Self::Redis(store) => store.known_here(request),

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::rules::decision::Degradation;
 use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::ReservationTerms;
-use crate::store::request::{PolicyId, StoreRequest};
+use crate::store::charge::{Charge, PolicyId};
 
 /// With fewer reservations than this, those that have ended are not removed.
 const FEW: usize = 1_024;
@@ -41,15 +41,15 @@ struct Made {
 impl MadeReservations {
     /// The reason for which a reservation was made in-process; `None` for any other.
     #[inline]
-    pub(crate) fn find(&self, request: StoreRequest<'_>) -> Option<Degradation> {
-        if request.hold.is_none() || self.number.load(Ordering::Acquire) == 0 {
+    pub(crate) fn find(&self, charge: Charge<'_>) -> Option<Degradation> {
+        if charge.hold.is_none() || self.number.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.table.lock().made.get(&name_of(request)?).map(|made| made.reason)
+        self.table.lock().made.get(&name_of(charge)?).map(|made| made.reason)
     }
 
-    pub(crate) fn add(&self, request: StoreRequest<'_>, reason: Degradation, now_us: u64) {
-        let Some(name) = name_of(request) else { return };
+    pub(crate) fn add(&self, charge: Charge<'_>, reason: Degradation, now_us: u64) {
+        let Some(name) = name_of(charge) else { return };
         let mut table = self.table.lock();
         if table.made.len() >= table.full.max(FEW) {
             // Renewing a reservation adds it again, with a new time.
@@ -62,14 +62,14 @@ impl MadeReservations {
         self.number.store(table.made.len(), Ordering::Release);
     }
 
-    pub(crate) fn remove(&self, request: StoreRequest<'_>) {
-        let Some(name) = name_of(request) else { return };
+    pub(crate) fn remove(&self, charge: Charge<'_>) {
+        let Some(name) = name_of(charge) else { return };
         let mut table = self.table.lock();
         table.made.remove(&name);
         self.number.store(table.made.len(), Ordering::Release);
     }
 }
 
-fn name_of(request: StoreRequest<'_>) -> Option<Name> {
-    Some((request.id, request.key.into(), request.hold?.id))
+fn name_of(charge: Charge<'_>) -> Option<Name> {
+    Some((charge.id, charge.key.into(), charge.hold?.id))
 }

@@ -18,6 +18,7 @@ mod sweep;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::smallvec;
 
 use self::entry::{RegisteredPolicy, States};
 use self::key::{KeyHash, LongKeys};
@@ -31,7 +32,7 @@ use crate::rules::policy::Policy;
 use crate::rules::transition::{Operation, PolicyRules};
 use crate::runtime::clock::Clock;
 use crate::runtime::lock::Lock;
-use crate::store::request::{Action, Answer, PolicyId, PreparedQuotas, RequestCharge, StoreRequest};
+use crate::store::charge::{Action, Answer, Answers, Charge, PolicyId, PreparedQuotas};
 
 /// A shard for fewer keys than this is not worthwhile.
 const MIN_KEYS_PER_SHARD: usize = 1 << 10;
@@ -137,8 +138,8 @@ impl MemoryStore {
 
     /// # Errors
     /// `Internal` for a policy that was forgotten.
-    pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        let StoreRequest { id, key, action, cost, headroom, effective, .. } = request;
+    pub(crate) fn answer(&self, charge: Charge<'_>) -> Result<Answer, Error> {
+        let Charge { id, key, action, cost, headroom, effective, .. } = charge;
         match action {
             Action::Apply(Operation::Check) if headroom == 0 && effective.is_none() => {
                 match self.check_known(id, key, cost) {
@@ -146,11 +147,11 @@ impl MemoryStore {
                         let spent = if decision.allowed { cost } else { 0 };
                         Ok((decision, spent))
                     }
-                    None => self.apply(request, Operation::Check),
+                    None => self.apply(charge, Operation::Check),
                 }
             }
-            Action::Apply(operation) => self.apply(request, operation),
-            Action::Reset => self.reset(request).map(|decision| (decision, 0)),
+            Action::Apply(operation) => self.apply(charge, operation),
+            Action::Reset => self.reset(charge).map(|decision| (decision, 0)),
         }
     }
 
@@ -201,14 +202,14 @@ impl MemoryStore {
 
     /// Applies an operation to the states of a key; returns the decision and the number of units spent.
     #[inline(never)]
-    fn apply(&self, request: StoreRequest<'_>, operation: Operation) -> Result<Answer, Error> {
-        let digest = self.long_keys.digest(request.key);
-        let key = digest.as_ref().map_or(request.key, |digest| digest);
-        let hash = self.key_hash.of(request.id, key);
+    fn apply(&self, charge: Charge<'_>, operation: Operation) -> Result<Answer, Error> {
+        let digest = self.long_keys.digest(charge.key);
+        let key = digest.as_ref().map_or(charge.key, |digest| digest);
+        let hash = self.key_hash.of(charge.id, key);
         let mut shard = self.shard(hash).shard.lock();
         let now_us = shard.time(self.clock.now_us(), &self.clock);
-        let charge = Charge { request, key, hash, now_us };
-        self.apply_locked(&mut shard, &mut None, charge, request.operation(operation, now_us))
+        let placed = Placed { charge, key, hash, now_us };
+        self.apply_locked(&mut shard, &mut None, placed, charge.operation(operation, now_us))
     }
 
     /// As [`apply`](Self::apply), in a shard whose lock is held.
@@ -216,15 +217,15 @@ impl MemoryStore {
         &'a self,
         shard: &mut Shard,
         overflow: &mut Option<MutexGuard<'a, Overflow>>,
-        charge: Charge<'_>,
+        placed: Placed<'_>,
         operation: KeyOperation<'_>,
     ) -> Result<Answer, Error> {
-        let (mut slot, degraded) = self.slot(shard, overflow, charge)?;
+        let (mut slot, degraded) = self.slot(shard, overflow, placed)?;
         let (rules, states) = slot.parts();
         let (decision, applied) = rules.decide(states, operation, degraded);
         if applied.written {
-            self.shard(charge.hash).recent_denials.invalidate(charge.hash);
-            slot.keep(charge.now_us, charge.now_us + decision.reset_after_us());
+            self.shard(placed.hash).recent_denials.invalidate(placed.hash);
+            slot.keep(placed.now_us, placed.now_us + decision.reset_after_us());
         }
         Ok((decision, applied.spent))
     }
@@ -234,11 +235,11 @@ impl MemoryStore {
         &'a self,
         shard: &'s mut Shard,
         overflow: &'s mut Option<MutexGuard<'a, Overflow>>,
-        Charge { request, key, hash, now_us }: Charge<'s>,
+        Placed { charge, key, hash, now_us }: Placed<'s>,
     ) -> Result<(Slot<'s>, Option<Degradation>), Error> {
         let recent_denials = &self.shard(hash).recent_denials;
-        let effective = quotas_of(request.effective);
-        let wanted = KeyRequest { id: request.id, hash, key, now_us, effective };
+        let effective = quotas_of(charge.effective);
+        let wanted = KeyRequest { id: charge.id, hash, key, now_us, effective };
         match shard.slot(recent_denials, &self.key_hash, wanted) {
             Ok(slot) => Ok((slot, None)),
             Err(NoSlot::Full(current)) => {
@@ -249,20 +250,28 @@ impl MemoryStore {
         }
     }
 
-    /// Applies the charges of a request, each for a different key or policy: all of them if every deciding one is admitted, otherwise only
-    /// the denied ones. The others are answered as a peek.
-    pub(crate) fn answer_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
-        let digest = |charge: &RequestCharge<'_>| self.long_keys.digest(charge.request.key);
+    /// Applies charges, each for a different key or policy.
+    pub(crate) fn start(&self, charges: &[Charge<'_>]) -> Result<Answers, Error> {
+        match charges {
+            [charge] => Ok(smallvec![self.answer(*charge)?]),
+            _ => self.answer_together(charges),
+        }
+    }
+
+    /// Applies all charges of a request if every deciding one is admitted, otherwise only the denied ones. The others are answered as a
+    /// peek.
+    fn answer_together(&self, charges: &[Charge<'_>]) -> Result<Answers, Error> {
+        let digest = |charge: &Charge<'_>| self.long_keys.digest(charge.key);
         let digests: Vec<_> = charges.iter().map(digest).collect();
         let mut placed = Vec::with_capacity(charges.len());
-        for (RequestCharge { request, decides, .. }, digest) in charges.iter().zip(&digests) {
-            let Action::Apply(operation) = request.action else { return Err(Error::no_answer()) };
-            let key = digest.as_ref().map_or(request.key, |digest| digest);
-            let hash = self.key_hash.of(request.id, key);
-            placed.push((Charge { request: *request, key, hash, now_us: 0 }, operation, *decides));
+        for (charge, digest) in charges.iter().zip(&digests) {
+            let Action::Apply(operation) = charge.action else { return Err(Error::no_answer()) };
+            let key = digest.as_ref().map_or(charge.key, |digest| digest);
+            let hash = self.key_hash.of(charge.id, key);
+            placed.push((Placed { charge: *charge, key, hash, now_us: 0 }, operation));
         }
         // Locked in ascending order, so that no two threads wait for each other.
-        let mut numbers: Vec<_> = placed.iter().map(|(charge, ..)| self.shard_number(charge.hash)).collect();
+        let mut numbers: Vec<_> = placed.iter().map(|(placed, _)| self.shard_number(placed.hash)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let mut shards: Vec<_> = numbers.iter().map(|number| self.shards[*number].shard.lock()).collect();
@@ -272,29 +281,30 @@ impl MemoryStore {
         let mut overflow = None;
         let mut of_overflow = Vec::new();
         let (mut admits, mut admitted) = (Vec::with_capacity(placed.len()), true);
-        for (charge, operation, decides) in &mut placed {
-            charge.now_us = now_us;
-            let (mut slot, degraded) = self.slot(&mut shards[at(charge.hash)], &mut overflow, *charge)?;
+        for (placed, operation) in &mut placed {
+            placed.now_us = now_us;
+            let charge = placed.charge;
+            let (mut slot, degraded) = self.slot(&mut shards[at(placed.hash)], &mut overflow, *placed)?;
             let (rules, states) = slot.parts();
-            let operation = charge.request.operation(*operation, now_us);
+            let operation = charge.operation(*operation, now_us);
             let is_admitted = if degraded.is_none() {
                 rules.would_admit(states, operation)
             } else {
                 // Several keys of the request may share these states.
-                let states = known_or(&mut of_overflow, charge.request.id, || states.clone());
+                let states = known_or(&mut of_overflow, charge.id, || states.clone());
                 rules.decide(states, operation, degraded).0.allowed
             };
             admits.push(is_admitted);
-            admitted &= is_admitted || !*decides;
+            admitted &= is_admitted || !charge.decides;
         }
-        let mut answers = Vec::with_capacity(placed.len());
-        for ((charge, operation, _), is_admitted) in placed.into_iter().zip(admits) {
-            let shard = &mut shards[at(charge.hash)];
-            let operation = charge.request.operation(operation, now_us);
+        let mut answers = Answers::with_capacity(placed.len());
+        for ((placed, operation), is_admitted) in placed.into_iter().zip(admits) {
+            let shard = &mut shards[at(placed.hash)];
+            let operation = placed.charge.operation(operation, now_us);
             answers.push(if admitted || !is_admitted {
-                self.apply_locked(shard, &mut overflow, charge, operation)?
+                self.apply_locked(shard, &mut overflow, placed, operation)?
             } else {
-                let (mut slot, degraded) = self.slot(shard, &mut overflow, charge)?;
+                let (mut slot, degraded) = self.slot(shard, &mut overflow, placed)?;
                 let (rules, states) = slot.parts();
                 (rules.view_admitted(states, operation, degraded), 0)
             });
@@ -302,8 +312,8 @@ impl MemoryStore {
         Ok(answers)
     }
 
-    fn reset(&self, request: StoreRequest<'_>) -> Result<Decision, Error> {
-        let StoreRequest { id, key, .. } = request;
+    fn reset(&self, charge: Charge<'_>) -> Result<Decision, Error> {
+        let Charge { id, key, .. } = charge;
         let digest = self.long_keys.digest(key);
         let key = digest.as_ref().map_or(key, |digest| digest);
         let hash = self.key_hash.of(id, key);
@@ -311,7 +321,7 @@ impl MemoryStore {
         let mut shard = shard.lock();
         recent_denials.invalidate(hash);
         shard.forget(id, hash, key);
-        let effective = quotas_of(request.effective).or_else(|| shard.registered(id));
+        let effective = quotas_of(charge.effective).or_else(|| shard.registered(id));
         Ok(effective.ok_or_else(Error::unknown_to_store)?.unseen(self.clock.now_us()))
     }
 
@@ -350,8 +360,8 @@ impl MemoryStore {
 
 /// An operation on its key in the store.
 #[derive(Clone, Copy)]
-struct Charge<'a> {
-    request: StoreRequest<'a>,
+struct Placed<'a> {
+    charge: Charge<'a>,
     /// The key, or the digest that is stored in its place.
     key: &'a [u8],
     hash: u64,
@@ -399,10 +409,7 @@ mod tests {
         store.set_policy(id, &Policy::parse("api", "1/day token_bucket").unwrap());
         let check = |key: &str| {
             let (key, action) = (key.as_bytes(), Action::Apply(Operation::Check));
-            store
-                .answer(StoreRequest { id, key, action, cost: 1, headroom: 0, hold: None, effective: None })
-                .unwrap()
-                .0
+            store.answer(Charge::new(id, key, action, 1)).unwrap().0
         };
         assert!(check("limited").allowed);
         let shard_of = |key: &str| std::ptr::from_ref(store.shard(store.key_hash.of(id, key.as_bytes())));

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::{ArcSwapOption, Guard};
 use foldhash::fast::RandomState;
 
-use crate::store::request::PolicyId;
+use crate::store::charge::PolicyId;
 
 /// The chunks of a table double in size, so that no entry ever moves.
 const CHUNKS: usize = PolicyId::SLOT_BITS as usize;

@@ -40,6 +40,7 @@ use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
 use crate::runtime::monotonic;
+use crate::store::charge::{Action, PolicyId, PolicyOptions, PreparedQuotas};
 use crate::store::credentials::Credentials;
 use crate::store::fallback::Fallback;
 use crate::store::finding::Severity;
@@ -52,7 +53,6 @@ use crate::store::redis::lease::{LeaseDeps, LeaseStats, Leases};
 use crate::store::redis::routing::hub::Access;
 use crate::store::redis::routing::listener::Listener;
 use crate::store::redis::transport::failure::Failure;
-use crate::store::request::{Action, PolicyId, PolicyOptions, PreparedQuotas};
 use crate::store::stats::Stats;
 
 /// The pause between two attempts to reach the store.

@@ -38,6 +38,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
+use smallvec::smallvec;
 
 use self::failure::Failure;
 use self::file::being_opened;
@@ -53,10 +54,10 @@ use crate::runtime::close_signal::closed;
 use crate::runtime::fork::ProcessGeneration;
 use crate::runtime::monotonic;
 use crate::runtime::pause::pause;
+use crate::store::charge::{Answer, Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas, Wait, only};
 use crate::store::fallback::Fallback;
 use crate::store::finding::{Finding, Severity};
 use crate::store::outage::Outage;
-use crate::store::request::{Answer, PolicyId, PolicyOptions, PreparedQuotas, RequestCharge, StoreRequest};
 use crate::store::scan::{Look, LookRequest, ScanFilter, ScanStep};
 use crate::store::stats::{Counters, Stats};
 use crate::store::stored_policy::{StoredPolicies, StoredPolicy, StoredQuotas, fallback_quotas, policy_of};
@@ -182,62 +183,51 @@ impl SharedFileStore {
         self.counters.read()
     }
 
-    /// The answer of the file, or of the outage policy while the file cannot be used. Waits on this thread while a part of the file is
-    /// locked.
-    pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        self.answer_with(request, Patience::Wait).unwrap_or_else(|| Err(Error::no_answer()))
+    /// Answers charges, each for a different key or policy: all are applied, or none. The file answers, or the outage policy while it
+    /// cannot be used. While a part of the file is locked, a thread waits, and the thread of a task runs other tasks. If the task stops
+    /// waiting, nothing was done.
+    pub(crate) async fn start(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
+        let attempt = |patience| match charges {
+            [charge] => self.answer_with(*charge, patience).map(|answer| Ok(smallvec![answer?])),
+            _ => self.answer_together(charges, patience),
+        };
+        match wait {
+            Wait::Await => when_free(attempt).await,
+            Wait::Block => attempt(Patience::Wait).unwrap_or_else(|| Err(Error::no_answer())),
+        }
     }
 
-    /// The same for a caller that must not wait; `None`, with nothing done, while another thread or process keeps a part of the file
+    /// The answer to a caller that must not wait; `None`, with nothing done, while another thread or process keeps a part of the file
     /// locked.
-    pub(crate) fn try_answer(&self, request: StoreRequest<'_>) -> Option<Result<Answer, Error>> {
-        self.answer_with(request, Patience::Spin)
-    }
-
-    /// The same for a task, whose thread runs other tasks while a part of the file is locked. If the task stops waiting, nothing was done.
-    pub(crate) async fn ask(&self, request: StoreRequest<'_>) -> Result<Answer, Error> {
-        when_free(|patience| self.answer_with(request, patience)).await
+    pub(crate) fn try_answer(&self, charge: Charge<'_>) -> Option<Result<Answer, Error>> {
+        self.answer_with(charge, Patience::Spin)
     }
 
     #[inline]
-    fn answer_with(&self, request: StoreRequest<'_>, patience: Patience) -> Option<Result<Answer, Error>> {
-        if let Some(answer) = self.outage.answer_made(request) {
+    fn answer_with(&self, charge: Charge<'_>, patience: Patience) -> Option<Result<Answer, Error>> {
+        if let Some(answer) = self.outage.answer_made(charge) {
             return Some(Ok(answer));
         }
-        let registered = self.policies.load(request.id);
-        let policy = match policy_of(registered.as_deref(), request.effective) {
+        let registered = self.policies.load(charge.id);
+        let policy = match policy_of(registered.as_deref(), charge.effective) {
             Ok(policy) => policy,
             Err(error) => return Some(Err(error)),
         };
         let answer = self.use_opened(patience, |mapped| {
-            mapped.answer(&self.clock, &self.policies, policy, request, patience)
+            mapped.answer(&self.clock, &self.policies, policy, charge, patience)
         });
         match answer {
             Ok(answer) => Some(Ok(answer)),
             Err(failure) if failure.is_busy => None,
-            Err(failure) => Some(self.answer_without(policy, request, failure)),
+            Err(failure) => Some(self.answer_without(policy, charge, failure)),
         }
     }
 
-    /// Answers the charges of a request, each for a different key or policy: all are applied, or none.
-    pub(crate) fn answer_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
-        self.answer_together_with(charges, Patience::Wait).unwrap_or_else(|| Err(Error::no_answer()))
-    }
-
-    /// The same for a task, whose thread runs other tasks while a part of the file is locked. If the task stops waiting, nothing was done.
-    pub(crate) async fn ask_together(&self, charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error> {
-        when_free(|patience| self.answer_together_with(charges, patience)).await
-    }
-
-    fn answer_together_with(
-        &self,
-        charges: &[RequestCharge<'_>],
-        patience: Patience,
-    ) -> Option<Result<Vec<Answer>, Error>> {
-        let registered: Vec<_> = charges.iter().map(|charge| self.policies.load(charge.request.id)).collect();
+    fn answer_together(&self, charges: &[Charge<'_>], patience: Patience) -> Option<Result<Answers, Error>> {
+        let registered: Vec<_> = charges.iter().map(|charge| self.policies.load(charge.id)).collect();
         let mut of_policies = Vec::with_capacity(charges.len());
         for (charge, registered) in charges.iter().zip(&registered) {
-            match policy_of(registered.as_deref(), charge.request.effective) {
+            match policy_of(registered.as_deref(), charge.effective) {
                 Ok(policy) => of_policies.push((policy, *charge)),
                 Err(error) => return Some(Err(error)),
             }
@@ -258,18 +248,19 @@ impl SharedFileStore {
             .iter()
             .map(|(policy, charge)| (policy.outage, policy.policy.quotas(), *charge))
             .collect();
-        Some(reason.and_then(|reason| self.outage.answer_together(&charges, reason)))
+        Some(reason.and_then(|reason| self.outage.start(&charges, reason)))
     }
 
     #[cold]
     fn answer_without(
         &self,
         policy: &StoredPolicy,
-        request: StoreRequest<'_>,
+        charge: Charge<'_>,
         failure: Failure,
     ) -> Result<Answer, Error> {
         let reason = self.outage_of([policy].into_iter(), failure)?;
-        self.outage.answer(policy.outage, policy.policy.quotas(), request, reason)
+        let charges = [(policy.outage, policy.policy.quotas(), charge)];
+        only(self.outage.start(&charges, reason)?)
     }
 
     /// Returns why the outage policies of these policies answer, and counts their answers; the error if none answers.

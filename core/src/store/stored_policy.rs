@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use arc_swap::Guard;
-
 use crate::error::Error;
 use crate::rules::algorithm::{Rules, State};
 use crate::rules::codec::{
@@ -12,9 +10,9 @@ use crate::rules::codec::{
 use crate::rules::history::{Change, History};
 use crate::rules::policy::Policy;
 use crate::rules::transition::PolicyRules;
+use crate::store::charge::{PolicyId, PolicyOptions, PreparedQuotas};
 use crate::store::outage::Outage;
 use crate::store::policy_table::{OfPolicy, PolicyTable};
-use crate::store::request::{PolicyId, PolicyOptions, PreparedQuotas};
 
 #[derive(Debug)]
 pub(crate) struct StoredPolicies {
@@ -33,6 +31,10 @@ pub(crate) struct StoredPolicy {
     tags: Box<[Tag]>,
     history: History,
     /// Whether these are the quotas of some keys only.
+    #[cfg_attr(
+        not(all(feature = "local", target_os = "linux")),
+        expect(dead_code, reason = "only the local store drops keys whose quotas it may not know")
+    )]
     pub(crate) is_of_keys: bool,
     pub(crate) outage: Outage,
 }
@@ -86,6 +88,7 @@ impl StoredPolicies {
     }
 
     /// The policy with this name.
+    #[cfg(all(feature = "local", target_os = "linux"))]
     pub(crate) fn named(&self, name: &str) -> Option<Arc<StoredPolicy>> {
         self.policies.named(name)
     }
@@ -94,8 +97,9 @@ impl StoredPolicies {
         self.policies.get(id)
     }
 
+    #[cfg(all(feature = "local", target_os = "linux"))]
     #[inline]
-    pub(crate) fn load(&self, id: PolicyId) -> Guard<Option<Arc<StoredPolicy>>> {
+    pub(crate) fn load(&self, id: PolicyId) -> arc_swap::Guard<Option<Arc<StoredPolicy>>> {
         self.policies.load(id)
     }
 }

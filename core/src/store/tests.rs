@@ -15,8 +15,8 @@ use crate::rules::reservation::list::Hold;
 use crate::rules::transition::{Operation, PolicyRules};
 use crate::runtime::clock::{Clock, ManualClock};
 use crate::store::Store;
+use crate::store::charge::{Action, Answer, Charge, PolicyId, PolicyOptions};
 use crate::store::memory::MemoryStore;
-use crate::store::request::{Action, Answer, PolicyId, PolicyOptions, StoreRequest};
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::store::shared_file::{SharedFileOptions, SharedFileStore};
 
@@ -40,16 +40,12 @@ impl Asked {
         Self { hold: Some(Hold::of_block(for_us)), ..Self::plain(key, Operation::Block, 1) }
     }
 
-    fn request(&self) -> StoreRequest<'_> {
+    fn request(&self) -> Charge<'_> {
         let Self { policy, key, action, cost, headroom, .. } = self;
-        StoreRequest {
-            id: PolicyId(*policy),
-            key: key.as_bytes(),
-            action: *action,
-            cost: *cost,
+        Charge {
             headroom: *headroom,
             hold: self.hold.as_ref(),
-            effective: None,
+            ..Charge::new(PolicyId(*policy), key.as_bytes(), *action, *cost)
         }
     }
 }
@@ -123,7 +119,7 @@ impl Subject {
 
     fn ask(&mut self, asked: &Asked) -> Answer {
         match self {
-            Self::Stored { store, .. } => store.answer_here(asked.request()).unwrap().unwrap(),
+            Self::Stored { store, .. } => store.try_start(asked.request()).unwrap().unwrap(),
             Self::Rules { rules, states, clock } => {
                 let (policy, rules) = &rules[PolicyId(asked.policy).slot()];
                 let fresh = || policy.quotas().iter().map(State::fresh).collect();

@@ -10,7 +10,7 @@ use crate::limiter::registry::Registry;
 use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::store::Store;
-use crate::store::request::{PolicyId, PolicyOptions, PreparedQuotas};
+use crate::store::charge::{PolicyId, PolicyOptions, PreparedQuotas};
 
 #[derive(Debug)]
 pub(crate) struct InForce {

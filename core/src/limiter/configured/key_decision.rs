@@ -1,7 +1,8 @@
 //! The entry points for an operation on a key of a configured policy: at once, with waiting, in line, and many
 //! together. Each runs the [steps](super::key_steps), counts the answer and charges the pool for what it owes.
 
-use std::future::ready;
+use std::future::{Future, Ready, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,17 +12,22 @@ use crate::error::Error;
 use crate::limiter::cancellation::gives_back;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::key_steps::{ConfiguredCall, Opening, StoreCall};
-use crate::limiter::configured::wait::{DecidedAnswer, Wait};
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::operations::check_hold;
 use crate::limiter::tally::counts::OperationKind;
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
 use crate::rules::decision::{Decision, Source};
 use crate::rules::request::Request;
-use crate::store::request::Answer;
+use crate::store::charge::{Answer, Wait, only};
 
 /// How long an operation waits for the first configuration where the store of the states has no deadline.
 const FIRST_CONFIGURATION_WITHIN: Duration = Duration::from_secs(1);
+
+/// An answer that the caller waits for.
+pub(crate) type PendingAnswer<'a> = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send + 'a>>;
+
+/// An answer that is known already, or that the caller waits for.
+pub(crate) type DecidedAnswer<'a> = Either<Ready<Result<Answer, Error>>, PendingAnswer<'a>>;
 
 impl Limiter {
     /// Answers an operation on a key of a configured policy; `None` where the active configuration has no such policy.
@@ -56,10 +62,9 @@ impl Limiter {
         let answer = match self.open(in_force, call)? {
             Opening::Answered(answer) => answer,
             Opening::Asked(asked) if asked.compared.is_none() => {
-                let Some(answer) = shared.store.answer_here(asked.request).transpose()? else {
+                let Some(answer) = shared.try_start(asked.charge)? else {
                     return Ok(None);
                 };
-                shared.answered(asked.request, &answer);
                 in_force.shadow(call, answer)
             }
             Opening::Asked(_) => return Ok(None),
@@ -92,11 +97,7 @@ impl Limiter {
             return self.decide_on_key(&in_force, configured, wait).await;
         }
         // A policy of the program.
-        let request = shared.key_request(call)?;
-        if wait == Wait::Await {
-            return self.ask_kept(request).await;
-        }
-        shared.ask_store_blocking(request)
+        self.start_counted(shared.key_request(call)?, wait).await
     }
 
     /// The active configuration; where its source has none yet, the caller waits for it within the store's deadline, or for a second
@@ -166,7 +167,7 @@ impl Limiter {
             decisions.push(answer.map(|(answer, call, asked)| {
                 match (call, asked) {
                     (Some(call), _) => self.count_configured(&in_force, call, &answer),
-                    (None, Some(asked)) => self.shared().count_decision(&asked.request, &answer),
+                    (None, Some(asked)) => self.shared().count_decision(&asked.charge, &answer),
                     (None, None) => {}
                 }
                 answer.0
@@ -228,7 +229,7 @@ impl Limiter {
         self.charge_own_pool(in_force, call, wait).await?;
         let answer = if wait == Wait::Await && (call.action == RESERVE || gives_back(call.action)) {
             // A reserve whose caller stops waiting leaves no reservation behind, and a refund, commit or cancel is performed.
-            self.ask_uncancelled(asked.request).await?
+            only(self.start_kept(&[asked.charge]).await?)?
         } else {
             self.ask_each(in_force, &[asked], wait).await?.pop().ok_or_else(Error::no_answer)?
         };

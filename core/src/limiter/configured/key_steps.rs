@@ -8,7 +8,6 @@ use crate::configuration::effective::EffectiveQuotas;
 use crate::configuration::model::Mode;
 use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
-use crate::limiter::configured::wait::Wait;
 use crate::limiter::operations::headroom_of;
 use crate::limiter::registry::{refuse_reserved, refuse_unreserved};
 use crate::limiter::{CHECK, KeyCall, Limiter, PEEK, RESERVE};
@@ -16,7 +15,7 @@ use crate::rules::decision::{Cause, Decision, Source};
 use crate::rules::policy::Policy;
 use crate::rules::reservation::list::Hold;
 use crate::rules::transition::Operation;
-use crate::store::request::{Action, Answer, StoreRequest};
+use crate::store::charge::{Action, Answer, Charge, Wait};
 
 /// An operation on a key of a configured policy. Everything about it that depends on the time was decided at `now_us`, so that all steps
 /// agree on the effective quotas and on what the lists say.
@@ -46,24 +45,24 @@ pub(crate) enum Opening<'a> {
 
 impl<'a> Opening<'a> {
     /// The opening for a policy of the program.
-    pub(crate) fn of_program(request: StoreRequest<'a>) -> Self {
-        Self::Asked(StoreCall { request, compared: None })
+    pub(crate) fn of_program(charge: Charge<'a>) -> Self {
+        Self::Asked(StoreCall { charge, compared: None })
     }
 }
 
-/// A request to the store, and whether the candidate's quotas decide it as well, for comparison.
+/// A charge for the store, and whether the candidate's quotas decide it as well, for comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreCall<'a> {
-    pub(crate) request: StoreRequest<'a>,
+    pub(crate) charge: Charge<'a>,
     /// The policy whose candidate decides as well.
     pub(crate) compared: Option<usize>,
 }
 
 impl<'a> StoreCall<'a> {
     /// The same check with the candidate's quotas.
-    pub(crate) fn comparison(&self, in_force: &InForce) -> Option<StoreRequest<'a>> {
+    pub(crate) fn comparison(&self, in_force: &InForce) -> Option<Charge<'a>> {
         let id = in_force.policy(self.compared?).comparison?;
-        Some(StoreRequest { id, effective: None, ..self.request })
+        Some(Charge { id, effective: None, ..self.charge })
     }
 }
 
@@ -178,10 +177,16 @@ impl Limiter {
                 admitted(quotas, call, Cause::AllowList)
             }));
         }
-        let (id, effective) = (in_force.policy(policy).id, effective());
-        let request = StoreRequest { id, key, action, cost, headroom, hold, effective };
         let compared = Some(policy).filter(|_| choice.compare && action == CHECK);
-        Ok(Opening::Asked(StoreCall { request, compared }))
+        let charge = Charge {
+            headroom,
+            hold,
+            effective: effective(),
+            decides: mode != Mode::Shadow,
+            uses_caches: compared.is_none(),
+            ..Charge::new(in_force.policy(policy).id, key, action, cost)
+        };
+        Ok(Opening::Asked(StoreCall { charge, compared }))
     }
 
     /// Calls the caches and the store, and counts how candidates compare.
@@ -192,21 +197,17 @@ impl Limiter {
         wait: Wait,
     ) -> Result<Vec<Answer>, Error> {
         let shared = self.shared();
-        let is_cacheable = |call: &StoreCall<'_>| call.request.action == CHECK && call.compared.is_none();
-        let cached: Vec<Option<Answer>> = asked
-            .iter()
-            .map(|call| is_cacheable(call).then(|| shared.store.ask_caches(call.request)).flatten())
-            .collect();
-        let uncached = || asked.iter().zip(&cached).filter(|(_, cached)| cached.is_none());
-        let mut requests: Vec<StoreRequest<'_>> = uncached().map(|(call, _)| call.request).collect();
-        requests.extend(asked.iter().filter_map(|call| call.comparison(in_force)));
-        let mut answers = self.ask_store_each(&requests, wait).await?.into_iter();
+        let cached: Vec<_> = asked.iter().map(|call| shared.store.ask_caches(call.charge)).collect();
+        let uncached = asked.iter().zip(&cached).filter(|(_, cached)| cached.is_none());
+        let mut charges: Vec<Charge<'_>> = uncached.map(|(call, _)| call.charge).collect();
+        charges.extend(asked.iter().filter_map(|call| call.comparison(in_force)));
+        let mut answers = self.start_each(&charges, wait).await?.into_iter();
         let live: Vec<Answer> = cached
             .into_iter()
             .map(|cached| cached.or_else(|| answers.next()).ok_or_else(Error::no_answer))
             .collect::<Result<_, _>>()?;
         for (call, answer) in asked.iter().zip(&live) {
-            shared.answered(call.request, answer);
+            shared.answered(call.charge, answer);
             let Some(policy) = call.compared else { continue };
             let Some((candidate, _)) = call.comparison(in_force).and_then(|_| answers.next()) else {
                 continue;
@@ -214,21 +215,6 @@ impl Limiter {
             in_force.count_comparison(policy, &answer.0, &candidate);
         }
         Ok(live)
-    }
-
-    pub(crate) async fn ask_store_each(
-        &self,
-        requests: &[StoreRequest<'_>],
-        wait: Wait,
-    ) -> Result<Vec<Answer>, Error> {
-        let store = self.shared().store();
-        match (requests, wait) {
-            ([], _) => Ok(Vec::new()),
-            ([request], Wait::Await) => Ok(vec![store.ask(*request).await?]),
-            ([request], Wait::Block) => Ok(vec![store.ask_blocking(*request)?]),
-            (_, Wait::Await) => self.ask_many_kept(requests).await,
-            (_, Wait::Block) => store.ask_many_blocking(requests),
-        }
     }
 
     /// The steps after the store. Also returns the units that the pool has to be charged for.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::limiter::Limiter;
 use crate::limiter::configured::in_force::InForce;
+use crate::limiter::configured::key_decision::PendingAnswer;
 use crate::limiter::configured::key_steps::{ConfiguredCall, Opening};
 use crate::limiter::configured::pool_charges::{COLLECTED_FOR, Pool};
-use crate::limiter::configured::wait::{PendingAnswer, Wait};
 use crate::rules::transition::Operation;
-use crate::store::request::Action;
+use crate::store::charge::{Action, Wait};
 
 impl Limiter {
     /// The pool's answer; boxed, because the pool is decided by the same recursive path as a policy.

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use futures_util::future::FutureExt;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
@@ -14,13 +13,13 @@ use crate::configuration::request::AttributeSource;
 use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::key_steps::{ConfiguredCall, Opening};
-use crate::limiter::configured::wait::Wait;
 use crate::limiter::together::{Charged, Planned, hold_without_waiting};
 use crate::limiter::{Admin, CHECK, Limiter, RESERVE, blocking};
 use crate::rules::decision::{Cause, Decision};
 use crate::rules::policy::Policy;
 use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::{Hold, ReservationTerms};
+use crate::store::charge::{Wait, at_once};
 use crate::store::scan::KeyName;
 
 /// The decision on a request by the configuration's lists, rules and policies.
@@ -217,7 +216,7 @@ impl Limiter {
             return Ok(denial);
         }
         let (calls, planned): (Vec<_>, Vec<_>) = planned.into_iter().unzip();
-        let charged = self.start_charges(Some(&in_force), &planned, wait).await?;
+        let charged = self.start_planned(Some(&in_force), &planned, wait).await?;
         for (call, charged) in calls.iter().zip(&charged) {
             self.count_configured(&in_force, *call, &charged.answer);
             self.owe_to_pool(&in_force, *call, charged.owed, wait).await?;
@@ -329,7 +328,6 @@ impl blocking::Limiter {
         request: &(dyn AttributeSource + Sync),
         terms: &ReservationTerms,
     ) -> Result<RequestDecision, Error> {
-        let decided = self.asynchronous().decide_request(request, terms, Wait::Block);
-        decided.now_or_never().unwrap_or_else(|| Err(Error::no_answer()))
+        at_once(self.asynchronous().decide_request(request, terms, Wait::Block))
     }
 }

@@ -8,10 +8,10 @@ use crate::configuration::request::AttributeSource;
 use crate::error::Error;
 use crate::limiter::Admin;
 use crate::limiter::configured::request_decision::RequestDecision;
-use crate::limiter::configured::wait::Wait;
 use crate::limiter::explanation::report::PolicyMode;
 use crate::rules::decision::Cause;
 use crate::rules::policy::Policy;
+use crate::store::charge::Wait;
 
 /// The result of matching a request against a configuration, before any policy decides.
 #[derive(Clone, Debug, PartialEq, Eq)]

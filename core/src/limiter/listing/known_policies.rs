@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::limiter::Shared;
 use crate::limiter::configured::in_force::InForce;
 use crate::rules::policy::Policy;
-use crate::store::request::{PolicyId, PolicyOptions, PreparedQuotas};
+use crate::store::charge::{PolicyId, PolicyOptions, PreparedQuotas};
 use crate::store::scan::{FoundKey, FoundPolicy, KeyName};
 
 /// The policies by which keys are examined.

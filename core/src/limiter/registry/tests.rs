@@ -3,8 +3,8 @@ use std::time::Duration;
 use super::*;
 use crate::rules::decision::Decision;
 use crate::runtime::clock::{Clock, ManualClock};
+use crate::store::charge::Charge;
 use crate::store::memory::MemoryStore;
-use crate::store::request::StoreRequest;
 
 /// A registry that keeps a few texts, and forgets unused ones at once.
 fn small(most: usize) -> Registry {
@@ -29,8 +29,8 @@ fn name_first(registry: &Registry, store: &Store) {
     }
 }
 
-fn asked(id: PolicyId, action: Action) -> StoreRequest<'static> {
-    StoreRequest { id, key: b"k", action, cost: 1, headroom: 0, hold: None, effective: None }
+fn asked(id: PolicyId, action: Action) -> Charge<'static> {
+    Charge::new(id, b"k", action, 1)
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn text_whose_keys_have_states_in_memory_stays_until_there_are_too_many() {
     let check = |text: &str| -> Decision {
         let id = registry.id(Some(text), &store).unwrap();
         let request = asked(id, Action::Apply(Operation::Check));
-        store.answer_here(request).unwrap().unwrap().0
+        store.try_start(request).unwrap().unwrap().0
     };
     assert!(check("1/hour").allowed && !check("1/hour").allowed);
     for number in 0..200 {
@@ -132,7 +132,7 @@ fn operation_under_a_forgotten_policy_is_an_error_in_every_store_of_this_process
     store.set_policy(id, &policy, PolicyOptions::default());
     let ask = |id, action| {
         let request = asked(id, action);
-        store.answer_here(request).unwrap()
+        store.try_start(request).unwrap()
     };
     let check = Action::Apply(Operation::Check);
     assert!(ask(id, check).is_ok());
@@ -175,7 +175,7 @@ fn texts_that_threads_use_decide_while_others_are_forgotten() {
                 while !is_over.load(Ordering::Relaxed) {
                     let id = registry.id(Some(&text), store).unwrap();
                     let request = asked(id, Action::Apply(Operation::Check));
-                    assert!(store.answer_here(request).unwrap().unwrap().0.allowed);
+                    assert!(store.try_start(request).unwrap().unwrap().0.allowed);
                 }
             });
         }

@@ -19,8 +19,8 @@ use crate::error::Error;
 use crate::limiter::tally::counts::MAX_COUNTED;
 use crate::rules::policy::Policy;
 use crate::runtime::monotonic;
+use crate::store::charge::PolicyId;
 use crate::store::policy_table::OfPolicy;
-use crate::store::request::PolicyId;
 
 /// How many of the texts in line a new text looks at.
 pub(super) const INSPECTED: usize = 8;

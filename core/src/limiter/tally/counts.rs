@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::rules::decision::{Cause, Degradation, Source};
 use crate::rules::policy::Policy;
 use crate::rules::transition::Operation;
-use crate::store::request::{Action, PolicyId};
+use crate::store::charge::{Action, PolicyId};
 
 /// The policies whose counts are found at once: requests name them without a lookup, too.
 pub(crate) const FIRST: usize = 4;

@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::rules::codec::{Bytes, States};
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
+use crate::store::charge::{Action, Answers, Charge};
 use crate::store::custom::interface::Change;
-use crate::store::request::{Action, Answer, RequestCharge};
 use crate::store::stored_policy::StoredPolicy;
 
 /// The name of a key's state. A policy's name contains no zero.
@@ -39,7 +39,7 @@ fn write(policy: &StoredPolicy, states: &States, until_us: u64) -> Change {
 }
 
 pub(super) struct Transaction<'a> {
-    charges: &'a [(&'a StoredPolicy, RequestCharge<'a>)],
+    charges: &'a [(&'a StoredPolicy, Charge<'a>)],
     names: Vec<Vec<u8>>,
     /// For each charge, the index of its name.
     places: Vec<usize>,
@@ -52,10 +52,10 @@ struct Entry {
 }
 
 impl<'a> Transaction<'a> {
-    pub(super) fn new(charges: &'a [(&'a StoredPolicy, RequestCharge<'a>)]) -> Self {
+    pub(super) fn new(charges: &'a [(&'a StoredPolicy, Charge<'a>)]) -> Self {
         let (mut names, mut places) = (Vec::with_capacity(charges.len()), Vec::with_capacity(charges.len()));
         for (policy, charge) in charges {
-            let name = name(policy, charge.request.key);
+            let name = name(policy, charge.key);
             let known = names.iter().position(|other| *other == name);
             places.push(known.unwrap_or_else(|| {
                 names.push(name);
@@ -75,7 +75,7 @@ impl<'a> Transaction<'a> {
         &self,
         states: &[Option<Vec<u8>>],
         clock: &Clock,
-    ) -> (Vec<Change>, Result<Vec<Answer>, Error>) {
+    ) -> (Vec<Change>, Result<Answers, Error>) {
         let now_us = clock.now_us();
         let mut entries = Vec::with_capacity(self.names.len());
         for at in 0..self.names.len() {
@@ -93,30 +93,25 @@ impl<'a> Transaction<'a> {
         (changes, answers)
     }
 
-    fn answers(
-        &self,
-        entries: &mut [Entry],
-        now_us: u64,
-        lives_for_ever: bool,
-    ) -> Result<Vec<Answer>, Error> {
+    fn answers(&self, entries: &mut [Entry], now_us: u64, lives_for_ever: bool) -> Result<Answers, Error> {
         let (mut admits, mut admitted) = (Vec::with_capacity(self.charges.len()), true);
         if self.charges.len() > 1 {
             for ((policy, charge), place) in self.charges.iter().zip(&self.places) {
-                let operation = charge.request.operation(operation_of(charge)?, now_us);
+                let operation = charge.operation(operation_of(charge)?, now_us);
                 let is_admitted = policy.rules.would_admit(&mut entries[*place].states, operation);
                 admits.push(is_admitted);
                 admitted &= is_admitted || !charge.decides;
             }
         }
-        let mut answers = Vec::with_capacity(self.charges.len());
+        let mut answers = Answers::with_capacity(self.charges.len());
         for (at, ((policy, charge), place)) in self.charges.iter().zip(&self.places).enumerate() {
             let entry = &mut entries[*place];
-            let Action::Apply(operation) = charge.request.action else {
+            let Action::Apply(operation) = charge.action else {
                 *entry = Entry { states: policy.fresh(), change: Change::Remove };
                 answers.push((policy.rules.view(&entry.states, now_us), 0));
                 continue;
             };
-            let operation = charge.request.operation(operation, now_us);
+            let operation = charge.operation(operation, now_us);
             if !admitted && admits.get(at).is_some_and(|is_admitted| *is_admitted) {
                 answers.push((policy.rules.view_admitted(&mut entry.states, operation, None), 0));
                 continue;
@@ -133,8 +128,8 @@ impl<'a> Transaction<'a> {
     }
 }
 
-fn operation_of(charge: &RequestCharge<'_>) -> Result<Operation, Error> {
-    match charge.request.action {
+fn operation_of(charge: &Charge<'_>) -> Result<Operation, Error> {
+    match charge.action {
         Action::Apply(operation) => Ok(operation),
         Action::Reset => Err(Error::no_answer()),
     }

@@ -12,7 +12,7 @@ use crate::rules::history::{History, PastNumbers, has_run_out, past_of, ran_out}
 use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
 use crate::rules::transition::PolicyRules;
-use crate::store::request::PolicyId;
+use crate::store::charge::PolicyId;
 
 /// The states of one key: one for each quota of its policy, in the same order, and after them its reservations and its record of
 /// blocks, if it has any. Most policies have one quota, whose state needs no heap allocation.

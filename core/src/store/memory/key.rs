@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
 
-use crate::store::request::PolicyId;
+use crate::store::charge::PolicyId;
 use crate::store::scan::StoredKey;
 
 /// Keys of up to this many bytes are stored as they are.

@@ -3,10 +3,10 @@
 use crate::error::Error;
 use crate::rules::decision::Degradation;
 use crate::rules::general::KeyStates;
+use crate::store::charge::PolicyId;
 use crate::store::memory::key::{read_stored, stored_digest};
 use crate::store::memory::shard::{KeyRequest, NoSlot};
 use crate::store::memory::{MemoryStore, PaddedShard, quotas_of};
-use crate::store::request::PolicyId;
 use crate::store::scan::{
     FoundKey, FoundPolicy, KeyName, Look, LookRequest, ScanFilter, ScanStep, StoredKey,
 };

@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 use crate::rules::decision::{Cause, Decision, QuotaUsage, Source};
 use crate::runtime::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::store::request::PolicyId;
+use crate::store::charge::PolicyId;
 
 /// The number of denials that a shard can publish at the same time.
 const PLACES: usize = 32;
@@ -273,8 +273,8 @@ mod tests {
     use crate::rules::policy::Policy;
     use crate::rules::transition::Operation;
     use crate::runtime::clock::{Clock, ManualClock};
+    use crate::store::charge::{Action, Charge};
     use crate::store::memory::MemoryStore;
-    use crate::store::request::{Action, StoreRequest};
 
     const ID: PolicyId = PolicyId(0);
     const START_US: u64 = 1_700_000_000_000_000;
@@ -287,18 +287,7 @@ mod tests {
     }
 
     fn ask(store: &MemoryStore, key: &[u8], operation: Operation, cost: u64) -> Decision {
-        store
-            .answer(StoreRequest {
-                id: ID,
-                key,
-                action: Action::Apply(operation),
-                cost,
-                headroom: 0,
-                hold: None,
-                effective: None,
-            })
-            .unwrap()
-            .0
+        store.answer(Charge::new(ID, key, Action::Apply(operation), cost)).unwrap().0
     }
 
     /// Denies twice; the second denial is answered by an entry.
@@ -343,15 +332,7 @@ mod tests {
         let _ = denied(&store, b"a");
         let _ = ask(&store, b"a", Operation::Charge, 2);
         assert_eq!(denied(&store, b"a").retry_after_us(), Some(90_000_000));
-        let request = StoreRequest {
-            id: ID,
-            key: b"a",
-            action: Action::Reset,
-            cost: 0,
-            headroom: 0,
-            hold: None,
-            effective: None,
-        };
+        let request = Charge::new(ID, b"a", Action::Reset, 0);
         let _ = store.answer(request);
         assert!(ask(&store, b"a", Operation::Check, 2).allowed());
         let _ = denied(&store, b"a");

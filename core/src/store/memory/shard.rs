@@ -9,11 +9,11 @@ use hashbrown::HashTable;
 use crate::rules::explanation::Expiry;
 use crate::rules::transition::PolicyRules;
 use crate::runtime::clock::Clock;
+use crate::store::charge::PolicyId;
 use crate::store::memory::entry::{Entry, RegisteredPolicy, States};
 use crate::store::memory::key::KeyHash;
 use crate::store::memory::recent_denials::RecentDenials;
 use crate::store::memory::sweep::Sweep;
-use crate::store::request::PolicyId;
 
 /// The key and policy of the operation, and its time.
 #[derive(Clone, Copy)]

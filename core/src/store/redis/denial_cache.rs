@@ -27,11 +27,11 @@ use crate::runtime::lock::Lock;
 use crate::runtime::monotonic;
 #[cfg(feature = "testing")]
 use crate::runtime::simulation::RandomState;
+use crate::store::charge::{Action, Charge, PolicyId, PreparedQuotas};
 use crate::store::redis::keys::channel::{Channel, ChannelSet};
 use crate::store::redis::policies::RedisQuotas;
 use crate::store::redis::script::call::PolicyCall;
 use crate::store::redis::script::reply::SeenStates;
-use crate::store::request::{Action, PolicyId, PreparedQuotas, StoreRequest};
 use crate::units::micros;
 
 const SHARDS: usize = 64;
@@ -98,35 +98,35 @@ impl DenialCache {
 
     /// The decision on a check whose denial is cached.
     #[inline]
-    pub(crate) fn answer(&self, request: StoreRequest<'_>) -> Option<Decision> {
-        if self.known.load(Ordering::Relaxed) == 0 || !is_check(request) {
+    pub(crate) fn answer(&self, charge: Charge<'_>) -> Option<Decision> {
+        if self.known.load(Ordering::Relaxed) == 0 || !is_check(charge) {
             return None;
         }
-        self.look_up(request)
+        self.look_up(charge)
     }
 
     /// Whether a cached denial would answer a check now. For people, so it is not counted as an answer.
-    pub(crate) fn denies(&self, request: StoreRequest<'_>) -> bool {
-        if self.known.load(Ordering::Relaxed) == 0 || !is_check(request) {
+    pub(crate) fn denies(&self, charge: Charge<'_>) -> bool {
+        if self.known.load(Ordering::Relaxed) == 0 || !is_check(charge) {
             return false;
         }
-        let hash = self.hash(request);
+        let hash = self.hash(charge);
         let shard = self.shard(hash).lock();
-        let known = shard.table.find(hash, |known| known.is_of(request) && known.is_by_quotas_of(request));
+        let known = shard.table.find(hash, |known| known.is_of(charge) && known.is_by_quotas_of(charge));
         known.is_some_and(|known| {
             let now_us = known.now_us(&self.clock, self.longest);
             now_us.is_some_and(|now_us| {
-                matches!(known.decide(now_us, request.cost, request.headroom), Ok(Some(_)))
+                matches!(known.decide(now_us, charge.cost, charge.headroom), Ok(Some(_)))
             })
         })
     }
 
     /// Read before the request is sent; `None` when a denial of it would not be cached.
-    pub(crate) fn read_version(&self, request: StoreRequest<'_>) -> Option<ReadVersion> {
-        if self.longest.is_zero() || !is_check(request) {
+    pub(crate) fn read_version(&self, charge: Charge<'_>) -> Option<ReadVersion> {
+        if self.longest.is_zero() || !is_check(charge) {
             return None;
         }
-        let hash = self.hash(request);
+        let hash = self.hash(charge);
         let at = monotonic::ticks();
         let shard = self.shard(hash).lock();
         (shard.unsure_until.is_none_or(|until| until < at)).then_some(ReadVersion {
@@ -139,7 +139,7 @@ impl DenialCache {
     /// Caches the store's denial of a key on that channel. Returns whether it is cached.
     pub(crate) fn learn(
         &self,
-        request: StoreRequest<'_>,
+        charge: Charge<'_>,
         look: ReadVersion,
         channel: Channel,
         call: &Arc<PolicyCall>,
@@ -147,7 +147,7 @@ impl DenialCache {
     ) -> bool {
         // The states of a log show only when a single unit fits, and not how much of an excess is in use while it does.
         if call.has_log()
-            && (request.cost > 1 || is_blocked(&denied.states, denied.now_us) && call.has_excess())
+            && (charge.cost > 1 || is_blocked(&denied.states, denied.now_us) && call.has_excess())
         {
             return false;
         }
@@ -159,17 +159,17 @@ impl DenialCache {
             self.make_room(&mut shard, look.at);
         }
         let known = Known {
-            id: request.id,
-            key: request.key.into(),
+            id: charge.id,
+            key: charge.key.into(),
             hash: look.hash,
             channel,
             call: Arc::clone(call),
             denied,
-            cost: request.cost,
-            headroom: request.headroom,
+            cost: charge.cost,
+            headroom: charge.headroom,
             asked: look.at,
         };
-        match shard.table.entry(look.hash, |known| known.is_of(request), |known| known.hash) {
+        match shard.table.entry(look.hash, |known| known.is_of(charge), |known| known.hash) {
             Entry::Occupied(mut there) => {
                 if there.get().asked <= known.asked {
                     *there.get_mut() = known;
@@ -185,27 +185,27 @@ impl DenialCache {
 
     /// More units were spent: the cached denial still holds, but the store has newer states.
     #[inline]
-    pub(crate) fn outdated(&self, request: StoreRequest<'_>) {
+    pub(crate) fn outdated(&self, charge: Charge<'_>) {
         if self.known.load(Ordering::Relaxed) > 0 {
-            let hash = self.hash(request);
-            self.remove(&mut self.shard(hash).lock(), hash, request);
+            let hash = self.hash(charge);
+            self.remove(&mut self.shard(hash).lock(), hash, charge);
         }
     }
 
     /// Removes a key after a refund or reset. If that may not have reached the store yet, denials of requests made
     /// within `unsure` are not cached.
-    pub(crate) fn forget(&self, request: StoreRequest<'_>, unsure: Option<Duration>) {
+    pub(crate) fn forget(&self, charge: Charge<'_>, unsure: Option<Duration>) {
         if self.longest.is_zero() {
             return;
         }
-        let hash = self.hash(request);
+        let hash = self.hash(charge);
         let mut shard = self.shard(hash).lock();
         shard.changes += 1;
         if let Some(unsure) = unsure {
             let until = monotonic::ticks() + unsure;
             shard.unsure_until = shard.unsure_until.max(Some(until));
         }
-        self.remove(&mut shard, hash, request);
+        self.remove(&mut shard, hash, charge);
     }
 
     /// Clears the cache, because quotas have changed.
@@ -253,12 +253,12 @@ impl DenialCache {
         self.shards.iter().map(|shard| shard.lock().answered).sum()
     }
 
-    fn look_up(&self, request: StoreRequest<'_>) -> Option<Decision> {
-        let hash = self.hash(request);
+    fn look_up(&self, charge: Charge<'_>) -> Option<Decision> {
+        let hash = self.hash(charge);
         let mut shard = self.shard(hash).lock();
-        let known = shard.table.find(hash, |known| known.is_of(request) && known.is_by_quotas_of(request))?;
+        let known = shard.table.find(hash, |known| known.is_of(charge) && known.is_by_quotas_of(charge))?;
         let decision = match known.now_us(&self.clock, self.longest) {
-            Some(now_us) => known.decide(now_us, request.cost, request.headroom),
+            Some(now_us) => known.decide(now_us, charge.cost, charge.headroom),
             None => Err(Over),
         };
         match decision {
@@ -268,14 +268,14 @@ impl DenialCache {
             }
             Ok(None) => None,
             Err(Over) => {
-                self.remove(&mut shard, hash, request);
+                self.remove(&mut shard, hash, charge);
                 None
             }
         }
     }
 
-    fn remove(&self, shard: &mut Shard, hash: u64, request: StoreRequest<'_>) {
-        if let Ok(known) = shard.table.find_entry(hash, |known| known.is_of(request)) {
+    fn remove(&self, shard: &mut Shard, hash: u64, charge: Charge<'_>) {
+        if let Ok(known) = shard.table.find_entry(hash, |known| known.is_of(charge)) {
             known.remove();
             self.known.fetch_sub(1, Ordering::Relaxed);
         }
@@ -306,26 +306,26 @@ impl DenialCache {
         &self.shards[(hash >> 48) as usize % SHARDS]
     }
 
-    fn hash(&self, request: StoreRequest<'_>) -> u64 {
-        self.seed.hash_one((request.id, request.key))
+    fn hash(&self, charge: Charge<'_>) -> u64 {
+        self.seed.hash_one((charge.id, charge.key))
     }
 }
 
-fn is_check(request: StoreRequest<'_>) -> bool {
-    request.action == Action::Apply(Operation::Check) && request.cost > 0
+fn is_check(charge: Charge<'_>) -> bool {
+    charge.action == Action::Apply(Operation::Check) && charge.cost > 0
 }
 
 /// The denial no longer holds.
 struct Over;
 
 impl Known {
-    fn is_of(&self, request: StoreRequest<'_>) -> bool {
-        self.id == request.id && *self.key == *request.key
+    fn is_of(&self, charge: Charge<'_>) -> bool {
+        self.id == charge.id && *self.key == *charge.key
     }
 
     /// Whether the denial was decided by the effective quotas of the request.
-    fn is_by_quotas_of(&self, request: StoreRequest<'_>) -> bool {
-        let effective = request.effective.and_then(PreparedQuotas::of::<RedisQuotas>);
+    fn is_by_quotas_of(&self, charge: Charge<'_>) -> bool {
+        let effective = charge.effective.and_then(PreparedQuotas::of::<RedisQuotas>);
         effective.is_none_or(|effective| Arc::ptr_eq(&effective.policy.call, &self.call))
     }
 

@@ -12,6 +12,7 @@ use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::close_signal::closed;
 use crate::runtime::monotonic;
+use crate::store::charge::{Action, PolicyId};
 use crate::store::finding::Finding;
 use crate::store::finding::Severity::{self, Advice, Fine, Problem};
 use crate::store::policy_table::OfPolicy;
@@ -24,7 +25,6 @@ use crate::store::redis::transport::connect::{Address, server_us};
 use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::refused::{Identity, NEEDED, printable, words};
 use crate::store::redis::transport::session::Session;
-use crate::store::request::{Action, PolicyId};
 
 const TIMED: usize = 9;
 /// A clock difference above this is reported.

@@ -28,6 +28,7 @@ use crate::rules::transition::Operation;
 use crate::runtime::monotonic;
 #[cfg(feature = "testing")]
 use crate::runtime::simulation::RandomState;
+use crate::store::charge::{Action, Charge};
 use crate::store::fallback::Fallback;
 use crate::store::outage::Outage;
 use crate::store::redis::denial_cache::DenialCache;
@@ -35,11 +36,10 @@ use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::keys::channel::{Channel, ChannelSet};
 use crate::store::redis::lease::grant::repaid_us;
 use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey, Take};
-use crate::store::redis::pipeline::pending::{PendingReply, Reply};
+use crate::store::redis::pipeline::pending::{OperationResult, PendingReply};
 use crate::store::redis::policies::{Policies, RedisPolicy};
 use crate::store::redis::routing::hub::{Access, Until};
 use crate::store::redis::transport::failure::{Class, Failure};
-use crate::store::request::{Action, StoreRequest};
 use crate::units::micros;
 
 const SHARDS: usize = 64;
@@ -110,26 +110,26 @@ impl Leases {
 
     /// The decision on a check that leased units pay for.
     #[inline]
-    pub(crate) fn answer(self: &Arc<Self>, request: StoreRequest<'_>) -> Option<Decision> {
+    pub(crate) fn answer(self: &Arc<Self>, charge: Charge<'_>) -> Option<Decision> {
         if self.keys_held.load(Ordering::Relaxed) == 0
-            || request.action != Action::Apply(Operation::Check)
-            || request.cost == 0
-            || request.headroom > 0
+            || charge.action != Action::Apply(Operation::Check)
+            || charge.cost == 0
+            || charge.headroom > 0
         {
             return None;
         }
-        self.spend(request)
+        self.spend(charge)
     }
 
-    fn spend(self: &Arc<Self>, request: StoreRequest<'_>) -> Option<Decision> {
-        let hash = self.hash(request);
+    fn spend(self: &Arc<Self>, charge: Charge<'_>) -> Option<Decision> {
+        let hash = self.hash(charge);
         let mut shard = self.shard(hash).lock();
-        let holding = shard.table.find_mut(hash, |holding| holding.is_of(request))?;
-        let (decision, take) = holding.spend(request.cost, self.now_us())?;
+        let holding = shard.table.find_mut(hash, |holding| holding.is_of(charge))?;
+        let (decision, take) = holding.spend(charge.cost, self.now_us())?;
         shard.answered += 1;
         drop(shard);
         if let Some(take) = take {
-            self.take(LeaseKey::of(request, hash), take);
+            self.take(LeaseKey::of(charge, hash), take);
         }
         Some(decision)
     }
@@ -138,7 +138,7 @@ impl Leases {
     /// on which other processes announce blocks, if the key has or may get a lease.
     pub(crate) fn admitted(
         self: &Arc<Self>,
-        request: StoreRequest<'_>,
+        charge: Charge<'_>,
         policy: &RedisPolicy,
         decision: &Decision,
         asked_us: u64,
@@ -149,23 +149,23 @@ impl Leases {
             return None;
         }
         let repaid_us = repaid_us(policy.policy.quotas(), decision, asked_us);
-        let hash = self.hash(request);
+        let hash = self.hash(charge);
         let now_us = self.now_us();
         let mut shard = self.shard(hash).lock();
-        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(request)) {
+        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(charge)) {
             let channel = holding.channel;
-            let take = holding.missed(request.cost, decision.remaining(), repaid_us, now_us);
+            let take = holding.missed(charge.cost, decision.remaining(), repaid_us, now_us);
             drop(shard);
             if let Some(take) = take {
-                self.take(LeaseKey::of(request, hash), take);
+                self.take(LeaseKey::of(charge, hash), take);
             }
             Some(channel)
         } else if shard.table.len() < MAX_IN_SHARD || self.make_room(&mut shard, now_us) {
             let (max_age_us, quotas) = (micros(lease.max_age()), policy.policy.quotas());
-            let channel = self.deps.keys.channel(&policy.key_prefix, request.key);
-            let lease_key = LeaseKey::of(request, hash);
+            let channel = self.deps.keys.channel(&policy.key_prefix, charge.key);
+            let lease_key = LeaseKey::of(charge, hash);
             let mut holding = KeyLease::new(lease_key, channel, most, max_age_us, quotas, now_us);
-            holding.has_spent(request.cost, now_us);
+            holding.has_spent(charge.cost, now_us);
             shard.table.insert_unique(hash, holding, |holding| holding.lease_key.hash);
             self.keys_held.fetch_add(1, Ordering::Relaxed);
             Some(channel)
@@ -175,9 +175,9 @@ impl Leases {
     }
 
     /// Whether units of a key are held in-process or are being taken.
-    pub(crate) fn holds(&self, request: StoreRequest<'_>) -> bool {
+    pub(crate) fn holds(&self, charge: Charge<'_>) -> bool {
         self.keys_held.load(Ordering::Relaxed) > 0
-            && self.with_lease(request, |holding| holding.has_or_takes()).unwrap_or(false)
+            && self.with_lease(charge, |holding| holding.has_or_takes()).unwrap_or(false)
     }
 
     /// The channels of the keys that are leased.
@@ -195,33 +195,33 @@ impl Leases {
     }
 
     /// The number of units of a key that are held in-process.
-    pub(crate) fn units(&self, request: StoreRequest<'_>) -> u64 {
+    pub(crate) fn units(&self, charge: Charge<'_>) -> u64 {
         if self.keys_held.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        self.with_lease(request, |holding| holding.units()).unwrap_or(0)
+        self.with_lease(charge, |holding| holding.units()).unwrap_or(0)
     }
 
     /// Drops the units of a key that is reset, since the store drops their debt as well.
-    pub(crate) fn forget(&self, request: StoreRequest<'_>) {
-        let hash = self.hash(request);
+    pub(crate) fn forget(&self, charge: Charge<'_>) {
+        let hash = self.hash(charge);
         let mut shard = self.shard(hash).lock();
-        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(request)) {
+        if let Some(holding) = shard.table.find_mut(hash, |holding| holding.is_of(charge)) {
             let void = holding.reset(self.now_us());
             shard.lost += void;
         }
     }
 
     /// Units of the key were refunded, so a bucket no longer repays them.
-    pub(crate) fn spent_nothing(&self, request: StoreRequest<'_>) {
-        self.with_lease(request, |holding| holding.has_spent_nothing(self.now_us()));
+    pub(crate) fn spent_nothing(&self, charge: Charge<'_>) {
+        self.with_lease(charge, |holding| holding.has_spent_nothing(self.now_us()));
     }
 
     /// Applies a function to the key's lease, if there is one.
-    fn with_lease<T>(&self, request: StoreRequest<'_>, apply: impl FnOnce(&mut KeyLease) -> T) -> Option<T> {
-        let hash = self.hash(request);
+    fn with_lease<T>(&self, charge: Charge<'_>, apply: impl FnOnce(&mut KeyLease) -> T) -> Option<T> {
+        let hash = self.hash(charge);
         let mut shard = self.shard(hash).lock();
-        shard.table.find_mut(hash, |holding| holding.is_of(request)).map(apply)
+        shard.table.find_mut(hash, |holding| holding.is_of(charge)).map(apply)
     }
 
     pub(crate) fn stats(&self) -> LeaseStats {
@@ -294,7 +294,7 @@ impl Leases {
         }
     }
 
-    fn taken(&self, lease_key: &LeaseKey, take: Take, reply: Reply, asked_us: u64) {
+    fn taken(&self, lease_key: &LeaseKey, take: Take, reply: OperationResult, asked_us: u64) {
         let policy = self.deps.policies.get(lease_key.id);
         let mut shard = self.shard(lease_key.hash).lock();
         let holding = shard.table.find_mut(lease_key.hash, |holding| holding.lease_key == *lease_key);
@@ -336,25 +336,23 @@ impl Leases {
     }
 
     /// Counts the outcome of an operation, and forwards it to the fallback store and the denial cache.
-    fn counted(&self, lease_key: &LeaseKey, reply: Reply, action: Action, cost: u64) -> Reply {
+    fn counted(
+        &self,
+        lease_key: &LeaseKey,
+        reply: OperationResult,
+        action: Action,
+        cost: u64,
+    ) -> OperationResult {
         let LeaseDeps { access, policies, outage, denial_cache, .. } = &self.deps;
-        let request = StoreRequest {
-            id: lease_key.id,
-            key: &lease_key.key,
-            action,
-            cost,
-            headroom: 0,
-            hold: None,
-            effective: None,
-        };
+        let charge = Charge::new(lease_key.id, &lease_key.key, action, cost);
         if action == REFUND {
-            denial_cache.forget(request, reply.is_err().then_some(2 * access.deadline));
+            denial_cache.forget(charge, reply.is_err().then_some(2 * access.deadline));
         }
         match &reply {
             Ok(replied) => {
                 access.member.counters.applied.add(1);
                 if policies.get(lease_key.id).is_some_and(|policy| policy.outage == Outage::Fallback) {
-                    outage.follow(request, &replied.decision, replied.spent);
+                    outage.follow(charge, &replied.decision, replied.spent);
                 }
             }
             Err(failure) => access.member.counters.failed(failure.class),
@@ -384,7 +382,7 @@ impl Leases {
         &self.shards[(hash >> 48) as usize % SHARDS]
     }
 
-    fn hash(&self, request: StoreRequest<'_>) -> u64 {
-        self.seed.hash_one((request.id, request.key))
+    fn hash(&self, charge: Charge<'_>) -> u64 {
+        self.seed.hash_one((charge.id, charge.key))
     }
 }

@@ -14,10 +14,11 @@ use crate::rules::decision::Degradation;
 use crate::rules::transition::Operation;
 use crate::runtime::close_signal::closed;
 use crate::runtime::monotonic;
+use crate::store::charge::{Action, Charge, PreparedQuotas};
 use crate::store::redis::RedisStore;
 use crate::store::redis::config::target::{Endpoint, Endpoints};
 use crate::store::redis::keys::{KeyEncoder, is_hashed};
-use crate::store::redis::pipeline::pending::{PendingReply, Reply};
+use crate::store::redis::pipeline::pending::{OperationResult, PendingReply};
 use crate::store::redis::pipeline::server::Context;
 use crate::store::redis::policies::RedisQuotas;
 use crate::store::redis::routing::hub::Until;
@@ -28,7 +29,6 @@ use crate::store::redis::transport::connect::Address;
 use crate::store::redis::transport::failure::Failure;
 use crate::store::redis::transport::server_time::ServerTime;
 use crate::store::redis::transport::session::Session;
-use crate::store::request::{Action, PreparedQuotas, StoreRequest};
 use crate::store::scan::{
     FoundKey, FoundPolicy, KeyName, KnownHere, Look, LookRequest, ScanFilter, ScanStep,
 };
@@ -101,7 +101,7 @@ impl RedisStore {
     }
 
     /// The leased units and the cached denial of a key in this process.
-    pub(crate) fn known_here(&self, request: StoreRequest<'_>) -> KnownHere {
+    pub(crate) fn known_here(&self, request: Charge<'_>) -> KnownHere {
         KnownHere {
             leased_units: self.leases.units(request),
             denial_cached: self.denial_cache.denies(request),
@@ -132,7 +132,7 @@ impl RedisStore {
 }
 
 /// A peek changes nothing, so one without an answer can be repeated.
-fn may_answer_later(reply: &Reply) -> bool {
+fn may_answer_later(reply: &OperationResult) -> bool {
     !matches!(reply, Ok(_) | Err(Failure { reason: Degradation::WrongType | Degradation::Auth, .. }))
 }
 

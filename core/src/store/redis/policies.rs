@@ -6,12 +6,12 @@ use crate::error::Error;
 use crate::rules::history::{Change, History};
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
+use crate::store::charge::{PolicyId, PolicyOptions, PreparedQuotas};
 use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
 use crate::store::policy_table::{OfPolicy, PolicyTable};
 use crate::store::redis::keys::KeyEncoder;
 use crate::store::redis::script::call::PolicyCall;
-use crate::store::request::{PolicyId, PolicyOptions, PreparedQuotas};
 
 #[derive(Debug)]
 pub(crate) struct Policies {

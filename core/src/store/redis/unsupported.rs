@@ -11,10 +11,10 @@ use crate::rules::decision::Degradation;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
 use crate::runtime::driver::Driver;
+use crate::store::charge::{Answer, Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas, Wait};
 use crate::store::credentials::CredentialsFunction;
 use crate::store::finding::Finding;
 use crate::store::option::StoreOption;
-use crate::store::request::{Answer, PolicyId, PolicyOptions, PreparedQuotas, RequestCharge, StoreRequest};
 use crate::store::scan::{KnownHere, Look, LookRequest};
 use crate::store::stats::Stats;
 
@@ -160,19 +160,15 @@ impl RedisStore {
         [] driver() -> Result<Arc<Driver>, Error>;
         [] driver_to_wait_on() -> Result<Arc<Driver>, Error>;
         [] is_leased(id: PolicyId) -> bool;
-        [] ask_caches(request: StoreRequest<'_>) -> Option<Answer>;
-        [] ask_blocking(request: StoreRequest<'_>) -> Result<Answer, Error>;
-        [] ask_many_blocking(requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error>;
-        [] ask_together_blocking(charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error>;
-        [async] ask_together(charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error>;
-        [async] ask(request: StoreRequest<'_>) -> Result<Answer, Error>;
-        [async] ask_many(requests: &[StoreRequest<'_>]) -> Result<Vec<Answer>, Error>;
+        [] ask_caches(charge: Charge<'_>) -> Option<Answer>;
+        [async] start(charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error>;
+        [async] start_each(charges: &[Charge<'_>], wait: Wait) -> Result<Vec<Answer>, Error>;
         [async] ready(timeout: Duration) -> Result<(), Error>;
         [async] examine() -> Result<Vec<Finding>, Error>;
         [async] scan() -> Result<listing::RedisScan, Error>;
         [async] look_many(requests: &[LookRequest<'_>]) -> Result<Vec<Option<Look>>, Error>;
         [async] forget_digest(request: LookRequest<'_>) -> Result<(), Error>;
-        [] known_here(request: StoreRequest<'_>) -> KnownHere;
+        [] known_here(charge: Charge<'_>) -> KnownHere;
     }
 
     pub(crate) fn prepare_quotas(

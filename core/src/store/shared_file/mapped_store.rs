@@ -11,7 +11,7 @@ use crate::rules::decision::Degradation;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
 use crate::runtime::fork::ProcessGeneration;
-use crate::store::request::{Action, Answer, StoreRequest};
+use crate::store::charge::{Action, Answer, Charge};
 use crate::store::shared_file::failure::{Failure, failed, unavailable};
 use crate::store::shared_file::file::OpenFile;
 use crate::store::shared_file::location::SharedFileOptions;
@@ -115,13 +115,13 @@ impl MappedStore {
         clock: &Clock,
         policies: &StoredPolicies,
         policy: &StoredPolicy,
-        request: StoreRequest<'_>,
+        charge: Charge<'_>,
         patience: Patience,
     ) -> Result<Answer, Failure> {
-        let StoreRequest { key, action, .. } = request;
+        let Charge { key, action, .. } = charge;
         let Action::Apply(operation) = action else { return self.reset(clock, policy, key, patience) };
         let decide =
-            |place: &Place<'_>, degraded| decide(place, (policies, policy), operation, request, degraded);
+            |place: &Place<'_>, degraded| decide(place, (policies, policy), operation, charge, degraded);
         if let Some(answer) = self.work(clock, policy, (key, false), patience, |place| decide(place, None))? {
             return Ok(answer);
         }
@@ -345,15 +345,14 @@ fn decide(
     place: &Place<'_>,
     (policies, policy): (&StoredPolicies, &StoredPolicy),
     operation: Operation,
-    request: StoreRequest<'_>,
+    charge: Charge<'_>,
     degraded: Option<Degradation>,
 ) -> Result<Option<Answer>, Broken> {
     let Place { shard, hash, key, now_us } = *place;
     let Some(Loaded { mut states, found, healed }) = Loaded::of(place, policies, policy, degraded)? else {
         return Ok(None);
     };
-    let (decision, applied) =
-        policy.rules.decide(&mut states, request.operation(operation, now_us), degraded);
+    let (decision, applied) = policy.rules.decide(&mut states, charge.operation(operation, now_us), degraded);
     let reset_at_us = now_us.saturating_add(decision.reset_after_us());
     // Expired states are not stored, since they equal those of a key that was never seen.
     if (applied.written || healed) && (found.is_some() || reset_at_us > now_us) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::rules::policy::Policy;
 use crate::runtime::clock::Clock;
+use crate::store::charge::{Answer, Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas, Wait};
 use crate::store::finding::Finding;
-use crate::store::request::{Answer, PolicyId, PolicyOptions, PreparedQuotas, RequestCharge, StoreRequest};
 use crate::store::scan::{Look, LookRequest, ScanFilter, ScanStep};
 use crate::store::stats::Stats;
 
@@ -72,12 +72,9 @@ impl SharedFileStore {
         [] keys() -> Option<usize>;
         [] keys_capacity() -> Option<usize>;
         [] stats() -> Stats;
-        [] answer(request: StoreRequest<'_>) -> Result<Answer, Error>;
-        [] try_answer(request: StoreRequest<'_>) -> Option<Result<Answer, Error>>;
-        [] answer_together(charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error>;
-        [async] ask_together(charges: &[RequestCharge<'_>]) -> Result<Vec<Answer>, Error>;
+        [async] start(charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error>;
+        [] try_answer(charge: Charge<'_>) -> Option<Result<Answer, Error>>;
         [] identity() -> Result<u64, Error>;
-        [async] ask(request: StoreRequest<'_>) -> Result<Answer, Error>;
         [async] scan(filter: ScanFilter<'_>, at: u64, buckets: usize) -> Result<ScanStep, Error>;
         [async] look(request: LookRequest<'_>) -> Result<Look, Error>;
         [async] forget_digest(id: PolicyId, effective: Option<&PreparedQuotas>, digest: &[u8]) -> Result<(), Error>;

@@ -10,7 +10,7 @@ use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::{AS_RESERVED, Hold};
 use crate::rules::transition::Operation;
 use crate::runtime::clock::ManualClock;
-use crate::store::request::Action;
+use crate::store::charge::Action;
 
 const START_US: u64 = 1_790_000_000_000_000;
 const SECOND_US: u64 = 1_000_000;

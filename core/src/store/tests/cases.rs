@@ -10,7 +10,7 @@ use crate::rules::reservation::id::ReservationId;
 use crate::rules::reservation::list::{Hold, commit_cost};
 use crate::rules::transition::Operation;
 use crate::runtime::clock::ManualClock;
-use crate::store::request::{Action, Answer};
+use crate::store::charge::{Action, Answer};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/conformance/policies.json");
 /// Monday 2026-09-21, from which the times of cases count.

@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 use crate::rules::decision::{Decision, QuotaUsage, Several, Source};
 use crate::rules::policy::Policy;
 use crate::rules::quota::Quota;
+use crate::store::charge::{Charge, PolicyId};
 use crate::store::redis::keys::channel::Channel;
 use crate::store::redis::lease::grant::{Ends, Grant, Idle, repays_unit_ns, span_us};
 use crate::store::redis::script::reply::ScriptDecision;
-use crate::store::request::{PolicyId, StoreRequest};
 
 /// A lease that lasts for less than this is too small, and a lease that lasts for more than twice as long is too large.
 const GOOD_TIME_US: u64 = 50_000;
@@ -26,8 +26,8 @@ pub(crate) struct LeaseKey {
 }
 
 impl LeaseKey {
-    pub(crate) fn of(request: StoreRequest<'_>, hash: u64) -> Self {
-        Self { id: request.id, key: request.key.into(), hash }
+    pub(crate) fn of(charge: Charge<'_>, hash: u64) -> Self {
+        Self { id: charge.id, key: charge.key.into(), hash }
     }
 }
 
@@ -97,8 +97,8 @@ impl KeyLease {
         }
     }
 
-    pub(crate) fn is_of(&self, request: StoreRequest<'_>) -> bool {
-        self.lease_key.id == request.id && *self.lease_key.key == *request.key
+    pub(crate) fn is_of(&self, charge: Charge<'_>) -> bool {
+        self.lease_key.id == charge.id && *self.lease_key.key == *charge.key
     }
 
     pub(crate) fn units(&self) -> u64 {

@@ -11,6 +11,7 @@ use hashbrown::HashTable;
 use crate::rules::policy::Policy;
 use crate::rules::quota::Algorithm;
 use crate::runtime::{monotonic, park};
+use crate::store::charge::{Charge, PolicyId};
 use crate::store::lease_size::Lease;
 use crate::store::redis::keys::channel::ChannelSet;
 use crate::store::redis::lease::grant::Grant;
@@ -18,7 +19,6 @@ use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey};
 use crate::store::redis::lease::{Leases, REFUND};
 use crate::store::redis::policies::RedisPolicy;
 use crate::store::redis::routing::listener::LeasedKeys;
-use crate::store::request::{PolicyId, StoreRequest};
 use crate::units::micros;
 
 /// How often expired units are collected.
@@ -30,13 +30,13 @@ const MAX_CONCURRENT: usize = 256;
 
 impl Leases {
     /// Refunds the held units of a key by the deadline `until`, before another operation uses the key.
-    pub(crate) async fn give_back(&self, request: StoreRequest<'_>, until: Instant) {
+    pub(crate) async fn give_back(&self, charge: Charge<'_>, until: Instant) {
         // Units of a take in flight are refunded as well, if its reply arrives in time. Takes for other keys do not
         // matter here: with many leased keys, some take is in flight at any time.
-        let landed = self.landed(|| !self.with_lease(request, |holding| holding.takes()).unwrap_or(false));
+        let landed = self.landed(|| !self.with_lease(charge, |holding| holding.takes()).unwrap_or(false));
         let _ = tokio::time::timeout_at(until.into(), landed).await;
-        let held = self.with_lease(request, KeyLease::give_up).unwrap_or_default();
-        let lease_key = LeaseKey::of(request, self.hash(request));
+        let held = self.with_lease(charge, KeyLease::give_up).unwrap_or_default();
+        let lease_key = LeaseKey::of(charge, self.hash(charge));
         self.refund_all(held.into_iter().map(|held| (lease_key.clone(), held)), || until).await;
     }
 

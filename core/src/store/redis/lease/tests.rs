@@ -7,12 +7,12 @@ use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::transition::Operation;
 use crate::runtime::clock::ManualClock;
+use crate::store::charge::{Action, Charge, PolicyId};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::keys::channel::Channel;
 use crate::store::redis::lease::grant::{Grant, repaid_us};
 use crate::store::redis::lease::key_lease::{KeyLease, LeaseKey, Take};
 use crate::store::redis::script::reply::ScriptDecision;
-use crate::store::request::{Action, PolicyId, StoreRequest};
 use crate::units::micros;
 
 const KEY: &[u8] = b"key";
@@ -71,15 +71,7 @@ impl World {
 
     fn ask(&self, operation: Operation, cost: u64) -> ScriptDecision {
         let action = Action::Apply(operation);
-        let asked = StoreRequest {
-            id: PolicyId(0),
-            key: KEY,
-            action,
-            cost,
-            headroom: 0,
-            hold: None,
-            effective: None,
-        };
+        let asked = Charge::new(PolicyId(0), KEY, action, cost);
         let (decision, spent) = self.store.answer(asked).unwrap();
         ScriptDecision { decision, spent, now_us: self.clock.now_us(), seen: None, others: Box::default() }
     }

@@ -12,11 +12,11 @@ use hashbrown::HashTable;
 
 use crate::rules::transition::Operation;
 use crate::runtime::monotonic;
+use crate::store::charge::Action;
 use crate::store::redis::pipeline::call_span::{CallSpan, CallerSpan};
-use crate::store::redis::pipeline::pending::{Charge, PendingOperation, ScriptRequest};
+use crate::store::redis::pipeline::pending::{PendingOperation, QueuedCharge, ScriptRequest};
 use crate::store::redis::script::call::{self, CallHeader, PolicyCall, RequestEntry, ScriptReference};
 use crate::store::redis::transport::failure::Failure;
-use crate::store::request::Action;
 use crate::store::stats::Counters;
 
 /// A script call that decides one or more entries of one policy.
@@ -46,13 +46,13 @@ impl Entry {
     }
 
     /// The entry in the form that the script call takes.
-    pub(crate) fn wanted(&self) -> call::Entry<'_> {
+    pub(crate) fn wanted(&self) -> call::CallEntry<'_> {
         let ScriptRequest { key, action, cost, headroom, hold, .. } = &**self.first;
         let count = u16::try_from(self.count()).unwrap_or(u16::MAX);
         let (action, cost, headroom) = (*action, *cost, *headroom);
         // A request's reservation applies to those of its charges that reserve.
         let hold = hold.as_deref().filter(|_| action != Action::Apply(Operation::Check));
-        call::Entry { key, action, cost, headroom, count, hold }
+        call::CallEntry { key, action, cost, headroom, count, hold }
     }
 
     /// The charges of a request, if it has several.
@@ -61,10 +61,10 @@ impl Entry {
         if others.is_empty() {
             return None;
         }
-        let others = others.iter().map(|Charge { call, key, action, cost, headroom, decides }| {
+        let others = others.iter().map(|QueuedCharge { call, key, action, cost, headroom, decides }| {
             let hold = hold.as_deref().filter(|_| *action == Action::Apply(Operation::Reserve));
             let (action, cost, headroom) = (*action, *cost, *headroom);
-            let entry = call::Entry { key, action, cost, headroom, count: 1, hold };
+            let entry = call::CallEntry { key, action, cost, headroom, count: 1, hold };
             RequestEntry { call, entry, decides: *decides }
         });
         Some(

@@ -13,15 +13,15 @@ use crate::families::durations::Durations;
 use crate::rules::decision::Degradation;
 use crate::rules::reservation::list::Hold;
 use crate::runtime::park;
+use crate::store::charge::Action;
 use crate::store::redis::pipeline::call_span::CallerSpan;
 use crate::store::redis::script::call::PolicyCall;
 use crate::store::redis::script::reply::ScriptDecision;
 use crate::store::redis::transport::failure::Failure;
-use crate::store::request::Action;
 use crate::store::stats::Counters;
 
 /// The store's answer, or why there is none.
-pub(crate) type Reply = Result<ScriptDecision, Failure>;
+pub(crate) type OperationResult = Result<ScriptDecision, Failure>;
 
 /// An operation and its key.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct ScriptRequest {
     /// Whether its denial denies the request that it belongs to.
     pub(crate) decides: bool,
     /// The other charges of a request, which are decided in the same call.
-    pub(crate) others: Box<[Charge]>,
+    pub(crate) others: Box<[QueuedCharge]>,
     /// The latest time for the answer.
     pub(crate) until: Instant,
     /// Whether that is later than its deadline, because the operation may wait for a first connection.
@@ -50,7 +50,7 @@ pub(crate) struct ScriptRequest {
 
 /// An operation on a main key.
 #[derive(Debug)]
-pub(crate) struct Charge {
+pub(crate) struct QueuedCharge {
     pub(crate) call: Arc<PolicyCall>,
     pub(crate) key: Vec<u8>,
     pub(crate) action: Action,
@@ -73,7 +73,7 @@ pub(crate) struct PendingOperation {
     asking: AtomicBool,
     /// A deadline earlier than `until`.
     brought_forward: OnceLock<Instant>,
-    answer: OnceLock<Reply>,
+    answer: OnceLock<OperationResult>,
     caller: AtomicWaker,
     pub(crate) caller_span: CallerSpan,
     permit: Permit,
@@ -94,7 +94,7 @@ impl PendingOperation {
     }
 
     /// Answers the caller; the first answer counts.
-    pub(crate) fn answer(&self, answer: Reply) {
+    pub(crate) fn answer(&self, answer: OperationResult) {
         if self.answer.set(answer).is_ok() {
             self.caller.wake();
         }
@@ -164,9 +164,9 @@ impl std::ops::Deref for PendingOperation {
 pub(crate) struct PendingReply(pub(crate) Result<Arc<PendingOperation>, Failure>);
 
 impl Future for PendingReply {
-    type Output = Reply;
+    type Output = OperationResult;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<OperationResult> {
         let operation = match &self.0 {
             Ok(operation) => operation,
             Err(refused) => return Poll::Ready(Err(*refused)),

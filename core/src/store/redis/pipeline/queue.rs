@@ -190,9 +190,9 @@ mod tests {
     use crate::rules::decision::Degradation;
     use crate::rules::policy::Policy;
     use crate::rules::transition::Operation;
+    use crate::store::charge::Action;
     use crate::store::redis::pipeline::pending::{PendingReply, ScriptRequest};
     use crate::store::redis::script::call::PolicyCall;
-    use crate::store::request::Action;
 
     const MS: Duration = Duration::from_millis(1);
 

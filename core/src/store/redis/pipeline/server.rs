@@ -202,10 +202,10 @@ mod tests {
     use super::*;
     use crate::rules::policy::Policy;
     use crate::rules::transition::Operation;
+    use crate::store::charge::Action;
     use crate::store::redis::RedisOptions;
     use crate::store::redis::pipeline::pending::{Member, ScriptRequest};
     use crate::store::redis::script::call::PolicyCall;
-    use crate::store::request::Action;
 
     #[test]
     fn operations_that_waited_for_the_connection_are_not_overtaken_after_the_first_decision() {

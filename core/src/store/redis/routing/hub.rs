@@ -22,16 +22,18 @@ use crate::rules::reservation::list::Hold;
 use crate::runtime::clock::{Clock, ManualClock};
 use crate::runtime::close_signal::closed;
 use crate::runtime::fork::ProcessGeneration;
+use crate::store::charge::Action;
 use crate::store::redis::config::Settings;
 use crate::store::redis::config::target::Credentials;
-use crate::store::redis::pipeline::pending::{Charge, Member, PendingOperation, PendingReply, ScriptRequest};
+use crate::store::redis::pipeline::pending::{
+    Member, PendingOperation, PendingReply, QueuedCharge, ScriptRequest,
+};
 use crate::store::redis::pipeline::server::Context;
 use crate::store::redis::routing::invalidation::Subscriber;
 use crate::store::redis::routing::runtimes::{Runtimes, Topology};
 use crate::store::redis::script::call::PolicyCall;
 use crate::store::redis::transport::cluster_slots::slot;
 use crate::store::redis::transport::failure::Failure;
-use crate::store::request::Action;
 use crate::store::stats::Stats;
 
 #[derive(Debug)]
@@ -252,7 +254,7 @@ impl Access {
         (action, cost, headroom, hold): (Action, u64, u8, Option<&Hold>),
         until: Until,
     ) -> PendingReply {
-        let charge = Charge { call: Arc::clone(call), key, action, cost, headroom, decides: true };
+        let charge = QueuedCharge { call: Arc::clone(call), key, action, cost, headroom, decides: true };
         self.submit_charges(topology, charge, Box::default(), hold, until)
     }
 
@@ -260,8 +262,8 @@ impl Access {
     pub(crate) fn submit_charges(
         &self,
         topology: &Topology,
-        first: Charge,
-        others: Box<[Charge]>,
+        first: QueuedCharge,
+        others: Box<[QueuedCharge]>,
         hold: Option<&Hold>,
         until: Until,
     ) -> PendingReply {
@@ -278,7 +280,7 @@ impl Access {
                 None => (deadline, false, false),
             },
         };
-        let Charge { call, key, action, cost, headroom, decides } = first;
+        let QueuedCharge { call, key, action, cost, headroom, decides } = first;
         let hold = hold.map(|hold| Box::new(*hold));
         let wanted = ScriptRequest {
             call,

@@ -4,12 +4,12 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::store::charge::{Action, Charge, PolicyId};
 use crate::store::redis::denial_cache::DenialCache;
 use crate::store::redis::keys::channel::ChannelSet;
 use crate::store::redis::keys::{UserKey, is_hashed};
 use crate::store::redis::pipeline::pending::Member;
 use crate::store::redis::policies::Policies;
-use crate::store::request::{Action, PolicyId, StoreRequest};
 
 /// Applies invalidation messages to a limiter.
 #[derive(Debug)]
@@ -88,18 +88,7 @@ impl Listener {
         }
         match key {
             UserKey::Readable(key) => {
-                self.denial_cache.forget(
-                    StoreRequest {
-                        id,
-                        key,
-                        action: Action::Reset,
-                        cost: 1,
-                        headroom: 0,
-                        hold: None,
-                        effective: None,
-                    },
-                    None,
-                );
+                self.denial_cache.forget(Charge::new(id, key, Action::Reset, 1), None);
             }
             UserKey::Hashed => self.denial_cache.forget_where(is_hashed),
         }

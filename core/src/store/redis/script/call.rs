@@ -23,7 +23,7 @@ use crate::rules::policy::Policy;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::reservation::list::Hold;
 use crate::rules::transition::{Operation, PolicyRules};
-use crate::store::request::Action;
+use crate::store::charge::Action;
 
 /// How a call identifies its script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl ScriptClock {
 
 /// One key of a call, and the operation on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct CallEntry<'a> {
     /// The main key, as it is in Redis.
     pub(crate) key: &'a [u8],
     pub(crate) action: Action,
@@ -84,7 +84,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) hold: Option<&'a Hold>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> CallEntry<'a> {
     /// The operation of this entry on its key, at a time.
     pub(crate) fn operation(&self, operation: Operation, now_us: u64) -> KeyOperation<'a> {
         KeyOperation { now_us, operation, cost: self.cost, headroom: self.headroom, hold: self.hold }
@@ -95,7 +95,7 @@ impl<'a> Entry<'a> {
 #[derive(Debug)]
 pub(crate) struct RequestEntry<'a> {
     pub(crate) call: &'a PolicyCall,
-    pub(crate) entry: Entry<'a>,
+    pub(crate) entry: CallEntry<'a>,
     /// Whether its denial denies the request.
     pub(crate) decides: bool,
 }
@@ -180,7 +180,7 @@ impl PolicyCall {
         CommandBuffer(command): &mut CommandBuffer,
         script: ScriptReference,
         header: &CallHeader,
-        entries: &[Entry<'_>],
+        entries: &[CallEntry<'_>],
     ) {
         command.clear();
         let called = if header.is_plain { self.script.plain() } else { &self.script };
@@ -236,7 +236,7 @@ pub(crate) fn write_request<'a>(
     let (now_us, is_estimate) = header.clock.parts();
     arguments.put_uint(now_us, 7);
     let is_plain = |charge: &RequestEntry<'_>| {
-        let Entry { action, cost, headroom, .. } = charge.entry;
+        let CallEntry { action, cost, headroom, .. } = charge.entry;
         charge.decides && action == Action::Apply(Operation::Check) && cost > 0 && headroom == 0
     };
     let flags = [(is_estimate, IS_ESTIMATE), (charges.iter().all(is_plain), ARE_PLAIN)];
@@ -297,14 +297,14 @@ fn suffixes(policy: &Policy) -> Vec<Box<[u8]>> {
 }
 
 /// Whether the call is one check by the server's clock, as most calls are.
-fn is_single_check(header: &CallHeader, entries: &[Entry<'_>]) -> bool {
-    let is_check = |entry: &Entry<'_>| {
+fn is_single_check(header: &CallHeader, entries: &[CallEntry<'_>]) -> bool {
+    let is_check = |entry: &CallEntry<'_>| {
         entry.action == Action::Apply(Operation::Check) && entry.count == 1 && entry.headroom == 0
     };
     header.clock == ScriptClock::Server && entries.len() == 1 && entries.iter().all(is_check)
 }
 
-fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[Entry<'_>]) {
+fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[CallEntry<'_>]) {
     out.put_slice(&header.nonce);
     out.put_uint(header.deadline_us.min(crate::units::MAX_US), 7);
     if is_single_check(header, entries) {
@@ -322,7 +322,7 @@ fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[Entry<'_>])
     }
 }
 
-fn put_entry(out: &mut impl BufMut, entry: &Entry<'_>) {
+fn put_entry(out: &mut impl BufMut, entry: &CallEntry<'_>) {
     let (with_headroom, headroom) = match entry.headroom {
         0 => (0, 0),
         percent => (WITH_HEADROOM, u16::from(percent) << HEADROOM_SHIFT),
@@ -334,7 +334,7 @@ fn put_entry(out: &mut impl BufMut, entry: &Entry<'_>) {
 
 /// The reservations of the entries that concern one, and the times of blocks, in their order: ttl (6), how long
 /// the commit is remembered (5), length of the id (1), id.
-fn put_holds<'a>(out: &mut impl BufMut, entries: impl IntoIterator<Item = &'a Entry<'a>>) {
+fn put_holds<'a>(out: &mut impl BufMut, entries: impl IntoIterator<Item = &'a CallEntry<'a>>) {
     for Hold { id, ttl_us, remember_us } in entries.into_iter().filter_map(|entry| entry.hold) {
         out.put_uint(*ttl_us, 6);
         out.put_uint(*remember_us, 5);
@@ -345,7 +345,7 @@ fn put_holds<'a>(out: &mut impl BufMut, entries: impl IntoIterator<Item = &'a En
 }
 
 /// Whether all keys differ. False is possible even if they do.
-fn all_differ(entries: &[Entry<'_>]) -> bool {
+fn all_differ(entries: &[CallEntry<'_>]) -> bool {
     if entries.len() < 2 {
         return true;
     }
@@ -355,8 +355,8 @@ fn all_differ(entries: &[Entry<'_>]) -> bool {
     hashes.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-fn all_ask_the_same(entries: &[Entry<'_>]) -> bool {
-    let what = |entry: &Entry<'_>| (entry.action, entry.cost, entry.count, entry.headroom);
+fn all_ask_the_same(entries: &[CallEntry<'_>]) -> bool {
+    let what = |entry: &CallEntry<'_>| (entry.action, entry.cost, entry.count, entry.headroom);
     entries.windows(2).all(|pair| what(&pair[0]) == what(&pair[1]))
 }
 
@@ -500,7 +500,7 @@ mod tests {
     fn call_is_written_as_header_between_arguments() {
         let policy = Policy::parse("api", "10/s token_bucket; 5/10s sliding_log").unwrap();
         let call = PolicyCall::new(&policy, Change::NONE);
-        let check = Entry {
+        let check = CallEntry {
             key: b"a",
             action: Action::Apply(Operation::Check),
             cost: 3,
@@ -508,7 +508,7 @@ mod tests {
             count: 1,
             hold: None,
         };
-        let charge = Entry {
+        let charge = CallEntry {
             key: b"b",
             action: Action::Apply(Operation::Charge),
             cost: 1 << 32,
@@ -516,7 +516,7 @@ mod tests {
             count: 1,
             hold: None,
         };
-        let peek = Entry {
+        let peek = CallEntry {
             key: b"a",
             action: Action::Apply(Operation::Peek),
             cost: 2,

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::call::{Entry, PolicyCall};
+use super::call::{CallEntry, PolicyCall};
 use crate::error::{Error, ErrorKind};
 use crate::rules::algorithm::{State, sliding_log};
 use crate::rules::codec::{Reader, States};
 use crate::rules::decision::{Cause, Decision};
 use crate::rules::quota::Algorithm;
 use crate::rules::transition::Operation;
-use crate::store::request::Action;
+use crate::store::charge::Action;
 
 /// Added to the entry's code, this is the status of a reply to a single entry.
 const SINGLE_ENTRY: u8 = 16;
@@ -45,7 +45,7 @@ pub(crate) struct Malformed;
 
 /// The reply to a call.
 #[derive(Debug)]
-pub(crate) enum Reply<'a> {
+pub(crate) enum ScriptReply<'a> {
     /// The call came after its deadline, and the script applied nothing.
     Late { server_now_us: u64 },
     /// The server refuses `TIME` in scripts, in these words, and the script applied nothing.
@@ -53,12 +53,12 @@ pub(crate) enum Reply<'a> {
     /// A key of a request has another type than a string, and the script applied nothing.
     Foreign,
     /// The script decided every entry, at this time.
-    Decided { now_us: u64, entries: Answers<'a> },
+    Decided { now_us: u64, entries: EntryAnswers<'a> },
 }
 
 /// The answers to the entries of a call, in their order. [`PolicyCall::next_answer`] reads them.
 #[derive(Clone, Debug)]
-pub(crate) struct Answers<'a> {
+pub(crate) struct EntryAnswers<'a> {
     now_us: u64,
     rest: Reader<'a>,
     codes: Codes<'a>,
@@ -71,7 +71,7 @@ enum Codes<'a> {
     Each(Reader<'a>),
 }
 
-impl Answers<'_> {
+impl EntryAnswers<'_> {
     /// # Errors
     /// When bytes are left after the last answer.
     pub(crate) fn finish(self) -> Result<(), Malformed> {
@@ -82,7 +82,7 @@ impl Answers<'_> {
 
 /// The states that the script found for an entry, and the units that it spent.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct EntryAnswer {
     /// The states before the call, in the order of the quotas.
     pub(crate) states: States,
     pub(crate) spent: u64,
@@ -103,13 +103,13 @@ pub(crate) enum Found {
 }
 
 /// Reads the bulk string of a reply to a call with this nonce.
-pub(crate) fn read_reply(reply: &[u8], nonce: [u8; 6]) -> Result<Reply<'_>, Malformed> {
+pub(crate) fn read_reply(reply: &[u8], nonce: [u8; 6]) -> Result<ScriptReply<'_>, Malformed> {
     let mut rest = Reader(reply);
     let header = read_header(&mut rest)
         .filter(|header| header.nonce == nonce && header.now_us <= crate::units::MAX_US);
     match header {
-        Some(ReplyHeader { status: 3, .. }) => Ok(Reply::TimeRefused { error: rest.0 }),
-        Some(ReplyHeader { status: 4, .. }) if rest.0.len() == 2 => Ok(Reply::Foreign),
+        Some(ReplyHeader { status: 3, .. }) => Ok(ScriptReply::TimeRefused { error: rest.0 }),
+        Some(ReplyHeader { status: 4, .. }) if rest.0.len() == 2 => Ok(ScriptReply::Foreign),
         Some(ReplyHeader { now_us, status, .. }) if !matches!(status, 1 | 4) => {
             let codes = match status {
                 0 => {
@@ -119,10 +119,10 @@ pub(crate) fn read_reply(reply: &[u8], nonce: [u8; 6]) -> Result<Reply<'_>, Malf
                 status => Some(Codes::All(status.wrapping_sub(SINGLE_ENTRY))),
             };
             let codes = codes.ok_or(Malformed)?;
-            Ok(Reply::Decided { now_us, entries: Answers { now_us, rest, codes } })
+            Ok(ScriptReply::Decided { now_us, entries: EntryAnswers { now_us, rest, codes } })
         }
         Some(ReplyHeader { now_us, status: 1, .. }) if rest.is_empty() => {
-            Ok(Reply::Late { server_now_us: now_us })
+            Ok(ScriptReply::Late { server_now_us: now_us })
         }
         _ => Err(Malformed),
     }
@@ -145,34 +145,42 @@ impl PolicyCall {
     /// When the bytes are no answer to it.
     pub(crate) fn next_answer(
         &self,
-        answers: &mut Answers<'_>,
-        entry: &Entry<'_>,
-    ) -> Result<Answer, Malformed> {
+        answers: &mut EntryAnswers<'_>,
+        entry: &CallEntry<'_>,
+    ) -> Result<EntryAnswer, Malformed> {
         let code = match &mut answers.codes {
             Codes::All(code) => Some(*code),
             Codes::Each(codes) => codes.byte(),
         };
         let answer = code.and_then(|code| match code {
             5 => self.read_general(answers),
-            6 => self.read_general(answers).map(|answer| Answer { is_applied: false, ..answer }),
+            6 => self.read_general(answers).map(|answer| EntryAnswer { is_applied: false, ..answer }),
             _ => self.read_fast_path(answers, code, entry),
         });
         answer.ok_or(Malformed)
     }
 
     /// The answer of the fast path to a check, which spent all or nothing.
-    fn read_fast_path(&self, answers: &mut Answers<'_>, code: u8, entry: &Entry<'_>) -> Option<Answer> {
-        let Answers { now_us, rest, .. } = answers;
+    fn read_fast_path(
+        &self,
+        answers: &mut EntryAnswers<'_>,
+        code: u8,
+        entry: &CallEntry<'_>,
+    ) -> Option<EntryAnswer> {
+        let EntryAnswers { now_us, rest, .. } = answers;
         let states = match code {
             1 | 2 | 7 => self.codec.read_in_order(rest, *now_us)?,
             3 | 4 | 8 => self.codec.read(&[], *now_us)?,
             _ => return None,
         };
         let spent = if matches!(code, 1 | 3) { entry.cost.checked_mul(entry.count.into())? } else { 0 };
-        Some(Answer { states, spent, found: Found::States, is_applied: code <= 4 })
+        Some(EntryAnswer { states, spent, found: Found::States, is_applied: code <= 4 })
     }
 
-    fn read_general(&self, Answers { now_us, rest: reply, .. }: &mut Answers<'_>) -> Option<Answer> {
+    fn read_general(
+        &self,
+        EntryAnswers { now_us, rest: reply, .. }: &mut EntryAnswers<'_>,
+    ) -> Option<EntryAnswer> {
         let (spent, found) = (reply.number(6)?, reply.byte()?);
         let found = match found {
             0 => Found::States,
@@ -187,7 +195,7 @@ impl PolicyCall {
                 *state = State::SlidingLog(Box::new(read_view(reply)?));
             }
         }
-        Some(Answer { states, spent, found, is_applied: true })
+        Some(EntryAnswer { states, spent, found, is_applied: true })
     }
 
     /// Decides an entry as the script did, once for each of its checks, and passes each decision to `each`.
@@ -196,12 +204,12 @@ impl PolicyCall {
     /// When the decisions do not spend what the script spent. Then `each` is not called.
     pub(crate) fn decide(
         &self,
-        answer: Answer,
+        answer: EntryAnswer,
         now_us: u64,
-        entry: &Entry<'_>,
+        entry: &CallEntry<'_>,
         mut each: impl FnMut(ScriptDecision),
     ) -> Result<(), Error> {
-        let Answer { mut states, spent: stored, is_applied, .. } = answer;
+        let EntryAnswer { mut states, spent: stored, is_applied, .. } = answer;
         let Action::Apply(operation) = entry.action else {
             let fresh: States = self.policy.quotas().iter().map(State::fresh).collect();
             let decision = self.rules.view(&fresh, now_us);

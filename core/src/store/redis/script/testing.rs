@@ -1,14 +1,14 @@
 //! Helpers for tests that call the scripts of a policy on a server, without a limiter.
 
-use super::call::{CallHeader, CommandBuffer, Entry, PolicyCall, ScriptClock, ScriptReference};
-use super::reply::{Found, Reply, ScriptDecision, read_reply};
+use super::call::{CallEntry, CallHeader, CommandBuffer, PolicyCall, ScriptClock, ScriptReference};
+use super::reply::{Found, ScriptDecision, ScriptReply, read_reply};
 use crate::rules::codec::read_log;
 use crate::rules::decision::{Decision, QuotaUsage, Usage};
 use crate::rules::history::{Change, PastPolicy};
 use crate::rules::policy::Policy;
 use crate::rules::transition;
+use crate::store::charge::Action;
 use crate::store::redis::keys::KeyEncoder;
-use crate::store::request::Action;
 
 /// The operation of a call on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,9 +128,9 @@ impl Script {
     /// Reads the reply to a command of these items.
     pub fn read(&self, reply: &[u8], nonce: [u8; 6], items: &[Item<'_>]) -> Read {
         let (now_us, mut answers) = match read_reply(reply, nonce) {
-            Ok(Reply::Decided { now_us, entries }) => (now_us, entries),
-            Ok(Reply::Late { server_now_us }) => return Read::Late(server_now_us),
-            Ok(Reply::TimeRefused { .. } | Reply::Foreign) | Err(_) => return Read::Malformed,
+            Ok(ScriptReply::Decided { now_us, entries }) => (now_us, entries),
+            Ok(ScriptReply::Late { server_now_us }) => return Read::Late(server_now_us),
+            Ok(ScriptReply::TimeRefused { .. } | ScriptReply::Foreign) | Err(_) => return Read::Malformed,
         };
         let (mut outcomes, mut healed) = (Vec::new(), 0);
         for (entry, (_, operation, ..)) in entries(items).iter().zip(items) {
@@ -152,8 +152,8 @@ impl Script {
     }
 }
 
-fn entries<'a>(items: &[Item<'a>]) -> Vec<Entry<'a>> {
-    let entry = |&(key, operation, cost, count): &Item<'a>| Entry {
+fn entries<'a>(items: &[Item<'a>]) -> Vec<CallEntry<'a>> {
+    let entry = |&(key, operation, cost, count): &Item<'a>| CallEntry {
         key,
         action: operation.action(),
         cost,

@@ -4,7 +4,7 @@ use super::{LockedShard, MappedStore, Place};
 use crate::rules::codec::States;
 use crate::rules::decision::Degradation;
 use crate::runtime::clock::Clock;
-use crate::store::request::{PolicyId, PreparedQuotas};
+use crate::store::charge::{PolicyId, PreparedQuotas};
 use crate::store::scan::{
     FoundKey, FoundPolicy, KeyName, Look, LookRequest, ScanFilter, ScanStep, StoredKey,
 };

@@ -6,8 +6,8 @@ use crate::rules::codec::States;
 use crate::rules::decision::Degradation;
 use crate::rules::transition::Operation;
 use crate::runtime::clock::Clock;
+use crate::store::charge::{Action, Answers, Charge, PolicyId};
 use crate::store::memory::known_or;
-use crate::store::request::{Action, Answer, PolicyId, RequestCharge, StoreRequest};
 use crate::store::shared_file::failure::{Failure, unavailable};
 use crate::store::shared_file::patience::Patience;
 use crate::store::shared_file::policies::KeyBytes;
@@ -15,12 +15,11 @@ use crate::store::shared_file::shard::{Broken, head};
 use crate::store::stored_policy::{StoredPolicies, StoredPolicy};
 
 /// An operation, with the key as it is in the file.
-struct Charge<'a> {
+struct Placed<'a> {
     policy: &'a StoredPolicy,
-    request: StoreRequest<'a>,
+    charge: Charge<'a>,
     key: KeyBytes,
     hash: u64,
-    decides: bool,
     /// The number of its shard.
     shard: usize,
 }
@@ -34,8 +33,8 @@ struct Locked<'a> {
 
 impl<'a> Locked<'a> {
     /// Acquires the locks in one order, so that no two callers wait for each other.
-    fn acquire(store: &'a MappedStore, charges: &[Charge<'_>], patience: Patience) -> Result<Self, Failure> {
-        let mut numbers: Vec<_> = charges.iter().map(|charge| charge.shard).collect();
+    fn acquire(store: &'a MappedStore, placed: &[Placed<'_>], patience: Patience) -> Result<Self, Failure> {
+        let mut numbers: Vec<_> = placed.iter().map(|placed| placed.shard).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let shards = numbers.into_iter().map(|number| Ok((number, store.lock(number, patience)?)));
@@ -56,12 +55,12 @@ impl<'a> Locked<'a> {
     /// Works on the entry of a key, or on the shared state if there is no room for it.
     fn work<T>(
         &mut self,
-        charge: &Charge<'_>,
+        placed: &Placed<'_>,
         now_us: u64,
         mut work: impl FnMut(&Place<'_>, Option<Degradation>) -> Result<Option<T>, Broken>,
     ) -> Result<T, Failure> {
         let own =
-            self.in_shard(charge.shard, (charge.hash, &charge.key), now_us, |place| work(place, None))?;
+            self.in_shard(placed.shard, (placed.hash, &placed.key), now_us, |place| work(place, None))?;
         if let Some(done) = own {
             return Ok(done);
         }
@@ -70,7 +69,7 @@ impl<'a> Locked<'a> {
         if self.shards.last().is_none_or(|(number, _)| *number != overflow) {
             self.shards.push((overflow, self.store.lock(overflow, self.patience)?));
         }
-        let key = self.store.file.secret.key(charge.policy.policy.name(), &[]);
+        let key = self.store.file.secret.key(placed.policy.policy.name(), &[]);
         let hash = self.store.file.secret.hash(&key);
         self.in_shard(overflow, (hash, &key), now_us, |place| work(place, Some(Degradation::StoreFull)))?
             .ok_or_else(|| unavailable(&self.store.file.path, Degradation::StoreFull, FULL))
@@ -96,50 +95,50 @@ impl MappedStore {
         &self,
         clock: &Clock,
         policies: &StoredPolicies,
-        charges: &[(&StoredPolicy, RequestCharge<'_>)],
+        charges: &[(&StoredPolicy, Charge<'_>)],
         patience: Patience,
-    ) -> Result<Vec<Answer>, Failure> {
-        let charges: Vec<_> = charges
+    ) -> Result<Answers, Failure> {
+        let placed: Vec<_> = charges
             .iter()
-            .map(|(policy, RequestCharge { request, decides, .. })| {
-                let key = self.file.secret.key(policy.policy.name(), request.key);
+            .map(|(policy, charge)| {
+                let key = self.file.secret.key(policy.policy.name(), charge.key);
                 let hash = self.file.secret.hash(&key);
-                let shard = self.shard_of(hash);
-                Charge { policy, request: *request, key, hash, decides: *decides, shard }
+                Placed { policy, charge: *charge, key, hash, shard: self.shard_of(hash) }
             })
             .collect();
-        let mut locked = Locked::acquire(self, &charges, patience)?;
+        let mut locked = Locked::acquire(self, &placed, patience)?;
         let now_us = locked.now_us(clock);
         // Several keys of the request may share the states of the overflow.
         let mut shared: Vec<(PolicyId, States)> = Vec::new();
-        let (mut admits, mut admitted) = (Vec::with_capacity(charges.len()), true);
-        for charge in &charges {
-            let operation = operation_of(charge.request)?;
-            let operation = charge.request.operation(operation, now_us);
-            let is_admitted = locked.work(charge, now_us, |place, degraded| {
-                let Some(mut loaded) = Loaded::of(place, policies, charge.policy, degraded)? else {
+        let (mut admits, mut admitted) = (Vec::with_capacity(placed.len()), true);
+        for placed in &placed {
+            let Placed { policy, charge, .. } = placed;
+            let operation = charge.operation(operation_of(*charge)?, now_us);
+            let is_admitted = locked.work(placed, now_us, |place, degraded| {
+                let Some(mut loaded) = Loaded::of(place, policies, policy, degraded)? else {
                     return Ok(None);
                 };
                 if degraded.is_none() {
-                    return Ok(Some(charge.policy.rules.would_admit(&mut loaded.states, operation)));
+                    return Ok(Some(policy.rules.would_admit(&mut loaded.states, operation)));
                 }
-                let states = known_or(&mut shared, charge.request.id, || loaded.states);
-                Ok(Some(charge.policy.rules.decide(states, operation, degraded).0.allowed))
+                let states = known_or(&mut shared, charge.id, || loaded.states);
+                Ok(Some(policy.rules.decide(states, operation, degraded).0.allowed))
             })?;
             admits.push(is_admitted);
             admitted &= is_admitted || !charge.decides;
         }
-        let mut answers = Vec::with_capacity(charges.len());
-        for (charge, is_admitted) in charges.iter().zip(admits) {
-            let operation = operation_of(charge.request)?;
-            answers.push(locked.work(charge, now_us, |place, degraded| {
+        let mut answers = Answers::with_capacity(placed.len());
+        for (placed, is_admitted) in placed.iter().zip(admits) {
+            let Placed { policy, charge, .. } = placed;
+            let operation = operation_of(*charge)?;
+            answers.push(locked.work(placed, now_us, |place, degraded| {
                 if admitted || !is_admitted {
-                    return decide(place, (policies, charge.policy), operation, charge.request, degraded);
+                    return decide(place, (policies, policy), operation, *charge, degraded);
                 }
-                let loaded = Loaded::of(place, policies, charge.policy, degraded)?;
-                let operation = charge.request.operation(operation, now_us);
+                let loaded = Loaded::of(place, policies, policy, degraded)?;
+                let operation = charge.operation(operation, now_us);
                 Ok(loaded.map(|mut loaded| {
-                    (charge.policy.rules.view_admitted(&mut loaded.states, operation, degraded), 0)
+                    (policy.rules.view_admitted(&mut loaded.states, operation, degraded), 0)
                 }))
             })?);
         }
@@ -147,8 +146,8 @@ impl MappedStore {
     }
 }
 
-fn operation_of(request: StoreRequest<'_>) -> Result<Operation, Failure> {
-    match request.action {
+fn operation_of(charge: Charge<'_>) -> Result<Operation, Failure> {
+    match charge.action {
         Action::Apply(operation) => Ok(operation),
         Action::Reset => Err(Failure::from(Error::no_answer())),
     }

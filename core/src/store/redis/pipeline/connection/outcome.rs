@@ -13,7 +13,7 @@ use crate::store::redis::pipeline::batch::{Command, InFlight};
 use crate::store::redis::pipeline::connection::{Connection, End};
 use crate::store::redis::pipeline::pending::PendingOperation;
 use crate::store::redis::script::call::{RequestEntry, ScriptClock, ScriptReference};
-use crate::store::redis::script::reply::{self, Answers, Found, ScriptDecision, read_reply};
+use crate::store::redis::script::reply::{EntryAnswers, Found, ScriptDecision, ScriptReply, read_reply};
 use crate::store::redis::transport::connect::server_us;
 use crate::store::redis::transport::failure::{Class, Failure, Refusal};
 use crate::store::redis::transport::resp::Reply;
@@ -63,7 +63,7 @@ impl Connection {
                 }
             }
             Reply::Bulk(bytes) => match read_reply(bytes, in_flight.header.nonce) {
-                Ok(reply::Reply::Decided { now_us, entries }) => {
+                Ok(ScriptReply::Decided { now_us, entries }) => {
                     self.has_decided = true;
                     // Otherwise the reply has the call's time.
                     if in_flight.header.clock == ScriptClock::Server {
@@ -72,16 +72,16 @@ impl Connection {
                     self.server.succeeded();
                     return Self::decided(&in_flight.command, now_us, entries);
                 }
-                Ok(reply::Reply::Late { server_now_us }) => {
+                Ok(ScriptReply::Late { server_now_us }) => {
                     self.server.time.learn(server_now_us, in_flight.sent, self.last_used);
                     self.requeue(in_flight.command, Failure::not_applied(Degradation::Late));
                     return Ok(());
                 }
-                Ok(reply::Reply::Foreign) => {
+                Ok(ScriptReply::Foreign) => {
                     in_flight.command.answer(Failure::permanent(Degradation::WrongType));
                     return Ok(());
                 }
-                Ok(reply::Reply::TimeRefused { error }) => {
+                Ok(ScriptReply::TimeRefused { error }) => {
                     return self.time_refused(in_flight, error);
                 }
                 Err(_) => {}
@@ -126,7 +126,7 @@ impl Connection {
     }
 
     /// The store decided: answers every operation, in order.
-    fn decided(command: &Command, now_us: u64, answers: Answers<'_>) -> Result<(), Degradation> {
+    fn decided(command: &Command, now_us: u64, answers: EntryAnswers<'_>) -> Result<(), Degradation> {
         if Self::answer_each(command, now_us, answers).is_some() {
             return Ok(());
         }
@@ -135,7 +135,7 @@ impl Connection {
     }
 
     /// `None` when the reply is not valid.
-    fn answer_each(command: &Command, now_us: u64, mut answers: Answers<'_>) -> Option<()> {
+    fn answer_each(command: &Command, now_us: u64, mut answers: EntryAnswers<'_>) -> Option<()> {
         for entry in &command.entries {
             if let Some(charges) = entry.request() {
                 let decided = request_decisions(&entry.first, &charges, now_us, &mut answers)?;
@@ -343,7 +343,7 @@ fn request_decisions(
     operation: &PendingOperation,
     charges: &[RequestEntry<'_>],
     now_us: u64,
-    answers: &mut Answers<'_>,
+    answers: &mut EntryAnswers<'_>,
 ) -> Option<ScriptDecision> {
     let mut decisions = Vec::with_capacity(charges.len());
     for RequestEntry { call, entry, .. } in charges {

@@ -1,9 +1,14 @@
-//! The requests of a limiter to its store, and the store's answers.
+//! The charges that a limiter starts in its store, and the store's answers.
 
 use std::any::Any;
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::future::FutureExt;
+use smallvec::SmallVec;
+
+use crate::error::Error;
 use crate::rules::decision::Decision;
 use crate::rules::general::KeyOperation;
 use crate::rules::reservation::list::Hold;
@@ -46,6 +51,7 @@ impl PolicyId {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PolicyOptions {
     pub(crate) outage: Option<Outage>,
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis has leases"))]
     pub(crate) lease: Option<Lease>,
     /// Whether each key may have its own effective quotas.
     pub(crate) has_quotas_of_keys: bool,
@@ -58,9 +64,10 @@ pub(crate) enum Action {
     Reset,
 }
 
-/// One operation on one key, as the limiter passes it to its store.
+/// One operation on one key, as the limiter passes it to its store. A request over several policies has one for each of them: all are
+/// applied, or none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StoreRequest<'a> {
+pub(crate) struct Charge<'a> {
     pub(crate) id: PolicyId,
     pub(crate) key: &'a [u8],
     pub(crate) action: Action,
@@ -71,71 +78,71 @@ pub(crate) struct StoreRequest<'a> {
     pub(crate) hold: Option<&'a Hold>,
     /// The effective quotas, if they are not the policy's own.
     pub(crate) effective: Option<&'a PreparedQuotas>,
-}
-
-/// An operation of a request over several policies: a check or a reserve. All operations of the request are applied, or none.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestCharge<'a> {
-    pub(crate) request: StoreRequest<'a>,
     /// Whether its denial denies the whole request: not if its policy is in shadow.
     pub(crate) decides: bool,
     /// Whether a denial that is known in front of the store answers it: not if the decisions of a candidate are compared.
     pub(crate) uses_caches: bool,
 }
 
+impl<'a> Charge<'a> {
+    /// A charge by the policy's own quotas, without headroom and without a reservation.
+    #[inline]
+    pub(crate) fn new(id: PolicyId, key: &'a [u8], action: Action, cost: u64) -> Self {
+        Self {
+            id,
+            key,
+            action,
+            cost,
+            headroom: 0,
+            hold: None,
+            effective: None,
+            decides: true,
+            uses_caches: true,
+        }
+    }
+
+    /// The same key and cost, for a peek.
+    pub(crate) fn peek(self) -> Self {
+        Self { action: Action::Apply(Operation::Peek), hold: None, ..self }
+    }
+
+    /// The operation of this charge on its key, at a time.
+    #[inline]
+    pub(crate) fn operation(&self, operation: Operation, now_us: u64) -> KeyOperation<'a> {
+        KeyOperation { now_us, operation, cost: self.cost, headroom: self.headroom, hold: self.hold }
+    }
+}
+
 /// Whether a request is admitted by the answers to its charges.
-pub(crate) fn is_admitted(charges: &[RequestCharge<'_>], answers: &[Answer]) -> bool {
+pub(crate) fn is_admitted(charges: &[Charge<'_>], answers: &[Answer]) -> bool {
     charges.iter().zip(answers).all(|(charge, (decision, _))| decision.allowed || !charge.decides)
 }
 
-/// A [`StoreRequest`] that can outlive its caller.
-pub(crate) struct OwnedStoreRequest {
-    pub(crate) action: Action,
+/// A [`Charge`] that can outlive its caller.
+pub(crate) struct OwnedCharge {
     id: PolicyId,
     key: Box<[u8]>,
+    action: Action,
     cost: u64,
     headroom: u8,
     hold: Option<Hold>,
     effective: Option<PreparedQuotas>,
-}
-
-impl OwnedStoreRequest {
-    pub(crate) fn of(request: StoreRequest<'_>) -> Self {
-        let StoreRequest { id, key, action, cost, headroom, hold, effective } = request;
-        Self {
-            id,
-            key: key.into(),
-            action,
-            cost,
-            headroom,
-            hold: hold.copied(),
-            effective: effective.cloned(),
-        }
-    }
-
-    pub(crate) fn borrowed(&self) -> StoreRequest<'_> {
-        let Self { action, id, key, cost, headroom, hold, effective } = self;
-        let (hold, effective) = (hold.as_ref(), effective.as_ref());
-        StoreRequest { id: *id, key, action: *action, cost: *cost, headroom: *headroom, hold, effective }
-    }
-}
-
-/// A [`RequestCharge`] that can outlive its caller.
-pub(crate) struct OwnedCharge {
-    request: OwnedStoreRequest,
     decides: bool,
     uses_caches: bool,
 }
 
 impl OwnedCharge {
-    pub(crate) fn of(charge: &RequestCharge<'_>) -> Self {
-        let RequestCharge { request, decides, uses_caches } = *charge;
-        Self { request: OwnedStoreRequest::of(request), decides, uses_caches }
+    pub(crate) fn of(charge: &Charge<'_>) -> Self {
+        let Charge { id, key, action, cost, headroom, hold, effective, decides, uses_caches } = *charge;
+        let (hold, effective) = (hold.copied(), effective.cloned());
+        Self { id, key: key.into(), action, cost, headroom, hold, effective, decides, uses_caches }
     }
 
-    pub(crate) fn borrowed(&self) -> RequestCharge<'_> {
-        let Self { request, decides, uses_caches } = self;
-        RequestCharge { request: request.borrowed(), decides: *decides, uses_caches: *uses_caches }
+    pub(crate) fn borrowed(&self) -> Charge<'_> {
+        let &Self { id, ref key, action, cost, headroom, ref hold, ref effective, decides, uses_caches } =
+            self;
+        let (hold, effective) = (hold.as_ref(), effective.as_ref());
+        Charge { id, key, action, cost, headroom, hold, effective, decides, uses_caches }
     }
 }
 
@@ -162,14 +169,28 @@ impl fmt::Debug for PreparedQuotas {
     }
 }
 
-impl<'a> StoreRequest<'a> {
-    /// The operation of this request on its key, at a time.
-    #[inline]
-    pub(crate) fn operation(&self, operation: Operation, now_us: u64) -> KeyOperation<'a> {
-        KeyOperation { now_us, operation, cost: self.cost, headroom: self.headroom, hold: self.hold }
-    }
-}
-
 /// The decision, and the number of units that a check or take spent. The decision on a commit, a cancel or a renew is allowed
 /// when the reservation was there.
 pub(crate) type Answer = (Decision, u64);
+
+/// The answers to charges that are started together, in their order.
+pub(crate) type Answers = SmallVec<[Answer; 1]>;
+
+/// The answer to a single charge.
+pub(crate) fn only(answers: Answers) -> Result<Answer, Error> {
+    answers.into_iter().next().ok_or_else(Error::no_answer)
+}
+
+/// How a caller waits for a store that does not answer at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The caller is an asynchronous task.
+    Await,
+    /// The caller is a thread that blocks: then no future of the limiter or its store is ever pending.
+    Block,
+}
+
+/// The result of a future for a caller that [blocks](Wait::Block).
+pub(crate) fn at_once<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    future.now_or_never().unwrap_or_else(|| Err(Error::no_answer()))
+}
