@@ -68,6 +68,7 @@ impl Error {
     }
 
     /// The same error, because the user of the store lacks a right.
+    #[cfg(feature = "redis")]
     pub(crate) fn of_missing_right(self) -> Self {
         Self { lacks_right: true, ..self }
     }

@@ -69,16 +69,6 @@
 //! and no wait becomes longer than the quota alone can require. When a policy's quotas change, the use of each key is
 //! kept.
 
-#![cfg_attr(
-    not(all(feature = "redis", feature = "local", target_os = "linux")),
-    allow(
-        dead_code,
-        unreachable_code,
-        unused_imports,
-        reason = "stores that are left out leave parts unused, such as the codec of states"
-    )
-)]
-
 mod client_address;
 mod configuration;
 mod configuration_source;

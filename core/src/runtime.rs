@@ -13,6 +13,7 @@ pub(crate) mod lock;
 pub(crate) mod mmap;
 pub(crate) mod monotonic;
 pub(crate) mod park;
+#[cfg(all(feature = "local", target_os = "linux"))]
 pub(crate) mod pause;
 #[cfg(feature = "testing")]
 pub mod simulation;

@@ -62,6 +62,10 @@ impl Snapshot {
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) version: u64,
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "only the log of Redis has entries that a reader names")
+    )]
     pub(crate) last: Box<str>,
     pub(crate) document_version: u64,
 }
@@ -79,5 +83,6 @@ pub(crate) struct StoreChange<'a> {
 pub(crate) enum EntriesChange<'a> {
     /// All entries, in place of those of the snapshot.
     All(Entries),
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis reports single entries"))]
     Some(&'a [EntryChange]),
 }

@@ -22,6 +22,7 @@ use crate::rules::policy::Policy;
 use crate::rules::quota::parse_duration;
 use crate::runtime::clock::Clock;
 use crate::store::Store;
+use crate::store::charge::PolicyOptions;
 use crate::store::credentials::{Credentials, CredentialsFunction};
 use crate::store::custom::{self, ConfigurationStore, CustomStore};
 use crate::store::lease_size::Lease;
@@ -29,7 +30,6 @@ use crate::store::memory::MemoryStore;
 use crate::store::option::{OptionKind, StoreOption};
 use crate::store::outage::Outage;
 use crate::store::redis::{RedisOptions, RedisStore};
-use crate::store::request::PolicyOptions;
 use crate::store::shared_file::{SharedFileOptions, SharedFileStore};
 use crate::store::suggestion::{Suggestion, unknown_option};
 
@@ -93,6 +93,10 @@ impl Place {
     }
 
     /// Takes credentials from a function, if the store has a server.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(unreachable_code, reason = "a store that is left out has no values")
+    )]
     fn with_credentials(self, function: Option<CredentialsFunction>, unused: &mut Unused) -> Self {
         match (self, function) {
             (Self::Redis(options), Some(function)) => {
@@ -578,6 +582,10 @@ impl LimiterBuilder {
     }
 }
 
+#[cfg_attr(
+    not(all(feature = "local", target_os = "linux")),
+    expect(unreachable_code, reason = "a store that is left out has no values")
+)]
 fn store_at(place: Place, local_size: Option<u64>, clock: Clock, max_keys: usize) -> Result<Store, Error> {
     Ok(match place {
         Place::Memory => Store::Memory(MemoryStore::new(max_keys, clock)),

@@ -145,6 +145,10 @@ impl Reporter {
     }
 }
 
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(unreachable_code, reason = "a store that is left out has no values")
+)]
 fn store(shared: &Shared) -> Option<FleetStore> {
     match &shared.store {
         Store::Redis(store) => Some(store.fleet()),

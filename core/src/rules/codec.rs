@@ -30,8 +30,10 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::rules::algorithm::token_bucket::{self, Parts};
 use crate::rules::algorithm::{State, fixed_window, sliding_log, sliding_window, stepped_bucket};
+#[cfg(all(feature = "local", target_os = "linux"))]
+pub(crate) use crate::rules::codec::record::has_blocks;
 pub(crate) use crate::rules::codec::record::{
-    Bytes, Form, Reader, Tag, has_blocks, read_reservations, write_reservations,
+    Bytes, Form, Reader, Tag, read_reservations, write_reservations,
 };
 use crate::rules::codec::record::{MAX_COUNT_BYTES, Record, put, put_head, read_blocks, write_blocks};
 use crate::rules::history::{
@@ -39,7 +41,6 @@ use crate::rules::history::{
     stepped_bucket_ran_out,
 };
 use crate::rules::policy::Policy;
-use crate::rules::quota::tick::SATURATION;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::units::MAX_US;
 
@@ -112,6 +113,7 @@ impl PolicyCodec {
 
     /// Reads the states at the beginning of bytes that hold one record per quota, in their order, with more bytes after
     /// them; `None` when the bytes do not.
+    #[cfg(feature = "redis")]
     pub(crate) fn read_in_order(&self, bytes: &mut Reader<'_>, now_us: u64) -> Option<States> {
         let superseded_at = self.superseded_at(now_us);
         let each = self.each().map(|(quota, codec)| match bytes.record()? {
@@ -204,9 +206,12 @@ impl QuotaCodec {
 }
 
 /// Whether a bucket's records are short, whatever its debt is.
+#[cfg(feature = "redis")]
 pub(crate) fn is_short(quota: &Quota) -> bool {
     let token = || u128::from(quota.period_us() / quota.limit());
-    repays_one(quota) && u128::from(SATURATION * quota.capacity()) * token() <= u128::from(MAX_SHORT_DEBT)
+    repays_one(quota)
+        && u128::from(crate::rules::quota::tick::SATURATION * quota.capacity()) * token()
+            <= u128::from(MAX_SHORT_DEBT)
 }
 
 /// Reads a bucket; it is fresh when nothing was used any more at the time when its numbers were superseded.

@@ -28,6 +28,10 @@ pub(crate) enum Change<'a> {
     /// Past numbers of all keys, oldest first, each superseded at a known time.
     Past(&'a [PastPolicy]),
     /// Each key has its own numbers, which may be any of these: states that were written under others were changed just now.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "only Redis prepares the forms of all these quotas")
+    )]
     Now(&'a [Policy]),
 }
 
@@ -45,6 +49,7 @@ impl<'a> Change<'a> {
     }
 
     /// All other numbers.
+    #[cfg(feature = "redis")]
     pub(crate) fn others(self) -> impl Iterator<Item = &'a Policy> {
         let (past, others) = match self {
             Self::Past(past) => (past, &[][..]),

@@ -203,6 +203,7 @@ impl Drop for Driver {
 }
 
 impl InUse<'_> {
+    #[cfg(feature = "redis")]
     pub(crate) fn handle(&self) -> &Handle {
         &self.running.handle
     }
@@ -323,6 +324,7 @@ pub(crate) fn no_resources(what: &str, error: &std::io::Error) -> Error {
 }
 
 /// Whether this is a thread that only drives a runtime of ours.
+#[cfg(feature = "redis")]
 pub(crate) fn is_own_thread() -> bool {
     OWN_THREAD.get()
 }

@@ -3,19 +3,18 @@
 //! This file contains the only unsafe code. Other code works on the words and checks every number that it reads from
 //! them, so it stays in bounds whatever they contain.
 
-use std::fs::File;
-use std::io;
 use std::sync::atomic::AtomicU64;
 
-use memmap2::{MmapMut, MmapOptions, MmapRaw};
+use memmap2::{MmapMut, MmapRaw};
 
 #[derive(Debug)]
 pub(crate) struct Mapping(MmapRaw);
 
 impl Mapping {
     /// Maps the first `bytes` bytes of a file. The file must have that length: reading beyond its end kills the process.
-    pub(crate) fn new(file: &File, bytes: usize) -> io::Result<Self> {
-        Ok(Self(MmapOptions::new().len(bytes).map_raw(file)?))
+    #[cfg(all(feature = "local", target_os = "linux"))]
+    pub(crate) fn new(file: &std::fs::File, bytes: usize) -> std::io::Result<Self> {
+        Ok(Self(memmap2::MmapOptions::new().len(bytes).map_raw(file)?))
     }
 
     /// A page that is all zeros in every forked child; `None` where the system does not support that.

@@ -29,6 +29,7 @@ thread_local! {
 struct PollTimes {
     now: Instant,
     /// Deadlines up to this time are overdue: the driving thread has had its grace.
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "without Redis nothing has a deadline"))]
     overdue: Instant,
     /// When the thread wakes to poll again: for a time given to `is_past`, and for a deadline given to `is_overdue`.
     again: Option<Instant>,
@@ -62,6 +63,7 @@ pub(crate) fn is_past(moment: Instant) -> bool {
 
 /// Whether the driving thread has missed a deadline; the waiting thread wakes again in time to find out. On other threads
 /// always `false`.
+#[cfg(feature = "redis")]
 #[inline]
 pub(crate) fn is_overdue(deadline: Instant) -> bool {
     POLL_TIMES.get().is_some_and(|times| {

@@ -92,6 +92,7 @@ impl Lease {
     }
 
     /// The maximum number of units of a lease under a policy.
+    #[cfg(feature = "redis")]
     pub(crate) fn most_units(&self, policy: &Policy) -> u64 {
         let capacity = policy.quotas().iter().map(Quota::capacity).min().unwrap_or(0);
         self.units.unwrap_or(capacity / 16).min(Self::MAX_UNITS)

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::report::{base64, hex};
 use crate::rules::codec::States;
 use crate::rules::decision::Degradation;
-use crate::store::request::{PolicyId, PreparedQuotas};
+use crate::store::charge::{PolicyId, PreparedQuotas};
 
 /// The key of a client or resource, as a store has it.
 ///
@@ -102,6 +102,10 @@ impl ScanFilter<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FoundPolicy {
     Known(PolicyId),
+    #[cfg_attr(
+        not(any(feature = "redis", all(feature = "local", target_os = "linux"))),
+        expect(dead_code, reason = "in memory every policy is known")
+    )]
     Named(Box<str>),
 }
 
@@ -129,7 +133,15 @@ pub(crate) struct ScanStep {
 pub(crate) struct LookRequest<'a> {
     pub(crate) id: PolicyId,
     pub(crate) key: StoredKey<'a>,
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "only a script needs it to find a key's states")
+    )]
     pub(crate) cost: u64,
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "only a script needs it to find a key's states")
+    )]
     pub(crate) headroom: u8,
     /// The effective quotas, if they are not the policy's own. With them, the id may be any.
     pub(crate) effective: Option<&'a PreparedQuotas>,

@@ -10,6 +10,7 @@ impl Ppm {
     pub(crate) const ALL: Self = Self(WHOLE);
 
     /// Reads a decimal number with up to 6 decimals, which may be out of range; `None` for any other text.
+    #[cfg(any(feature = "redis", all(feature = "local", target_os = "linux")))]
     pub(crate) fn read(text: &str) -> Option<Self> {
         let (whole, decimals) = match text.split_once('.') {
             Some((_, "")) => return None,
@@ -24,12 +25,14 @@ impl Ppm {
     }
 
     /// Whether it is more than 0 and up to 1.
+    #[cfg(any(feature = "redis", all(feature = "local", target_os = "linux")))]
     pub(crate) fn is_allowed(self) -> bool {
         (1..=WHOLE).contains(&self.0)
     }
 }
 
 /// `parse` alone would take a plus sign.
+#[cfg(any(feature = "redis", all(feature = "local", target_os = "linux")))]
 fn digits(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }

@@ -216,6 +216,7 @@ pub(super) fn write_blocks(record: &BlockRecord, out: &mut Bytes) {
 }
 
 /// Whether there is a record of blocks among the records, which may be of an unknown policy.
+#[cfg(all(feature = "local", target_os = "linux"))]
 pub(crate) fn has_blocks(records: &[u8]) -> bool {
     let mut rest = Reader(records);
     while let Some(record) = rest.record() {
