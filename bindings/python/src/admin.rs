@@ -20,7 +20,7 @@ pub(crate) struct PyAdmin(PyLimiter);
 
 impl PyAdmin {
     pub(crate) fn from_core(limiter: &Limiter) -> Self {
-        Self(PyLimiter::from_core(limiter))
+        Self(PyLimiter::from_core(limiter.clone()))
     }
 
     pub(crate) fn core(&self) -> &Limiter {

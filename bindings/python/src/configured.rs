@@ -6,7 +6,6 @@ use polylimit::Limiter;
 use pyo3::prelude::*;
 
 use crate::admin::{PyAdmin, PyAsyncAdmin};
-use crate::async_limiter::create;
 use crate::call::OwnedCall;
 use crate::configuration::{
     PyCandidateCounts, PyConfigurationStatus, PyPolicyMatch, PyRequestAttributes, read_json,
@@ -17,64 +16,49 @@ use crate::limiter_classes::{PyAsyncLimiter, PyLimiter};
 use crate::request::PolicyArgument;
 use crate::reserve::read_terms;
 
-/// The documentation of `decide` in both classes.
-macro_rules! decide_doc {
-    () => {
-        r#"Decides about a request by the configuration: its lists, its rules, and the policies that these apply.
-
-All policies admit the request, or nothing is spent. Policies with a quota such as ``"20 concurrent"`` are reserved: the caller
-commits or cancels them by ``id``. All others spend.
-
-Parameters
-----------
-attributes
-    What is known of the request.
-id
-    The id of the reservations: 1 to 64 bytes of text; random by default.
-ttl
-    How long reservations last, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
-remember
-    How long after their commits the id is remembered, as in ``reserve``; by default it is not.
-
-Raises
-------
-InvalidArgumentError
-    When the limiter has no configuration, or the attribute that gives a cost holds none.
-ClosedError
-    When the limiter was closed."#
+/// Writes the decision on a request, which is the same in both classes.
+macro_rules! decide_method {
+    ($class:ident) => {
+        #[pymethods]
+        impl $class {
+            /// Decides about a request by the configuration: its lists, its rules, and the policies that these apply.
+            ///
+            /// All policies admit the request, or nothing is spent. Policies with a quota such as ``"20 concurrent"`` are reserved: the caller
+            /// commits or cancels them by ``id``. All others spend.
+            ///
+            /// Parameters
+            /// ----------
+            /// attributes
+            ///     What is known of the request.
+            /// id
+            ///     The id of the reservations: 1 to 64 bytes of text; random by default.
+            /// ttl
+            ///     How long reservations last, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
+            /// remember
+            ///     How long after their commits the id is remembered, as in ``reserve``; by default it is not.
+            ///
+            /// Raises
+            /// ------
+            /// InvalidArgumentError
+            ///     When the limiter has no configuration, or the attribute that gives a cost holds none.
+            /// ClosedError
+            ///     When the limiter was closed.
+            #[pyo3(signature = (attributes, *, id = None, ttl = None, remember = None))]
+            fn decide(
+                this: &Bound<'_, Self>,
+                attributes: &Bound<'_, PyAny>,
+                id: Option<&Bound<'_, PyAny>>,
+                ttl: Option<&Bound<'_, PyAny>>,
+                remember: Option<&Bound<'_, PyAny>>,
+            ) -> PyResult<Py<PyAny>> {
+                Self::make(this, decide_call(attributes, id, ttl, remember)?)
+            }
+        }
     };
 }
 
-#[pymethods]
-impl PyLimiter {
-    #[doc = decide_doc!()]
-    #[pyo3(signature = (attributes, *, id = None, ttl = None, remember = None))]
-    fn decide(
-        &self,
-        py: Python<'_>,
-        attributes: &Bound<'_, PyAny>,
-        id: Option<&Bound<'_, PyAny>>,
-        ttl: Option<&Bound<'_, PyAny>>,
-        remember: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        self.call(py, &decide_call(attributes, id, ttl, remember)?)
-    }
-}
-
-#[pymethods]
-impl PyAsyncLimiter {
-    #[doc = decide_doc!()]
-    #[pyo3(signature = (attributes, *, id = None, ttl = None, remember = None))]
-    fn decide(
-        this: &Bound<'_, Self>,
-        attributes: &Bound<'_, PyAny>,
-        id: Option<&Bound<'_, PyAny>>,
-        ttl: Option<&Bound<'_, PyAny>>,
-        remember: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        create(this, decide_call(attributes, id, ttl, remember)?)
-    }
-}
+decide_method!(PyLimiter);
+decide_method!(PyAsyncLimiter);
 
 /// Writes the operators' methods, which are the same in both classes.
 macro_rules! configuration_methods {

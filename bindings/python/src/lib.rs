@@ -10,7 +10,6 @@
 )]
 
 mod admin;
-mod async_limiter;
 mod async_method;
 mod call;
 mod client;

@@ -1,5 +1,5 @@
 //! The two limiter classes of Python, and the methods that are the same in both. Each returns the other one, so both are defined
-//! here; the operations of `Limiter` are in `limiter.rs`, those of `AsyncLimiter` in `async_limiter.rs`.
+//! here; the operations are in `limiter.rs`.
 
 use polylimit::{Limiter, blocking};
 use pyo3::exceptions::PyTypeError;
@@ -47,59 +47,6 @@ InvalidArgumentError
     };
 }
 
-/// The documentation of the arguments that take, charge and refund share.
-macro_rules! operation_doc {
-    () => {
-        r#"
-Parameters
-----------
-key
-    The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-policy
-    A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-cost
-    Units, from 0 to 10**12; the default is 1.
-plan
-    The plan of the key, whose quotas decide where the policy has a plan of that name.
-
-Raises
-------
-InvalidArgumentError
-    When the key, the policy or the cost is not valid.
-ClosedError
-    When the limiter was closed."#
-    };
-}
-
-/// The documentation of the arguments of check and peek.
-macro_rules! decision_doc {
-    () => {
-        r#"
-Parameters
-----------
-key
-    The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-policy
-    A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-cost
-    Units, from 0 to 10**12; the default is 1.
-headroom
-    The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
-    0. So less important requests are denied first.
-plan
-    The plan of the key, whose quotas decide where the policy has a plan of that name.
-
-Raises
-------
-InvalidArgumentError
-    When the key, the policy, the cost or the headroom is not valid.
-ClosedError
-    When the limiter was closed."#
-    };
-}
-
-pub(crate) use {decision_doc, operation_doc};
-
 /// Decides whether requests may proceed.
 ///
 /// A denial is a value and raises nothing: ``if limiter.check("user:42"): ...``
@@ -110,7 +57,7 @@ pub(crate) struct PyLimiter {
 }
 
 impl PyLimiter {
-    pub(crate) fn from_core(limiter: &Limiter) -> Self {
+    pub(crate) fn from_core(limiter: Limiter) -> Self {
         Self { limiter: limiter.blocking() }
     }
 

@@ -61,64 +61,6 @@ ClosedError
 
 pub(crate) use reserve_doc;
 
-/// The documentation of `peek_together` in both classes.
-macro_rules! peek_together_doc {
-    () => {
-        r"The decisions that ``check_together`` would make now; changes nothing.
-
-Parameters
-----------
-requests
-    ``Request`` objects, or keys.
-
-Returns
--------
-list
-    A ``Decision`` for each request, in the same order.
-
-Raises
-------
-PolylimitError
-    The first error of any request."
-    };
-}
-
-/// The documentation of `reserve_together` in both classes.
-macro_rules! reserve_together_doc {
-    () => {
-        r#"As ``check_together``, but requests under a policy with a quota such as ``"20 concurrent"`` are reserved, all under one id; the
-others spend. When one request is denied, nothing is spent or reserved.
-
-The caller ends each reservation by the limiter's ``commit`` or ``cancel`` with its key, its policy and this id. They are not renewed in
-the background: ``renew`` makes them last longer.
-
-Parameters
-----------
-requests
-    ``Request`` objects, or keys.
-id
-    The id of the reservations: 1 to 64 bytes of text; random by default. A caller that has received no answer repeats the operation
-    with the same id.
-ttl
-    How long the reservations last, in seconds or as a ``timedelta``: 1 ms to 48 h; the default is 30 s.
-remember
-    How long after their commits the id is remembered, as in ``reserve``; by default it is not.
-
-Returns
--------
-RequestReservation
-    A ``Decision`` for each request, and the id; true when all requests are admitted.
-
-Raises
-------
-PolylimitError
-    The first error of any request."#
-    };
-}
-
-pub(crate) use peek_together_doc;
-pub(crate) use reserve_together_doc;
-
 /// The arguments of `reserve`.
 pub(crate) struct ReserveArguments<'a, 'py> {
     pub(crate) request: OwnedRequest,
