@@ -71,7 +71,7 @@ impl FollowedConfiguration {
     /// configuration, [`ready`](Self::ready) waits.
     ///
     /// # Errors
-    /// The file cannot be read and no copy serves, or its document cannot be used; the place needs a Redis store; no thread can
+    /// The file cannot be read and no copy serves, or its document cannot be used; the place needs a store that keeps documents; no thread can
     /// be started.
     pub(crate) fn start(
         options: &SourceOptions,
@@ -82,7 +82,7 @@ impl FollowedConfiguration {
         let origin = origin.filter(|_| place.uses_store());
         if origin.is_none() && place.uses_store() {
             return Err(Error::invalid_argument(format!(
-                "configuration is {}, which is for a Redis store: allowed for this store is file:PATH",
+                "configuration is {}, and this store keeps no document: use file:PATH, or a store that keeps one, such as Redis",
                 if place == ConfigurationPlace::Store { "store" } else { "store+file" }
             )));
         }

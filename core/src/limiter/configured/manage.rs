@@ -241,7 +241,7 @@ impl Limiter {
     fn origin(&self, source: &str) -> Result<Arc<dyn Origin>, Error> {
         self.shared().origin().filter(|_| source.starts_with("store")).ok_or_else(|| {
             Error::invalid_argument(format!(
-                "the configuration comes from {source}, which has no entries: they are in Redis, with the source store or store+file:PATH"
+                "the configuration comes from {source}, which has no entries: the sources store and store+file:PATH have them"
             ))
         })
     }

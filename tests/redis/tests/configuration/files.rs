@@ -149,6 +149,6 @@ fn copy_serves_while_the_file_is_missing_at_start() {
 fn store_needs_redis() {
     for place in ["store", "store+file:/limits.toml"] {
         let error = Followed::start(None, place, None).err().unwrap();
-        assert!(error.message().contains("which is for a Redis store"), "{error}");
+        assert!(error.message().contains("this store keeps no document"), "{error}");
     }
 }

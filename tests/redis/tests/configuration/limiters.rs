@@ -176,7 +176,7 @@ async fn asynchronous_limiters_publish_and_change() {
 fn options_of_the_source_are_checked() {
     let error = |builder: polylimit::LimiterBuilder| builder.build().unwrap_err().message().to_owned();
     let redis = || Limiter::builder().store("redis://127.0.0.1:1?configuration=store");
-    assert!(error(Limiter::builder().configuration("store")).contains("which is for a Redis store"));
+    assert!(error(Limiter::builder().configuration("store")).contains("this store keeps no document"));
     assert!(
         error(Limiter::builder().configuration("here"))
             .contains("allowed is file:PATH, store or store+file:PATH")
