@@ -48,6 +48,57 @@ impl PyAsyncLimiter {
     }
 }
 
+/// The documentation of the arguments that take, charge and refund share.
+macro_rules! operation_doc {
+    () => {
+        r#"
+Parameters
+----------
+key
+    The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+policy
+    A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+cost
+    Units, from 0 to 10**12; the default is 1.
+plan
+    The plan of the key, whose quotas decide where the policy has a plan of that name.
+
+Raises
+------
+InvalidArgumentError
+    When the key, the policy or the cost is not valid.
+ClosedError
+    When the limiter was closed."#
+    };
+}
+
+/// The documentation of the arguments of check and peek.
+macro_rules! decision_doc {
+    () => {
+        r#"
+Parameters
+----------
+key
+    The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
+policy
+    A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
+cost
+    Units, from 0 to 10**12; the default is 1.
+headroom
+    The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
+    0. So less important requests are denied first.
+plan
+    The plan of the key, whose quotas decide where the policy has a plan of that name.
+
+Raises
+------
+InvalidArgumentError
+    When the key, the policy, the cost or the headroom is not valid.
+ClosedError
+    When the limiter was closed."#
+    };
+}
+
 /// Writes the methods that are the same in both classes.
 macro_rules! limiter_methods {
     ($class:ident, $name:literal) => {
@@ -84,27 +135,7 @@ macro_rules! limiter_methods {
             }
 
             /// Decides, and spends the cost from every quota of the policy when all admit it.
-            ///
-            /// Parameters
-            /// ----------
-            /// key
-            ///     The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-            /// policy
-            ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-            /// cost
-            ///     Units, from 0 to 10**12; the default is 1.
-            /// headroom
-            ///     The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
-            ///     0. So less important requests are denied first.
-            /// plan
-            ///     The plan of the key, whose quotas decide where the policy has a plan of that name.
-            ///
-            /// Raises
-            /// ------
-            /// InvalidArgumentError
-            ///     When the key, the policy, the cost or the headroom is not valid.
-            /// ClosedError
-            ///     When the limiter was closed.
+            #[doc = decision_doc!()]
             #[pyo3(signature = (key, policy = None, *, cost = None, headroom = None, plan = None))]
             fn check(
                 this: &Bound<'_, Self>,
@@ -119,27 +150,7 @@ macro_rules! limiter_methods {
             }
 
             /// The decision that a check would make now; changes nothing.
-            ///
-            /// Parameters
-            /// ----------
-            /// key
-            ///     The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-            /// policy
-            ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-            /// cost
-            ///     Units, from 0 to 10**12; the default is 1.
-            /// headroom
-            ///     The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
-            ///     0. So less important requests are denied first.
-            /// plan
-            ///     The plan of the key, whose quotas decide where the policy has a plan of that name.
-            ///
-            /// Raises
-            /// ------
-            /// InvalidArgumentError
-            ///     When the key, the policy, the cost or the headroom is not valid.
-            /// ClosedError
-            ///     When the limiter was closed.
+            #[doc = decision_doc!()]
             #[pyo3(signature = (key, policy = None, *, cost = None, headroom = None, plan = None))]
             fn peek(
                 this: &Bound<'_, Self>,
@@ -154,24 +165,7 @@ macro_rules! limiter_methods {
             }
 
             /// Spends as much of the cost as every quota admits, from 0 to the cost; ``taken`` says how much.
-            ///
-            /// Parameters
-            /// ----------
-            /// key
-            ///     The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-            /// policy
-            ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-            /// cost
-            ///     Units, from 0 to 10**12; the default is 1.
-            /// plan
-            ///     The plan of the key, whose quotas decide where the policy has a plan of that name.
-            ///
-            /// Raises
-            /// ------
-            /// InvalidArgumentError
-            ///     When the key, the policy or the cost is not valid.
-            /// ClosedError
-            ///     When the limiter was closed.
+            #[doc = operation_doc!()]
             #[pyo3(signature = (key, policy = None, *, cost = None, plan = None))]
             fn take(
                 this: &Bound<'_, Self>,
@@ -186,24 +180,7 @@ macro_rules! limiter_methods {
             /// Spends the cost even where it does not fit, for a cost that is known only afterwards.
             ///
             /// Usage is capped at 8 times the capacity of each quota.
-            ///
-            /// Parameters
-            /// ----------
-            /// key
-            ///     The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-            /// policy
-            ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-            /// cost
-            ///     Units, from 0 to 10**12; the default is 1.
-            /// plan
-            ///     The plan of the key, whose quotas decide where the policy has a plan of that name.
-            ///
-            /// Raises
-            /// ------
-            /// InvalidArgumentError
-            ///     When the key, the policy or the cost is not valid.
-            /// ClosedError
-            ///     When the limiter was closed.
+            #[doc = operation_doc!()]
             #[pyo3(signature = (key, policy = None, *, cost = None, plan = None))]
             fn charge(
                 this: &Bound<'_, Self>,
@@ -216,24 +193,7 @@ macro_rules! limiter_methods {
             }
 
             /// Gives back the cost, at most what is used, the most recent units first.
-            ///
-            /// Parameters
-            /// ----------
-            /// key
-            ///     The client or resource that is limited: text or bytes, up to 1 MiB; a whole number counts as its decimal text.
-            /// policy
-            ///     A policy's name, or quotas such as ``"100/minute"``; it may be left out where the limiter has one policy.
-            /// cost
-            ///     Units, from 0 to 10**12; the default is 1.
-            /// plan
-            ///     The plan of the key, whose quotas decide where the policy has a plan of that name.
-            ///
-            /// Raises
-            /// ------
-            /// InvalidArgumentError
-            ///     When the key, the policy or the cost is not valid.
-            /// ClosedError
-            ///     When the limiter was closed.
+            #[doc = operation_doc!()]
             #[pyo3(signature = (key, policy = None, *, cost = None, plan = None))]
             fn refund(
                 this: &Bound<'_, Self>,
