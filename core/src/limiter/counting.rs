@@ -19,7 +19,7 @@ impl Shared {
     #[expect(clippy::inline_always, reason = "it is part of `check_known`")]
     #[inline(always)]
     pub(crate) fn count_known(&self, id: PolicyId, key: &[u8], cost: u64, decision: &Decision) {
-        self.tell(id, decision);
+        self.trace(id, decision);
         if self.observed.is_some() {
             self.observe(id, key, decision.allowed);
         }
@@ -73,7 +73,7 @@ impl Shared {
             Some(OperationKind::Reserve) => self.tally.count_decider(charge.id, OperationKind::Reserve),
             Some(_) => return,
         }
-        self.tell(charge.id, decision);
+        self.trace(charge.id, decision);
         if self.observed.is_some() {
             self.observe(charge.id, charge.key, decision.allowed);
         }
@@ -92,7 +92,7 @@ impl Shared {
         if let Some(kind) = kind {
             self.tally.count_decider(id, kind);
         }
-        self.tell(id, decision);
+        self.trace(id, decision);
         if self.observed.is_some() {
             self.observe(id, key, decision.allowed);
         }
@@ -112,10 +112,10 @@ impl Shared {
 
     /// Records a decision in the caller's span, with the feature `tracing`.
     #[inline]
-    fn tell(&self, id: PolicyId, decision: &Decision) {
+    fn trace(&self, id: PolicyId, decision: &Decision) {
         #[cfg(feature = "tracing")]
         if crate::limiter::spans::are_enabled() {
-            self.tell_span(id, decision.allowed, decision.source, decision.retry_after_us());
+            self.trace_decision(id, decision.allowed, decision.source, decision.retry_after_us());
         }
         #[cfg(not(feature = "tracing"))]
         let _ = (self, id, decision);

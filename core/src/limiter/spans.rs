@@ -20,7 +20,13 @@ impl Shared {
     /// Records a decision in the caller's span. `retry_after_us` is `None` where a request is never admitted.
     #[cold]
     #[inline(never)]
-    pub(crate) fn tell_span(&self, id: PolicyId, allowed: bool, source: Source, retry_after_us: Option<u64>) {
+    pub(crate) fn trace_decision(
+        &self,
+        id: PolicyId,
+        allowed: bool,
+        source: Source,
+        retry_after_us: Option<u64>,
+    ) {
         let span = Span::current();
         if span.is_disabled() {
             return;
