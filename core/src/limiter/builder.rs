@@ -1,5 +1,6 @@
 //! The builder of limiters. Options are kept as given and checked when the limiter is built.
 
+mod place;
 mod unused;
 
 use std::fmt;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
+use self::place::{LOCAL_SIZE, Place, store_at};
 use self::unused::Unused;
 use crate::configuration_source::followed::SourceOptions;
 use crate::configuration_source::place::{CONFIGURATION, COPY, ConfigurationPlace, is_path};
@@ -21,17 +23,15 @@ use crate::limiter::{Limiter, Shared};
 use crate::rules::policy::Policy;
 use crate::rules::quota::parse_duration;
 use crate::runtime::clock::Clock;
-use crate::store::Store;
 use crate::store::charge::PolicyOptions;
 use crate::store::credentials::{Credentials, CredentialsFunction};
-use crate::store::custom::{self, ConfigurationStore, CustomStore};
+use crate::store::custom::{self, ConfigurationStore};
 use crate::store::lease_size::Lease;
-use crate::store::memory::MemoryStore;
 use crate::store::option::{OptionKind, StoreOption};
 use crate::store::outage::Outage;
-use crate::store::redis::{RedisOptions, RedisStore};
-use crate::store::shared_file::{SharedFileOptions, SharedFileStore};
-use crate::store::suggestion::{Suggestion, unknown_option};
+use crate::store::redis::RedisOptions;
+use crate::store::shared_file::SharedFileOptions;
+use crate::store::suggestion::Suggestion;
 
 /// The settings of a [`Limiter`] before they are checked; created by [`Limiter::builder`]. `Debug` shows no value that
 /// was given as text, since it may be a secret.
@@ -72,75 +72,6 @@ impl fmt::Debug for LimiterBuilder {
 
 /// Options by name, whose texts are not checked.
 type NamedTexts = Vec<(Box<str>, Box<str>)>;
-
-/// Where the limiter keeps its states.
-#[derive(Clone, Debug)]
-enum Place {
-    Memory,
-    Local(SharedFileOptions),
-    Redis(Box<RedisOptions>),
-    Custom(Arc<dyn custom::Store>),
-}
-
-impl Place {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Local(_) => "local",
-            Self::Redis(_) => "redis",
-            Self::Custom(_) => "custom",
-        }
-    }
-
-    /// Takes credentials from a function, if the store has a server.
-    #[cfg_attr(
-        not(feature = "redis"),
-        expect(unreachable_code, reason = "a store that is left out has no values")
-    )]
-    fn with_credentials(self, function: Option<CredentialsFunction>, unused: &mut Unused) -> Self {
-        match (self, function) {
-            (Self::Redis(options), Some(function)) => {
-                Self::Redis(Box::new(options.with_credentials(function)))
-            }
-            (place, function) => {
-                if function.is_some() {
-                    unused.add("credentials");
-                }
-                place
-            }
-        }
-    }
-
-    /// Sets an option of the store by its name. Returns the place, and whether the option has an effect on it: the settings of
-    /// one store are accepted with every other, so that tests and production differ in the URL alone.
-    fn set(mut self, name: &str, text: &str) -> Result<(Self, bool), Error> {
-        if let Self::Local(options) = &mut self
-            && options.set(name, text)?
-        {
-            return Ok((self, true));
-        }
-        match self {
-            Self::Redis(options) if name != LOCAL_SIZE.name => {
-                return Ok((Self::Redis(Box::new(options.set(name, text)?)), true));
-            }
-            Self::Local(options) if name == LOCAL_SIZE.name => {
-                return Ok((Self::Local(options.sized_by(text)?), true));
-            }
-            _ => {}
-        }
-        if name == LOCAL_SIZE.name {
-            // Without local stores in this build, nothing reads a size.
-            if let Ok(options) = SharedFileOptions::parse("local:size") {
-                options.sized_by(text)?;
-            }
-        } else if RedisOptions::ALL.iter().any(|option| option.name == name) {
-            let _ = RedisOptions::parse("redis://localhost")?.set(name, text)?;
-        } else {
-            return Err(unknown_option("", name, LimiterBuilder::options().iter().map(|option| option.name)));
-        }
-        Ok((self, false))
-    }
-}
 
 /// The policy that a setting names.
 fn policy_named<'a>(
@@ -200,15 +131,6 @@ const MAX_KEYS: StoreOption = StoreOption {
     about: "The maximum number of keys in this process, over all policies.",
     allowed: "1 or more",
     default: Some("1000000"),
-    secret: false,
-};
-
-const LOCAL_SIZE: StoreOption = StoreOption {
-    name: "local_size",
-    kind: OptionKind::Text,
-    about: "The size of a local store in bytes when it is created. An existing one must have that size.",
-    allowed: "1MiB to 64GiB",
-    default: Some("16MiB"),
     secret: false,
 };
 
@@ -502,7 +424,7 @@ impl LimiterBuilder {
                 // The URL of a Redis store may have these options, too.
                 _ if matches!(place, Place::Redis(_)) || ![CONFIGURATION.name, COPY.name].contains(&name) => {
                     let is_used;
-                    (place, is_used) = place.set(name, text)?;
+                    (place, is_used) = place.set(name, text, Self::options)?;
                     if !is_used {
                         unused.add(name);
                     }
@@ -538,7 +460,7 @@ impl LimiterBuilder {
         if let Some(bytes) = local_size
             && !matches!(place, Place::Local(_))
         {
-            (place, _) = place.set(LOCAL_SIZE.name, &bytes.to_string())?;
+            (place, _) = place.set(LOCAL_SIZE.name, &bytes.to_string(), Self::options)?;
             unused.add(LOCAL_SIZE.name);
         }
         let unused = unused.finding(place.name());
@@ -580,23 +502,4 @@ impl LimiterBuilder {
         }
         Ok(Limiter { shared })
     }
-}
-
-#[cfg_attr(
-    not(all(feature = "local", target_os = "linux")),
-    expect(unreachable_code, reason = "a store that is left out has no values")
-)]
-fn store_at(place: Place, local_size: Option<u64>, clock: Clock, max_keys: usize) -> Result<Store, Error> {
-    Ok(match place {
-        Place::Memory => Store::Memory(MemoryStore::new(max_keys, clock)),
-        Place::Local(options) => {
-            let options = match local_size {
-                Some(bytes) => options.sized(bytes)?,
-                None => options,
-            };
-            Store::Local(Box::new(SharedFileStore::new(options, clock, max_keys)))
-        }
-        Place::Redis(options) => Store::Redis(Box::new(RedisStore::new(&options, clock, max_keys)?)),
-        Place::Custom(store) => Store::Custom(Box::new(CustomStore::new(store, clock, max_keys))),
-    })
 }
