@@ -140,14 +140,14 @@ impl polylimit_decision {
             })
             .collect();
         // Whether a quota admits the request follows from its wait.
-        let quota_waits_us: Vec<_> = quotas.iter().map(|quota| told(quota.retry_after_us)).collect();
+        let quota_waits_us: Vec<_> = quotas.iter().map(|quota| finite_wait(quota.retry_after_us)).collect();
         let allowed = self.allowed != 0;
         Ok(Decision::from_parts(DecisionParts {
             allowed,
             wait_us: if allowed && self.shadowed == 0 {
                 Some(self.delay_us)
             } else {
-                told(self.retry_after_us)
+                finite_wait(self.retry_after_us)
             },
             source: source(self.source).ok_or_else(|| unknown("source", self.source))?,
             degraded,
@@ -163,7 +163,7 @@ impl polylimit_decision {
 }
 
 /// A wait that may be never.
-fn told(wait_us: u64) -> Option<u64> {
+fn finite_wait(wait_us: u64) -> Option<u64> {
     (wait_us != POLYLIMIT_NEVER).then_some(wait_us)
 }
 

@@ -27,7 +27,7 @@ const UNITS: [(Duration, Unit); 7] = [
 impl Outcome {
     pub(super) fn response(&self) -> RateLimitResponse {
         let statuses = (0..self.descriptors).map(|at| self.status(at)).collect();
-        let mut headers = fields(&self.told(), &HeaderSettings::default(), 0);
+        let mut headers = fields(&self.shown(), &HeaderSettings::default(), 0);
         let problem = self.problem().filter(|problem| problem.status() == 429);
         if problem.is_some() {
             let value = Problem::JSON_TYPE.to_owned();
@@ -57,8 +57,8 @@ impl Outcome {
     }
 
     /// What fields of the response show: one decision of each policy, none of those in shadow, and no denial that does not count.
-    fn told(&self) -> Vec<(&Policy, &Decision)> {
-        let mut told: BTreeMap<&str, &Application> = BTreeMap::new();
+    fn shown(&self) -> Vec<(&Policy, &Decision)> {
+        let mut shown: BTreeMap<&str, &Application> = BTreeMap::new();
         let mut names = Vec::new();
         for application in &self.applications {
             let is_from_store = |decision: &Decision| decision.source() != Source::Configuration;
@@ -67,14 +67,14 @@ impl Outcome {
                 continue;
             }
             let name = &*application.policy;
-            match told.get(name) {
+            match shown.get(name) {
                 Some(other) if other.rank() <= application.rank() => continue,
                 Some(_) => {}
                 None => names.push(name),
             }
-            told.insert(name, application);
+            shown.insert(name, application);
         }
-        let in_order = names.into_iter().filter_map(|name| told.get(name));
+        let in_order = names.into_iter().filter_map(|name| shown.get(name));
         in_order.filter_map(|one| Some((&one.effective_policy, one.decision()?))).collect()
     }
 
@@ -87,7 +87,7 @@ impl Outcome {
             return request_problem(decided);
         }
         let denials = self.applications.iter().filter(|application| application.denies());
-        problem(&self.told(), denials.map(|denial| denial.units).max().unwrap_or(1))
+        problem(&self.shown(), denials.map(|denial| denial.units).max().unwrap_or(1))
     }
 
     /// What filters of Envoy and its access log can read: the policy that decides, its quota, which part of polylimit decided and

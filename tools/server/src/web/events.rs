@@ -208,23 +208,23 @@ impl Listener {
         });
         let known = Sent::Configuration(known);
         if self.configuration != known {
-            self.tell("configuration", &configuration);
+            self.push("configuration", &configuration);
             self.configuration = known;
         }
         let families = self.app.limiter.metrics();
         let snapshot = Snapshot::of(&self.app, &families);
         if self.store_up != snapshot.store_up {
             self.store_up = snapshot.store_up;
-            self.tell("store", &StoreEvent { up: snapshot.store_up.unwrap_or(false) });
+            self.push("store", &StoreEvent { up: snapshot.store_up.unwrap_or(false) });
         }
         if let Some(point) = self.app.traffic.newest().filter(|point| Some(point.at_ms) != self.point_at_ms) {
             self.point_at_ms = Some(point.at_ms);
-            self.tell("point", &*point);
+            self.push("point", &*point);
         }
-        self.tell("snapshot", &snapshot);
+        self.push("snapshot", &snapshot);
     }
 
-    fn tell(&mut self, event: &str, value: &impl Serialize) {
+    fn push(&mut self, event: &str, value: &impl Serialize) {
         if let Ok(data) = serde_json::to_string(value) {
             self.pending.push_back(format!("event: {event}\ndata: {data}\n\n").into());
         }

@@ -332,7 +332,7 @@ async fn perform(
     if tells_status && let Answer::Decision(decision) = &answer {
         return Ok(with_status(app, &prepared, &call, decision, &head.headers));
     }
-    Ok(told(&call, &answer))
+    Ok(response(&call, &answer))
 }
 
 /// Whether the query asks for the status of a denial.
@@ -470,7 +470,7 @@ fn raw_answer(call: &Call<'_>, answer: &Answer) -> Option<Box<RawValue>> {
     }
 }
 
-fn told(call: &Call<'_>, answer: &Answer) -> Response<Body> {
+fn response(call: &Call<'_>, answer: &Answer) -> Response<Body> {
     match (call, answer) {
         (Call::Reserve(_, terms), Answer::Decision(decision)) => {
             json(&Reserved { id: &id_text(&terms.id), decision })
@@ -508,7 +508,7 @@ fn with_status(
     let outcomes: [(&Policy, &Decision); 1] = [(&policy, decision)];
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let mut response = match problem(&outcomes, prepared.cost) {
-        None => told(call, &Answer::Decision(decision.clone())),
+        None => response(call, &Answer::Decision(decision.clone())),
         Some(problem) => denied(&problem, accept),
     };
     refusal::add(response.headers_mut(), fields(&outcomes, &HeaderSettings::default().style(style), 0));
