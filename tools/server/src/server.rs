@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use polylimit::Limiter;
+#[cfg(target_os = "linux")]
+use socket2::SockFilter;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -30,6 +32,9 @@ use crate::web::Routes;
 
 /// The pause after the system has refused a connection, for example because there are no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a listener that takes no more connections still accepts those whose handshake had begun: many round trips of a network, and
+/// longer than a busy system leaves a packet where it is.
+const HANDSHAKES: Duration = Duration::from_millis(100);
 /// The last part of the time for draining, without listeners; half of it where that is shorter.
 const LAST: Duration = Duration::from_secs(2);
 /// Silence on a connection after which the system looks whether the other end is still there.
@@ -356,6 +361,26 @@ impl Socket {
         }
     }
 
+    /// Lets the system drop packets that ask for a new connection: their client asks again after a second, and is then refused. Handshakes
+    /// that have begun end as usual, since a client that has its answer to the first packet takes the connection for open.
+    fn take_no_more(&self) {
+        // The file of a Unix socket is gone, so that there will be no more.
+        #[cfg(target_os = "linux")]
+        if let Self::Tcp(listener) = self {
+            let syn_alone = [
+                // Loads the byte of the TCP header with the flags (RFC 9293, 3.1).
+                SockFilter::new(0x30, 0, 0, 13),
+                // Goes on with the next line if SYN is set, and else with the one after it.
+                SockFilter::new(0x45, 0, 1, 0x02),
+                // Keeps no byte of the packet, or all of them.
+                SockFilter::new(0x06, 0, 0, 0),
+                SockFilter::new(0x06, 0, 0, u32::MAX),
+            ];
+            // On a system without the filter, a connection that is made between the last look and the end of the listener is reset.
+            let _ = SockRef::from(listener).attach_filter(&syn_alone);
+        }
+    }
+
     /// Closes the listener, and returns the connections that it has and that are not accepted yet: closing alone would reset them.
     fn close(self) -> io::Result<impl Iterator<Item = Stream>> {
         enum Listening {
@@ -363,12 +388,7 @@ impl Socket {
             Unix(std::os::unix::net::UnixListener),
         }
         let listening = match self {
-            Self::Tcp(listener) => {
-                let listener = listener.into_std()?;
-                take_no_more(&listener);
-                Listening::Tcp(listener)
-            }
-            // Its file is gone, so that there will be no more.
+            Self::Tcp(listener) => Listening::Tcp(listener.into_std()?),
             Self::Unix(listener) => Listening::Unix(listener.into_std()?),
         };
         let accept = move || match &listening {
@@ -387,19 +407,6 @@ impl Socket {
     }
 }
 
-/// Lets the system drop what asks a listener for a new connection. Its client asks again after a second, and is then refused; without
-/// this, one that is accepted between the last look and the end of the listener would be reset.
-#[cfg(target_os = "linux")]
-fn take_no_more(listener: &std::net::TcpListener) {
-    // The program `return 0` of the packet filter: no byte of a packet is kept.
-    let drop_all = socket2::SockFilter::new(0x06, 0, 0, 0);
-    // A system without the filter has that gap.
-    let _ = SockRef::from(listener).attach_filter(&[drop_all]);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn take_no_more(_listener: &std::net::TcpListener) {}
-
 impl Stream {
     fn of_tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         stream.set_nodelay(true)?;
@@ -409,16 +416,24 @@ impl Stream {
 }
 
 /// Accepts connections until the server closes its listeners. Connections live on in tasks of their own.
-async fn accept(socket: Socket, mut door: Door, connections: Arc<Connections>) {
-    loop {
-        let accepted = tokio::select! {
-            accepted = socket.accept() => accepted,
-            () = door.life.reach(Stage::Closing) => break,
-        };
-        match accepted {
-            Ok(stream) => start(stream, &door, &connections),
-            Err(_) => sleep(ACCEPT_PAUSE).await,
+async fn accept(socket: Socket, door: Door, connections: Arc<Connections>) {
+    let mut life = door.life.clone();
+    let closing = async {
+        life.reach(Stage::Closing).await;
+        socket.take_no_more();
+        sleep(HANDSHAKES).await;
+    };
+    let accepting = async {
+        loop {
+            match socket.accept().await {
+                Ok(stream) => start(stream, &door, &connections),
+                Err(_) => sleep(ACCEPT_PAUSE).await,
+            }
         }
+    };
+    tokio::select! {
+        () = closing => {}
+        () = accepting => {}
     }
     if let Ok(streams) = socket.close() {
         streams.for_each(|stream| start(stream, &door, &connections));
