@@ -89,7 +89,7 @@ func TestErrorAndPanicOfTheCredentialsFunctionAreTheCause(t *testing.T) {
 		if decision := must(limiter.Check(ctx, polylimit.Key("k")))(t); decision.Source != "deny" || decision.Degraded != "auth" {
 			t.Fatalf("%s: %+v", cause, decision)
 		}
-		err := limiter.Ready(ctx, 300*time.Millisecond)
+		err := limiter.Ready(ctx, 30*time.Second)
 		if !errors.Is(err, polylimit.ErrStoreUnavailable) || !strings.Contains(err.Error(), cause) {
 			t.Errorf("%s: %v", cause, err)
 		}

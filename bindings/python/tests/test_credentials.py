@@ -50,13 +50,13 @@ def test_an_exception_is_the_cause(server):
     with limiter(server, fail) as used:
         assert used.check("k").degraded == "auth"
         with pytest.raises(StoreUnavailableError, match="the token service is away"):
-            used.ready(0.3)
+            used.ready(30)
 
 
 @pytest.mark.parametrize("given", [None, 7, ("limits",), ("limits", 7), ["limits", "old"]])
 def test_another_result_is_refused(server, given):
     with limiter(server, lambda: given) as used, pytest.raises(StoreUnavailableError, match="allowed is a str"):
-        used.ready(0.3)
+        used.ready(30)
 
 
 def test_what_is_no_function_is_refused():

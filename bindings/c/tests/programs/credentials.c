@@ -148,7 +148,7 @@ static void failure_of_the_function_is_the_cause(void) {
         CHECK(strcmp(polylimit_source_name(decision.source), "deny") == 0);
         CHECK(strcmp(polylimit_degradation_name(decision.degraded), "auth") == 0);
         char found[4096];
-        IS(POLYLIMIT_STORE_UNAVAILABLE, polylimit_limiter_ready(limiter, 300000, MESSAGE));
+        IS(POLYLIMIT_STORE_UNAVAILABLE, polylimit_limiter_ready(limiter, 30000000, MESSAGE));
         CHECK(strstr(message, "function credentials") != NULL && strstr(message, causes[at]) != NULL);
         OK(polylimit_admin_doctor(limiter, found, sizeof found, NULL, MESSAGE));
         CHECK(strncmp(found, "problem: ", 9) == 0 && strstr(found, causes[at]) != NULL);

@@ -74,7 +74,7 @@ class CredentialsTest < Minitest::Test
       @events.clear
       limiter(&give)
       assert_equal %w[deny auth], @limiter.check('k').then { |decision| [decision.source, decision.degraded] }
-      assert_includes assert_raises(Polylimit::StoreUnavailable) { @limiter.ready(0.3) }.message, cause
+      assert_includes assert_raises(Polylimit::StoreUnavailable) { @limiter.ready(30) }.message, cause
       assert_includes @limiter.admin.doctor.map(&:message).join, cause
       wait_until { @limiter.check('k') && !@events.empty? }
       assert_includes @events.first.message, cause
