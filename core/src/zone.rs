@@ -4,11 +4,13 @@
 //! its system has, and no decision reads a file. A zone's changes are listed once, when it is named.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use crate::error::{Error, excerpt};
@@ -22,7 +24,7 @@ const MAX_OFFSET_US: i64 = 14 * 60 * MINUTE_US;
 const SUGGESTED: usize = 3;
 
 /// A time zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Zone {
     /// A constant difference from UTC, in microseconds.
     Offset(i64),
@@ -49,22 +51,29 @@ struct Period {
 impl Zone {
     pub(crate) const UTC: Self = Self::Offset(0);
 
+    /// Reads `UTC`, an offset such as `+05:30`, or a name such as `Europe/Berlin`.
+    ///
+    /// # Errors
+    /// Invalid argument: the text is none of them.
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        match text.as_bytes().first() {
+            _ if text == "UTC" => Ok(Self::UTC),
+            Some(b'+' | b'-') => offset_us(text).map(Self::Offset).ok_or_else(|| {
+                Error::invalid_argument(format!(
+                    "zone is {}; allowed are offsets from -14:00 to +14:00, such as +05:30",
+                    excerpt(text)
+                ))
+            }),
+            _ => Self::parse_name(text),
+        }
+    }
+
     /// Reads an offset from UTC, such as `+05:30`.
     ///
     /// # Errors
     /// Invalid argument: the text is no offset from -14:00 to +14:00.
     pub(crate) fn parse_offset(text: &str) -> Result<Self, Error> {
-        let read = || {
-            let (sign, time) = text.split_at_checked(1)?;
-            let offset_us = i64::from(minutes(time)?) * MINUTE_US;
-            match sign {
-                "+" => Some(offset_us),
-                "-" => Some(-offset_us),
-                _ => None,
-            }
-        };
-        let offset_us = read().filter(|offset_us| offset_us.abs() <= MAX_OFFSET_US);
-        offset_us.map(Self::Offset).ok_or_else(|| {
+        offset_us(text).map(Self::Offset).ok_or_else(|| {
             Error::invalid_argument(format!(
                 "utc_offset is {}; allowed are -14:00 to +14:00, such as +05:30",
                 excerpt(text)
@@ -98,6 +107,62 @@ impl Zone {
         };
         now_us.cast_signed().saturating_add(offset_us)
     }
+
+    /// The date that a clock shows at [`local_us`](Self::local_us).
+    pub(crate) fn date_of_local_us(local_us: i64) -> Date {
+        let shown = Timestamp::from_microsecond(local_us).unwrap_or(Timestamp::UNIX_EPOCH);
+        TimeZone::UTC.to_datetime(shown).date()
+    }
+
+    /// The first instant since the epoch at which a clock of the zone shows this date or a later one.
+    pub(crate) fn start_of_date_us(&self, date: Date) -> u64 {
+        let midnight = TimeZone::UTC.to_timestamp(date.at(0, 0, 0, 0));
+        let shown_us = midnight.map_or(i64::MAX / 2, Timestamp::as_microsecond);
+        let since_epoch = |offset_us: i64| u64::try_from(shown_us - offset_us).unwrap_or(0);
+        match self {
+            Self::Offset(offset_us) => since_epoch(*offset_us),
+            Self::Place(place) => {
+                let starts = place.periods.iter().filter_map(|period| {
+                    let start_us = since_epoch(period.offset_us).max(period.span_us.start);
+                    period.span_us.contains(&start_us).then_some(start_us)
+                });
+                starts.min().unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// The difference between the largest and the smallest offset of the zone, in microseconds.
+    pub(crate) fn widest_us(&self) -> u64 {
+        let Self::Place(place) = self else { return 0 };
+        let offsets = || place.periods.iter().map(|period| period.offset_us);
+        offsets().max().unwrap_or(0).abs_diff(offsets().min().unwrap_or(0))
+    }
+}
+
+/// As [`Zone::parse`] reads it.
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Offset(0) => f.write_str("UTC"),
+            Self::Offset(offset_us) => {
+                let (sign, minutes) = (if *offset_us < 0 { '-' } else { '+' }, offset_us.abs() / MINUTE_US);
+                write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+            }
+            Self::Place(place) => f.write_str(place.name),
+        }
+    }
+}
+
+/// Reads an offset from UTC, such as `+05:30`, as microseconds.
+fn offset_us(text: &str) -> Option<i64> {
+    let (sign, time) = text.split_at_checked(1)?;
+    let offset_us = i64::from(minutes(time)?) * MINUTE_US;
+    let offset_us = match sign {
+        "+" => offset_us,
+        "-" => -offset_us,
+        _ => return None,
+    };
+    (offset_us.abs() <= MAX_OFFSET_US).then_some(offset_us)
 }
 
 impl Place {
@@ -148,6 +213,12 @@ impl PartialEq for Place {
 }
 
 impl Eq for Place {}
+
+impl Hash for Place {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
 
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

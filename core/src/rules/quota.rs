@@ -2,6 +2,7 @@
 
 mod admission;
 mod builder;
+pub(crate) mod calendar;
 mod text;
 pub(crate) mod tick;
 
@@ -13,6 +14,7 @@ pub(crate) use text::{parse_duration_us, parse_quotas};
 
 use crate::error::Error;
 use crate::names::named_enum;
+use crate::rules::quota::calendar::Calendar;
 
 named_enum! {
     /// How a quota counts. The table in the [crate documentation](crate#how-much-each-algorithm-can-admit) says how much
@@ -85,6 +87,8 @@ pub struct Quota {
     /// 0 for every algorithm but the sliding window.
     buckets: u32,
     aligned: bool,
+    /// The windows of a fixed window by the calendar.
+    calendar: Option<Calendar>,
     count_denied: bool,
     /// Follows from the other numbers; see [`tick`].
     tick_us: u64,
@@ -147,7 +151,7 @@ impl Quota {
         self.limit
     }
 
-    /// The period, in whole microseconds; 0 for concurrency, which has none.
+    /// The period, in whole microseconds; 0 for concurrency, which has none. By the calendar, no window is shorter than this.
     pub fn period(&self) -> Duration {
         Duration::from_micros(self.period_us)
     }
@@ -184,6 +188,11 @@ impl Quota {
         self.aligned
     }
 
+    /// The windows of a fixed window by the calendar; `None` for a period of one length.
+    pub(crate) fn calendar(&self) -> Option<&Calendar> {
+        self.calendar.as_ref()
+    }
+
     /// Whether denied requests are charged too.
     pub fn count_denied(&self) -> bool {
         self.count_denied
@@ -205,9 +214,9 @@ impl Quota {
         self.tick_us
     }
 
-    /// Algorithm, period, step and buckets. They identify the quota's state within a policy: while they stay the same,
+    /// Algorithm, period or calendar, step and buckets. They identify the quota's state within a policy: while they stay the same,
     /// changed numbers keep the use.
-    pub(crate) fn identity(&self) -> (Algorithm, u64, u64, u32) {
-        (self.algorithm, self.period_us, self.step, self.buckets)
+    pub(crate) fn identity(&self) -> (Algorithm, u64, Option<&Calendar>, u64, u32) {
+        (self.algorithm, self.period_us, self.calendar.as_ref(), self.step, self.buckets)
     }
 }

@@ -3,7 +3,8 @@
 //! # Derivation
 //!
 //! A window starts with the first request that spends in it and lasts one period; with `aligned` it starts at the
-//! latest multiple of the period since the epoch. Within it, `allowed = count + cost <= capacity`. Each window admits at
+//! latest multiple of the period since the epoch, and by the calendar on the [dates](crate::rules::quota::calendar) of its unit.
+//! Within it, `allowed = count + cost <= capacity`. Each window admits at
 //! most the capacity; two that meet can admit twice that within one period, around the boundary.
 //!
 //! A window whose count is back at 0 is over. A window that started under other numbers still ends one period after its
@@ -16,13 +17,23 @@
 
 use crate::rules::algorithm::Rules;
 use crate::rules::quota::Quota;
+use crate::rules::quota::calendar::Calendar;
 use crate::rules::quota::tick::SATURATION;
 
 #[derive(Clone, Debug)]
 pub(crate) struct FixedWindow {
     capacity: u64,
-    period_us: u64,
-    aligned: bool,
+    windows: Windows,
+}
+
+/// Where windows start and end.
+#[derive(Clone, Debug)]
+enum Windows {
+    /// One period after the first request.
+    Floating(u64),
+    /// At multiples of the period.
+    Aligned(u64),
+    Calendar(Calendar),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,19 +44,32 @@ pub(crate) struct State {
 
 impl FixedWindow {
     pub(crate) fn new(quota: &Quota) -> Self {
-        Self { capacity: quota.capacity(), period_us: quota.period_us(), aligned: quota.aligned() }
+        let windows = match quota.calendar() {
+            Some(calendar) => Windows::Calendar(calendar.clone()),
+            None if quota.aligned() => Windows::Aligned(quota.period_us()),
+            None => Windows::Floating(quota.period_us()),
+        };
+        Self { capacity: quota.capacity(), windows }
     }
 
     /// Where a window that begins now starts.
     fn start_us(&self, now_us: u64) -> u64 {
-        if self.aligned { now_us - now_us % self.period_us } else { now_us }
+        match &self.windows {
+            Windows::Floating(_) => now_us,
+            Windows::Aligned(period_us) => now_us - now_us % period_us,
+            Windows::Calendar(calendar) => calendar.window_us(now_us).start,
+        }
     }
 
     /// The state at `now_us`: a window that is over becomes a new one, and one that is ahead of the clock is moved back.
     fn as_of(&self, state: State, now_us: u64) -> State {
-        let over =
-            state.count == 0 || (state.start_us <= now_us && now_us - state.start_us >= self.period_us);
-        if over {
+        let is_over = match &self.windows {
+            Windows::Floating(period_us) | Windows::Aligned(period_us) => {
+                state.start_us <= now_us && now_us - state.start_us >= *period_us
+            }
+            Windows::Calendar(calendar) => state.start_us < calendar.window_us(now_us).start,
+        };
+        if state.count == 0 || is_over {
             State { count: 0, start_us: self.start_us(now_us) }
         } else if state.start_us > now_us {
             State { count: state.count, start_us: self.start_us(now_us) }
@@ -55,7 +79,10 @@ impl FixedWindow {
     }
 
     fn ends_after_us(&self, state: State, now_us: u64) -> u64 {
-        state.start_us + self.period_us - now_us
+        match &self.windows {
+            Windows::Floating(period_us) | Windows::Aligned(period_us) => state.start_us + period_us - now_us,
+            Windows::Calendar(calendar) => calendar.window_us(now_us).end - now_us,
+        }
     }
 }
 

@@ -59,13 +59,16 @@ pub(crate) struct Tag(pub(crate) [u8; 4]);
 
 impl Tag {
     pub(crate) fn of(quota: &Quota) -> Self {
-        let text = format!(
-            "{} {} {} {}",
-            quota.algorithm(),
-            quota.period_us(),
-            quota.step().unwrap_or(0),
-            quota.buckets().unwrap_or(0)
-        );
+        let text = match quota.calendar() {
+            Some(calendar) => format!("{} {calendar}", quota.algorithm()),
+            None => format!(
+                "{} {} {} {}",
+                quota.algorithm(),
+                quota.period_us(),
+                quota.step().unwrap_or(0),
+                quota.buckets().unwrap_or(0)
+            ),
+        };
         let digest = Sha256::digest(text);
         Self([digest[0], digest[1], digest[2], digest[3]])
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::rules::quota::calendar::Calendar;
 use crate::rules::quota::{Algorithm, Quota, tick};
 use crate::units::micros;
 
@@ -26,9 +27,11 @@ pub(crate) struct Refusal {
 #[derive(Clone, Debug)]
 #[must_use = "a builder makes a quota only when `build` is called"]
 pub struct QuotaBuilder {
-    algorithm: Algorithm,
+    /// `None` for the default.
+    algorithm: Option<Algorithm>,
     limit: u64,
     period: Duration,
+    calendar: Option<Calendar>,
     burst: Option<u64>,
     step: Option<u64>,
     buckets: Option<u32>,
@@ -47,9 +50,10 @@ enum Excess {
 impl QuotaBuilder {
     pub(crate) fn new(limit: u64, period: Duration) -> Self {
         Self {
-            algorithm: Algorithm::default(),
+            algorithm: None,
             limit,
             period,
+            calendar: None,
             burst: None,
             step: None,
             buckets: None,
@@ -61,8 +65,19 @@ impl QuotaBuilder {
 
     /// The algorithm; a sliding window by default.
     pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
-        self.algorithm = algorithm;
+        self.algorithm = Some(algorithm);
         self
+    }
+
+    /// Windows by the calendar, in place of a period. Fixed window only, which is the default then.
+    pub(crate) fn calendar(mut self, calendar: Calendar) -> Self {
+        self.calendar = Some(calendar);
+        self
+    }
+
+    fn chosen(&self) -> Algorithm {
+        let of_calendar = self.calendar.as_ref().map(|_| Algorithm::FixedWindow);
+        self.algorithm.or(of_calendar).unwrap_or_default()
     }
 
     /// The capacity of a bucket in units, 1 to [`MAX_UNITS`](Quota::MAX_UNITS); `limit` by default. Token and leaky
@@ -124,20 +139,24 @@ impl QuotaBuilder {
         if limit > Quota::MAX_UNITS {
             return Err(refuse("limit", limit, "0 to 1000000000000 units"));
         }
-        if self.algorithm == Algorithm::Concurrency {
+        let algorithm = self.chosen();
+        if algorithm == Algorithm::Concurrency {
             return self.check_concurrency();
         }
-        let period_us = self.checked_period_us()?;
-        let is_token_bucket = self.algorithm == Algorithm::TokenBucket;
-        let burst = self.checked_units("burst", self.burst, self.algorithm.is_bucket(), "the two buckets")?;
+        let period_us = match &self.calendar {
+            Some(calendar) => self.checked_calendar(calendar)?,
+            None => self.checked_period_us()?,
+        };
+        let is_token_bucket = algorithm == Algorithm::TokenBucket;
+        let burst = self.checked_units("burst", self.burst, algorithm.is_bucket(), "the two buckets")?;
         let step = self.checked_units("step", self.step, is_token_bucket, "token_bucket")?;
         let buckets = self.checked_buckets(period_us)?;
-        if self.aligned && self.algorithm != Algorithm::FixedWindow {
+        if self.aligned && algorithm != Algorithm::FixedWindow {
             return Err(self.misplaced("aligned", "fixed_window"));
         }
         let excess = self.checked_excess()?;
         let mut quota = Quota {
-            algorithm: self.algorithm,
+            algorithm,
             limit,
             period_us,
             capacity: burst.unwrap_or(limit) + excess,
@@ -145,6 +164,7 @@ impl QuotaBuilder {
             step: step.unwrap_or(0),
             buckets: buckets.unwrap_or(0),
             aligned: self.aligned,
+            calendar: self.calendar.clone(),
             count_denied: self.count_denied,
             tick_us: 1,
         };
@@ -155,7 +175,7 @@ impl QuotaBuilder {
     /// Concurrency has a limit and nothing else.
     fn check_concurrency(&self) -> Result<Quota, Refusal> {
         let settings = [
-            ("period", !self.period.is_zero()),
+            ("period", !self.period.is_zero() || self.calendar.is_some()),
             ("burst", self.burst.is_some()),
             ("step", self.step.is_some()),
             ("buckets", self.buckets.is_some()),
@@ -172,7 +192,7 @@ impl QuotaBuilder {
             return Err(Refusal { setting, message });
         }
         Ok(Quota {
-            algorithm: self.algorithm,
+            algorithm: Algorithm::Concurrency,
             limit: self.limit,
             period_us: 0,
             capacity: self.limit,
@@ -180,9 +200,26 @@ impl QuotaBuilder {
             step: 0,
             buckets: 0,
             aligned: false,
+            calendar: None,
             count_denied: false,
             tick_us: 1,
         })
+    }
+
+    /// Only a fixed window counts by the calendar.
+    fn checked_calendar(&self, calendar: &Calendar) -> Result<u64, Refusal> {
+        let algorithm = self.chosen();
+        if algorithm != Algorithm::FixedWindow {
+            let message = format!(
+                "a {algorithm} has no windows by the calendar: use fixed_window, or a period of one length, such as 30d"
+            );
+            return Err(Refusal { setting: "algorithm", message });
+        }
+        if self.aligned {
+            let message = "aligned belongs to periods of one length, and windows by the calendar start with their unit: leave it out";
+            return Err(Refusal { setting: "aligned", message: message.to_owned() });
+        }
+        Ok(calendar.shortest_us())
     }
 
     fn checked_period_us(&self) -> Result<u64, Refusal> {
@@ -215,7 +252,7 @@ impl QuotaBuilder {
 
     fn checked_buckets(&self, period_us: u64) -> Result<Option<u32>, Refusal> {
         match self.buckets {
-            Some(_) if self.algorithm != Algorithm::SlidingWindow => {
+            Some(_) if self.chosen() != Algorithm::SlidingWindow => {
                 Err(self.misplaced("buckets", "sliding_window"))
             }
             Some(buckets) if !(1..=Quota::MAX_BUCKETS).contains(&buckets) => {
@@ -224,7 +261,7 @@ impl QuotaBuilder {
             Some(buckets) if !period_us.is_multiple_of(u64::from(buckets)) => {
                 Err(refuse("buckets", buckets, &format!("a divisor of the period, which is {period_us} us")))
             }
-            None if self.algorithm == Algorithm::SlidingWindow => Ok(Some(default_buckets(period_us))),
+            None if self.chosen() == Algorithm::SlidingWindow => Ok(Some(default_buckets(period_us))),
             buckets => Ok(buckets),
         }
     }
@@ -248,7 +285,7 @@ impl QuotaBuilder {
     fn misplaced(&self, setting: &'static str, to: &str) -> Refusal {
         let message = format!(
             "{setting} belongs to {to} only, and this quota is a {}: leave it out or change the algorithm",
-            self.algorithm
+            self.chosen()
         );
         Refusal { setting, message }
     }

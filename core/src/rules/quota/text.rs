@@ -6,8 +6,13 @@
 //! quota    = limit ( [ws] "/" [ws] | ws "per" ws ) period { ws setting }
 //! limit    = digits, with "_" allowed between them
 //! period   = [digits [ws]] unit ;  unit = us|ms|s|sec|second|m|min|minute|h|hr|hour|d|day|w|week, plural forms too
+//!          | [ "1" | "2" | "3" | "4" | "6" ] month | quarter | year, plural forms too
 //! setting  = algorithm | "burst=" n | "step=" n | "buckets=" n | "aligned" | "count_denied" | "excess=" n ["%"]
+//!          | "zone=" name | "from=" start
 //! ```
+//!
+//! A month, a quarter and a year are [windows by the calendar](super::calendar), and so are a day with `zone` and a week with `zone` or
+//! `from`.
 //!
 //! `per` and units may be in upper case, except for a single `M`, which could mean a month.
 
@@ -17,19 +22,25 @@ use std::iter::Peekable;
 use std::str::FromStr;
 use std::time::Duration;
 
+use jiff::civil::Weekday;
 use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
 use crate::error::{Error, excerpt};
 use crate::rules::quota::builder::default_buckets;
+use crate::rules::quota::calendar::{Calendar, CalendarUnit};
 use crate::rules::quota::{Algorithm, Quota, QuotaBuilder};
 use crate::units::micros;
+use crate::zone::Zone;
+
+const DAY_US: u64 = 86_400_000_000;
+const WEEK_US: u64 = 7 * DAY_US;
 
 /// The units of a period from long to short: microseconds, the word for one unit, the letters after a number, and other
 /// spellings.
 const UNITS: [(u64, &str, &str, &str); 7] = [
-    (604_800_000_000, "week", "w", "weeks"),
-    (86_400_000_000, "day", "d", "days"),
+    (WEEK_US, "week", "w", "weeks"),
+    (DAY_US, "day", "d", "days"),
     (3_600_000_000, "hour", "h", "hr hrs hours"),
     (60_000_000, "minute", "m", "min mins minutes"),
     (1_000_000, "second", "s", "sec secs seconds"),
@@ -57,6 +68,10 @@ impl fmt::Display for Quota {
             return write!(f, "{} concurrent", self.limit);
         }
         write!(f, "{}/", self.limit)?;
+        if let Some(calendar) = &self.calendar {
+            write!(f, "{calendar}")?;
+            return self.write_common_settings(f);
+        }
         for (unit_us, word, letters, _) in UNITS {
             if self.period_us == unit_us {
                 f.write_str(word)?;
@@ -83,6 +98,13 @@ impl fmt::Display for Quota {
         if self.aligned {
             f.write_str(" aligned")?;
         }
+        self.write_common_settings(f)
+    }
+}
+
+impl Quota {
+    /// The settings of every algorithm.
+    fn write_common_settings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.count_denied {
             f.write_str(" count_denied")?;
         }
@@ -151,7 +173,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, Error> {
     let words = reader.split(Span { start: 0, end: text.len() }, char::is_whitespace);
     let mut words = words.into_iter().filter(|word| word.start < word.end).peekable();
     let first = words.next().unwrap_or(Span { start: text.len(), end: text.len() });
-    let duration = reader.period(first, &mut words)?;
+    let Period::Time { duration, .. } = reader.period(first, &mut words)? else {
+        return Err(reader.error(first.start, "a time of one length, such as 30d"));
+    };
     if let Some(word) = words.next() {
         return Err(reader.error(word.start, "a number and a unit such as 15m"));
     }
@@ -223,11 +247,20 @@ impl<'a> Reader<'a> {
         let (limit, period) = self.around_separator(first, &mut words)?;
         let limit = self.number(limit, "digits with _ between them, then / and a period")?;
         let (period_at, period) = (period.start, self.period(period, &mut words)?);
-        let mut settings = Settings { builder: Quota::builder(limit, period), places: Vec::new() };
+        let duration = match period {
+            Period::Time { duration, .. } => duration,
+            Period::Calendar(_) => Duration::ZERO,
+        };
+        let builder = Quota::builder(limit, duration);
+        let mut settings = Settings { builder, places: Vec::new(), zone: None, from: None };
         for word in words {
             self.setting(word, &mut settings)?;
         }
-        settings.builder.check().map_err(|refusal| {
+        let builder = match self.calendar(&period, &settings)? {
+            Some(calendar) => settings.builder.calendar(calendar),
+            None => settings.builder,
+        };
+        builder.check().map_err(|refusal| {
             let place = settings.places.iter().find(|(setting, _)| *setting == refusal.setting);
             let otherwise = if refusal.setting == "period" { period_at } else { first.start };
             let at = place.map_or(otherwise, |(_, at)| *at);
@@ -288,15 +321,44 @@ impl<'a> Reader<'a> {
         read.replace('_', "").parse().map_err(|_| self.error(span.start, "a number up to 1000000000000"))
     }
 
+    /// The windows by the calendar of a period with these settings, if they are that.
+    fn calendar(&self, period: &Period, settings: &Settings<'a>) -> Result<Option<Calendar>, Error> {
+        let unit = match (period, settings.from.or(settings.zone)) {
+            (Period::Calendar(unit), _) | (Period::Time { unit: Some(unit), .. }, Some(_)) => *unit,
+            (Period::Time { unit: None, .. }, Some(value)) => {
+                let setting = if settings.from.is_some() { "from" } else { "zone" };
+                let message = format!(
+                    "{setting} belongs to windows by the calendar, which are a day, a week, 1, 2, 3, 4 or 6 months, and a year: leave it \
+                     out, or use one of these"
+                );
+                return Err(self.error_at(value.start, &message));
+            }
+            (Period::Time { .. }, None) => return Ok(None),
+        };
+        let unit = match settings.from {
+            Some(from) => {
+                unit.starting(self.read(from)).ok_or_else(|| self.error(from.start, unit.starts()))?
+            }
+            None => unit,
+        };
+        let zone = match settings.zone {
+            Some(zone) => {
+                let read = Zone::parse(self.read(zone));
+                read.map_err(|error| self.error_at(zone.start, error.message()))?
+            }
+            None => Zone::UTC,
+        };
+        Ok(Some(Calendar::new(unit, zone)))
+    }
+
     /// An optional number and a unit, which may be the next word.
-    fn period(
-        &self,
-        span: Span,
-        words: &mut Peekable<impl Iterator<Item = Span>>,
-    ) -> Result<Duration, Error> {
+    fn period(&self, span: Span, words: &mut Peekable<impl Iterator<Item = Span>>) -> Result<Period, Error> {
         let read = self.read(span);
         let digits = read.bytes().take_while(u8::is_ascii_digit).count();
-        let is_unit = |word: &Span| unit_us(&lower_case(self.read(*word))).is_some();
+        let is_unit = |word: &Span| {
+            let unit = lower_case(self.read(*word));
+            unit_us(&unit).is_some() || months_of(&unit).is_some()
+        };
         let (written, unit_at) =
             match words.next_if(|word| digits > 0 && digits == read.len() && is_unit(word)) {
                 Some(word) => (self.read(word), word.start),
@@ -307,24 +369,46 @@ impl<'a> Reader<'a> {
             return Err(self.error(unit_at + at, "; between quotas, as in 10/second; 100/minute"));
         }
         if unit == "M" {
-            return Err(self
-                .error_at(unit_at, "read \"M\", allowed is m for minutes, or days for a month, as in 30d"));
+            return Err(self.error_at(unit_at, "read \"M\", allowed is m for minutes, or month"));
         }
-        if matches!(unit, "mo" | "mon" | "month" | "months" | "y" | "yr" | "year" | "years") {
-            return Err(self.error_at(
-                unit_at,
-                &format!("read {written:?}, which has no fixed length: say days, as in 30d or 365d"),
-            ));
-        }
-        let Some(unit_us) = unit_us(unit) else {
-            return Err(self.error(unit_at, "us, ms, s, m, h, d or w, or the word for it, such as minute"));
-        };
         let count: u64 = match &read[..digits] {
             "" => 1,
             count => count.parse().unwrap_or(u64::MAX),
         };
+        if let Some(months) = months_of(unit) {
+            let unit = match months.saturating_mul(count) {
+                months @ (1 | 2 | 3 | 4 | 6) => CalendarUnit::Months(u8::try_from(months).unwrap_or(1), 1),
+                12 if months == 12 => CalendarUnit::Year(1, 1),
+                _ => {
+                    let message = format!(
+                        "read {:?}, allowed are 1, 2, 3, 4 and 6 months, and 1 year",
+                        format!("{count} {written}")
+                    );
+                    return Err(self.error_at(span.start, &message));
+                }
+            };
+            return Ok(Period::Calendar(unit));
+        }
+        if let Some(word) = match unit {
+            "mo" | "mon" => Some("month"),
+            "y" | "yr" => Some("year"),
+            _ => None,
+        } {
+            return Err(self.error(unit_at, word));
+        }
+        let Some(unit_us) = unit_us(unit) else {
+            return Err(self.error(
+                unit_at,
+                "us, ms, s, m, h, d or w, or the word for it, such as minute, or month, quarter or year",
+            ));
+        };
+        let unit = match (count, unit_us) {
+            (1, DAY_US) => Some(CalendarUnit::Day),
+            (1, WEEK_US) => Some(CalendarUnit::Week(Weekday::Monday)),
+            _ => None,
+        };
         // A period that is too long for the multiplication is also too long for a quota, and the builder refuses it.
-        Ok(Duration::from_micros(count.saturating_mul(unit_us)))
+        Ok(Period::Time { duration: Duration::from_micros(count.saturating_mul(unit_us)), unit })
     }
 
     fn setting(&self, word: Span, settings: &mut Settings<'a>) -> Result<(), Error> {
@@ -336,9 +420,8 @@ impl<'a> Reader<'a> {
         let algorithm = Algorithm::from_name(name).filter(|algorithm| value.is_none() && algorithm.is_rate());
         let (setting, allowed) = match (name, value) {
             _ if algorithm.is_some() => ("algorithm", "one algorithm".to_owned()),
-            ("burst" | "step" | "buckets" | "excess", Some(_)) | ("aligned" | "count_denied", None) => {
-                (name, format!("{name} once"))
-            }
+            ("burst" | "step" | "buckets" | "excess" | "zone" | "from", Some(_))
+            | ("aligned" | "count_denied", None) => (name, format!("{name} once")),
             _ => {
                 if let Some((_, ours)) =
                     OF_OTHERS.iter().find(|(theirs, _)| name.eq_ignore_ascii_case(theirs))
@@ -348,7 +431,8 @@ impl<'a> Reader<'a> {
                 let rates = Algorithm::ALL.into_iter().filter(|algorithm| algorithm.is_rate());
                 let algorithms = rates.map(Algorithm::name).collect::<Vec<_>>().join(", ");
                 let allowed = format!(
-                    "{algorithms}, burst=n, step=n, buckets=n, excess=n, excess=n%, aligned or count_denied"
+                    "{algorithms}, burst=n, step=n, buckets=n, excess=n, excess=n%, aligned, count_denied, zone=name or \
+                     from=start"
                 );
                 return Err(self.error(word.start, &allowed));
             }
@@ -357,6 +441,14 @@ impl<'a> Reader<'a> {
             return Err(self.error(word.start, &allowed));
         }
         settings.places.push((setting, word.start));
+        match setting {
+            "zone" => settings.zone = value,
+            "from" => settings.from = value,
+            _ => {}
+        }
+        if matches!(setting, "zone" | "from") {
+            return Ok(());
+        }
         let percent = value.filter(|&span| setting == "excess" && self.read(span).ends_with('%'));
         let digits = percent.map(|span| Span { end: span.end - 1, ..span }).or(value);
         let number = digits.map_or(Ok(0), |span| self.number(span, "digits with _ between them"))?;
@@ -380,6 +472,18 @@ impl<'a> Reader<'a> {
 struct Settings<'a> {
     builder: QuotaBuilder,
     places: Vec<(&'a str, usize)>,
+    zone: Option<Span>,
+    from: Option<Span>,
+}
+
+/// A period as it is written.
+enum Period {
+    /// Of one length; one day and one week may also be windows by the calendar.
+    Time {
+        duration: Duration,
+        unit: Option<CalendarUnit>,
+    },
+    Calendar(CalendarUnit),
 }
 
 /// A unit in lower case, except for `M`, which could mean a month.
@@ -388,6 +492,16 @@ fn lower_case(unit: &str) -> Cow<'_, str> {
         Cow::Borrowed(unit)
     } else {
         Cow::Owned(unit.to_ascii_lowercase())
+    }
+}
+
+/// The months of a unit of the calendar.
+fn months_of(unit: &str) -> Option<u64> {
+    match unit {
+        "month" | "months" => Some(1),
+        "quarter" | "quarters" => Some(3),
+        "year" | "years" => Some(12),
+        _ => None,
     }
 }
 

@@ -1,0 +1,264 @@
+//! Windows by the calendar: days, weeks, months and years of a time zone.
+//!
+//! # Derivation
+//!
+//! A window starts on a date, at the first instant at which the zone's clock shows that date or a later one: midnight, or the moment
+//! after it where daylight saving time skips midnight, or the first of two midnights. The windows of a unit are numbered, so that the
+//! window of an instant is the one with the highest number that has started. A date that a zone skips starts when the next one does,
+//! and so has no window.
+//!
+//! # Worked example
+//!
+//! `3/month from=31`: in a common year the windows start on 31 January, 28 February, 31 March and 30 April.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::ToSpan;
+use jiff::civil::{Date, Weekday};
+
+use crate::zone::Zone;
+
+const SECOND_US: u64 = 1_000_000;
+const DAY_US: u64 = 86_400 * SECOND_US;
+/// The bits of a window's length in seconds: a year has fewer than 2^25.
+const LENGTH_BITS: u32 = 26;
+
+/// The unit of a calendar window, and where its windows start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CalendarUnit {
+    Day,
+    /// The weekday on which a week starts.
+    Week(Weekday),
+    /// How many months a window has, which divides 12, and the day of the month on which it starts: 1 to 31.
+    Months(u8, u8),
+    /// The month and the day on which a year starts.
+    Year(u8, u8),
+}
+
+/// The windows of a [fixed window](crate::quota::Algorithm::FixedWindow) by the calendar of a time zone.
+///
+/// It is written as the period and its settings in the text of a quota, such as `month from=15 zone=Europe/Berlin`.
+#[derive(Clone)]
+pub(crate) struct Calendar(Arc<Windows>);
+
+struct Windows {
+    unit: CalendarUnit,
+    zone: Zone,
+    /// The window that was computed last, as its start and length in seconds: almost every instant lies in the same one as the instant
+    /// before. Offsets of zones are whole seconds, and so are both.
+    latest: AtomicU64,
+}
+
+impl Calendar {
+    pub(crate) fn new(unit: CalendarUnit, zone: Zone) -> Self {
+        Self(Arc::new(Windows { unit, zone, latest: AtomicU64::new(0) }))
+    }
+
+    pub(crate) fn unit(&self) -> CalendarUnit {
+        self.0.unit
+    }
+
+    pub(crate) fn zone(&self) -> &Zone {
+        &self.0.zone
+    }
+
+    /// The window of an instant, in microseconds since the Unix epoch.
+    #[inline]
+    pub(crate) fn window_us(&self, now_us: u64) -> Range<u64> {
+        // The windows do not change, so that a window is right whichever thread has stored it.
+        let latest = self.0.latest.load(Ordering::Relaxed);
+        let start_us = (latest >> LENGTH_BITS) * SECOND_US;
+        let end_us = start_us + (latest & ((1 << LENGTH_BITS) - 1)) * SECOND_US;
+        if (start_us..end_us).contains(&now_us) { start_us..end_us } else { self.0.find(now_us) }
+    }
+
+    /// The windows before and after that of an instant, which touch it.
+    pub(crate) fn bounds_us(&self, now_us: u64) -> [u64; 4] {
+        let Range { start, end } = self.window_us(now_us);
+        let before = if start == 0 { 0 } else { self.0.find(start - 1).start };
+        [before, start, end, self.0.find(end).end]
+    }
+
+    /// A lower bound on the length of a window, in microseconds; at least one second.
+    pub(crate) fn shortest_us(&self) -> u64 {
+        let first = self.0.number_of(Date::constant(2023, 1, 1));
+        // Four years have every length that there is.
+        let windows = match self.0.unit {
+            CalendarUnit::Day | CalendarUnit::Week(_) => 1,
+            CalendarUnit::Months(..) | CalendarUnit::Year(..) => 4 * 12,
+        };
+        let lengths = (first..first + windows).map(|number| {
+            let days = self.0.first_date(number).until(self.0.first_date(number + 1));
+            days.map_or(1, |days| u64::from(days.get_days().unsigned_abs()))
+        });
+        let days = lengths.min().unwrap_or(1);
+        // From its start to its end a clock gains at most the difference of two offsets.
+        (days * DAY_US).saturating_sub(self.0.zone.widest_us()).max(SECOND_US)
+    }
+}
+
+impl Windows {
+    #[cold]
+    fn find(&self, now_us: u64) -> Range<u64> {
+        let shown = Zone::date_of_local_us(self.zone.local_us(now_us));
+        // A clock that goes back may have shown a later date before.
+        let latest = shown.checked_add(2.days()).unwrap_or(shown);
+        let mut number = self.number_of(latest);
+        let mut start_us = self.start_us(number);
+        while start_us > now_us {
+            number -= 1;
+            start_us = self.start_us(number);
+        }
+        let window = start_us..self.start_us(number + 1);
+        let length = (window.end - window.start) / SECOND_US;
+        self.latest.store(window.start / SECOND_US << LENGTH_BITS | length, Ordering::Relaxed);
+        window
+    }
+
+    fn start_us(&self, number: i64) -> u64 {
+        self.zone.start_of_date_us(self.first_date(number))
+    }
+
+    /// The number of the last window whose first date is not after this one.
+    fn number_of(&self, date: Date) -> i64 {
+        let months = i64::from(date.year()) * 12 + i64::from(date.month()) - 1;
+        let number = match self.unit {
+            CalendarUnit::Day => return days_since_epoch(date),
+            // The epoch was a Thursday, three days after a Monday.
+            CalendarUnit::Week(first) => {
+                return (days_since_epoch(date) + 3 - i64::from(first.to_monday_zero_offset())).div_euclid(7);
+            }
+            CalendarUnit::Months(months_each, _) => months.div_euclid(i64::from(months_each)),
+            CalendarUnit::Year(..) => i64::from(date.year()),
+        };
+        if self.first_date(number) <= date { number } else { number - 1 }
+    }
+
+    fn first_date(&self, number: i64) -> Date {
+        match self.unit {
+            CalendarUnit::Day => date_since_epoch(number),
+            CalendarUnit::Week(first) => {
+                date_since_epoch(number * 7 - 3 + i64::from(first.to_monday_zero_offset()))
+            }
+            CalendarUnit::Months(months_each, day) => {
+                let months = number * i64::from(months_each);
+                date_in_month(months.div_euclid(12), months.rem_euclid(12) + 1, day)
+            }
+            CalendarUnit::Year(month, day) => date_in_month(number, month.into(), day),
+        }
+    }
+}
+
+/// The day of a month, or the last one of a month that is too short.
+fn date_in_month(year: i64, month: i64, day: u8) -> Date {
+    let year = i16::try_from(year).unwrap_or(i16::MAX).clamp(1, 9_000);
+    let first = Date::new(year, i8::try_from(month).unwrap_or(1), 1).unwrap_or(Date::MAX);
+    let day = i8::try_from(day).unwrap_or(31).min(first.days_in_month());
+    first.with().day(day).build().unwrap_or(first)
+}
+
+fn days_since_epoch(date: Date) -> i64 {
+    date.since(Date::constant(1970, 1, 1)).map_or(0, |days| days.get_days().into())
+}
+
+fn date_since_epoch(days: i64) -> Date {
+    Date::constant(1970, 1, 1).checked_add(days.days()).unwrap_or(Date::MAX)
+}
+
+impl PartialEq for Calendar {
+    fn eq(&self, other: &Self) -> bool {
+        (self.0.unit, &self.0.zone) == (other.0.unit, &other.0.zone)
+    }
+}
+
+impl Eq for Calendar {}
+
+impl Hash for Calendar {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.unit.hash(state);
+        self.0.zone.hash(state);
+    }
+}
+
+impl fmt::Debug for Calendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Calendar({self})")
+    }
+}
+
+/// The period and its settings in canonical form, as in the text of a quota.
+impl fmt::Display for Calendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_utc = self.0.zone == Zone::UTC;
+        match self.0.unit {
+            CalendarUnit::Day => return write!(f, "day zone={}", self.0.zone),
+            CalendarUnit::Week(first) => write!(f, "week from={}", weekday_name(first))?,
+            CalendarUnit::Months(months, day) => {
+                match months {
+                    1 => f.write_str("month")?,
+                    _ => write!(f, "{months}months")?,
+                }
+                if day != 1 {
+                    write!(f, " from={day}")?;
+                }
+            }
+            CalendarUnit::Year(1, 1) => f.write_str("year")?,
+            CalendarUnit::Year(month, day) => write!(f, "year from={month:02}-{day:02}")?,
+        }
+        if is_utc { Ok(()) } else { write!(f, " zone={}", self.0.zone) }
+    }
+}
+
+const WEEKDAYS: [(&str, Weekday); 7] = [
+    ("monday", Weekday::Monday),
+    ("tuesday", Weekday::Tuesday),
+    ("wednesday", Weekday::Wednesday),
+    ("thursday", Weekday::Thursday),
+    ("friday", Weekday::Friday),
+    ("saturday", Weekday::Saturday),
+    ("sunday", Weekday::Sunday),
+];
+
+fn weekday_name(weekday: Weekday) -> &'static str {
+    WEEKDAYS.iter().find(|(_, known)| *known == weekday).map_or("monday", |(name, _)| name)
+}
+
+impl CalendarUnit {
+    /// Reads `from` for a unit, whose own start is the default; `None` for a text that is no start of it.
+    pub(crate) fn starting(self, text: &str) -> Option<Self> {
+        Some(match self {
+            Self::Day => return None,
+            Self::Week(_) => Self::Week(WEEKDAYS.iter().find(|(name, _)| *name == text)?.1),
+            Self::Months(months, _) => {
+                Self::Months(months, two_digits(text).filter(|day| (1..=31).contains(day))?)
+            }
+            Self::Year(..) => {
+                let (month, day) = text.split_once('-')?;
+                let (month, day) = (two_digits(month)?, two_digits(day)?);
+                // A year that starts on 29 February starts on the 28th where there is none.
+                let is_date = Date::new(2024, i8::try_from(month).ok()?, i8::try_from(day).ok()?).is_ok();
+                is_date.then_some(Self::Year(month, day))?
+            }
+        })
+    }
+
+    /// What `from` may be.
+    pub(crate) const fn starts(self) -> &'static str {
+        match self {
+            Self::Day => "nothing, since a day starts at midnight",
+            Self::Week(_) => "monday to sunday",
+            Self::Months(..) => "a day of the month, 1 to 31",
+            Self::Year(..) => "a month and a day, such as 04-01",
+        }
+    }
+}
+
+/// One or two digits.
+fn two_digits(text: &str) -> Option<u8> {
+    let is_number = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok())?
+}
