@@ -101,6 +101,12 @@ impl Command {
             && self.asking == operation.is_asking()
     }
 
+    /// Whether a quota of its operations counts by the calendar.
+    pub(crate) fn has_windows(&self) -> bool {
+        let of_others = |entry: &Entry| entry.first.others.iter().any(|other| other.call.has_windows());
+        self.call.has_windows() || self.entries.first().is_some_and(of_others)
+    }
+
     /// Counts for the operations' limiter. There is only one: a call contains operations of one limiter's policy.
     pub(crate) fn count(&self, counted: impl FnOnce(&Counters)) {
         if let Some(entry) = self.entries.first() {

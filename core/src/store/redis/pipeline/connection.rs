@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::rules::decision::Degradation;
+use crate::runtime::clock::Clock;
 use crate::runtime::monotonic;
 use crate::store::redis::pipeline::batch::{self, Command, InFlight};
 use crate::store::redis::pipeline::call_span::CallSpan;
@@ -311,14 +312,21 @@ impl Connection {
     }
 
     fn send(&mut self, command: Command, script: ScriptReference) {
+        self.send_with(command, script, None);
+    }
+
+    /// Sends a command with the windows by the calendar of a time, or of that which the server's clock has.
+    fn send_with(&mut self, command: Command, script: ScriptReference, windows_us: Option<u64>) {
         // The reply has to echo the nonce, which differs for every call over a connection and rarely equals that of another one.
         let [_, _, nonce @ ..] = self.next_nonce.to_be_bytes();
         self.next_nonce = self.next_nonce.wrapping_add(1);
         let mut replies_before = 0;
+        let clock = self.clock_of_calls(&mut replies_before);
         let header = CallHeader {
             nonce,
             deadline_us: self.deadline_of(&command).unwrap_or(0),
-            clock: self.clock_of_calls(&mut replies_before),
+            clock,
+            windows_us: windows_us.unwrap_or_else(|| self.windows_at(&command, clock)),
             is_plain: self.differences.first_line,
         };
         if command.asking {
@@ -336,6 +344,18 @@ impl Connection {
         let span = CallSpan::start(command.callers(), &command.call.policy, script, &self.server.address);
         let in_flight = InFlight::new(command, header, script, ends_at, self.batches, span);
         self.flights.push_back(InFlight { skip: replies_before, ..in_flight });
+    }
+
+    /// The time of which a command gets the windows by the calendar; 0 for one without any.
+    fn windows_at(&self, command: &Command, clock: ScriptClock) -> u64 {
+        match clock {
+            _ if !command.has_windows() => 0,
+            ScriptClock::Manual(now_us) | ScriptClock::Estimate(now_us) => now_us,
+            ScriptClock::Server => {
+                let server_us = self.server.time.at(monotonic::now());
+                server_us.unwrap_or_else(|| Clock::system().now_us())
+            }
+        }
     }
 
     /// The server's time after which a script refuses the command; none where scripts may not ask the server for the time.

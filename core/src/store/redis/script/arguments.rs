@@ -16,6 +16,7 @@ pub(super) fn algorithm_number(quota: &Quota) -> u8 {
     match quota.algorithm() {
         Algorithm::TokenBucket if quota.step().is_some() => 2,
         Algorithm::TokenBucket | Algorithm::LeakyBucket => 1,
+        Algorithm::FixedWindow if quota.calendar().is_some() => 6,
         Algorithm::FixedWindow => 3,
         Algorithm::SlidingWindow => 4,
         Algorithm::SlidingLog => 5,
@@ -62,6 +63,12 @@ pub(super) fn policy_arguments(policy: &Policy, change: Change<'_>, dropped: u8)
     out.into()
 }
 
+/// The position of the two numbers of the algorithm of a quota in the [policy's arguments](policy_arguments), by the quota's place among
+/// those that count units.
+pub(super) const fn numbers_at(place: usize) -> usize {
+    5 + 38 * place + 18
+}
+
 /// The debt of a token, and the debt that a tick repays.
 pub(super) fn token_and_rate(quota: &Quota) -> (u64, u64) {
     let ticks = quota.period_us() / quota.tick_us();
@@ -83,6 +90,7 @@ fn put_quota(out: &mut Vec<u8>, quota: &Quota) {
             let buckets = u64::from(quota.buckets().unwrap_or(1));
             (period_us / buckets / quota.tick_us(), buckets)
         }
+        // The window of a quota by the calendar is written at the time of the call.
         (Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::Concurrency, _) => (0, 0),
     };
     out.push(algorithm_number(quota));

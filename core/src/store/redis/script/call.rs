@@ -1,6 +1,7 @@
 //! A policy's script, assembled from its parts in Lua, and a call of it: one command that decides one or more entries of
 //! the policy, in order.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::BuildHasher;
@@ -14,12 +15,13 @@ use redis::{Cmd, RedisWrite};
 use sha1::{Digest, Sha1};
 use smallvec::SmallVec;
 
-use super::arguments::{algorithm_number, policy_arguments};
+use super::arguments::{algorithm_number, numbers_at, policy_arguments};
 use super::fast_path::{self, FastPath, RequestPath, Template};
 use crate::rules::codec::PolicyCodec;
 use crate::rules::general::KeyOperation;
 use crate::rules::history::Change;
 use crate::rules::policy::Policy;
+use crate::rules::quota::calendar::Calendar;
 use crate::rules::quota::{Algorithm, Quota};
 use crate::rules::reservation::list::Hold;
 use crate::rules::transition::{Operation, PolicyRules};
@@ -42,6 +44,8 @@ pub(crate) struct CallHeader {
     /// The server's time in microseconds after which the script refuses the call; 0: none.
     pub(crate) deadline_us: u64,
     pub(crate) clock: ScriptClock,
+    /// The time whose windows quotas by the calendar get: as near to that of the decision as the caller can know.
+    pub(crate) windows_us: u64,
     /// Whether the server does not know the first line of scripts, so that it gets [others](Script::plain).
     pub(crate) is_plain: bool,
 }
@@ -119,10 +123,36 @@ pub(crate) struct PolicyCall {
     fast_path: FastPath,
     pub(super) fast_path_arguments: Box<[u8]>,
     policy_arguments: Box<[u8]>,
+    windows: Box<[WindowArgument]>,
     /// The suffixes that turn an entry's main key into its keys; empty for the main key itself.
     suffixes: Box<[Box<[u8]>]>,
     /// Whether a denial changes a state: that of a quota that counts denied requests, or the record of a penalty.
     pub(crate) counts_denied: bool,
+}
+
+/// Where the arguments have the window of a quota by the calendar, which depends on the time of the call.
+#[derive(Debug)]
+struct WindowArgument {
+    calendar: Calendar,
+    in_fast_path: Option<usize>,
+    in_policy: usize,
+}
+
+/// These arguments with the windows of a time.
+fn with_windows<'a>(
+    arguments: &'a [u8],
+    windows: &[WindowArgument],
+    position: impl Fn(&WindowArgument) -> Option<usize>,
+    windows_us: u64,
+) -> Cow<'a, [u8]> {
+    let mut arguments = Cow::Borrowed(arguments);
+    for (window, at) in windows.iter().filter_map(|window| Some((window, position(window)?))) {
+        let bounds_us = window.calendar.window_us(windows_us);
+        for (at, bound_us) in [(at, bounds_us.start), (at + 7, bounds_us.end)] {
+            arguments.to_mut()[at..at + 7].copy_from_slice(&bound_us.to_be_bytes()[1..]);
+        }
+    }
+    arguments
 }
 
 const SERVER_CLOCK: u64 = u64::MAX;
@@ -146,12 +176,23 @@ impl PolicyCall {
         suffixes.truncate(used + usize::from(u8::MAX));
         let dropped = u8::try_from(suffixes.len() - used).unwrap_or(u8::MAX);
         let fast_path = if dropped == 0 { FastPath::of(policy) } else { FastPath::default() };
+        let (fast_path_arguments, in_fast_path) = fast_path.arguments_of(policy);
+        let rates = policy.quotas().iter().filter(|quota| quota.algorithm().is_rate()).enumerate();
+        let windows = rates.filter_map(|(place, quota)| {
+            let in_fast_path = in_fast_path.iter().find(|(of, _)| *of == place).map(|(_, at)| *at);
+            Some(WindowArgument {
+                calendar: quota.calendar()?.clone(),
+                in_fast_path,
+                in_policy: numbers_at(place),
+            })
+        });
         Self {
+            windows: windows.collect(),
             rules: PolicyRules::new(policy),
             codec: PolicyCodec::new(policy, change),
             policy: policy.clone(),
             script: Script::of(policy, &fast_path),
-            fast_path_arguments: fast_path.arguments_of(policy),
+            fast_path_arguments,
             fast_path,
             policy_arguments: policy_arguments(policy, change, dropped),
             suffixes: suffixes.into(),
@@ -167,6 +208,19 @@ impl PolicyCall {
 
     pub(crate) fn has_log(&self) -> bool {
         self.policy.quotas().iter().any(|quota| quota.algorithm() == Algorithm::SlidingLog)
+    }
+
+    /// Whether a quota counts by the calendar, so that a call has windows.
+    pub(crate) fn has_windows(&self) -> bool {
+        !self.windows.is_empty()
+    }
+
+    fn fast_path_arguments(&self, windows_us: u64) -> Cow<'_, [u8]> {
+        with_windows(&self.fast_path_arguments, &self.windows, |window| window.in_fast_path, windows_us)
+    }
+
+    fn policy_arguments(&self, windows_us: u64) -> Cow<'_, [u8]> {
+        with_windows(&self.policy_arguments, &self.windows, |window| Some(window.in_policy), windows_us)
     }
 
     pub(crate) fn has_excess(&self) -> bool {
@@ -193,9 +247,9 @@ impl PolicyCall {
             put_keys(command, self, entry.key);
         }
         let mut arguments = command.bufmut_for_next_arg(0);
-        arguments.put_slice(&self.fast_path_arguments);
+        arguments.put_slice(&self.fast_path_arguments(header.windows_us));
         put_header(&mut arguments, header, entries);
-        arguments.put_slice(&self.policy_arguments);
+        arguments.put_slice(&self.policy_arguments(header.windows_us));
         drop(arguments);
         if entries.iter().any(|entry| entry.hold.is_some()) {
             put_holds(&mut command.bufmut_for_next_arg(0), entries);
@@ -228,7 +282,7 @@ pub(crate) fn write_request<'a>(
     let mut arguments = command.bufmut_for_next_arg(0);
     if path.is_some() {
         for charge in charges {
-            arguments.put_slice(&charge.call.fast_path_arguments);
+            arguments.put_slice(&charge.call.fast_path_arguments(header.windows_us));
         }
     }
     arguments.put_slice(&header.nonce);
@@ -262,7 +316,7 @@ pub(crate) fn write_request<'a>(
     let hold = charges.iter().map(|charge| &charge.entry).find(|entry| entry.hold.is_some());
     put_holds(&mut command.bufmut_for_next_arg(0), hold);
     for policy in policies {
-        command.arg(&*policy.policy_arguments);
+        command.arg(&*policy.policy_arguments(header.windows_us));
     }
     command.write_packed_command(out);
 }
@@ -385,12 +439,13 @@ const TIME: &str = include_str!("lua/time.lua");
 
 /// The general transition: the policy, an algorithm for each kind of quota, and the operations.
 const POLICY: &str = include_str!("lua/transition/policy.lua");
-const ALGORITHMS: [&str; 5] = [
+const ALGORITHMS: [&str; 6] = [
     include_str!("lua/transition/bucket.lua"),
     include_str!("lua/transition/stepped_bucket.lua"),
     include_str!("lua/transition/fixed_window.lua"),
     include_str!("lua/transition/sliding_window.lua"),
     include_str!("lua/transition/sliding_log.lua"),
+    include_str!("lua/transition/calendar_window.lua"),
 ];
 /// Makes a server that cannot take writes refuse a script at once; `PLAIN` does so in its place.
 const FIRST_LINE: &str = "#!lua\n";
@@ -528,6 +583,7 @@ mod tests {
             nonce: *b"nonce!",
             deadline_us: 0x0102,
             clock: ScriptClock::Server,
+            windows_us: 0,
             is_plain: false,
         };
         let arguments = |middle: &[u8]| [&call.fast_path_arguments, middle, &call.policy_arguments].concat();

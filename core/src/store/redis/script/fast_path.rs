@@ -41,7 +41,8 @@ const MAX_REQUEST_QUOTAS: usize = 6;
 /// rarely renewed.
 const MIN_EXPIRY_UNIT_US: u64 = 10_000_000;
 
-/// A number of a quota that the script receives: its variable, its length in bytes, and its value.
+/// A number of a quota that the script receives: its variable, its length in bytes, and its value. Of a quota by the calendar the start
+/// and the end of its window follow.
 type Argument = (&'static str, usize, fn(&Quota) -> u64);
 
 /// A number in a record: its length in bytes, the variable that it is read into, and the expression that is written
@@ -51,6 +52,8 @@ type Field = (usize, &'static str, &'static str);
 /// How records of one form are handled.
 struct Part {
     arguments: &'static [Argument],
+    /// Whether the start and the end of a window follow, as `from$` and `till$`.
+    has_window: bool,
     /// The fields after form and tag.
     fields: &'static [Field],
     /// The variable for the bytes after the fields, if there are any.
@@ -69,6 +72,7 @@ const SHORT_BUCKET: Part = Part {
         ("empty$", 7, empty),
         ("unit$", 6, expiry_unit_us),
     ],
+    has_window: false,
     fields: &[(7, "at$", "now"), (5, "debt$", "debt$")],
     tail: None,
     locals: &[],
@@ -85,6 +89,7 @@ const LONG_BUCKET: Part = Part {
         ("tick$", 7, Quota::tick_us),
         ("unit$", 6, expiry_unit_us),
     ],
+    has_window: false,
     fields: &[
         (7, "at$", "ticks$"),
         (7, "debt$", "debt$"),
@@ -104,6 +109,7 @@ const STEPPED_BUCKET: Part = Part {
         ("limit$", 5, Quota::limit),
         ("unit$", 6, expiry_unit_us),
     ],
+    has_window: false,
     fields: &[(6, "used$", "used$"), (7, "at$", "at$"), (5, "limit_then$", "limit$")],
     tail: None,
     locals: &[],
@@ -118,10 +124,21 @@ const FIXED_WINDOW: Part = Part {
         // Its key lives until the window ends.
         ("unit$", 1, |_| 1),
     ],
+    has_window: false,
     fields: &[(6, "used$", "used$"), (7, "start$", "start$")],
     tail: None,
     locals: &[],
     lua: Template::cut(include_str!("lua/fast_path/fixed_window.lua"), SECTIONS),
+};
+
+const CALENDAR_WINDOW: Part = Part {
+    // Its key lives until the window ends.
+    arguments: &[("capacity$", 6, Quota::capacity), ("unit$", 1, |_| 1)],
+    has_window: true,
+    fields: &[(6, "used$", "used$"), (7, "start$", "start$")],
+    tail: None,
+    locals: &[],
+    lua: Template::cut(include_str!("lua/fast_path/calendar_window.lua"), SECTIONS),
 };
 
 const SLIDING_WINDOW: Part = Part {
@@ -132,6 +149,7 @@ const SLIDING_WINDOW: Part = Part {
         ("tick$", 7, Quota::tick_us),
         ("unit$", 6, expiry_unit_us),
     ],
+    has_window: false,
     fields: &[
         (1, "bytes$", "bytes$"),
         (1, "length$", "buckets$"),
@@ -156,14 +174,30 @@ fn expiry_unit_us(quota: &Quota) -> u64 {
     quota.period_us().max(MIN_EXPIRY_UNIT_US)
 }
 
-impl Part {
-    fn of(form: Form) -> &'static Self {
-        match form {
-            Form::ShortBucket => &SHORT_BUCKET,
-            Form::Bucket => &LONG_BUCKET,
-            Form::SteppedBucket => &STEPPED_BUCKET,
-            Form::FixedWindow => &FIXED_WINDOW,
-            Form::SlidingWindow => &SLIDING_WINDOW,
+/// What handles the records of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Form(Form),
+    /// Records of the form of a fixed window.
+    CalendarWindow,
+}
+
+impl Kind {
+    fn form(self) -> Form {
+        match self {
+            Self::Form(form) => form,
+            Self::CalendarWindow => Form::FixedWindow,
+        }
+    }
+
+    fn part(self) -> &'static Part {
+        match self {
+            Self::Form(Form::ShortBucket) => &SHORT_BUCKET,
+            Self::Form(Form::Bucket) => &LONG_BUCKET,
+            Self::Form(Form::SteppedBucket) => &STEPPED_BUCKET,
+            Self::Form(Form::FixedWindow) => &FIXED_WINDOW,
+            Self::Form(Form::SlidingWindow) => &SLIDING_WINDOW,
+            Self::CalendarWindow => &CALENDAR_WINDOW,
         }
     }
 }
@@ -171,8 +205,8 @@ impl Part {
 /// The fast path of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FastPath {
-    /// The forms of the quotas' records, in order; empty if the policy has no fast path.
-    forms: Box<[Form]>,
+    /// Those of the quotas, in order; empty if the policy has no fast path.
+    kinds: Box<[Kind]>,
     has_penalty: bool,
 }
 
@@ -185,31 +219,36 @@ impl FastPath {
         policy
             .quotas()
             .iter()
-            .map(form)
+            .map(kind)
             .collect::<Option<_>>()
-            .map_or_else(Self::default, |forms| Self { forms, has_penalty: policy.penalty().is_some() })
+            .map_or_else(Self::default, |kinds| Self { kinds, has_penalty: policy.penalty().is_some() })
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.forms.is_empty()
+        self.kinds.is_empty()
     }
 
     /// Each part, with the number of its quota; quotas of other policies of a request have the numbers before `first`.
     fn parts(&self, first: usize) -> impl Iterator<Item = (String, &'static Part)> {
-        (first..).zip(&self.forms).map(|(number, form)| (number.to_string(), Part::of(*form)))
+        (first..).zip(&self.kinds).map(|(number, kind)| (number.to_string(), kind.part()))
     }
 
     /// The arguments of the quotas of a policy with this fast path: the first arguments of a call.
-    pub(super) fn arguments_of(&self, policy: &Policy) -> Box<[u8]> {
-        let mut out = Vec::new();
-        for ((form, (_, part)), quota) in self.forms.iter().zip(self.parts(1)).zip(policy.quotas()) {
-            out.push(*form as u8);
+    /// Also returns where the window of each quota by the calendar is to be written, with the quota's place.
+    pub(super) fn arguments_of(&self, policy: &Policy) -> (Box<[u8]>, Vec<(usize, usize)>) {
+        let (mut out, mut windows) = (Vec::new(), Vec::new());
+        for (place, (kind, quota)) in self.kinds.iter().zip(policy.quotas()).enumerate() {
+            out.push(kind.form() as u8);
             out.extend_from_slice(&Tag::of(quota).0);
-            for (_, bytes, value) in part.arguments {
+            for (_, bytes, value) in kind.part().arguments {
                 put(&mut out, value(quota), *bytes);
             }
+            if kind.part().has_window {
+                windows.push((place, out.len()));
+                out.extend_from_slice(&[0; 14]);
+            }
         }
-        out.into()
+        (out.into(), windows)
     }
 
     /// The format and the variables of the arguments.
@@ -217,7 +256,8 @@ impl FastPath {
         let (mut format, mut names) = (String::new(), String::new());
         for (number, part) in self.parts(first) {
             let arguments = part.arguments.iter().map(|(name, bytes, _)| (*name, *bytes));
-            for (name, bytes) in [("id$", 5)].into_iter().chain(arguments) {
+            let window = [("from$", 7), ("till$", 7)].into_iter().filter(|_| part.has_window);
+            for (name, bytes) in [("id$", 5)].into_iter().chain(arguments).chain(window) {
                 format.extend(["I", &bytes.to_string()]);
                 names.extend([&name.replace('$', &number), ", "]);
             }
@@ -262,7 +302,7 @@ impl FastPath {
             }
             loads.extend(["if found", &number, " ~= id", &number, " then\nbreak\nend\n"]);
             loads += &part.lua.before[1].replace('$', &number);
-            let is_last = at + 1 == self.forms.len();
+            let is_last = at + 1 == self.kinds.len();
             if is_last && !has_tail {
                 return format!(
                     "if size ~= {length} then\nbreak\nend\n{} = read('>{format}', raw)\n{loads}",
@@ -305,7 +345,7 @@ impl RequestPath {
     /// `None` if a policy has no fast path, or if there are too many quotas.
     pub(super) fn of<'a>(paths: impl Iterator<Item = &'a FastPath>) -> Option<Self> {
         let paths: Box<[_]> = paths.cloned().collect();
-        let quotas: usize = paths.iter().map(|path| path.forms.len()).sum();
+        let quotas: usize = paths.iter().map(|path| path.kinds.len()).sum();
         (quotas <= MAX_REQUEST_QUOTAS && paths.iter().all(|path| !path.is_empty())).then_some(Self(paths))
     }
 
@@ -314,7 +354,7 @@ impl RequestPath {
         let mut first = 1;
         (1..).zip(&self.0).map(move |(number, path): (usize, _)| {
             let numbered = (number.to_string(), first, path);
-            first += path.forms.len();
+            first += path.kinds.len();
             numbered
         })
     }
@@ -350,18 +390,19 @@ impl RequestPath {
     }
 }
 
-/// The form of a quota's records, if the fast path supports it.
-fn form(quota: &Quota) -> Option<Form> {
+/// What handles the records of a quota, if the fast path supports it.
+fn kind(quota: &Quota) -> Option<Kind> {
     let form = match quota.algorithm() {
         _ if quota.limit() == 0 || quota.count_denied() => return None,
         Algorithm::TokenBucket if quota.step().is_some() => Form::SteppedBucket,
         Algorithm::TokenBucket | Algorithm::LeakyBucket if is_short(quota) => Form::ShortBucket,
         Algorithm::TokenBucket | Algorithm::LeakyBucket => Form::Bucket,
+        Algorithm::FixedWindow if quota.calendar().is_some() => return Some(Kind::CalendarWindow),
         Algorithm::FixedWindow => Form::FixedWindow,
         Algorithm::SlidingWindow => Form::SlidingWindow,
         Algorithm::SlidingLog | Algorithm::Concurrency => return None,
     };
-    Some(form)
+    Some(Kind::Form(form))
 }
 
 /// Lua, cut at lines of the form `--[marker]`.

@@ -52,6 +52,8 @@ pub(crate) enum ScriptReply<'a> {
     TimeRefused { error: &'a [u8] },
     /// A key of a request has another type than a string, and the script applied nothing.
     Foreign,
+    /// The call lacks the windows by the calendar of this time, and the script applied nothing.
+    Elsewhere { now_us: u64 },
     /// The script decided every entry, at this time.
     Decided { now_us: u64, entries: EntryAnswers<'a> },
 }
@@ -110,7 +112,10 @@ pub(crate) fn read_reply(reply: &[u8], nonce: [u8; 6]) -> Result<ScriptReply<'_>
     match header {
         Some(ReplyHeader { status: 3, .. }) => Ok(ScriptReply::TimeRefused { error: rest.0 }),
         Some(ReplyHeader { status: 4, .. }) if rest.0.len() == 2 => Ok(ScriptReply::Foreign),
-        Some(ReplyHeader { now_us, status, .. }) if !matches!(status, 1 | 4) => {
+        Some(ReplyHeader { now_us, status: 5, .. }) if rest.is_empty() => {
+            Ok(ScriptReply::Elsewhere { now_us })
+        }
+        Some(ReplyHeader { now_us, status, .. }) if !matches!(status, 1 | 4 | 5) => {
             let codes = match status {
                 0 => {
                     rest.length(2).and_then(|count| rest.bytes(count)).map(|codes| Codes::Each(Reader(codes)))

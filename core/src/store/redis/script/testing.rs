@@ -117,7 +117,10 @@ impl Script {
         items: &[Item<'_>],
     ) -> [Vec<u8>; 2] {
         let clock = manual_now_us.map_or(ScriptClock::Server, ScriptClock::Manual);
-        let (header, entries) = (CallHeader { nonce, deadline_us, clock, is_plain: false }, entries(items));
+        let (header, entries) = (
+            CallHeader { nonce, deadline_us, clock, windows_us: windows_of(clock), is_plain: false },
+            entries(items),
+        );
         [ScriptReference::Hash, ScriptReference::Source].map(|script| {
             let mut command = Vec::new();
             self.call.write_call(&mut command, &mut CommandBuffer::default(), script, &header, &entries);
@@ -130,7 +133,10 @@ impl Script {
         let (now_us, mut answers) = match read_reply(reply, nonce) {
             Ok(ScriptReply::Decided { now_us, entries }) => (now_us, entries),
             Ok(ScriptReply::Late { server_now_us }) => return Read::Late(server_now_us),
-            Ok(ScriptReply::TimeRefused { .. } | ScriptReply::Foreign) | Err(_) => return Read::Malformed,
+            Ok(ScriptReply::TimeRefused { .. } | ScriptReply::Foreign | ScriptReply::Elsewhere { .. })
+            | Err(_) => {
+                return Read::Malformed;
+            }
         };
         let (mut outcomes, mut healed) = (Vec::new(), 0);
         for (entry, (_, operation, ..)) in entries(items).iter().zip(items) {
@@ -173,4 +179,12 @@ pub fn invalidation_channel(prefix: &str, policy: &str, user_key: &[u8]) -> Stri
 /// Whether bytes are a log.
 pub fn is_log(bytes: &[u8]) -> bool {
     read_log(bytes).is_some()
+}
+
+/// The time whose windows a call by this clock gets.
+fn windows_of(clock: ScriptClock) -> u64 {
+    match clock {
+        ScriptClock::Manual(now_us) | ScriptClock::Estimate(now_us) => now_us,
+        ScriptClock::Server => crate::runtime::clock::Clock::system().now_us(),
+    }
 }

@@ -77,6 +77,13 @@ impl Connection {
                     self.requeue(in_flight.command, Failure::not_applied(Degradation::Late));
                     return Ok(());
                 }
+                Ok(ScriptReply::Elsewhere { now_us }) if in_flight.command.has_windows() => {
+                    if in_flight.header.clock == ScriptClock::Server {
+                        self.server.time.learn(now_us, in_flight.sent, self.last_used);
+                    }
+                    self.send_with(in_flight.command, in_flight.script, Some(now_us));
+                    return Ok(());
+                }
                 Ok(ScriptReply::Foreign) => {
                     in_flight.command.answer(Failure::permanent(Degradation::WrongType));
                     return Ok(());
@@ -84,7 +91,7 @@ impl Connection {
                 Ok(ScriptReply::TimeRefused { error }) => {
                     return self.time_refused(in_flight, error);
                 }
-                Err(_) => {}
+                Ok(ScriptReply::Elsewhere { .. }) | Err(_) => {}
             },
             Reply::Pair(..) => {}
         }

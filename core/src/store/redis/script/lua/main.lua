@@ -16,6 +16,7 @@
 -- The reply is nonce (6), time (7), status (1) and the rest:
 --   status 1       the call came after its deadline and did nothing
 --   status 3       the server refuses TIME, and the call did nothing; the server's words follow, and the time is 0
+--   status 5       the time is outside of a window by the calendar that the call has, and the call did nothing
 --   status 2       every entry has code 1, and what belongs to the code follows for each
 --   status 0       number of entries (2), the code (1) of each, then what belongs to the code for each
 --   status 16 + n  the only entry has code n, and what belongs to the code follows
@@ -27,7 +28,7 @@ local call, try, keys, input, struct = redis.call, redis.pcall, KEYS, ARGV[1], s
 local pack, read = struct.pack, struct.unpack
 --[arguments]
 local entries, op, count = 1, 0, 1
-local flags, now, manual, entries_at, decide
+local flags, now, manual, entries_at, decide, is_outside
 if format > 0 then
   now, flags, entries, op, cost, count = read('>I7BHBI5H', input, policy_at - 5)
   entries_at = policy_at + 5
@@ -52,6 +53,9 @@ while true do
     decide = decide or (function()
       --[general]
     end)()
+    if is_outside then
+      return pack('>I6I7B', nonce, now, 5)
+    end
     code, raw = 5, decide(i, op, cost, count)
   end
   raw = raw or ''

@@ -24,6 +24,7 @@ end
 local manual = now and flags % 8 < 4
 --[time]
 --[check]
+local is_outside
 local function transition(keys, input)
   local policy_at = 1
   --[general]
@@ -36,6 +37,9 @@ local of, decide, keys = {}, {}, {}
 for p = 1, policies do
   keys[p] = {}
   decide[p] = transition(keys[p], ARGV[p + 2])
+end
+if is_outside then
+  return pack('>I6I7B', nonce, now, 5)
 end
 local numbers, ops, costs, counts, admits, admitted = {}, {}, {}, {}, {}, true
 local at, first = charges_at, 1

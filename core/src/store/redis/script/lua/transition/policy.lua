@@ -19,6 +19,9 @@ do
     end
     q.count_denied, q.aligned, q.tick = q.flags % 2 == 1, q.flags >= 2, 10 ^ q.exponent
     quotas[i] = q
+    if q.algorithm == 6 and (now < q.a or now >= q.b) then
+      is_outside = true
+    end
     if q.algorithm == 5 then
       logs = logs + 1
     end
