@@ -68,7 +68,7 @@ pub struct HeaderField {
 /// **`retry-after`** is the longest over the denials, at least 1. It is absent if one of them is for ever.
 ///
 /// All times are whole seconds, rounded up. `now_us` is the time in microseconds since the Unix epoch, and matters only
-/// for [`ResetForm::Epoch`].
+/// for [`ResetForm::Epoch`] and for quotas by the calendar, whose `w` is the length of the current window.
 ///
 /// ```
 /// use polylimit::http::headers::{HeaderSettings, fields};
@@ -117,21 +117,22 @@ pub(crate) fn push_limits(
             if report.counts_slots() {
                 list.push_str(";qu=\"concurrent-requests\"");
             } else {
-                push_parameter(list, ";w=", whole_seconds(report.window_us()));
+                push_parameter(list, ";w=", whole_seconds(report.window_us(now_us)));
             }
         };
         add(Field::Policy, &|| list(outcomes, policy));
         let limit = |report: &QuotaReport<'_>, list: &mut String| {
             push_parameter(list, ";r=", report.remaining());
             if !report.counts_slots() {
-                push_parameter(list, ";t=", whole_seconds(report.effective_window_us()));
+                push_parameter(list, ";t=", whole_seconds(report.effective_window_us(now_us)));
             }
         };
         add(Field::Limit, &|| list(outcomes, limit));
     }
     if matches!(settings.style, HeaderStyle::Legacy | HeaderStyle::Both)
-        && let Some(report) = reports(outcomes)
-            .min_by_key(|report| (report.has_free_slots(), report.remaining(), Reverse(report.reset_us())))
+        && let Some(report) = reports(outcomes).min_by_key(|report| {
+            (report.has_free_slots(), report.remaining(), Reverse(report.reset_us(now_us)))
+        })
     {
         add(Field::LegacyLimit, &|| report.quota.regular_capacity().to_string());
         add(Field::LegacyRemaining, &|| report.remaining().to_string());
@@ -139,7 +140,7 @@ pub(crate) fn push_limits(
             ResetForm::Seconds => 0,
             ResetForm::Epoch => now_us().into(),
         };
-        add(Field::LegacyReset, &|| whole_seconds(from_us + report.reset_us()).to_string());
+        add(Field::LegacyReset, &|| whole_seconds(from_us + report.reset_us(now_us)).to_string());
     }
 }
 
@@ -262,10 +263,16 @@ impl QuotaReport<'_> {
         self.counts_slots() && self.usage.remaining > 0
     }
 
-    /// The time in which as many units come back as can be spent at once; the period where the limit is 0. 0 only for concurrency: a
-    /// capacity is at least 1, a period at least 1 ms.
-    fn window_us(&self) -> u128 {
-        let period_us = u128::from(self.quota.period_us());
+    /// The time in which as many units come back as can be spent at once; the period where the limit is 0. By the calendar, the length
+    /// of the current window. 0 only for concurrency: a capacity is at least 1, a period at least 1 ms.
+    fn window_us(&self, now_us: &dyn Fn() -> u64) -> u128 {
+        let period_us = u128::from(match self.quota.calendar() {
+            Some(calendar) => {
+                let window = calendar.window_us(now_us());
+                window.end - window.start
+            }
+            None => self.quota.period_us(),
+        });
         match u128::from(self.quota.limit()) {
             0 => period_us,
             limit if limit == u128::from(self.quota.regular_capacity()) => period_us,
@@ -279,21 +286,21 @@ impl QuotaReport<'_> {
     }
 
     /// How long until nothing counts as used any more; the window where nothing counts already.
-    fn reset_us(&self) -> u128 {
+    fn reset_us(&self, now_us: &dyn Fn() -> u64) -> u128 {
         match self.usage.reset_after_us {
-            0 => self.window_us(),
+            0 => self.window_us(now_us),
             reset_after_us => reset_after_us.into(),
         }
     }
 
     /// The time in which no more than the remaining units should be used.
-    fn effective_window_us(&self) -> u128 {
+    fn effective_window_us(&self, now_us: &dyn Fn() -> u64) -> u128 {
         let decision = self.decision;
         match decision.retry_after_us() {
             Some(retry_after_us) if !decision.allowed() && self.usage.remaining == 0 => {
-                self.reset_us().min(retry_after_us.into())
+                self.reset_us(now_us).min(retry_after_us.into())
             }
-            _ => self.reset_us(),
+            _ => self.reset_us(now_us),
         }
     }
 

@@ -92,9 +92,10 @@ impl Policy {
     pub(crate) fn one_off(quotas: &str, scope: Option<&str>) -> Result<Self, Error> {
         let policy = Self::new("unnamed", parse_quotas(quotas)?)?;
         let text = policy.quotas.iter().map(Quota::to_string).collect::<Vec<_>>().join("&");
-        // The text of a quota contains none of the three replacement characters and no `&` or `^`, and a scope contains
-        // no `^`: different pairs of quotas and scope get different names.
-        let mut name = text.replace('/', "|").replace(' ', "+").replace('=', ".");
+        // The text of a quota contains no `*`, `|`, `.`, backtick, `&` or `^`, and a scope contains no `^`: different pairs of quotas and
+        // scope get different names. A zone may contain `+` and `:`.
+        let mut name =
+            text.replace('+', "*").replace(':', "`").replace('/', "|").replace(' ', "+").replace('=', ".");
         let mut public_name = None;
         if let Some(scope) = scope {
             check_scope(scope)?;
@@ -123,6 +124,7 @@ impl Policy {
             None => (name, None),
         };
         let quotas = quotas.replace('|', "/").replace('+', " ").replace('.', "=").replace('&', ";");
+        let quotas = quotas.replace('*', "+").replace('`', ":");
         Self::one_off(&quotas, scope.as_deref()).ok().filter(|policy| policy.name() == name)
     }
 
@@ -293,7 +295,9 @@ mod tests {
         for quotas in ["100/60s", long] {
             assert!(check_name(&name(quotas)).is_ok());
         }
-        assert!(Policy::one_off("100/month", None).unwrap_err().to_string().contains("days"));
+        assert_eq!(name("9/month zone=Europe/Berlin"), "9|month+zone.Europe|Berlin");
+        assert_eq!(name("9/day zone=+05:30"), "9|day+zone.*05`30");
+        assert!(Policy::one_off("100/fortnight", None).unwrap_err().to_string().contains("month"));
     }
 
     #[test]
@@ -302,6 +306,8 @@ mod tests {
             ("100/60s", None),
             ("10/s token_bucket burst=20; 1_000/h excess=10%", None),
             ("20 concurrent; 5/15m sliding_log count_denied", None),
+            ("9/month from=15 zone=Europe/Berlin", None),
+            ("9/day zone=+05:30; 9/year zone=Etc/GMT+2", Some("GET /a")),
             ("100/60s", Some("GET /users/{id}")),
             ("1/s fixed_window aligned", Some("a^b%C3é")),
         ] {
@@ -309,7 +315,7 @@ mod tests {
             assert_eq!(Policy::of_one_off_name(policy.name()), Some(policy));
         }
         let hashed = Policy::one_off("100/60s", Some(&"x".repeat(256))).unwrap();
-        for name in ["api", "", "100|month", "100|60s", "1_00|minute", hashed.name(), "100|minute^%ff"] {
+        for name in ["api", "", "100|months", "100|60s", "1_00|minute", hashed.name(), "100|minute^%ff"] {
             assert_eq!(Policy::of_one_off_name(name), None, "{name}");
         }
     }

@@ -29,6 +29,9 @@ pub(crate) fn words(
             let (step, every) = (quota.step().unwrap_or(0), time(quota.step_interval_us()));
             format!("{used} of {capacity} in use, {step} come back every {every}")
         }
+        (QuotaRules::FixedWindow(_), _) if let Some(calendar) = quota.calendar() => {
+            format!("{used} of {capacity} {}", calendar.words(now_us))
+        }
         (QuotaRules::FixedWindow(_), _) if used > 0 => {
             format!("{used} of {capacity} in this window, which ends in {}", time(reset_after_us))
         }

@@ -238,10 +238,11 @@ fn quota_of(quota: &Quota, share_ppm: u64) -> Quota {
         burst = (limit > 0).then_some(whole);
     }
     let builder = |algorithm| {
-        Quota::builder(limit, period)
-            .algorithm(algorithm)
-            .count_denied(quota.count_denied())
-            .excess(cut(quota.excess()).min(limit))
+        let builder = match quota.calendar() {
+            Some(calendar) => Quota::builder(limit, Duration::ZERO).calendar(calendar.clone()),
+            None => Quota::builder(limit, period),
+        };
+        builder.algorithm(algorithm).count_denied(quota.count_denied()).excess(cut(quota.excess()).min(limit))
     };
     let mut own = builder(quota.algorithm()).aligned(quota.aligned());
     if let Some(burst) = burst {
@@ -284,6 +285,7 @@ mod tests {
         for (quotas, expected) in [
             ("3/day", "0/day"),
             ("3/day fixed_window aligned", "0/day fixed_window aligned"),
+            ("3/month from=15 zone=Asia/Tokyo", "0/month from=15 zone=Asia/Tokyo"),
             ("3/day sliding_log", "0/day sliding_log"),
             ("3/day token_bucket", "0/day token_bucket"),
             ("3 concurrent", "0 concurrent"),
@@ -313,6 +315,7 @@ mod tests {
             "7/s token_bucket burst=9",
             "3/m leaky_bucket",
             "8 concurrent",
+            "70/month zone=Europe/Berlin",
         ] {
             let whole = Policy::parse("a", quotas).unwrap();
             for processes in [2, 3, 5, 7, 40, 1_000] {

@@ -38,8 +38,8 @@ cJSON *cases_read(const char *path) {
     if (!json || !cases_number(json, "format", &format)) {
         cases_die("it is no file of cases", path);
     }
-    if (format < 1 || format > 5 || format == 4) {
-        cases_die("its format is not known: this runner reads formats 1 to 3 and 5", path);
+    if (format < 1 || format > 5) {
+        cases_die("its format is not known: this runner reads formats 1 to 5", path);
     }
     return json;
 }
@@ -88,6 +88,12 @@ bool cases_quotas(const cJSON *quotas, char *text, size_t capacity, char *messag
         quota.count_denied = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "count_denied"));
         if (end > 0) {
             end += (size_t)snprintf(text + end, capacity - end, "; ");
+        }
+        /* A quota by the calendar has its text. */
+        const char *written = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "text"));
+        if (written) {
+            end += (size_t)snprintf(text + end, capacity - end, "%s", written);
+            continue;
         }
         size_t length = 0;
         if (polylimit_quota_text(&quota, text + end, capacity - end, &length, message, message_capacity) !=

@@ -32,6 +32,9 @@ type quota struct {
 	Aligned     bool   `json:"aligned"`
 	CountDenied bool   `json:"count_denied"`
 	Excess      uint64 `json:"excess"`
+	// Of a quota by the calendar, its parts and the text that has them.
+	Calendar  json.RawMessage `json:"calendar"`
+	QuotaText string          `json:"text"`
 }
 
 type operation struct {
@@ -71,8 +74,8 @@ func read(path string, text []byte) (*file, error) {
 	if err := decoder.Decode(&cases); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if cases.Format != 1 && cases.Format != 2 {
-		return nil, fmt.Errorf("%s: format %d is not known: this runner reads formats 1 to 3 and 5", path, cases.Format)
+	if cases.Format != 1 && cases.Format != 2 && cases.Format != 4 {
+		return nil, fmt.Errorf("%s: format %d is not known: this runner reads formats 1 to 5", path, cases.Format)
 	}
 	return &cases, nil
 }
@@ -90,6 +93,10 @@ var algorithms = map[string]polylimit.Algorithm{
 func quotasText(quotas []quota) (string, error) {
 	texts := make([]string, 0, len(quotas))
 	for _, numbers := range quotas {
+		if numbers.QuotaText != "" {
+			texts = append(texts, numbers.QuotaText)
+			continue
+		}
 		algorithm, known := algorithms[numbers.Algorithm]
 		if !known {
 			return "", fmt.Errorf("algorithm %q is not known", numbers.Algorithm)

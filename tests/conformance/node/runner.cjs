@@ -51,8 +51,8 @@ const sync = {
 async function main([path, store, ...more]) {
   if (store === undefined || more.length > 0) throw new Error("usage: runner.cjs FILE STORE");
   const file = JSON.parse(readFileSync(path, "utf8"));
-  if (![1, 2, 3, 5].includes(file.format)) {
-    throw new Error(`${path}: format ${file.format} is not known: this runner reads formats 1 to 3 and 5`);
+  if (![1, 2, 3, 4, 5].includes(file.format)) {
+    throw new Error(`${path}: format ${file.format} is not known: this runner reads formats 1 to 5`);
   }
   if (file.cases.length === 0 || file.cases.some(({ ops }) => ops.length === 0)) {
     throw new Error(`${path}: it has no case, or a case without operations`);
@@ -158,7 +158,9 @@ function inMilliseconds({ allowed, remaining, retry_after_us, reset_after_us, de
   return Object.fromEntries(Object.entries(expected).filter(([, value]) => value !== undefined));
 }
 
-function quotaOf({ limit, period_us: periodUs, count_denied: countDenied, ...settings }) {
+function quotaOf({ limit, period_us: periodUs, count_denied: countDenied, text, ...settings }) {
+  // A quota by the calendar has its text.
+  if (text !== undefined) return Quota.parse(text);
   if (settings.algorithm === "concurrency") return Quota.concurrent(limit);
   return new Quota(limit, periodUs / US_OF_A_MS, { ...settings, countDenied });
 }

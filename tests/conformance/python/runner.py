@@ -35,7 +35,10 @@ class DifferenceError(Exception):
 def quotas(numbers: list[dict[str, Any]]) -> list[Quota]:
     """Give the quotas of a case."""
     return [
-        Quota.concurrent(quota["limit"])
+        # A quota by the calendar has its text.
+        Quota(quota["text"])
+        if "text" in quota
+        else Quota.concurrent(quota["limit"])
         if quota["algorithm"] == "concurrency"
         else Quota(
             quota["limit"],
@@ -222,8 +225,8 @@ def main(arguments: list[str]) -> int:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         cases = content["cases"]
-        if content["format"] not in (1, 2, 3, 5) or not cases or not all(case["ops"] for case in cases):
-            raise ValueError("this runner reads formats 1 to 3 and 5, with cases that have operations")
+        if content["format"] not in (1, 2, 3, 4, 5) or not cases or not all(case["ops"] for case in cases):
+            raise ValueError("this runner reads formats 1 to 5, with cases that have operations")
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"runner.py: {path}: {error}\n")
         return 2

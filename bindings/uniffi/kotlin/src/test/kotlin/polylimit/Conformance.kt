@@ -21,8 +21,8 @@ public fun main(arguments: Array<String>) {
     val file = ObjectMapper().readTree(File(path))
     val cases = file["cases"]?.toList().orEmpty()
     val format = file["format"]?.asInt()
-    if (format !in listOf(1, 2, 3, 5) || cases.isEmpty() || cases.any { it["ops"].isEmpty }) {
-        System.err.println("$path: this runner reads formats 1 to 3 and 5, with cases that have operations")
+    if (format !in listOf(1, 2, 3, 4, 5) || cases.isEmpty() || cases.any { it["ops"].isEmpty }) {
+        System.err.println("$path: this runner reads formats 1 to 5, with cases that have operations")
         exitProcess(2)
     }
     if (format == 3) exitProcess(if (PolicyCases(store).runAll(cases)) 0 else 1)
@@ -182,7 +182,8 @@ private fun Duration.us(): Long = seconds * 1_000_000 + nano / 1_000
 
 internal fun quotasOf(quotas: JsonNode): String =
     quotas.joinToString("; ") { numbers ->
-        quota(
+        // A quota by the calendar has its text.
+        numbers["text"]?.asText() ?: quota(
             QuotaNumbers(
                 limit = numbers["limit"].longValue(),
                 period = numbers["period_us"]?.let { Duration.of(it.longValue(), ChronoUnit.MICROS) },
