@@ -9,10 +9,16 @@ use polylimit::{Decision, Error, Policy, Request, blocking};
 use super::{Store, times};
 
 /// Each row is a policy that changes between these quotas.
-const POLICIES: [&[&str]; 6] = [
+const POLICIES: [&[&str]; 7] = [
     &["5/m token_bucket", "7/m token_bucket burst=20", "999983/m token_bucket", "0/m token_bucket"],
     &["10/m token_bucket step=5", "20/m token_bucket step=5 burst=40", "5/m token_bucket step=5"],
     &["5/m fixed_window", "9/m fixed_window", "9/m fixed_window aligned", "0/m fixed_window"],
+    &[
+        "9/day zone=Europe/Berlin",
+        "90/day zone=Europe/Berlin",
+        "9/month from=31 count_denied",
+        "9/week from=sunday zone=+05:30",
+    ],
     &["6/m", "60/m", "0/m", "6/m count_denied", "1000000/m"],
     &["5/m sliding_log", "50/m sliding_log", "0/m sliding_log", "1000000000000/m sliding_log"],
     &[

@@ -20,6 +20,7 @@ fn policies() -> impl Strategy<Value = Policy> {
         "999983/day token_bucket burst=7",
         "10/m token_bucket step=5",
         "5/m fixed_window",
+        "5/month from=31 zone=America/New_York; 3/day zone=Asia/Tokyo",
         "5/m",
         "1000/h buckets=60",
         "0/m fixed_window; 0/h; 0/day token_bucket; 0/m token_bucket step=2",

@@ -110,7 +110,7 @@ impl Windows {
         }
         let window = start_us..self.start_us(number + 1);
         let length = (window.end - window.start) / SECOND_US;
-        self.latest.store(window.start / SECOND_US << LENGTH_BITS | length, Ordering::Relaxed);
+        self.latest.store(((window.start / SECOND_US) << LENGTH_BITS) | length, Ordering::Relaxed);
         window
     }
 

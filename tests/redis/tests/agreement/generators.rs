@@ -19,11 +19,24 @@ const PERIODS_US: [u64; 8] =
 const LIMITS: [u64; 14] =
     [0, 1, 2, 3, 5, 7, 10, 97, 100, 1_000, 999_983, 10_000_000, 999_999_999_989, 1_000_000_000_000];
 
+/// Periods by the calendar, in canonical form.
+const CALENDARS: [&str; 7] = [
+    "month",
+    "month from=31 zone=Europe/Berlin",
+    "day zone=America/New_York",
+    "day zone=+05:30",
+    "week from=sunday zone=Australia/Lord_Howe",
+    "3months zone=Africa/Cairo",
+    "year from=02-29",
+];
+
 /// The properties that identify a quota within its policy. A quota keeps its state when only its other numbers change.
 #[derive(Clone, Copy)]
 pub(crate) struct Identity {
     algorithm: Algorithm,
     period: Duration,
+    /// In place of the period.
+    calendar: Option<&'static str>,
     step: Option<u64>,
     buckets: u32,
 }
@@ -31,7 +44,12 @@ pub(crate) struct Identity {
 impl Identity {
     fn of(quota: &Quota) -> Self {
         let (step, buckets) = (quota.step(), quota.buckets().unwrap_or(1));
-        Self { algorithm: quota.algorithm(), period: quota.period(), step, buckets }
+        // The text of a quota by the calendar ends with the settings that do not belong to its identity.
+        let text = quota.to_string();
+        let period = text.split_once('/').map_or("", |(_, period)| period);
+        let period = period.split(" count_denied").next().unwrap().split(" excess=").next().unwrap();
+        let calendar = CALENDARS.into_iter().find(|calendar| *calendar == period);
+        Self { algorithm: quota.algorithm(), period: quota.period(), calendar, step, buckets }
     }
 
     fn random(random: &mut Random) -> Self {
@@ -45,7 +63,9 @@ impl Identity {
                 break buckets;
             }
         };
-        Self { algorithm, period: Duration::from_micros(period_us), step, buckets }
+        let by_calendar = algorithm == Algorithm::FixedWindow && random.once_in(2);
+        let calendar = by_calendar.then(|| random.pick(&CALENDARS));
+        Self { algorithm, period: Duration::from_micros(period_us), calendar, step, buckets }
     }
 
     /// A quota of this identity with random numbers.
@@ -58,6 +78,10 @@ impl Identity {
             // Not so much that more remains than a request may cost.
             let is_soft = limit <= Quota::MAX_UNITS / 2 && random.once_in(4);
             let excess = if is_soft { random.pick(&[10, 50, 100]) } else { 0 };
+            if let Some(calendar) = self.calendar {
+                let denied = if random.once_in(4) { " count_denied" } else { "" };
+                return format!("{limit}/{calendar}{denied} excess={excess}%").parse().unwrap();
+            }
             let mut builder = Quota::builder(limit, self.period)
                 .algorithm(self.algorithm)
                 .count_denied(random.once_in(4))

@@ -23,11 +23,12 @@ fn policy(quotas: &str) -> Policy {
     Policy::parse("p", quotas).unwrap()
 }
 
-const POLICIES: [&str; 8] = [
+const POLICIES: [&str; 9] = [
     "5/m token_bucket",
     "999983/day leaky_bucket",
     "10/m token_bucket step=5",
     "5/m fixed_window",
+    "5/month from=15 zone=Europe/Berlin",
     "5/m",
     "5/m sliding_log",
     "5/m token_bucket; 7/h; 9/day fixed_window aligned",
