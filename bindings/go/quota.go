@@ -41,6 +41,9 @@ type Quota struct {
 	CountDenied bool
 	// Excess is the units beyond the limit or burst that are admitted as well, and reported as Over in decisions: 0 to 10^12.
 	Excess uint64
+	// Calendar is windows by the calendar in place of a Period, which is 0 then: "month from=15 zone=Europe/Berlin". Fixed window only,
+	// which is the default with it.
+	Calendar string
 }
 
 // Concurrent is at most limit reservations at a time, whatever their units. A policy with such a quota is only ever reserved.
@@ -69,6 +72,7 @@ func ParseQuota(text string) (Quota, error) {
 		Aligned:     plain.aligned != 0,
 		CountDenied: plain.count_denied != 0,
 		Excess:      uint64(plain.excess),
+		Calendar:    C.GoString(&plain.calendar[0]),
 	}, nil
 }
 
@@ -87,6 +91,12 @@ func (q Quota) Text() (string, error) {
 		aligned:      flag(q.Aligned),
 		count_denied: flag(q.CountDenied),
 		excess:       C.uint64_t(q.Excess),
+	}
+	if len(q.Calendar) >= len(plain.calendar) {
+		return "", invalid("calendar is " + q.Calendar + ": allowed are at most 63 bytes")
+	}
+	for at := range len(q.Calendar) {
+		plain.calendar[at] = C.char(q.Calendar[at])
 	}
 	plain.size = C.uint32_t(unsafe.Sizeof(plain))
 	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {

@@ -95,7 +95,7 @@ pub use rules::request::Request;
 pub mod quota {
     //! The parts of a [`Quota`](crate::Quota).
 
-    pub use crate::rules::quota::{Algorithm, QuotaBuilder};
+    pub use crate::rules::quota::{Algorithm, Calendar, QuotaBuilder};
 }
 
 pub mod decision {

@@ -1205,6 +1205,11 @@ typedef struct polylimit_quota {
      * Units beyond the limit or burst that are admitted as well, and reported as `over` in decisions: 0 to 10^12.
      */
     uint64_t excess;
+    /**
+     * Fixed window only: windows by the calendar in place of a period, which is 0 then, as in "month from=15 zone=Europe/Berlin", with
+     * a NUL at its end; empty for a period.
+     */
+    char calendar[64];
 } polylimit_quota;
 
 /**

@@ -56,12 +56,15 @@ pub struct polylimit_quota {
     pub reserved: u16,
     /// Units beyond the limit or burst that are admitted as well, and reported as `over` in decisions: 0 to 10^12.
     pub excess: u64,
+    /// Fixed window only: windows by the calendar in place of a period, which is 0 then, as in "month from=15 zone=Europe/Berlin", with
+    /// a NUL at its end; empty for a period.
+    pub calendar: [c_char; 64],
 }
 
 // SAFETY: the first field is the size.
 unsafe impl Sized32 for polylimit_quota {
     const NAME: &'static str = "quota";
-    const MIN_SIZE: u32 = 56;
+    const MIN_SIZE: u32 = 120;
 }
 
 /// Reads one quota from its text form, such as "10/s token_bucket burst=20". For an invalid text it returns
@@ -118,6 +121,19 @@ impl polylimit_quota {
         self.count_denied = u8::from(quota.count_denied());
         self.reserved = 0;
         self.excess = quota.excess();
+        self.calendar = [0; 64];
+        if let Some(calendar) = quota.calendar() {
+            self.period_us = 0;
+            let text = calendar.to_string();
+            if text.len() >= self.calendar.len() {
+                return Err(Failure::invalid(format!(
+                    "calendar {text} does not fit into a quota: use the text"
+                )));
+            }
+            for (place, byte) in self.calendar.iter_mut().zip(text.bytes()) {
+                *place = byte.cast_signed();
+            }
+        }
         Ok(())
     }
 
@@ -135,6 +151,14 @@ impl polylimit_quota {
                 ))
             })?;
             builder = builder.algorithm(*algorithm);
+        }
+        if self.calendar[0] != 0 {
+            let bytes: Vec<u8> = self.calendar.iter().map(|byte| byte.cast_unsigned()).collect();
+            let end = bytes.iter().position(|byte| *byte == 0);
+            let calendar = end.and_then(|end| std::str::from_utf8(&bytes[..end]).ok());
+            let calendar = calendar
+                .ok_or_else(|| Failure::invalid("calendar is no text of at most 63 bytes".to_owned()))?;
+            builder = builder.calendar(calendar.parse()?);
         }
         if self.burst != 0 {
             builder = builder.burst(self.burst);
@@ -180,6 +204,7 @@ mod tests {
             "7/3hours fixed_window aligned",
             "7/3hours buckets=60",
             "20 concurrent",
+            "3/month from=15 zone=America/Argentina/ComodRivadavia excess=1",
         ] {
             let mut numbers: polylimit_quota = unsafe { std::mem::zeroed() };
             let quota: Quota = text.parse().unwrap();

@@ -626,6 +626,7 @@ export interface QuotaNumbers {
   algorithm: string
   limit: number
   periodMs: number
+  calendar?: string
   capacity: number
   step?: number
   buckets?: number

@@ -35,8 +35,10 @@ export class Quota {
   declare readonly algorithm: Algorithm;
   /** Units per period, 0 to 10^12. */
   declare readonly limit: number;
-  /** The period in milliseconds, 1 ms to 366 days; 0 for `concurrency`, which has none. */
+  /** The period in milliseconds, 1 ms to 366 days; 0 for `concurrency`, which has none. By the calendar, no window is shorter. */
   declare readonly periodMs: number;
+  /** The windows by the calendar of a fixed window, such as `month from=15 zone=Europe/Berlin`. */
+  declare readonly calendar?: string;
   /** The most units at once: the burst of a bucket, the limit of a window. */
   declare readonly capacity: number;
   declare readonly step?: number;

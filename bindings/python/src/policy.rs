@@ -130,10 +130,16 @@ impl PyQuota {
         self.0.limit()
     }
 
-    /// The period in seconds; 0 for ``"concurrency"``, which has none.
+    /// The period in seconds; 0 for ``"concurrency"``, which has none. By the calendar, no window is shorter.
     #[getter]
     fn period(&self) -> f64 {
         self.0.period().as_secs_f64()
+    }
+
+    /// The windows by the calendar of a fixed window, such as ``"month from=15 zone=Europe/Berlin"``; ``None`` for a period.
+    #[getter]
+    fn calendar(&self) -> Option<String> {
+        self.0.calendar().map(ToString::to_string)
     }
 
     /// The name of the algorithm.

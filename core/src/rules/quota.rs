@@ -9,12 +9,12 @@ pub(crate) mod tick;
 use std::time::Duration;
 
 pub use builder::QuotaBuilder;
+pub use calendar::Calendar;
 pub use text::parse_duration;
 pub(crate) use text::{parse_duration_us, parse_quotas};
 
 use crate::error::Error;
 use crate::names::named_enum;
-use crate::rules::quota::calendar::Calendar;
 
 named_enum! {
     /// How a quota counts. The table in the [crate documentation](crate#how-much-each-algorithm-can-admit) says how much
@@ -189,7 +189,7 @@ impl Quota {
     }
 
     /// The windows of a fixed window by the calendar; `None` for a period of one length.
-    pub(crate) fn calendar(&self) -> Option<&Calendar> {
+    pub fn calendar(&self) -> Option<&Calendar> {
         self.calendar.as_ref()
     }
 

@@ -2227,7 +2227,10 @@ class Quota:
         """Units per period; reservations at a time for ``"concurrency"``."""
     @property
     def period(self) -> float:
-        """The period in seconds; 0 for ``"concurrency"``, which has none."""
+        """The period in seconds; 0 for ``"concurrency"``, which has none. By the calendar, no window is shorter."""
+    @property
+    def calendar(self) -> str | None:
+        """The windows by the calendar of a fixed window, such as ``"month from=15 zone=Europe/Berlin"``; ``None`` for a period."""
     @property
     def algorithm(self) -> _Algorithm | Literal["concurrency"]:
         """The name of the algorithm."""

@@ -69,10 +69,15 @@ impl QuotaBuilder {
         self
     }
 
-    /// Windows by the calendar, in place of a period. Fixed window only, which is the default then.
-    pub(crate) fn calendar(mut self, calendar: Calendar) -> Self {
+    /// Windows by the calendar; the period is zero then. Fixed window only, which is the default with them.
+    pub fn calendar(mut self, calendar: Calendar) -> Self {
         self.calendar = Some(calendar);
         self
+    }
+
+    /// The same settings without a period, as windows by the calendar need.
+    pub(super) fn without_period(self) -> Self {
+        Self { period: Duration::ZERO, ..self }
     }
 
     fn chosen(&self) -> Algorithm {
@@ -218,6 +223,13 @@ impl QuotaBuilder {
         if self.aligned {
             let message = "aligned belongs to periods of one length, and windows by the calendar start with their unit: leave it out";
             return Err(Refusal { setting: "aligned", message: message.to_owned() });
+        }
+        if !self.period.is_zero() {
+            let message = format!(
+                "period is {:?}, and the windows of {calendar} have no period: leave one of them out",
+                self.period
+            );
+            return Err(Refusal { setting: "period", message });
         }
         Ok(calendar.shortest_us())
     }

@@ -41,9 +41,20 @@ pub(crate) enum CalendarUnit {
 
 /// The windows of a [fixed window](crate::quota::Algorithm::FixedWindow) by the calendar of a time zone.
 ///
-/// It is written as the period and its settings in the text of a quota, such as `month from=15 zone=Europe/Berlin`.
+/// It is written as the period and its settings in the text of a quota.
+///
+/// ```
+/// use std::time::Duration;
+/// use polylimit::Quota;
+/// use polylimit::quota::Calendar;
+///
+/// let calendar: Calendar = "month from=15 zone=Europe/Berlin".parse()?;
+/// let quota = Quota::builder(10_000, Duration::ZERO).calendar(calendar).build()?;
+/// assert_eq!(quota.to_string(), "10000/month from=15 zone=Europe/Berlin");
+/// # Ok::<(), polylimit::Error>(())
+/// ```
 #[derive(Clone)]
-pub(crate) struct Calendar(Arc<Windows>);
+pub struct Calendar(Arc<Windows>);
 
 struct Windows {
     unit: CalendarUnit,

@@ -131,6 +131,34 @@ impl FromStr for Quota {
     }
 }
 
+impl FromStr for Calendar {
+    type Err = Error;
+
+    /// Parses a period with its settings, such as `month from=15 zone=Europe/Berlin`.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the text at fault, its column (counted in characters,
+    /// from 1), and what is allowed.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let reader = Reader { text, what: "calendar" };
+        let words = reader.split(Span { start: 0, end: text.len() }, char::is_whitespace);
+        let mut words = words.into_iter().filter(|word| word.start < word.end).peekable();
+        let first = words.next().unwrap_or(Span { start: text.len(), end: text.len() });
+        let period = reader.period(first, &mut words)?;
+        let mut settings = Settings::of(Quota::builder(0, Duration::ZERO));
+        for word in words {
+            reader.setting(word, &mut settings)?;
+            if !matches!(settings.places.last(), Some(("zone" | "from", _))) {
+                return Err(reader.error(word.start, "zone=name or from=start"));
+            }
+        }
+        let calendar = reader.calendar(&period, &settings)?;
+        calendar.ok_or_else(|| {
+            reader.error(first.start, "windows by the calendar, such as month or day zone=UTC")
+        })
+    }
+}
+
 /// As its canonical text.
 impl Serialize for Quota {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -252,12 +280,12 @@ impl<'a> Reader<'a> {
             Period::Calendar(_) => Duration::ZERO,
         };
         let builder = Quota::builder(limit, duration);
-        let mut settings = Settings { builder, places: Vec::new(), zone: None, from: None };
+        let mut settings = Settings::of(builder);
         for word in words {
             self.setting(word, &mut settings)?;
         }
         let builder = match self.calendar(&period, &settings)? {
-            Some(calendar) => settings.builder.calendar(calendar),
+            Some(calendar) => settings.builder.without_period().calendar(calendar),
             None => settings.builder,
         };
         builder.check().map_err(|refusal| {
@@ -476,6 +504,12 @@ struct Settings<'a> {
     from: Option<Span>,
 }
 
+impl Settings<'_> {
+    fn of(builder: QuotaBuilder) -> Self {
+        Self { builder, places: Vec::new(), zone: None, from: None }
+    }
+}
+
 /// A period as it is written.
 enum Period {
     /// Of one length; one day and one week may also be windows by the calendar.
@@ -657,6 +691,29 @@ mod tests {
             ("10/s; 20/m", "column 5: read \";\", allowed is one quota"),
         ] {
             assert!(message(text).contains(expected), "{text}: {}", message(text));
+        }
+    }
+
+    #[test]
+    fn calendar_is_read_by_itself() {
+        for text in ["month", "3months from=31 zone=Asia/Tokyo", "day zone=UTC", "week from=sunday"] {
+            assert_eq!(text.parse::<Calendar>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            "week zone=+01:00".parse::<Calendar>().unwrap().to_string(),
+            "week from=monday zone=+01:00"
+        );
+        for (text, expected) in [
+            ("", "calendar at column 1: the text ends"),
+            ("day", "calendar at column 1: read \"day\", allowed is windows by the calendar"),
+            ("month from=32", "calendar at column 12: read \"32\""),
+            (
+                "month count_denied",
+                "calendar at column 7: read \"count_denied\", allowed is zone=name or from=start",
+            ),
+        ] {
+            let error = text.parse::<Calendar>().unwrap_err();
+            assert!(error.message().contains(expected), "{text}: {error}");
         }
     }
 
