@@ -201,7 +201,7 @@ fn quotas_in_a_request_are_a_policy_of_their_own() {
     assert_eq!(limiter.policy("5/minute").unwrap().name(), "5|minute");
     assert_eq!(limiter.policies().len(), 3);
     let refused =
-        limiter.raw().try_call(&Call::Check(Request::new("user").policy("5/year"))).unwrap().unwrap_err();
+        limiter.raw().try_call(&Call::Check(Request::new("user").policy("5/decade"))).unwrap().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     limiter.set_policy(Policy::parse("7|minute", "8/minute").unwrap()).unwrap();
     let refused = limiter.blocking().check(Request::new("user").policy("7/minute")).unwrap_err();

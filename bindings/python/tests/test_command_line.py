@@ -56,7 +56,7 @@ def test_store_that_does_not_answer_is_undecided(key):
 
 def test_arguments_that_cannot_be_used_are_told(program):
     for arguments, told in (
-        (["--store", "memory:", "check", "100/month", "key"], "month"),
+        (["--store", "memory:", "check", "100/fortnight", "key"], "fortnight"),
         (["--store", "redis://user:hunter2@host", "check", "1/s", "key"], "POLYLIMIT_STORE"),
         (["--store", "memory:", "check"], "Usage: polylimit check"),
         (["heal"], "heal"),

@@ -150,7 +150,7 @@ static void error_message_names_the_invalid_setting(void) {
     } wrong[] = {
         {"nonsense", "policy.a", "1/s", "no known scheme"},
         {"redis://:hunter2@localhost:0", "policy.a", "1/s", ""},
-        {"memory:", "policy.a", "1 per year", "say days"},
+        {"memory:", "policy.a", "1 per decade", "or month, quarter or year"},
         {"memory:", "policy.a b", "1/s", "policy name"},
         {"memory:", "outage.a", "deny", "add that policy first"},
         {"memory:", "outage.a", "open", "is not known"},

@@ -285,7 +285,7 @@ static void set_policy_changes_a_policy(void) {
     CHECK(check(limiter, "k", 1).remaining == 6);
     OK(polylimit_limiter_set_policy(limiter, "login", "1/s", MESSAGE));
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_policy(limiter, NULL, text, sizeof text, &length, MESSAGE));
-    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_set_policy(limiter, "login", "1 per year", MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_limiter_set_policy(limiter, "login", "1 per decade", MESSAGE));
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_admin_set_credentials(limiter, NULL, "hunter2", MESSAGE));
     CHECK(strstr(message, "hunter2") == NULL);
     polylimit_limiter_free(limiter);
