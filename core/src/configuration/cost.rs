@@ -2,7 +2,7 @@
 
 use crate::configuration::attribute::Attribute;
 use crate::configuration::condition::Conditions;
-use crate::configuration::key_template::parse_placeholder;
+use crate::configuration::key_template::{parse_placeholder, single_placeholder};
 use crate::error::{Error, excerpt};
 use crate::rules::request::Request;
 
@@ -23,8 +23,7 @@ impl Cost {
     /// # Errors
     /// Invalid argument: the text is not a placeholder of one attribute, or the rule's path does not capture it.
     pub(crate) fn parse(text: &str, when: &Conditions) -> Result<Self, Error> {
-        let name = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
-        let name = name.filter(|name| !name.contains(['{', '}', ','])).ok_or_else(|| {
+        let name = single_placeholder(text).ok_or_else(|| {
             Error::invalid_argument(format!(
                 "cost is {}; allowed are a number from 0 to {} and one attribute, such as \"{{tokens}}\"",
                 excerpt(text),

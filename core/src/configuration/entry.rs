@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::configuration::document::{Document, quotas, unknown_plan, unknown_policy};
+use crate::configuration::key_calendar;
 use crate::configuration::list::{ListItem, decode_word, encode_word};
 use crate::configuration::model::OverrideQuotas;
 use crate::configuration::shape::{LIST_ENTRY, OVERRIDE_ENTRY, Shape};
@@ -12,6 +13,7 @@ use crate::configuration::time::parse_time_us;
 use crate::configuration::tree::{self, Node, Refusal};
 use crate::error::{Error, excerpt};
 use crate::rules::policy::Policy;
+use crate::rules::quota::calendar::KeyCalendar;
 use crate::rules::request::Request;
 
 /// The maximum length of an entry's text: each byte of the longest key may be written as `%XX`.
@@ -37,7 +39,7 @@ pub(crate) enum Subject {
     /// `deny ITEM` or `allow ITEM`.
     List { denies: bool, item: ListItem },
     /// `override POLICY KEY`.
-    Override { policy: Box<str>, key: Box<[u8]>, numbers: OverrideQuotas },
+    Override { policy: Box<str>, key: Box<[u8]>, numbers: OverrideQuotas, calendar: KeyCalendar },
 }
 
 /// Entries by their texts. A clone is cheap until one of the two changes.
@@ -94,7 +96,8 @@ impl Entry {
                 Some(plan) => OverrideQuotas::Plan(plan.into()),
                 None => OverrideQuotas::Quotas(quotas(policy, node)?),
             };
-            Ok(Subject::Override { policy: policy.into(), key, numbers })
+            let calendar = key_calendar::read(root)?;
+            Ok(Subject::Override { policy: policy.into(), key, numbers, calendar })
         })
     }
 
@@ -144,17 +147,19 @@ impl Entry {
         let Some(index) = document.policy_index(name) else {
             return Err(Error::invalid_argument(unknown_policy(name)));
         };
-        match &self.subject {
-            Subject::Override { numbers: OverrideQuotas::Quotas(quotas), .. } => {
-                document.check_numbers(index, quotas)
+        let Subject::Override { numbers, calendar, .. } = &self.subject else { return Ok(()) };
+        let policy = &document.policies[index];
+        let quotas = match numbers {
+            OverrideQuotas::Quotas(quotas) => {
+                document.check_numbers(index, quotas)?;
+                quotas
             }
-            Subject::Override { numbers: OverrideQuotas::Plan(plan), .. }
-                if !document.policies[index].plans.iter().any(|(name, _)| name == plan) =>
-            {
-                Err(Error::invalid_argument(unknown_plan(name, plan)))
-            }
-            _ => Ok(()),
-        }
+            OverrideQuotas::Plan(plan) => match policy.plans.iter().find(|(name, _)| name == plan) {
+                Some((_, quotas)) => quotas,
+                None => return Err(Error::invalid_argument(unknown_plan(name, plan))),
+            },
+        };
+        key_calendar::check_override(quotas, calendar, &policy.calendar).map_err(|(_, error)| error)
     }
 }
 

@@ -120,6 +120,12 @@ fn alternatives(names: &str, when: &Conditions) -> Result<Box<[Alternative<Attri
     names.split(',').map(alternative).collect()
 }
 
+/// The name in a text that is one placeholder with one name, such as `{tokens}`.
+pub(crate) fn single_placeholder(text: &str) -> Option<&str> {
+    let name = text.strip_prefix('{')?.strip_suffix('}')?;
+    Some(name).filter(|name| !name.contains(['{', '}', ',']))
+}
+
 /// The attribute that a placeholder names, of a rule with these conditions.
 ///
 /// # Errors

@@ -16,6 +16,7 @@ use crate::configuration::rule::{Application, Rule};
 use crate::configuration::rule_index::RuleIndex;
 use crate::configuration::schedule::LocalMinute;
 use crate::error::Error;
+use crate::rules::quota::calendar::KeyCalendar;
 use crate::zone::Zone;
 
 /// A policy that the rules apply to a request.
@@ -30,6 +31,8 @@ pub(crate) struct AppliedPolicy {
     pub(crate) is_missing: bool,
     /// The number of the rule in the document, from 1 up.
     pub(crate) rule: u32,
+    /// The calendar of the key, where the policy takes one from requests.
+    pub(crate) calendar: Option<Box<KeyCalendar>>,
 }
 
 /// Shows no key.
@@ -268,6 +271,7 @@ impl CompiledApplication {
             headroom: self.headroom,
             is_missing: lacks_attribute && self.denies_missing,
             rule,
+            calendar: None,
         })
     }
 }

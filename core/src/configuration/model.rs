@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::configuration::attribute::Attribute;
 use crate::rules::penalty::Penalty;
 use crate::rules::policy::Policy;
+use crate::rules::quota::calendar::KeyCalendar;
 use crate::store::lease_size::Lease;
 use crate::store::outage::Outage;
 
@@ -19,6 +21,7 @@ pub(crate) struct DocumentPolicy {
     /// `None`: the limiter's setting.
     pub(crate) outage: Option<Outage>,
     pub(crate) lease: Option<Lease>,
+    pub(crate) calendar: CalendarAttributes,
     pub(crate) candidate: Option<Candidate>,
     pub(crate) elastic: Option<Elastic>,
     pub(crate) penalty: Option<Penalty>,
@@ -36,11 +39,19 @@ pub(crate) enum Mode {
     Shadow,
 }
 
+/// The attributes of a request that hold the calendar of a key. `A` is how an attribute is referred to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CalendarAttributes<A = Attribute> {
+    pub(crate) zone: Option<A>,
+    pub(crate) from: Option<A>,
+}
+
 /// The quotas of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Override {
     pub(crate) key: Box<[u8]>,
     pub(crate) numbers: OverrideQuotas,
+    pub(crate) calendar: KeyCalendar,
     /// The time from which it has no effect.
     pub(crate) until_us: Option<u64>,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::configuration::compiled::Configuration;
 use crate::configuration::document::Document;
 use crate::configuration::entry::{Entries, Entry};
-use crate::configuration::matcher::PolicyMatch;
+use crate::configuration::matcher::{AppliedPolicy, PolicyMatch};
 use crate::configuration::path;
 use crate::configuration::request::AttributeSource;
 use crate::configuration::router_paths::RouterPaths;
@@ -78,7 +78,8 @@ impl CompiledConfiguration {
             if let Some(verdict) = self.configuration.key_verdict(applied.policy, &applied.key, now_us) {
                 return Some((verdict.denies, 0));
             }
-            sum += self.configuration.effective(applied.policy, &applied.key, plan, now_us).set;
+            let AppliedPolicy { policy, ref key, ref calendar, .. } = applied;
+            sum += self.configuration.effective(policy, key, plan, calendar.as_deref(), now_us).ok()?.set;
         }
         Some((false, sum))
     }

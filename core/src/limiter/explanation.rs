@@ -3,6 +3,7 @@
 pub(crate) mod report;
 
 use crate::configuration::effective::QuotasOrigin;
+use crate::configuration::key_calendar::split_plan;
 use crate::configuration::model::Mode;
 use crate::configuration::request::AttributeSource;
 use crate::error::{Error, ErrorKind};
@@ -17,6 +18,7 @@ use crate::limiter::{Admin, CHECK, Limiter, blocking};
 use crate::rules::decision::Cause;
 use crate::rules::penalty::{BlockRecord, Penalty};
 use crate::rules::policy::Policy;
+use crate::rules::quota::calendar::KeyCalendar;
 use crate::rules::request::Request;
 use crate::rules::transition::PolicyRules;
 use crate::rules::words::words;
@@ -42,6 +44,8 @@ struct AskedByConfiguration<'a> {
     cost: u64,
     headroom: u8,
     plan: Option<&'a [u8]>,
+    /// The calendar of the key, where the request has one.
+    calendar: Option<&'a KeyCalendar>,
     now_us: u64,
     /// The rule that applies the policy, and whether the request lacks an attribute of the key.
     rule: Option<(u32, bool)>,
@@ -108,7 +112,16 @@ impl Limiter {
             if let Some(policy) = index {
                 let plan = plan.map(str::as_bytes);
                 let now_us = shared.store.clock().now_us();
-                let asked = AskedByConfiguration { policy, key, cost, headroom, plan, now_us, rule: None };
+                let asked = AskedByConfiguration {
+                    policy,
+                    key,
+                    cost,
+                    headroom,
+                    plan,
+                    calendar: None,
+                    now_us,
+                    rule: None,
+                };
                 return self.explain_configured(&in_force, asked).await;
             }
         }
@@ -164,6 +177,7 @@ impl Limiter {
                 cost: applied.cost,
                 headroom: applied.headroom,
                 plan: plan.as_deref(),
+                calendar: applied.calendar.as_deref(),
                 now_us,
                 rule: Some((applied.rule, applied.is_missing)),
             };
@@ -210,8 +224,16 @@ impl Limiter {
             (&document.elastic, explained.cause, explained.retry_after_us)
         {
             let (policy, key, headroom) = (elastic.pool, &*elastic.key, elastic.headroom);
-            let of_pool =
-                AskedByConfiguration { policy, key, cost, headroom, plan: None, now_us, rule: None };
+            let of_pool = AskedByConfiguration {
+                policy,
+                key,
+                cost,
+                headroom,
+                plan: None,
+                calendar: None,
+                now_us,
+                rule: None,
+            };
             let pool = self.explain_by_store(in_force, of_pool).await?;
             if pool.allowed {
                 (explained.allowed, explained.elastic, explained.cause) = (true, true, None);
@@ -234,10 +256,10 @@ impl Limiter {
         in_force: &InForce,
         asked: AskedByConfiguration<'_>,
     ) -> Result<KeyExplanation, Error> {
-        let AskedByConfiguration { policy, key, cost, headroom, plan, now_us, rule } = asked;
+        let AskedByConfiguration { policy, key, cost, headroom, plan, calendar, now_us, rule } = asked;
         let shared = self.shared();
         let configuration = &in_force.configuration;
-        let choice = configuration.effective(policy, key, plan, now_us);
+        let choice = configuration.effective(policy, key, plan, calendar, now_us)?;
         let (origin, statement) = configuration.quotas_origin(policy, key, plan, now_us);
         let explained = self
             .look_at(Asked {
@@ -250,7 +272,7 @@ impl Limiter {
             })
             .await?;
         let plan = match origin {
-            QuotasOrigin::Plan => plan.map(|plan| String::from_utf8_lossy(plan).into()),
+            QuotasOrigin::Plan => plan.map(|plan| String::from_utf8_lossy(split_plan(plan).0).into()),
             _ => statement.as_ref().and_then(|statement| statement.plan.clone()),
         };
         let is_on = configuration.document().enabled;

@@ -14,8 +14,10 @@ use crate::limiter::{Admin, Limiter, Shared, blocking};
 use crate::report::hex;
 use crate::runtime::clock::Clock;
 use crate::store::Store;
+use crate::store::finding::{Finding, Severity};
 use crate::store::option::{OptionKind, StoreOption};
 use crate::store::redis::fleet::{FleetConnection, FleetStore};
+use crate::zone::DATABASE;
 
 pub(crate) const REPORT: StoreOption = StoreOption {
     name: "report",
@@ -60,6 +62,36 @@ impl Admin<'_> {
         reports.sort_by(|a, b| (&a.host, a.pid, &a.instance).cmp(&(&b.host, b.pid, &b.instance)));
         Ok(reports)
     }
+}
+
+impl Admin<'_> {
+    /// The version of the time zone database in this process, and in the processes that report.
+    pub(crate) async fn examine_time_zones(self) -> Finding {
+        // Without reports, there is nothing to compare with.
+        let others = if store(self.limiter.shared()).is_some() { self.fleet().await } else { Ok(Vec::new()) };
+        compare_time_zones(&others.unwrap_or_default())
+    }
+}
+
+fn compare_time_zones(reports: &[ProcessReport]) -> Finding {
+    let is_other = |report: &&ProcessReport| !report.time_zones.is_empty() && report.time_zones != DATABASE;
+    let others: Vec<_> = reports.iter().filter(is_other).collect();
+    let (severity, message) = match others.first() {
+        None => {
+            (Severity::Fine, format!("the time zone database of this version is that of IANA, {DATABASE}"))
+        }
+        Some(ProcessReport { time_zones, host, pid, version, .. }) => (
+            Severity::Advice,
+            format!(
+                "this process has the time zone database {DATABASE}, and {} of {} processes that report have another one, such as {time_zones} \
+                 in process {pid} on {host} with version {version}: where a government has changed its clocks in between, windows by the \
+                 calendar start at different moments; use one version of polylimit",
+                others.len(),
+                reports.len()
+            ),
+        ),
+    };
+    Finding { severity, subject: "time_zones", message }
 }
 
 impl blocking::Admin<'_> {
@@ -158,4 +190,26 @@ fn store(shared: &Shared) -> Option<FleetStore> {
 
 fn now_ms() -> u64 {
     Clock::system().now_us() / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_with_another_time_zone_database_are_found() {
+        let report = |time_zones: &str| {
+            let text = format!(
+                r#"{{"instance":"a","host":"h","pid":7,"version":"0.9.0","time_zones":"{time_zones}"}}"#
+            );
+            ProcessReport::read(text.as_bytes()).unwrap()
+        };
+        // A version without the field says nothing.
+        let same = compare_time_zones(&[report(DATABASE), report("")]);
+        assert_eq!((same.severity, same.message.contains(DATABASE)), (Severity::Fine, true));
+        let other = compare_time_zones(&[report(DATABASE), report("2019a")]);
+        assert_eq!(other.severity, Severity::Advice);
+        let about = "1 of 2 processes that report have another one, such as 2019a in process 7 on h with version 0.9.0";
+        assert!(other.message.contains(about), "{other}");
+    }
 }

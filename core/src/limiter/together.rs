@@ -354,7 +354,10 @@ impl Limiter {
             return Ok(reserve);
         }
         let shared = self.shared();
-        let configured = in_force.and_then(|in_force| Some((in_force, in_force.call(&check, now_us)?)));
+        let configured = match in_force {
+            Some(in_force) => in_force.call(&check, now_us)?.map(|call| (in_force, call)),
+            None => None,
+        };
         let is_only_reserved = if let Some((in_force, call)) = configured {
             in_force.effective(call).is_only_reserved()
         } else {

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, excerpt};
 use crate::report::hex;
 use crate::rules::penalty::Penalty;
+use crate::rules::quota::calendar::KeyCalendar;
 use crate::rules::quota::{Algorithm, Quota, parse_quotas};
 
 /// A named list of one or more quotas: a request spends under all of them or under none.
@@ -77,6 +78,15 @@ impl Policy {
             )));
         }
         Ok(Self { name: name.into(), quotas, penalty: None, public_name: None })
+    }
+
+    /// The policy with the calendar of a key.
+    ///
+    /// # Errors
+    /// Invalid argument: two quotas are the same then, so that what was used could not be distinguished.
+    pub(crate) fn of_key(&self, own: &KeyCalendar) -> Result<Self, Error> {
+        let quotas = self.quotas.iter().map(|quota| quota.of_key(own));
+        Ok(Self::new(&self.name, quotas)?.with_penalty(self.penalty))
     }
 
     /// Makes a policy from quotas as text, separated by `;`.

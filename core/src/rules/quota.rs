@@ -15,6 +15,7 @@ pub(crate) use text::{parse_duration_us, parse_quotas};
 
 use crate::error::Error;
 use crate::names::named_enum;
+use crate::rules::quota::calendar::KeyCalendar;
 
 named_enum! {
     /// How a quota counts. The table in the [crate documentation](crate#how-much-each-algorithm-can-admit) says how much
@@ -212,6 +213,14 @@ impl Quota {
     /// The unit of time in which this quota counts, in microseconds.
     pub(crate) fn tick_us(&self) -> u64 {
         self.tick_us
+    }
+
+    /// The quota with the calendar of a key, if it is one by the calendar.
+    pub(crate) fn of_key(&self, own: &KeyCalendar) -> Self {
+        let Some(calendar) = self.calendar.as_ref().map(|calendar| calendar.of_key(own)) else {
+            return self.clone();
+        };
+        Self { period_us: calendar.shortest_us(), calendar: Some(calendar), ..self.clone() }
     }
 
     /// Algorithm, period or calendar, step and buckets. They identify the quota's state within a policy: while they stay the same,

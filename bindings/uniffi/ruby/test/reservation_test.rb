@@ -229,6 +229,7 @@ class ReservationTest < Minitest::Test
     assert_equal 2, limiter.peek(@key, policy: :api).remaining
     assert_raises(Polylimit::InvalidArgument) { Polylimit.quota(limit: 5) }
     assert_equal '20 concurrent', Polylimit.quota(limit: 20, algorithm: 'concurrency')
+    assert_equal '5/month from=15', Polylimit.quota(limit: 5, calendar: 'month from=15 zone=UTC')
   end
 
   def test_reservation_belongs_to_the_process_that_has_made_it

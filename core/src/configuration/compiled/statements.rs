@@ -5,6 +5,7 @@ use crate::configuration::attributes::{Attributes, Client, Reference};
 use crate::configuration::compiled::Configuration;
 use crate::configuration::effective::QuotasOrigin;
 use crate::configuration::entry::{Entry, Subject};
+use crate::configuration::key_calendar::split_plan;
 use crate::configuration::list::{ListItem, encode_word};
 use crate::configuration::model::OverrideQuotas;
 use crate::configuration::path::lower_case;
@@ -107,10 +108,10 @@ impl Configuration {
             return (QuotasOrigin::Quotas, None);
         };
         let name = document.policy.name();
-        let (_, origin) = sets.decide(name, key, plan, now_us);
+        let (_, origin, _) = sets.decide(name, key, plan.map(|plan| split_plan(plan).0), now_us);
         let statement = match origin {
             QuotasOrigin::Entry => self.entries.iter().find_map(|(text, entry)| match &entry.subject {
-                Subject::Override { policy, key: of, numbers } if **policy == *name && **of == *key => {
+                Subject::Override { policy, key: of, numbers, .. } if **policy == *name && **of == *key => {
                     Some(Statement::of_entry(text, entry).with_plan(numbers))
                 }
                 _ => None,

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::configuration::document::Names;
 use crate::configuration::effective::QuotaSets;
+use crate::configuration::key_calendar;
 use crate::configuration::model::{Candidate, DocumentPolicy, Elastic, Mode, Override, OverrideQuotas};
 use crate::configuration::time::parse_time_us;
 use crate::configuration::tree::{Node, Refusal, Value};
@@ -76,15 +77,40 @@ impl Reader<'_> {
             plans.push((Arc::from(&*plan.name), self.quotas(&plan.node)?));
         }
         let names: HashMap<&str, Arc<str>> = plans.iter().map(|(name, _)| (&**name, name.clone())).collect();
+        let calendar = key_calendar::read_attributes(node)?;
         let mut overrides = Vec::new();
         for field in node.get("overrides").map_or(&[][..], Node::fields) {
             let numbers = self.numbers(field.node.get("numbers").unwrap_or(&field.node), &names)?;
             let until_us = field.node.get("until").map(|until| until.read(parse_time_us)).transpose()?;
-            overrides.push(Override { key: field.name.as_bytes().into(), numbers, until_us });
+            let own = key_calendar::read(&field.node)?;
+            let quotas = match &numbers {
+                OverrideQuotas::Quotas(quotas) => Some(quotas),
+                OverrideQuotas::Plan(plan) => {
+                    plans.iter().find(|(name, _)| name == plan).map(|(_, plan)| plan)
+                }
+            };
+            if let Some(quotas) = quotas {
+                key_calendar::check_override(quotas, &own, &calendar).map_err(at_field(&field.node))?;
+            }
+            overrides.push(Override { key: field.name.as_bytes().into(), numbers, calendar: own, until_us });
         }
         let lease: Option<Lease> = node.get("lease").map(lease).transpose()?;
         let candidate =
             node.get("candidate").map(|node| self.candidate(node, lease.is_some())).transpose()?;
+        if !calendar.is_empty() {
+            let own = self.sets.iter().filter(|set| set.policy == self.index).map(|set| set.numbers.clone());
+            key_calendar::check_attributes(&own.collect::<Vec<_>>(), &calendar).map_err(at_field(node))?;
+            let at = ["zone", "from"].into_iter().find_map(|name| node.get(name)).unwrap_or(node).at;
+            if lease.is_some() {
+                let message =
+                    "a policy with a lease takes no zone and from of a request: all keys have its quotas";
+                return Err(Refusal::new(at, message));
+            }
+            if candidate.as_ref().is_some_and(|candidate| candidate.compare > 0) {
+                let message = "compare is allowed as 0 for a policy that takes zone or from of a request";
+                return Err(Refusal::new(at, message));
+            }
+        }
         let word = |name| node.get(name).and_then(Node::text);
         Ok(DocumentPolicy {
             policy,
@@ -101,6 +127,7 @@ impl Reader<'_> {
                 _ => Outage::Fallback,
             }),
             lease,
+            calendar,
             candidate,
             elastic: None,
             penalty: node.get("penalty").map(penalty).transpose()?,
@@ -157,6 +184,11 @@ impl Reader<'_> {
     }
 }
 
+/// Makes the refusal of a field of a table.
+fn at_field(table: &Node<'_>) -> impl Fn((&'static str, Error)) -> Refusal {
+    |(field, error)| Refusal::of(table.get(field).unwrap_or(table).at, &error)
+}
+
 /// Quotas as one text or as a list of them, as a policy.
 pub(crate) fn quotas(policy: &str, node: &Node<'_>) -> Result<Policy, Refusal> {
     let Value::List(elements) = &node.value else { return node.read(|text| Policy::parse(policy, text)) };
@@ -200,9 +232,12 @@ fn check_name(name: &str, has_candidate: bool) -> Result<(), Error> {
 
 /// The value of an override must show whether it is a plan or quotas.
 fn check_plan(name: &str) -> Result<(), Error> {
-    if name.is_empty() || Policy::is_quotas(name) {
-        let message =
-            format!("plan is {}: allowed are names without / and spaces, which quotas have", excerpt(name));
+    if name.is_empty() || Policy::is_quotas(name) || key_calendar::split_plan(name.as_bytes()).1.is_some() {
+        let message = format!(
+            "plan is {}: allowed are names without / and spaces, which quotas have, and without zone= and from= at their start, which \
+             follow a plan",
+            excerpt(name)
+        );
         return Err(Error::invalid_argument(message));
     }
     Ok(())
@@ -270,6 +305,10 @@ fn check_pools(policies: &[DocumentPolicy], nodes: &[&Node<'_>]) -> Result<(), R
         }
         if pool.penalty.is_some() {
             return refuse(pool_node, "penalty", format!("{is_pool}: a penalty is not allowed for a pool"));
+        }
+        if !pool.calendar.is_empty() {
+            let field = if pool.calendar.zone.is_some() { "zone" } else { "from" };
+            return refuse(pool_node, field, format!("{is_pool}: its windows are the same for all keys"));
         }
         if pool.mode != Mode::On {
             return refuse(

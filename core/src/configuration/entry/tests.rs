@@ -11,7 +11,12 @@ fn entry_is_read_with_its_value() {
     let quotas = OverrideQuotas::Quotas(Policy::parse("p", "4/minute").unwrap());
     assert_eq!(
         entry.subject,
-        Subject::Override { policy: "p".into(), key: (*b"a b").into(), numbers: quotas }
+        Subject::Override {
+            policy: "p".into(),
+            key: (*b"a b").into(),
+            numbers: quotas,
+            calendar: KeyCalendar::default()
+        }
     );
     assert_eq!(entry.until_us, Some(1_789_948_820_500_000));
     assert_eq!((entry.by.as_deref(), entry.why.as_deref()), (Some("ann"), Some("launch")));
@@ -22,13 +27,27 @@ fn entry_is_read_with_its_value() {
         Subject::Override {
             policy: "p".into(),
             key: Box::default(),
-            numbers: OverrideQuotas::Plan("gold".into())
+            numbers: OverrideQuotas::Plan("gold".into()),
+            calendar: KeyCalendar::default()
         }
     );
     let entry = Entry::parse("override p k", r#"{"numbers": ["1/s", "9/h"]}"#).unwrap();
     assert!(
         matches!(entry.subject, Subject::Override { numbers: OverrideQuotas::Quotas(policy), .. } if policy.quotas().len() == 2)
     );
+
+    let value = r#"{"numbers": "gold", "zone": "Asia/Tokyo", "from": "04-01"}"#;
+    let Subject::Override { calendar, .. } = Entry::parse("override p k", value).unwrap().subject else {
+        panic!()
+    };
+    assert_eq!(calendar, key_calendar::parse(b"from=04-01 zone=Asia/Tokyo").unwrap());
+    for (value, about) in [
+        (r#"{"numbers": "gold", "zone": "Asia/Tokio"}"#, "Asia/Tokyo"),
+        (r#"{"numbers": "gold", "from": "31-12"}"#, "a month and a day, such as 04-01"),
+        (r#"{"numbers": "gold", "from": 15}"#, "from is 15: allowed is a start such as \"15\""),
+    ] {
+        assert!(refusal("override p k", value).contains(about), "{}", refusal("override p k", value));
+    }
 
     let entry = Entry::parse("allow user root", "{}").unwrap();
     assert!(matches!(entry.subject, Subject::List { denies: false, .. }) && entry.until_us.is_none());

@@ -113,6 +113,16 @@ static POLICY: Table = Table {
             "Units that a process takes from the store in advance: \"auto\", a number, or number and age such as \"100/500ms\".",
             Shape::Either(&Shape::Integer { min: 1, max: MAX_LEASE }, &LEASE),
         ),
+        optional(
+            "zone",
+            "The attribute with the time zone of the key's windows by the calendar, in braces; without it that of the quotas.",
+            CALENDAR_ATTRIBUTE,
+        ),
+        optional(
+            "from",
+            "The attribute with the start of the key's windows by the calendar, in braces; without it that of the quotas.",
+            CALENDAR_ATTRIBUTE,
+        ),
         optional("candidate", "Quotas to try before they become the policy's.", Shape::Table(&CANDIDATE)),
         optional("elastic", "The policy that admits what this one denies.", Shape::Table(&ELASTIC)),
         optional("penalty", "Denials that block a key.", Shape::Table(&PENALTY)),
@@ -122,7 +132,12 @@ static POLICY: Table = Table {
 
 static OVERRIDE: Table = Table {
     name: "an override",
-    fields: &[required("numbers", "The plan or the quotas.", NUMBERS), optional("until", UNTIL_ABOUT, TIME)],
+    fields: &[
+        required("numbers", "The plan or the quotas.", NUMBERS),
+        optional("zone", ZONE_ABOUT, ZONE),
+        optional("from", FROM_ABOUT, FROM),
+        optional("until", UNTIL_ABOUT, TIME),
+    ],
     others: None,
 };
 
@@ -266,6 +281,8 @@ pub(crate) static OVERRIDE_ENTRY: Table = Table {
     name: "an override's entry",
     fields: &[
         required("numbers", "The plan or the quotas.", NUMBERS),
+        optional("zone", ZONE_ABOUT, ZONE),
+        optional("from", FROM_ABOUT, FROM),
         optional("until", UNTIL_ABOUT, TIME),
         optional("by", BY_ABOUT, NOTE),
         optional("why", WHY_ABOUT, NOTE),
@@ -273,6 +290,10 @@ pub(crate) static OVERRIDE_ENTRY: Table = Table {
     others: None,
 };
 
+const ZONE_ABOUT: &str =
+    "The time zone of the key's windows by the calendar; default that of the request or the quotas.";
+const FROM_ABOUT: &str =
+    "The start of the key's windows by the calendar; default that of the request or the quotas.";
 const UNTIL_ABOUT: &str = "The time from which it has no effect; default never.";
 const BY_ABOUT: &str = "The author's name.";
 const WHY_ABOUT: &str = "The reason.";
@@ -293,6 +314,9 @@ const KEY: Shape = text("a text");
 const NOTE: Shape = text("a text");
 const DURATION: Shape = text("a duration such as \"15m\"");
 const TIME: Shape = text("a time such as \"2027-01-01T00:00:00Z\"");
+const ZONE: Shape = text("a time zone such as \"Europe/Berlin\" or \"+05:30\"");
+const FROM: Shape = text("a start such as \"15\", \"04-01\" or \"monday\"");
+const CALENDAR_ATTRIBUTE: Shape = text("an attribute such as \"{zone}\"");
 const LEASE: Shape = text("\"auto\", or units and an age such as \"100/500ms\"");
 const CONDITION: Shape =
     Shape::Several(&text("a text, one that ends with * for a prefix, * for present, or ! for absent"));

@@ -34,7 +34,7 @@ impl GuardCheck {
                 let options = self.guard.shared.options.reserve;
                 let Some(configured) = &mut self.configured else { return };
                 let terms = ReservationTerms { id, ..configured.terms };
-                let request = request_of(made, configured.plan.as_deref());
+                let request = request_of(made, made.plan.as_deref().or(configured.plan.as_deref()));
                 match limiter.adopt(request, &terms, options, made.decision.clone()) {
                     Ok(reservation) => configured.reservations.push(reservation),
                     Err(error) => self.error = Some(error),
@@ -156,7 +156,7 @@ impl GuardCheck {
                 limiter: self.guard.limiter().clone(),
                 policy: policy.policy.clone(),
                 key: Arc::from(&*made.key),
-                plan: configured.plan.clone(),
+                plan: made.plan.as_deref().map(Arc::from).or_else(|| configured.plan.clone()),
                 step: Step::Refund(made.cost),
             });
         }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::configuration::compiled::Configuration;
+use crate::configuration::effective::QuotaSets;
 use crate::configuration::model::DocumentPolicy;
 use crate::error::Error;
 use crate::limiter::configured::candidate_counts::{CandidateCounters, CandidateCounts};
@@ -28,6 +29,8 @@ pub(crate) struct ConfiguredPolicy {
     options: PolicyOptions,
     /// Each set of quotas, prepared when it is first used; none for a leased policy, whose only quotas are its own.
     prepared: Box<[OnceLock<PreparedQuotas>]>,
+    /// As `prepared`, of the sets with calendars of keys; allocated for the first one.
+    prepared_of_keys: OnceLock<Box<[OnceLock<Box<PreparedQuotas>>]>>,
     /// The sets whose states have keys of their own.
     others: Box<[Policy]>,
 }
@@ -77,6 +80,7 @@ impl InForce {
                     .unwrap_or_default(),
                 options,
                 prepared: prepared.collect(),
+                prepared_of_keys: OnceLock::new(),
                 others: with_keys_of_their_own(policy.sets),
             });
         }
@@ -106,7 +110,7 @@ impl InForce {
 
     /// The quotas of a set.
     pub(crate) fn quotas(&self, index: usize, set: u32) -> &Policy {
-        &self.configuration.policy(index).sets[set as usize]
+        self.configuration.set(index, set)
     }
 
     /// The policy as the document defines it.
@@ -117,10 +121,18 @@ impl InForce {
     /// The quotas of a set as the store has prepared them; `None` for a leased policy.
     pub(crate) fn prepared(&self, index: usize, set: u32, store: &Store) -> Option<&PreparedQuotas> {
         let policy = &self.policies[index];
-        let prepared = policy.prepared.get(set as usize)?;
-        Some(prepared.get_or_init(|| {
-            store.prepare_quotas(policy.id, self.quotas(index, set), &policy.others, policy.options)
-        }))
+        let prepare =
+            || store.prepare_quotas(policy.id, self.quotas(index, set), &policy.others, policy.options);
+        if policy.prepared.is_empty() {
+            return None;
+        }
+        let Some(of_key) = (set as usize).checked_sub(policy.prepared.len()) else {
+            return Some(policy.prepared[set as usize].get_or_init(prepare));
+        };
+        let of_keys = policy
+            .prepared_of_keys
+            .get_or_init(|| (0..QuotaSets::MAX_SETS_OF_KEYS).map(|_| OnceLock::new()).collect());
+        Some(of_keys.get(of_key)?.get_or_init(|| Box::new(prepare())))
     }
 
     /// The effective quotas of a key of a registered policy; `None` for a policy that the configuration does not have.
@@ -133,7 +145,8 @@ impl InForce {
     ) -> Option<&PreparedQuotas> {
         let index = self.policies.iter().position(|policy| policy.id == id)?;
         let plan = plan.map(str::as_bytes);
-        let choice = self.configuration.effective(index, key, plan, store.clock().now_us());
+        // A calendar too many was refused when the key was decided.
+        let choice = self.configuration.effective(index, key, plan, None, store.clock().now_us()).ok()?;
         self.prepared(index, choice.set, store)
     }
 

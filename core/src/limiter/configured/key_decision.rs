@@ -41,7 +41,10 @@ impl Limiter {
             configured.followed()?;
             return Some(Either::Right(Box::pin(self.decide_when_ready(call, wait))));
         };
-        let found = in_force.call(call, self.shared().store.clock().now_us())?;
+        let found = match in_force.call(call, self.shared().store.clock().now_us()).transpose()? {
+            Ok(found) => found,
+            Err(error) => return Some(Either::Left(ready(Err(error)))),
+        };
         if let Err(error) = check_bounds(call) {
             return Some(Either::Left(ready(Err(error))));
         }
@@ -84,7 +87,7 @@ impl Limiter {
         }
         check_bounds(call)?;
         let in_force = self.wait_for_configuration(Wait::Await).await?;
-        let configured = in_force.call(call, shared.store.clock().now_us());
+        let configured = in_force.call(call, shared.store.clock().now_us())?;
         Ok(configured.map(|configured| (in_force, configured)))
     }
 
@@ -93,7 +96,7 @@ impl Limiter {
         check_bounds(call)?;
         let in_force = self.wait_for_configuration(wait).await?;
         let shared = self.shared();
-        if let Some(configured) = in_force.call(call, shared.store.clock().now_us()) {
+        if let Some(configured) = in_force.call(call, shared.store.clock().now_us())? {
             return self.decide_on_key(&in_force, configured, wait).await;
         }
         // A policy of the program.
@@ -184,7 +187,7 @@ impl Limiter {
         now_us: u64,
     ) -> Result<(Opening<'a>, Option<ConfiguredCall<'a>>), Error> {
         check_bounds(call)?;
-        if let Some(configured) = in_force.call(call, now_us) {
+        if let Some(configured) = in_force.call(call, now_us)? {
             return Ok((self.open(in_force, configured)?, Some(configured)));
         }
         Ok((Opening::of_program(self.shared().key_request(call)?), None))

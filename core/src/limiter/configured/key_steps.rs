@@ -68,24 +68,31 @@ impl<'a> StoreCall<'a> {
 
 impl InForce {
     /// The operation on a key of a configured policy; `None` for a policy that the configuration does not have.
-    pub(crate) fn call<'a>(&self, call: &'a KeyCall<'a>, now_us: u64) -> Option<ConfiguredCall<'a>> {
+    ///
+    /// # Errors
+    /// Invalid argument: what follows the plan is no calendar of a key.
+    pub(crate) fn call<'a>(
+        &self,
+        call: &'a KeyCall<'a>,
+        now_us: u64,
+    ) -> Result<Option<ConfiguredCall<'a>>, Error> {
         let request = &call.request;
         let policy = match request.policy {
-            Some(name) => self.configuration.policy_index(name)?,
-            None if self.configuration.policies().len() == 1 => 0,
-            None => return None,
+            Some(name) => self.configuration.policy_index(name),
+            None => Some(0).filter(|_| self.configuration.policies().len() == 1),
         };
+        let Some(policy) = policy else { return Ok(None) };
         let plan = request.plan.map(str::as_bytes);
-        Some(ConfiguredCall {
+        Ok(Some(ConfiguredCall {
             policy,
             key: request.key,
             action: call.action,
             cost: request.cost,
             headroom: headroom_of(call.action, request),
             hold: call.hold.as_ref(),
-            quotas: self.configuration.effective(policy, request.key, plan, now_us),
+            quotas: self.configuration.effective(policy, request.key, plan, None, now_us)?,
             now_us,
-        })
+        }))
     }
 
     /// The operation on the pool of an elastic policy that may admit what this call is denied.
@@ -99,7 +106,8 @@ impl InForce {
             cost,
             headroom: elastic.headroom,
             hold: None,
-            quotas: self.configuration.effective(elastic.pool, &elastic.key, None, now_us),
+            // The override of a pool's key may have a calendar of its own, which was checked with the document.
+            quotas: self.configuration.effective(elastic.pool, &elastic.key, None, None, now_us).ok()?,
             now_us,
         })
     }

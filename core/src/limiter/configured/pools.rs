@@ -91,7 +91,7 @@ impl Limiter {
             cost: units,
             headroom: 0,
             hold: None,
-            quotas: in_force.configuration.effective(policy, key, None, now_us),
+            quotas: in_force.configuration.effective(policy, key, None, None, now_us)?,
             now_us,
         };
         if let Opening::Asked(asked) = self.open(in_force, charge)? {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
+use crate::configuration::key_calendar::plan_with;
 use crate::configuration::matcher::{AppliedPolicies, AppliedPolicy, PolicyMatch};
 use crate::configuration::model::Mode;
 use crate::configuration::request::AttributeSource;
@@ -71,6 +72,9 @@ pub struct PolicyDecision {
     /// The reservation that was made under the policy, which the caller commits or cancels with
     /// [`Limiter::commit`] and [`Limiter::cancel`]. `None` where units were spent.
     pub reservation: Option<ReservationId>,
+    /// The plan for further operations on the key, such as a commit, if the request has a calendar for it: the request's plan with that
+    /// calendar, such as `gold zone=Asia/Tokyo from=15`. Otherwise the request's plan is.
+    pub plan: Option<Box<str>>,
     /// The policy with the effective quotas of the key.
     pub(crate) effective: Policy,
     /// Whether HTTP fields show the decision: not for a policy that is off or in shadow, nor for an answer without the store.
@@ -199,7 +203,7 @@ impl Limiter {
         };
         let mut planned = Vec::with_capacity(applied.len());
         for applied in &applied {
-            let call = in_force.request_call(applied, plan.as_deref(), &hold, now_us);
+            let call = in_force.request_call(applied, plan.as_deref(), &hold, now_us)?;
             let opening = if applied.is_missing {
                 Opening::Answered(in_force.refuse_missing_key(call))
             } else {
@@ -221,7 +225,11 @@ impl Limiter {
             self.count_configured(&in_force, *call, &charged.answer);
             self.owe_to_pool(&in_force, *call, charged.owed, wait).await?;
         }
-        Ok(conclude(&in_force, &calls, charged))
+        let mut decision = conclude(&in_force, &calls, charged);
+        for (made, applied) in decision.decisions.iter_mut().zip(&applied) {
+            made.plan = applied.calendar.as_deref().map(|own| plan_with(plan.as_deref(), own).into());
+        }
+        Ok(decision)
     }
 }
 
@@ -244,6 +252,7 @@ fn conclude(in_force: &InForce, calls: &[ConfiguredCall<'_>], charged: Vec<Charg
             key: call.key.into(),
             cost: call.cost,
             headroom: call.headroom,
+            plan: None,
             effective: in_force.effective(*call).clone(),
             is_reported: decision.source.asks_store() && in_force.document(call.policy).mode == Mode::On,
             decision,
@@ -286,15 +295,15 @@ impl InForce {
         plan: Option<&'a [u8]>,
         hold: &'a Hold,
         now_us: u64,
-    ) -> ConfiguredCall<'a> {
+    ) -> Result<ConfiguredCall<'a>, Error> {
         let &AppliedPolicy { policy, ref key, cost, headroom, .. } = applied;
-        let quotas = self.configuration.effective(policy, key, plan, now_us);
+        let quotas = self.configuration.effective(policy, key, plan, applied.calendar.as_deref(), now_us)?;
         let (action, hold) = if self.quotas(policy, quotas.set).is_only_reserved() {
             (RESERVE, Some(hold))
         } else {
             (CHECK, None)
         };
-        ConfiguredCall { policy, key, action, cost, headroom, hold, quotas, now_us }
+        Ok(ConfiguredCall { policy, key, action, cost, headroom, hold, quotas, now_us })
     }
 }
 

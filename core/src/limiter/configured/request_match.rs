@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::configuration::key_calendar::plan_with;
 use crate::configuration::model::Mode;
 use crate::configuration::request::AttributeSource;
 use crate::error::Error;
@@ -39,6 +40,9 @@ pub struct MatchedPolicy {
     pub headroom: u8,
     /// Whether the policy decides.
     pub mode: PolicyMode,
+    /// The plan for further operations on the key, if the request has a calendar for it: the request's plan with that calendar, such as
+    /// `gold zone=Asia/Tokyo from=15`. Otherwise [`RequestMatch::plan`] is.
+    pub plan: Option<Box<str>>,
     /// The policy with the effective quotas of the key: those of its override or plan, or the policy's.
     pub effective_policy: Policy,
 }
@@ -101,8 +105,8 @@ impl Admin<'_> {
                 }
                 continue;
             }
-            let choice =
-                in_force.configuration.effective(applied.policy, &applied.key, plan.as_deref(), now_us);
+            let (own, name) = (applied.calendar.as_deref(), plan.as_deref());
+            let choice = in_force.configuration.effective(applied.policy, &applied.key, name, own, now_us)?;
             policies.push(MatchedPolicy {
                 policy: in_force.quotas(applied.policy, 0).name().into(),
                 key: applied.key.into_vec().into(),
@@ -110,6 +114,7 @@ impl Admin<'_> {
                 headroom: applied.headroom,
                 mode: mode.into(),
                 effective_policy: in_force.quotas(applied.policy, choice.set).clone(),
+                plan: own.map(|own| plan_with(name, own).into()),
             });
         }
         Ok(RequestMatch { decided: None, plan: plan.map(Vec::into_boxed_slice), policies })

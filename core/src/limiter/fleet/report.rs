@@ -8,6 +8,7 @@ use crate::limiter::Limiter;
 use crate::report::hex;
 use crate::rules::decision::Source;
 use crate::store::scan::KeyName;
+use crate::zone::DATABASE;
 
 /// The maximum size of a report.
 pub(crate) const MAX_BYTES: usize = 16 << 10;
@@ -55,6 +56,8 @@ pub struct ProcessReport {
     pub pid: u32,
     /// The version of polylimit.
     pub version: String,
+    /// The release of its time zone database, such as `2026f`; empty for a version that does not report it.
+    pub time_zones: String,
     /// When the limiter was built, in milliseconds since the Unix epoch, by its host's clock.
     pub started_at_ms: u64,
     /// When the report was written.
@@ -85,6 +88,7 @@ struct Written {
     host: String,
     pid: u32,
     version: String,
+    time_zones: String,
     started_at_ms: u64,
     at_ms: u64,
     every_ms: u64,
@@ -115,6 +119,7 @@ impl ProcessReport {
             host: self.host.clone(),
             pid: self.pid,
             version: self.version.clone(),
+            time_zones: self.time_zones.clone(),
             started_at_ms: self.started_at_ms,
             at_ms: self.at_ms,
             every_ms: self.every_ms,
@@ -147,6 +152,7 @@ impl ProcessReport {
             host: read.host,
             pid: read.pid,
             version: read.version,
+            time_zones: read.time_zones,
             started_at_ms: read.started_at_ms,
             at_ms: read.at_ms,
             every_ms: read.every_ms,
@@ -201,6 +207,7 @@ impl Limiter {
             host: host(),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            time_zones: DATABASE.to_owned(),
             started_at_ms: 0,
             at_ms: 0,
             every_ms: 0,

@@ -53,7 +53,9 @@ impl<'a> KnownPolicies<'a> {
     pub(crate) fn effective(&self, found: &FoundKey, now_us: u64) -> Option<KeyQuotas<'_>> {
         if let (Some(index), Some(in_force)) = (self.configured(&found.policy), &self.in_force) {
             let set = match &found.key {
-                KeyName::Bytes(key) => in_force.configuration.effective(index, key, None, now_us).set,
+                KeyName::Bytes(key) => {
+                    in_force.configuration.effective(index, key, None, None, now_us).ok()?.set
+                }
                 KeyName::Digest(_) => 0,
             };
             return Some(KeyQuotas {

@@ -39,6 +39,34 @@ pub(crate) enum CalendarUnit {
     Year(u8, u8),
 }
 
+/// Where windows start, of a unit that has more than one possibility.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CalendarStart {
+    Weekday(Weekday),
+    /// A day of the month, 1 to 31.
+    Day(u8),
+    /// A month and a day.
+    Date(u8, u8),
+}
+
+/// The time zone and the start of windows that a key has of its own, in place of those of its quotas.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct KeyCalendar {
+    pub(crate) zone: Option<Zone>,
+    pub(crate) from: Option<CalendarStart>,
+}
+
+impl KeyCalendar {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.zone.is_none() && self.from.is_none()
+    }
+
+    /// These settings, and the others where these have none.
+    pub(crate) fn or(&self, others: &Self) -> Self {
+        Self { zone: self.zone.clone().or_else(|| others.zone.clone()), from: self.from.or(others.from) }
+    }
+}
+
 /// The windows of a [fixed window](crate::quota::Algorithm::FixedWindow) by the calendar of a time zone.
 ///
 /// It is written as the period and its settings in the text of a quota.
@@ -77,6 +105,17 @@ impl Calendar {
         let start_us = (latest >> LENGTH_BITS) * SECOND_US;
         let end_us = start_us + (latest & ((1 << LENGTH_BITS) - 1)) * SECOND_US;
         if (start_us..end_us).contains(&now_us) { start_us..end_us } else { self.0.find(now_us) }
+    }
+
+    /// The calendar of a key: its start concerns units that can start there.
+    pub(crate) fn of_key(&self, own: &KeyCalendar) -> Self {
+        let unit = own.from.and_then(|from| self.0.unit.starting(from)).unwrap_or(self.0.unit);
+        Self::new(unit, own.zone.as_ref().unwrap_or(&self.0.zone).clone())
+    }
+
+    /// Whether windows of this unit can start there.
+    pub(crate) fn can_start(&self, from: CalendarStart) -> bool {
+        self.0.unit.starting(from).is_some()
     }
 
     /// The window of an instant, for people: `since 15 November, Europe/Berlin; resets on 15 December`.
@@ -248,22 +287,45 @@ fn weekday_name(weekday: Weekday) -> &'static str {
     WEEKDAYS.iter().find(|(_, known)| *known == weekday).map_or("monday", |(name, _)| name)
 }
 
+impl CalendarStart {
+    /// What it may be, for messages.
+    pub(crate) const ALLOWED: &str =
+        "a day of the month, 1 to 31, a month and a day, such as 04-01, and monday to sunday";
+
+    /// Reads `from`; `None` for a text that starts no unit.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        if let Some((_, weekday)) = WEEKDAYS.iter().find(|(name, _)| *name == text) {
+            return Some(Self::Weekday(*weekday));
+        }
+        let Some((month, day)) = text.split_once('-') else {
+            return two_digits(text).filter(|day| (1..=31).contains(day)).map(Self::Day);
+        };
+        let (month, day) = (two_digits(month)?, two_digits(day)?);
+        // A year that starts on 29 February starts on the 28th where there is none.
+        let is_date = Date::new(2024, i8::try_from(month).ok()?, i8::try_from(day).ok()?).is_ok();
+        is_date.then_some(Self::Date(month, day))
+    }
+}
+
+/// As [`CalendarStart::parse`] reads it.
+impl fmt::Display for CalendarStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Weekday(weekday) => f.write_str(weekday_name(weekday)),
+            Self::Day(day) => write!(f, "{day}"),
+            Self::Date(month, day) => write!(f, "{month:02}-{day:02}"),
+        }
+    }
+}
+
 impl CalendarUnit {
-    /// Reads `from` for a unit, whose own start is the default; `None` for a text that is no start of it.
-    pub(crate) fn starting(self, text: &str) -> Option<Self> {
-        Some(match self {
-            Self::Day => return None,
-            Self::Week(_) => Self::Week(WEEKDAYS.iter().find(|(name, _)| *name == text)?.1),
-            Self::Months(months, _) => {
-                Self::Months(months, two_digits(text).filter(|day| (1..=31).contains(day))?)
-            }
-            Self::Year(..) => {
-                let (month, day) = text.split_once('-')?;
-                let (month, day) = (two_digits(month)?, two_digits(day)?);
-                // A year that starts on 29 February starts on the 28th where there is none.
-                let is_date = Date::new(2024, i8::try_from(month).ok()?, i8::try_from(day).ok()?).is_ok();
-                is_date.then_some(Self::Year(month, day))?
-            }
+    /// The unit with this start; `None` if it cannot start there.
+    pub(crate) fn starting(self, from: CalendarStart) -> Option<Self> {
+        Some(match (self, from) {
+            (Self::Week(_), CalendarStart::Weekday(weekday)) => Self::Week(weekday),
+            (Self::Months(months, _), CalendarStart::Day(day)) => Self::Months(months, day),
+            (Self::Year(..), CalendarStart::Date(month, day)) => Self::Year(month, day),
+            _ => return None,
         })
     }
 

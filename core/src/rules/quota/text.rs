@@ -28,7 +28,7 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::error::{Error, excerpt};
 use crate::rules::quota::builder::default_buckets;
-use crate::rules::quota::calendar::{Calendar, CalendarUnit};
+use crate::rules::quota::calendar::{Calendar, CalendarStart, CalendarUnit};
 use crate::rules::quota::{Algorithm, Quota, QuotaBuilder};
 use crate::units::micros;
 use crate::zone::Zone;
@@ -365,7 +365,8 @@ impl<'a> Reader<'a> {
         };
         let unit = match settings.from {
             Some(from) => {
-                unit.starting(self.read(from)).ok_or_else(|| self.error(from.start, unit.starts()))?
+                let start = CalendarStart::parse(self.read(from)).and_then(|start| unit.starting(start));
+                start.ok_or_else(|| self.error(from.start, unit.starts()))?
             }
             None => unit,
         };

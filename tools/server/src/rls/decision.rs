@@ -53,8 +53,8 @@ pub(super) struct Application {
 
 impl Application {
     fn new(descriptor: usize, hits: Hits, matched: MatchedPolicy, plan: Option<&Arc<str>>) -> Self {
-        let MatchedPolicy { policy, key, cost, headroom, mode, effective_policy, .. } = matched;
-        let (plan, is_on) = (plan.cloned(), mode == PolicyMode::On);
+        let MatchedPolicy { policy, key, cost, headroom, mode, effective_policy, plan: of_key, .. } = matched;
+        let (plan, is_on) = (of_key.map(Arc::from).or_else(|| plan.cloned()), mode == PolicyMode::On);
         let (is_in_quota_mode, answer) = (false, None);
         let units = units_of(hits, cost);
         Self {

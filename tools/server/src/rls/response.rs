@@ -7,7 +7,7 @@ use std::time::Duration;
 use polylimit::decision::{Cause, Degradation, QuotaUsage, Source};
 use polylimit::http::headers::{HeaderField, HeaderSettings, Problem, fields, problem, request_problem};
 use polylimit::raw::Answer;
-use polylimit::{Decision, Policy};
+use polylimit::{Decision, Policy, Quota};
 
 use crate::rls::decision::{Application, Outcome};
 use crate::rls::messages::{Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse, Unit};
@@ -23,6 +23,23 @@ const UNITS: [(Duration, Unit); 7] = [
     (Duration::from_secs(30 * 86_400), Unit::Month),
     (Duration::from_secs(365 * 86_400), Unit::Year),
 ];
+
+/// The unit by which Envoy knows a quota's period, or its windows by the calendar.
+fn unit_of(quota: &Quota) -> Unit {
+    let Some(calendar) = quota.calendar() else {
+        return UNITS
+            .iter()
+            .find(|(period, _)| *period == quota.period())
+            .map_or(Unit::Unknown, |(_, unit)| *unit);
+    };
+    match calendar.to_string().split(' ').next() {
+        Some("day") => Unit::Day,
+        Some("week") => Unit::Week,
+        Some("month") => Unit::Month,
+        Some("year") => Unit::Year,
+        _ => Unit::Unknown,
+    }
+}
 
 impl Outcome {
     pub(super) fn response(&self) -> RateLimitResponse {
@@ -153,10 +170,9 @@ impl Application {
     ) -> DescriptorStatus {
         let Some(usage) = usages.get(at) else { return DescriptorStatus::default() };
         let quota = self.effective_policy.quotas().get(at).filter(|quota| quota.limit() == usage.limit);
-        let unit = quota.and_then(|quota| UNITS.iter().find(|(period, _)| *period == quota.period()));
         let current_limit = RateLimit {
             requests_per_unit: capped(usage.limit),
-            unit: unit.map_or(Unit::Unknown, |(_, unit)| *unit).into(),
+            unit: quota.map_or(Unit::Unknown, unit_of).into(),
             name: (*self.policy).to_owned(),
         };
         DescriptorStatus {

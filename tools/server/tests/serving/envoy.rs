@@ -71,6 +71,13 @@ apply = [{ policy = "guest", key = "{guest}" }]
 [[rules]]
 match = { domain = "shop", descriptor = "tenant" }
 apply = [{ policy = "other", key = "t{tenant}", missing = "deny" }]
+[policies.billed]
+quotas = "2/month"
+zone = "{zone}"
+from = "{billing_day}"
+[[rules]]
+match = { domain = "shop", descriptor = "customer,zone,billing_day" }
+apply = [{ policy = "billed", key = "{customer}" }]
 [lists]
 deny = ["user mallory"]
 "#;
@@ -248,6 +255,31 @@ fn limits_of_descriptors_count_only_where_the_options_say_so() {
     let without_unit = RateLimitOverride { requests_per_unit: 1, unit: 0 };
     let bad = RateLimitDescriptor { limit: Some(without_unit), ..descriptor("path", "/") };
     assert_eq!(ask(&server, request(&[bad])).unwrap_err().code(), GrpcCode::InvalidArgument);
+}
+
+#[test]
+fn entries_of_a_descriptor_have_the_billing_day_of_a_customer() {
+    let server = served(|_| ());
+    let entry = |key: &str, value: &str| Entry { key: key.to_owned(), value: value.to_owned() };
+    let of = |zone: &str| {
+        let entries = vec![entry("customer", "ann"), entry("zone", zone), entry("billing_day", "20")];
+        RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }
+    };
+    let status = || ask(&server, request(&[of("Asia/Tokyo")])).unwrap().statuses.remove(0);
+    let first = status();
+    let limit = first.current_limit.clone().unwrap();
+    assert_eq!((limit.requests_per_unit, limit.unit()), (2, Unit::Month));
+    // From 2026-09-21 09:00 in Tokyo to 20 October there.
+    let to_october = (28 * 24 + 15) * 3_600;
+    assert_eq!((first.limit_remaining, first.duration_until_reset.unwrap().seconds), (1, to_october));
+    assert_eq!((status().code(), status().code()), (Code::Ok, Code::OverLimit));
+    // What is given back goes to the same window.
+    let back = RateLimitDescriptor { hits_addend: Some(1), is_negative_hits: true, ..of("Asia/Tokyo") };
+    assert_eq!(ask(&server, request(&[back])).unwrap().statuses[0].limit_remaining, 1);
+    assert_eq!((status().code(), status().code()), (Code::Ok, Code::OverLimit));
+    let unknown = ask(&server, request(&[of("Asia/Tokio")])).unwrap_err();
+    assert_eq!(unknown.code(), GrpcCode::InvalidArgument);
+    assert!(unknown.message().contains("did you mean Asia/Tokyo?"), "{}", unknown.message());
 }
 
 #[test]

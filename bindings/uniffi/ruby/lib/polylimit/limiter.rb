@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 module Polylimit
-  # A quota as text, of its numbers; the period is in seconds, and the algorithm `concurrency` has none.
+  # A quota as text, of its numbers. The period is in seconds; the algorithm `concurrency` has none, and `calendar` takes its place, as in
+  # "month from=15 zone=Europe/Berlin".
   def self.quota(limit:, period: nil, **numbers)
     PolylimitNative.quota(PolylimitNative::QuotaNumbers.new(limit: limit, period: period, **numbers))
   end

@@ -297,6 +297,7 @@ class ReservationTest {
         Limiter(Settings(System.getenv("POLYLIMIT_REDIS"), listOf(leased))).use { limiter -> refused { limiter.reserve(key) } }
         refused { quota(QuotaNumbers(limit = 5)) }
         assertEquals("20 concurrent", quota(QuotaNumbers(limit = 20, algorithm = "concurrency")))
+        assertEquals("5/month from=15", quota(QuotaNumbers(limit = 5, calendar = "month from=15 zone=UTC")))
     }
 
     @Test
