@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check spellings matrix suites conformance agreement bench bench-memory bench-local bench-redis bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults \
+.PHONY: help setup demo site test test-quick check spellings matrix suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults \
   packages packages-test release
 
 STORE ?= memory
@@ -81,6 +81,10 @@ bench-local: ## the local store compared with the memory store and Redis, in one
 bench-redis: ## the Redis store compared with its peers and the server's ceiling, in one run
 	@tests/setup
 	@cargo bench -p polylimit --bench redis
+
+bench-calendar: ## checks by windows of the calendar compared with aligned fixed windows, in one run
+	@tests/setup
+	@cargo bench -p polylimit --bench calendar
 
 bench-http: ## services, in memory and on Redis, compared with the same without limits; BEFORE=<revision>: and before
 	@tests/setup

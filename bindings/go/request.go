@@ -44,7 +44,7 @@ func (r Request) Headroom(percent int) Request {
 	return r
 }
 
-// Plan names the plan of the key, whose quotas decide where the policy has a plan of that name.
+// Plan names the plan of the key, whose quotas decide where the policy has it; a calendar may follow, as in "gold from=15".
 func (r Request) Plan(plan string) Request {
 	r.plan = plan
 	return r

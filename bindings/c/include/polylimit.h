@@ -810,7 +810,8 @@ typedef struct polylimit_request {
      */
     uint64_t ttl_us;
     /**
-     * The plan of the key, whose quotas decide where the policy has a plan of that name; may be NULL. Ends with a NUL.
+     * The plan of the key, whose quotas decide where the policy has it; a calendar may follow, as in "gold from=15". May be NULL. Ends
+     * with a NUL.
      */
     const char *plan;
     /**

@@ -271,7 +271,7 @@ struct Ask {
     Cost cost = 1;
     /** The percent of each quota's capacity that a check, a peek or a reserve leaves for others: 0 to 99. */
     std::uint32_t headroom = 0;
-    /** The plan of the key, whose quotas decide where the policy has a plan of that name; may be NULL. */
+    /** The plan of the key, whose quotas decide where the policy has it; a calendar may follow, as in "gold from=15"; may be NULL. */
     const char *plan = nullptr;
 };
 

@@ -72,7 +72,8 @@ pub struct polylimit_request {
     /// How long the reservation lasts from now, in microseconds: 1 ms to 48 h; only for POLYLIMIT_RESERVE and POLYLIMIT_RENEW. For
     /// POLYLIMIT_BLOCK how long the key is blocked: 0, or 1 ms to 366 days.
     pub ttl_us: u64,
-    /// The plan of the key, whose quotas decide where the policy has a plan of that name; may be NULL. Ends with a NUL.
+    /// The plan of the key, whose quotas decide where the policy has it; a calendar may follow, as in "gold from=15". May be NULL. Ends
+    /// with a NUL.
     pub plan: *const c_char,
     /// The part of each quota's capacity that a check, a peek or a reserve leaves for others, in percent, rounded up: 0 to 99.
     pub headroom: u32,

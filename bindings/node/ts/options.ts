@@ -46,7 +46,7 @@ export interface RequestOptions {
    * to whole units. So less important requests are denied first. 0 by default.
    */
   readonly headroom?: number;
-  /** The plan of the key, whose quotas decide where the configuration has a plan of that name for the policy. */
+  /** The plan of the key, whose quotas decide where the policy has it; a calendar may follow, as in `gold from=15`. */
   readonly plan?: string;
 }
 

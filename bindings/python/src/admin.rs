@@ -67,7 +67,7 @@ macro_rules! admin_methods {
             /// time
             ///     Seconds or a ``timedelta``, from 1 ms to 366 days. 0 ends the block, as ``unblock`` does.
             /// plan
-            ///     The plan of the key, whose quotas decide where the policy has a plan of that name.
+            ///     The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
             ///
             /// Raises
             /// ------

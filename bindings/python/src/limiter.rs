@@ -61,7 +61,7 @@ policy
 cost
     Units, from 0 to 10**12; the default is 1.
 plan
-    The plan of the key, whose quotas decide where the policy has a plan of that name.
+    The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
 Raises
 ------
@@ -88,7 +88,7 @@ headroom
     The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
     0. So less important requests are denied first.
 plan
-    The plan of the key, whose quotas decide where the policy has a plan of that name.
+    The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
 Raises
 ------

@@ -160,7 +160,7 @@ macro_rules! report_methods {
             /// headroom
             ///     The part of each quota that the request leaves for others, in percent from 0 to 99; the default is 0.
             /// plan
-            ///     The plan of the key, whose quotas decide where the policy has a plan of that name.
+            ///     The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
             ///
             /// Returns
             /// -------

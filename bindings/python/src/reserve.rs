@@ -48,7 +48,7 @@ remember
 headroom
     The part of each quota's units and slots that the request leaves for others, in percent from 0 to 99; the default is 0.
 plan
-    The plan of the key, whose quotas decide where the policy has a plan of that name.
+    The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
 Raises
 ------

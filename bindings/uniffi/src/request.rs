@@ -24,7 +24,8 @@ pub struct Request {
     /// reserve.
     #[uniffi(default)]
     pub headroom: Option<i32>,
-    /// The plan of the key, for a limiter with a configuration: it selects the numbers, where the policy has this plan.
+    /// The plan of the key, for a limiter with a configuration: its quotas decide where the policy has it. A calendar may follow, as in
+    /// `gold from=15`.
     #[uniffi(default)]
     pub plan: Option<String>,
 }

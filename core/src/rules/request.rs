@@ -73,7 +73,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// The plan of the key, whose quotas decide where the policy has a plan of that name.
+    /// The plan of the key, whose quotas decide where the policy has it; a calendar may follow, as in `gold from=15`.
     #[must_use]
     pub fn plan(mut self, name: &'a str) -> Self {
         self.plan = Some(name);

@@ -266,7 +266,7 @@ class Limiter:
             The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
             0. So less important requests are denied first.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -298,7 +298,7 @@ class Limiter:
             The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
             0. So less important requests are denied first.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -326,7 +326,7 @@ class Limiter:
         cost
             Units, from 0 to 10**12; the default is 1.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -356,7 +356,7 @@ class Limiter:
         cost
             Units, from 0 to 10**12; the default is 1.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -384,7 +384,7 @@ class Limiter:
         cost
             Units, from 0 to 10**12; the default is 1.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -463,7 +463,7 @@ class Limiter:
         headroom
             The part of each quota's units and slots that the request leaves for others, in percent from 0 to 99; the default is 0.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -777,7 +777,7 @@ class AsyncLimiter:
             The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
             0. So less important requests are denied first.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -809,7 +809,7 @@ class AsyncLimiter:
             The part of each quota that the request leaves for others, in percent from 0 to 99, rounded up to whole units; the default is
             0. So less important requests are denied first.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -837,7 +837,7 @@ class AsyncLimiter:
         cost
             Units, from 0 to 10**12; the default is 1.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -867,7 +867,7 @@ class AsyncLimiter:
         cost
             Units, from 0 to 10**12; the default is 1.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -895,7 +895,7 @@ class AsyncLimiter:
         cost
             Units, from 0 to 10**12; the default is 1.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -974,7 +974,7 @@ class AsyncLimiter:
         headroom
             The part of each quota's units and slots that the request leaves for others, in percent from 0 to 99; the default is 0.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -1241,7 +1241,7 @@ class Admin:
         time
             Seconds or a ``timedelta``, from 1 ms to 366 days. 0 ends the block, as ``unblock`` does.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -1486,7 +1486,7 @@ class Admin:
         headroom
             The part of each quota that the request leaves for others, in percent from 0 to 99; the default is 0.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Returns
         -------
@@ -1561,7 +1561,7 @@ class AsyncAdmin:
         time
             Seconds or a ``timedelta``, from 1 ms to 366 days. 0 ends the block, as ``unblock`` does.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Raises
         ------
@@ -1806,7 +1806,7 @@ class AsyncAdmin:
         headroom
             The part of each quota that the request leaves for others, in percent from 0 to 99; the default is 0.
         plan
-            The plan of the key, whose quotas decide where the policy has a plan of that name.
+            The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
 
         Returns
         -------
@@ -2492,7 +2492,7 @@ class Request:
     headroom
         The part of each quota that the request leaves for others, in percent from 0 to 99; the default is 0.
     plan
-        The plan of the key, whose quotas decide where the policy has a plan of that name.
+        The plan of the key, whose quotas decide where the policy has it; a calendar may follow: ``gold from=15``.
     """
     def __new__(
         cls,

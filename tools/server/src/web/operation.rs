@@ -115,7 +115,7 @@ pub(super) struct KeyRequest {
     cost: Option<u64>,
     /// Percent of each quota that is left for others, 0 to 99; 0 by default.
     headroom: Option<u8>,
-    /// The plan of the key.
+    /// The plan of the key; a calendar may follow, as in `gold from=15`.
     plan: Option<String>,
     /// The reservation: 1 to 64 bytes. Random for a reserve without one; commit, cancel and renew need it.
     id: Option<String>,

@@ -89,7 +89,7 @@ module Polylimit
     # @param policy [String, Symbol, nil] a name, or quotas such as "5/minute"; nil is the only one of the limiter
     # @param cost [Integer] units, 0 to 10^12
     # @param headroom [Integer, nil] percent of every quota's capacity that the request leaves for others, 0 to 99; nil is 0
-    # @param plan [String, nil] the plan of the key, for a limiter with a configuration
+    # @param plan [String, nil] the plan of the key, for a limiter with a configuration; a calendar may follow: 'gold from=15'
     # @return [Decision]
     # @raise [Error] when no decision can be made; a denial is none
     def check(key, policy: nil, cost: 1, headroom: nil, plan: nil)

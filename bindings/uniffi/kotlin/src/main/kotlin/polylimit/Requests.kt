@@ -9,7 +9,8 @@ package polylimit
  * @property policy a policy's name, or quotas such as `100/minute`; it may be null where the limiter has only one policy.
  * @property cost the units that the request spends, 0 to 10^12; null is 1.
  * @property headroom percent of every quota's capacity that the request leaves for others, 0 to 99; for a check, a peek and a reserve.
- * @property plan the plan of the key, for a limiter with a configuration: it selects the numbers, where the policy has this plan.
+ * @property plan the plan of the key, for a limiter with a configuration: its quotas decide where the policy has it; a calendar may follow,
+ *   as in `gold from=15`.
  */
 public data class Request
     @JvmOverloads
