@@ -81,17 +81,13 @@ fn row(name: &str, quick: bool, mut measure: impl FnMut(usize) -> f64) {
         }
     }
     let [base, month, from] = figures.map(median);
-    println!(
-        "| {name} | {base:.2} | {month:.2} | {from:.2} | {:.3} | {:.3} |",
-        month / base,
-        from / base
-    );
+    println!("| {name} | {base:.2} | {month:.2} | {from:.2} | {:.3} | {:.3} |", month / base, from / base);
 }
 
 fn timed_ns(checks: usize, limiter: &blocking::Limiter, keys: &[String]) -> f64 {
     let started = Instant::now();
     for key in keys.iter().cycle().take(checks) {
-        black_box(limiter.check(key).unwrap());
+        let _ = black_box(limiter.check(key).unwrap());
     }
     started.elapsed().as_secs_f64() * 1e9 / checks as f64
 }

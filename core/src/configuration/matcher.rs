@@ -45,6 +45,7 @@ impl fmt::Debug for AppliedPolicy {
             .field("headroom", &self.headroom)
             .field("is_missing", &self.is_missing)
             .field("rule", &self.rule)
+            .field("calendar", &self.calendar)
             .finish()
     }
 }

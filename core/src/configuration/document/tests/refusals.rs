@@ -12,43 +12,6 @@ fn refusal(text: &str) -> String {
 fn mistakes_in_policies_are_told_with_their_place() {
     // The policy p begins in line 1, and each text is in line 4.
     for (text, expected) in [
-        (
-            "zone = '{zone}'",
-            "4:8 zone concerns windows by the calendar such as 10_000/month, and the policy has none",
-        ),
-        (
-            "plans.a = '1/day zone=UTC'\nfrom = '{day}'",
-            "5:8 from concerns windows by the calendar of weeks, months or years",
-        ),
-        (
-            "plans.a = '1/month'\nzone = 'Europe/Berlin'",
-            "5:8 zone is \"Europe/Berlin\": allowed is one attribute",
-        ),
-        ("plans.a = '1/month'\nzone = '{path.id}'", "5:8 zone is \"{path.id}\": allowed is one attribute"),
-        ("plans.a = '1/month'\nlease = 5\nzone = '{zone}'", "6:8 a policy with a lease takes no zone"),
-        (
-            "plans.a = '1/month'\ncandidate = { quotas = '2/s', compare = 1 }\nfrom = '{day}'",
-            "6:8 compare is allowed as 0 for a policy that takes zone or from",
-        ),
-        (
-            "plans.a = '1/month; 2/month from=15'\nfrom = '{day}'",
-            "5:8 with zone and from of a key, policy p has both",
-        ),
-        (
-            "plans.a = '1/month; 2/month zone=+01:00'\nzone = '{zone}'",
-            "5:8 with zone and from of a key, policy p has both",
-        ),
-        (
-            "overrides.k = { numbers = '9/s', zone = 'UTC' }",
-            "4:41 zone concerns windows by the calendar, such as 10_000/month, and",
-        ),
-        ("overrides.k = { numbers = '9/year', from = '15' }", "4:44 from is a day such as 15 for months"),
-        (
-            "overrides.k = { numbers = '9/month', from = 'noon' }",
-            "4:45 from is \"noon\": allowed are a day of the month",
-        ),
-        ("overrides.k = { numbers = '9/month', zone = 'Berlin' }", "4:45 zone is \"Berlin\""),
-        ("plans = { 'from=1' = '1/month' }", "4:11 plan is \"from=1\""),
         ("lease = 0", "4:9 lease is 0: allowed is a whole number from 1 to 1000000"),
         ("lease = '5/9ms'", "4:9 a lease for 9ms"),
         ("lease = true", "4:9 lease is true: allowed is"),
@@ -122,6 +85,62 @@ fn mistakes_in_policies_are_told_with_their_place() {
         let refusal = refusal(&format!("{head}{pool}\n"));
         assert!(refusal.starts_with(expected), "{pool}: {refusal}");
     }
+}
+
+#[test]
+fn mistakes_in_calendars_of_keys_are_refused_with_their_place() {
+    // The policy p begins in line 1, and each text is in line 4.
+    for (text, expected) in [
+        (
+            "zone = '{zone}'",
+            "4:8 zone concerns windows by the calendar such as 10_000/month, and the policy has none",
+        ),
+        (
+            "plans.a = '1/day zone=UTC'\nfrom = '{day}'",
+            "5:8 from concerns windows by the calendar of weeks, months or years",
+        ),
+        (
+            "plans.a = '1/month'\nzone = 'Europe/Berlin'",
+            "5:8 zone is \"Europe/Berlin\": allowed is one attribute",
+        ),
+        ("plans.a = '1/month'\nzone = '{path.id}'", "5:8 zone is \"{path.id}\": allowed is one attribute"),
+        ("plans.a = '1/month'\nlease = 5\nzone = '{zone}'", "6:8 a policy with a lease takes no zone"),
+        (
+            "plans.a = '1/month'\ncandidate = { quotas = '2/s', compare = 1 }\nfrom = '{day}'",
+            "6:8 compare is allowed as 0 for a policy that takes zone or from",
+        ),
+        (
+            "plans.a = '1/month; 2/month from=15'\nfrom = '{day}'",
+            "5:8 with zone and from of a key, policy p has both",
+        ),
+        (
+            "plans.a = '1/month; 2/month zone=+01:00'\nzone = '{zone}'",
+            "5:8 with zone and from of a key, policy p has both",
+        ),
+        (
+            "overrides.k = { numbers = '9/s', zone = 'UTC' }",
+            "4:41 zone concerns windows by the calendar, such as 10_000/month, and",
+        ),
+        ("overrides.k = { numbers = '9/year', from = '15' }", "4:44 from is a day such as 15 for months"),
+        (
+            "overrides.k = { numbers = '9/month', from = 'noon' }",
+            "4:45 from is \"noon\": allowed are a day of the month",
+        ),
+        ("overrides.k = { numbers = '9/month', zone = 'Berlin' }", "4:45 zone is \"Berlin\""),
+        ("plans = { 'from=1' = '1/month' }", "4:11 plan is \"from=1\""),
+    ] {
+        let text =
+            format!("policies.f.quotas = '1/s'\npolylimit = 1\n[policies.p]\n{text}\nquotas = '1/s'\n");
+        let refusal = refusal(&text);
+        assert!(refusal.starts_with(expected), "{text}: {refusal}");
+    }
+    let pool =
+        "polylimit = 1\n[policies.p]\nquotas = '1/s'\nelastic = { policy = 'f', key = 'k' }\n[policies.f]\n";
+    let refusal = refusal(&format!("{pool}quotas = '1/month'\nzone = '{{zone}}'\n"));
+    assert!(
+        refusal.starts_with("7:8 policy f is the pool of p: its windows are the same for all keys"),
+        "{refusal}"
+    );
 }
 
 #[test]
