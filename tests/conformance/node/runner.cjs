@@ -59,7 +59,7 @@ async function main([path, store, ...more]) {
   }
   // Only a store in this process or on this host answers without a promise.
   const isHere = store === "memory" || store.startsWith("local:");
-  const all = file.format >= 3 ? [policies.promises, policies.sync] : [promises, sync];
+  const all = file.format === 3 || file.format === 5 ? [policies.promises, policies.sync] : [promises, sync];
   const faces = isHere ? all : all.slice(0, 1);
   const started = Date.now();
   let allAgree = true;
