@@ -47,6 +47,22 @@ fn json(arguments: &[&str], policies: Option<&Path>) -> (Value, bool) {
 const TRAFFIC: &str = "50 clients 1/s poisson zipf=1.1; bot: 1 client 20/s from=2m to=4m";
 
 #[test]
+fn months_are_simulated_from_the_day_on_which_they_start() {
+    let arguments =
+        |policy, start| ["--policy", policy, "--traffic", "1 client 1/h", "--start", start, "--for", "60d"];
+    let admitted =
+        |policy, start| json(&arguments(policy, start), None).0["live"]["total"]["admitted"].clone();
+    let policy = "api=100/month from=15 zone=Europe/Berlin";
+    // In Berlin, 15 November begins an hour before midnight in UTC; 60 days later it is 14 January.
+    assert_eq!(admitted(policy, "2026-11-14T23:00:00Z"), 200);
+    // The window that ends after 12 hours is another one.
+    assert_eq!(admitted(policy, "2026-11-14T11:00:00Z"), 212);
+    let refused = answer(&["--policy", policy, "--traffic", "1 client 5/month"], None, (false, false));
+    let refused = refused.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(refused.contains("a month does not always have the same length: use a period such as 30d"), "{refused}");
+}
+
+#[test]
 fn people_read_tables_and_a_plot() {
     let arguments = [
         "--policy",
