@@ -37,8 +37,10 @@ def python(program: str, *arguments: str, seconds: int = 300) -> str:
 
 
 FORKS = """
-    import os, sys, threading
+    import faulthandler, os, signal, sys, threading
     from polylimit import Limiter
+    # What hangs says where: the parent by its stacks, and a child by the count of those that failed.
+    faulthandler.dump_traceback_later(200, exit=True)
     limiter = Limiter(sys.argv[1], {"api": "1000000/day"})
     over = threading.Event()
     def load():
@@ -52,6 +54,7 @@ FORKS = """
         for _ in range(20):
             child = os.fork()
             if child == 0:
+                signal.alarm(60)
                 try:
                     os._exit(0 if limiter.check("fork").source == "store" else 1)
                 finally:

@@ -233,7 +233,9 @@ fn rate_gap_us(word: &str) -> Result<f64, String> {
         return Err(wrong("it is 0"));
     }
     if let Some(calendar) = quota.calendar() {
-        return Err(wrong(&format!("a {calendar} does not always have the same length: use a period such as 30d")));
+        return Err(wrong(&format!(
+            "a {calendar} does not always have the same length: use a period such as 30d"
+        )));
     }
     Ok(quota.period().as_micros() as f64 / quota.limit() as f64)
 }

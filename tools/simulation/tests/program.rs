@@ -59,7 +59,10 @@ fn months_are_simulated_from_the_day_on_which_they_start() {
     assert_eq!(admitted(policy, "2026-11-14T11:00:00Z"), 212);
     let refused = answer(&["--policy", policy, "--traffic", "1 client 5/month"], None, (false, false));
     let refused = refused.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(refused.contains("a month does not always have the same length: use a period such as 30d"), "{refused}");
+    assert!(
+        refused.contains("a month does not always have the same length: use a period such as 30d"),
+        "{refused}"
+    );
 }
 
 #[test]
