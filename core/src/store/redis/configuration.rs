@@ -150,11 +150,25 @@ impl RedisConfiguration {
         self.connect_for(primary, self.keys().head.as_bytes()).await
     }
 
+    /// The same within [`REPLY_TIMEOUT`], for a command of an operator, who would only try again.
+    pub(crate) async fn connect_patiently(&self) -> Result<ConfigurationConnection, ConfigurationFailure> {
+        self.connect_within(None, self.keys().head.as_bytes(), REPLY_TIMEOUT).await
+    }
+
     /// Connects to the server that has a key.
     pub(crate) async fn connect_for(
         &self,
         primary: Option<Endpoint>,
         key: &[u8],
+    ) -> Result<ConfigurationConnection, ConfigurationFailure> {
+        self.connect_within(primary, key, CONNECT_TIMEOUT).await
+    }
+
+    async fn connect_within(
+        &self,
+        primary: Option<Endpoint>,
+        key: &[u8],
+        longest: Duration,
     ) -> Result<ConfigurationConnection, ConfigurationFailure> {
         let context = self.context().map_err(ConfigurationFailure::closed)?;
         let (keys, settings) = (self.keys(), self.access.settings());
@@ -163,7 +177,7 @@ impl RedisConfiguration {
             Err(seeds) => owner(&context, seeds, slot(key)).await?,
         };
         let time = ServerTime::default();
-        let connected = context.connector.connect(&address, primary, &time, CONNECT_TIMEOUT).await?;
+        let connected = context.connector.connect(&address, primary, &time, longest).await?;
         context.switches.listen(&context.connector, &address);
         let session = Session::new(connected.stream);
         Ok(ConfigurationConnection { session, address, primary: connected.primary, context, keys })

@@ -34,7 +34,7 @@ impl RedisConfiguration {
     ) -> Result<Published, Error> {
         author.check()?;
         check_size(document, text)?;
-        let mut connection = self.connect(None).await?;
+        let mut connection = self.connect_patiently().await?;
         // The document of a version never changes, and the script replaces only this version: so the document compared here is the one that
         // is replaced.
         match connection.document().await? {
@@ -67,7 +67,7 @@ impl RedisConfiguration {
     ) -> Result<u64, Error> {
         author.check()?;
         check_changes(changes)?;
-        let mut connection = self.connect(None).await?;
+        let mut connection = self.connect_patiently().await?;
         let keys = &connection.keys;
         let mut command = script(ENTRIES, &[&keys.head, &keys.entries, &keys.log]);
         command.arg(author.by).arg(author.why).arg(Snapshot::MAX_ENTRIES);
@@ -87,7 +87,7 @@ impl RedisConfiguration {
     /// Redis does not answer, or refuses.
     #[cfg(feature = "testing")]
     pub(crate) async fn load(&self) -> Result<Snapshot, Error> {
-        let mut connection = self.connect(None).await?;
+        let mut connection = self.connect_patiently().await?;
         let head = connection.head().await?;
         let (version, last) = head.map(|head| (head.version, head.last)).unwrap_or_default();
         let document = connection.document().await?;
@@ -98,7 +98,7 @@ impl RedisConfiguration {
         &self,
         document_version: Option<u64>,
     ) -> Result<Option<(u64, PastDocument)>, Error> {
-        let mut connection = self.connect(None).await?;
+        let mut connection = self.connect_patiently().await?;
         let version = match document_version {
             Some(version) => version,
             None => connection.head().await?.map_or(0, |head| head.document_version),
@@ -107,17 +107,17 @@ impl RedisConfiguration {
     }
 
     pub(super) async fn read_entries(&self) -> Result<(u64, Entries), Error> {
-        let mut connection = self.connect(None).await?;
+        let mut connection = self.connect_patiently().await?;
         let version = connection.head().await?.map_or(0, |head| head.version);
         Ok((version, connection.entries().await?))
     }
 
     pub(super) async fn read_document_version(&self) -> Result<u64, Error> {
-        Ok(self.connect(None).await?.head().await?.map_or(0, |head| head.document_version))
+        Ok(self.connect_patiently().await?.head().await?.map_or(0, |head| head.document_version))
     }
 
     pub(super) async fn read_history(&self, most: usize) -> Result<Vec<PastChange>, Error> {
-        let mut connection = self.connect(None).await?;
+        let mut connection = self.connect_patiently().await?;
         // The documents of the log are counted down from this one.
         let mut document_version = connection.head().await?.map_or(0, |head| head.document_version);
         let (mut changes, mut to) = (Vec::new(), "+".to_owned());
@@ -143,7 +143,7 @@ impl RedisConfiguration {
         document_version: u64,
         author: Author<'_>,
     ) -> Result<Published, Error> {
-        let mut connection = self.connect(None).await?;
+        let mut connection = self.connect_patiently().await?;
         let head = connection.head().await?;
         let Some(PastDocument { document, text, .. }) = connection.past_document(document_version).await?
         else {
