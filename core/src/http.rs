@@ -10,8 +10,8 @@ pub(crate) mod server_wait;
 #[cfg(feature = "tower")]
 pub mod tower;
 
-pub use crate::client_address::{
+pub use crate::http::server_wait::server_wait;
+pub use polylimit_document::client_address::{
     ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader,
 };
-pub use crate::http::server_wait::server_wait;
-pub use crate::runtime::backoff::{Backoff, BackoffBuilder};
+pub use polylimit_runtime::backoff::{Backoff, BackoffBuilder};

@@ -69,82 +69,67 @@
 //! and no wait becomes longer than the quota alone can require. When a policy's quotas change, the use of each key is
 //! kept.
 
-mod client_address;
-mod configuration;
-mod configuration_source;
-mod error;
-mod families;
 pub mod http;
 mod limiter;
-mod names;
-mod report;
-mod rules;
-mod runtime;
 pub mod storage;
 mod store;
-mod units;
-mod zone;
 
-pub use error::{Error, ErrorKind};
 pub use limiter::{Limiter, LimiterBuilder, blocking};
-pub use rules::decision::Decision;
-pub use rules::policy::Policy;
-pub use rules::quota::Quota;
-pub use rules::request::Request;
+pub use polylimit_rules::{Decision, Error, ErrorKind, Policy, Quota, Request};
 
 pub mod quota {
     //! The parts of a [`Quota`](crate::Quota).
 
-    pub use crate::rules::quota::{Algorithm, Calendar, QuotaBuilder};
+    pub use polylimit_rules::quota::{Algorithm, Calendar, QuotaBuilder};
 }
 
 pub mod decision {
     //! The parts of a [`Decision`](crate::Decision): the use of each quota, its source and its cause.
 
-    pub use crate::rules::decision::{Cause, Degradation, QuotaUsage, QuotaVerdict, Source, Usage};
+    pub use polylimit_rules::decision::{Cause, Degradation, QuotaUsage, QuotaVerdict, Source, Usage};
 }
 
 pub mod reservation {
     //! Units that are set aside before the cost is known, and places of a concurrency limit.
 
     pub use crate::limiter::reservation::{Reservation, ReserveOptions};
-    pub use crate::rules::reservation::id::ReservationId;
+    pub use polylimit_rules::reservation::id::ReservationId;
 }
 
 pub mod clock {
     //! The time that a limiter reads; tests set it by hand.
 
-    pub use crate::runtime::clock::{Clock, ManualClock};
+    pub use polylimit_runtime::clock::{Clock, ManualClock};
 }
 
 pub mod redis {
     //! Options of the store in Redis.
 
-    pub use crate::store::credentials::Credentials;
-    pub use crate::store::lease_size::Lease;
     #[cfg(feature = "redis")]
     pub use crate::store::redis::RedisOptions;
+    pub use polylimit_store::credentials::Credentials;
+    pub use polylimit_store::lease_size::Lease;
 }
 
 pub mod document {
     //! Requests under a policy document: their attributes, the rules that match, and the decisions.
 
-    pub use crate::configuration::matcher::PolicyMatch;
-    pub use crate::configuration::request::{AttributeSource, Peer, RequestAttributes};
-    pub use crate::configuration::router_paths::RouterPaths;
     pub use crate::limiter::configured::request_decision::{PolicyDecision, RequestDecision};
     pub use crate::limiter::configured::request_match::{MatchedPolicy, RequestMatch};
+    pub use polylimit_document::matcher::PolicyMatch;
+    pub use polylimit_document::request::{AttributeSource, Peer, RequestAttributes};
+    pub use polylimit_document::router_paths::RouterPaths;
 }
 
 pub mod metrics {
     //! Metrics as values, and as the text that monitoring systems read. [`Limiter::metrics`](crate::Limiter::metrics) fills them.
 
-    pub use crate::families::durations::Durations;
-    pub use crate::families::{Family, FamilyKind, Sample, SampleValue, TextFormat};
     pub use crate::limiter::event::DegradedEvent;
     #[cfg(feature = "opentelemetry")]
     pub use crate::limiter::metrics::opentelemetry;
-    pub use crate::store::stats::Stats;
+    pub use polylimit_store::families::durations::Durations;
+    pub use polylimit_store::families::{Family, FamilyKind, Sample, SampleValue, TextFormat};
+    pub use polylimit_store::stats::Stats;
 }
 
 pub mod admin {
@@ -169,40 +154,40 @@ pub mod admin {
         KeyFilter, KeyPage, ListBudget, ListedKey, ListedQuota, ResetPage,
     };
     pub use crate::limiter::top_keys::{TopKey, TopKeys};
-    pub use crate::store::finding::{Finding, Severity};
-    pub use crate::store::scan::KeyName;
+    pub use polylimit_store::finding::{Finding, Severity};
+    pub use polylimit_store::scan::KeyName;
 }
 
 pub mod raw {
     //! For the bindings, the command line and the server, with [`Limiter::raw`](crate::Limiter::raw). Programs do not need it, and it may
     //! change in any version.
 
-    pub use crate::configuration::descriptor::descriptor_attributes;
-    pub use crate::configuration::document::canonical_document;
-    pub use crate::configuration::schema::document_schema;
-    pub use crate::configuration::time::time_text;
     pub use crate::limiter::Raw;
     pub use crate::limiter::call::{Answer, Call};
     pub use crate::limiter::completion::Completions;
-    pub use crate::report::{printable, report_json};
-    pub use crate::rules::decision::{DecisionParts, UsageParts};
-    pub use crate::rules::quota::parse_duration;
-    pub use crate::rules::reservation::list::ReservationTerms;
-    pub use crate::store::option::{OptionKind, StoreOption};
-    pub use crate::store::suggestion::{OptionPlace, Suggestion};
+    pub use polylimit_document::descriptor::descriptor_attributes;
+    pub use polylimit_document::document::canonical_document;
+    pub use polylimit_document::schema::document_schema;
+    pub use polylimit_rules::decision::{DecisionParts, UsageParts};
+    pub use polylimit_rules::quota::parse_duration;
+    pub use polylimit_rules::report::{printable, report_json};
+    pub use polylimit_rules::reservation::list::ReservationTerms;
+    pub use polylimit_rules::suggestion::{OptionPlace, Suggestion};
+    pub use polylimit_rules::time::time_text;
+    pub use polylimit_store::option::{OptionKind, StoreOption};
 }
 
 /// What tests and simulations of this project reach.
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::configuration::testing as document;
-    #[cfg(feature = "redis")]
-    pub use crate::configuration_source::testing as configuration;
     pub use crate::limiter::testing as limiter;
-    pub use crate::runtime::simulation;
+    #[cfg(feature = "redis")]
+    pub use crate::store::configuration_testing as configuration;
     #[cfg(feature = "redis")]
     pub use crate::store::redis::script::testing as script;
+    pub use polylimit_document::testing as document;
+    pub use polylimit_runtime::simulation;
 }
 
 /// The examples of the first steps, run as tests.

@@ -40,19 +40,19 @@ use std::time::Duration;
 
 pub use builder::LimiterBuilder;
 
-use crate::error::Error;
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::event::{DegradedEvent, Hook};
 pub(crate) use crate::limiter::operations::{CHECK, KeyCall, PEEK, RESERVE, Shared, usage};
 use crate::limiter::registry::texts::HeldPolicy;
-use crate::rules::decision::{Decision, Usage};
-use crate::rules::policy::Policy;
-use crate::rules::request::Request;
-use crate::rules::transition::Operation;
 use crate::store::Store;
-use crate::store::charge::{Action, PolicyOptions, Wait};
-use crate::store::finding::Finding;
-use crate::store::stats::Stats;
+use polylimit_rules::decision::{Decision, Usage};
+use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::request::Request;
+use polylimit_rules::transition::Operation;
+use polylimit_store::charge::{Action, PolicyOptions, Wait};
+use polylimit_store::finding::Finding;
+use polylimit_store::stats::Stats;
 
 /// Decides whether requests may proceed, for one or more policies. Clones share everything.
 ///

@@ -7,16 +7,16 @@ use std::time::Duration;
 use crate::limiter::configured::manage::PublishOptions;
 use crate::limiter::reservation::ReserveOptions;
 use crate::limiter::{Limiter, blocking};
-use crate::rules::decision::Decision;
-use crate::rules::policy::Policy;
-use crate::rules::request::Request;
-use crate::rules::reservation::id::ReservationId;
-use crate::runtime::clock::ManualClock;
-use crate::runtime::park;
 pub use crate::store::custom::{
     Change, ConfigurationStore, Decide, Load, Replace, Store, StoreError, StoredConfiguration, Update,
 };
-pub use crate::store::outage::Outage;
+use polylimit_rules::decision::Decision;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::request::Request;
+use polylimit_rules::reservation::id::ReservationId;
+use polylimit_runtime::clock::ManualClock;
+use polylimit_runtime::park;
+pub use polylimit_store::outage::Outage;
 
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 100;

@@ -4,28 +4,16 @@
 //! as of its own clock. The memory store answers at once. The local store does so, too, unless another process keeps a part of the
 //! file locked; then a task or a thread waits, as for Redis.
 
-pub(crate) mod charge;
-pub(crate) mod credentials;
+#[cfg(all(feature = "redis", feature = "testing"))]
+pub mod configuration_testing;
 pub(crate) mod custom;
-pub(crate) mod duration;
-pub(crate) mod fallback;
-pub(crate) mod finding;
-pub(crate) mod lease_size;
 pub(crate) mod listing;
-pub(crate) mod made_reservations;
-pub(crate) mod memory;
-pub(crate) mod option;
-pub(crate) mod outage;
-pub(crate) mod policy_table;
-#[cfg_attr(not(feature = "redis"), path = "store/redis/unsupported.rs")]
+#[cfg(not(all(feature = "local", target_os = "linux")))]
+#[path = "store/without_local.rs"]
+pub(crate) mod local;
+#[cfg(not(feature = "redis"))]
+#[path = "store/without_redis.rs"]
 pub(crate) mod redis;
-pub(crate) mod scan;
-pub(crate) mod share;
-#[cfg_attr(not(all(feature = "local", target_os = "linux")), path = "store/shared_file/unsupported.rs")]
-pub(crate) mod shared_file;
-pub(crate) mod stats;
-pub(crate) mod stored_policy;
-pub(crate) mod suggestion;
 #[cfg(test)]
 mod tests;
 
@@ -34,21 +22,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::custom::CustomStore;
-use self::memory::MemoryStore;
+#[cfg(all(feature = "local", target_os = "linux"))]
+pub(crate) use polylimit_store_local as local;
+use polylimit_store_memory::MemoryStore;
+#[cfg(feature = "redis")]
+pub(crate) use polylimit_store_redis as redis;
+
 use self::redis::RedisStore;
 use self::redis::doctor::DoctorForAll;
-use crate::configuration_source::custom::CustomOrigin;
-use crate::configuration_source::origin::Origin;
-use crate::error::{Error, ErrorKind};
-use crate::families::durations::DurationCounts;
-use crate::rules::decision::Degradation;
-use crate::rules::policy::Policy;
-use crate::runtime::clock::Clock;
-use crate::runtime::driver::no_resources;
-use crate::runtime::park;
-use crate::store::charge::{Answer, Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas, Wait};
-use crate::store::finding::Finding;
-use crate::store::shared_file::SharedFileStore;
+use crate::store::local::SharedFileStore;
+use polylimit_document::source::custom::CustomOrigin;
+use polylimit_document::source::origin::Origin;
+use polylimit_rules::decision::Degradation;
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_rules::policy::Policy;
+use polylimit_runtime::clock::Clock;
+use polylimit_runtime::driver::no_resources;
+use polylimit_runtime::park;
+use polylimit_store::charge::{Answer, Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas, Wait};
+use polylimit_store::families::durations::DurationCounts;
+use polylimit_store::finding::Finding;
 
 #[derive(Debug)]
 pub(crate) enum Store {

@@ -26,13 +26,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::error::Error;
 use crate::http::server_wait::WaitFields;
-use crate::rules::request::Request;
-use crate::runtime::backoff::{Backoff, random};
-use crate::runtime::clock::Clock;
-use crate::runtime::monotonic;
-use crate::units::micros;
+use polylimit_rules::error::Error;
+use polylimit_rules::request::Request;
+use polylimit_rules::units::micros;
+use polylimit_runtime::backoff::{Backoff, random};
+use polylimit_runtime::clock::Clock;
+use polylimit_runtime::monotonic;
 
 /// The maximum number of paused keys. When one more is added, the pause that ends first is forgotten.
 const MAX_PAUSES: usize = 4096;

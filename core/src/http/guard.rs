@@ -39,24 +39,23 @@ mod methods;
 mod settlement;
 mod store_steps;
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::Arc;
-
-use sha2::{Digest, Sha256};
 
 pub use builder::GuardBuilder;
 pub use check::{GuardCheck, OutageReport, Verdict};
 pub use key::{KeyPart, MissingKey};
 pub use ledger::{RequestLimits, Spent};
 
-use crate::configuration::request::RequestAttributes;
-use crate::error::Error;
 use crate::http::guard::builder::{Shared, resolve};
 use crate::http::guard::configured_request::{ConfiguredRequest, no_attributes};
 use crate::http::headers::{HeaderField, HeaderSettings};
 use crate::limiter::Limiter;
-use crate::rules::policy::Policy;
-use crate::rules::request::Request;
+use polylimit_document::request::RequestAttributes;
+use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::report::{hex, sha256};
+use polylimit_rules::request::Request;
 
 /// The maximum number of lists of policies that a guard remembers, by route and by the result of its function. A further list
 /// is resolved for each request.
@@ -339,10 +338,7 @@ fn scope_of(route: &str) -> String {
     if route.len() <= Policy::MAX_SCOPE_LENGTH {
         return route.to_owned();
     }
-    Sha256::digest(route).iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&sha256(route.as_bytes()))
 }
 
 #[cfg(test)]

@@ -19,9 +19,9 @@ use std::cmp::Reverse;
 use names::Field;
 use smallvec::SmallVec;
 
-use crate::rules::decision::{Decision, QuotaUsage};
-use crate::rules::policy::Policy;
-use crate::rules::quota::Quota;
+use polylimit_rules::decision::{Decision, QuotaUsage};
+use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::Quota;
 
 /// The largest Integer of a structured field: 15 digits (RFC 9651, section 3.3.1).
 const MAX_INTEGER: u64 = 999_999_999_999_999;

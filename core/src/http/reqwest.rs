@@ -28,7 +28,7 @@ use reqwest_middleware::{Error, Middleware, Next, Result};
 
 use crate::http::client::{Attempts, Refusal, Step, Throttle};
 use crate::limiter::Limiter;
-use crate::runtime::backoff::Backoff;
+use polylimit_runtime::backoff::Backoff;
 
 type KeyFunction = Box<dyn Fn(&Request) -> Vec<u8> + Send + Sync>;
 

@@ -6,20 +6,20 @@ use std::slice;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::error::Error;
 use crate::limiter::cancellation::Admission;
 use crate::limiter::configured::key_decision::waits;
 use crate::limiter::configured::key_steps::Opening;
 use crate::limiter::deadline::{AskedAt, Deadline};
 use crate::limiter::tally::counts::OperationKind;
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE, Shared};
-use crate::rules::decision::{Cause, Decision, QuotaUsage, Waits};
-use crate::rules::general::kept;
-use crate::rules::policy::Policy;
-use crate::rules::quota::{Algorithm, Quota};
-use crate::rules::request::Request;
-use crate::rules::transition::Operation;
-use crate::store::charge::{Action, Charge, Wait, only};
+use polylimit_rules::decision::{Cause, Decision, QuotaUsage, Waits};
+use polylimit_rules::error::Error;
+use polylimit_rules::general::kept;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::{Algorithm, Quota};
+use polylimit_rules::request::Request;
+use polylimit_rules::transition::Operation;
+use polylimit_store::charge::{Action, Charge, Wait, only};
 
 /// How soon the first caller in line for a reservation calls the store again: another process may end one of its
 /// reservations at any time.

@@ -5,14 +5,14 @@ use std::time::Duration;
 use futures_util::future::FutureExt;
 use tokio::runtime::Handle;
 
-use crate::error::{Error, ErrorKind};
 use crate::limiter::{KeyCall, Limiter as AsyncLimiter, usage};
-use crate::rules::decision::{Decision, Usage};
-use crate::rules::request::Request;
-use crate::rules::transition::Operation;
-use crate::runtime::driver::no_resources;
-use crate::store::charge::{Action, Wait};
-use crate::store::finding::Finding;
+use polylimit_rules::decision::{Decision, Usage};
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_rules::request::Request;
+use polylimit_rules::transition::Operation;
+use polylimit_runtime::driver::no_resources;
+use polylimit_store::charge::{Action, Wait};
+use polylimit_store::finding::Finding;
 
 /// Decides whether requests may proceed, without `await`; created by [`Limiter::blocking`](AsyncLimiter::blocking).
 /// Clones share everything, and so do the blocking and the asynchronous limiter.

@@ -8,30 +8,29 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
-
 use self::place::{LOCAL_SIZE, Place, store_at};
 use self::unused::Unused;
-use crate::configuration_source::followed::SourceOptions;
-use crate::configuration_source::place::{CONFIGURATION, COPY, ConfigurationPlace, is_path};
-use crate::error::{Error, excerpt};
 use crate::limiter::degradation_watch::DegradationWatch;
 use crate::limiter::event::{DegradedEvent, Hook};
 use crate::limiter::fleet::{REPORT, check_interval};
 use crate::limiter::observed::{MAX_OBSERVED, OBSERVE_KEYS};
 use crate::limiter::{Limiter, Shared};
-use crate::rules::policy::Policy;
-use crate::rules::quota::parse_duration;
-use crate::runtime::clock::Clock;
-use crate::store::charge::PolicyOptions;
-use crate::store::credentials::{Credentials, CredentialsFunction};
 use crate::store::custom::{self, ConfigurationStore};
-use crate::store::lease_size::Lease;
-use crate::store::option::{OptionKind, StoreOption};
-use crate::store::outage::Outage;
+use crate::store::local::SharedFileOptions;
 use crate::store::redis::RedisOptions;
-use crate::store::shared_file::SharedFileOptions;
-use crate::store::suggestion::Suggestion;
+use polylimit_document::source::followed::SourceOptions;
+use polylimit_document::source::place::{CONFIGURATION, COPY, ConfigurationPlace, is_path};
+use polylimit_rules::error::{Error, excerpt};
+use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::parse_duration;
+use polylimit_rules::report::percent_decoded;
+use polylimit_rules::suggestion::Suggestion;
+use polylimit_runtime::clock::Clock;
+use polylimit_store::charge::PolicyOptions;
+use polylimit_store::credentials::{Credentials, CredentialsFunction};
+use polylimit_store::lease_size::Lease;
+use polylimit_store::option::{OptionKind, StoreOption};
+use polylimit_store::outage::Outage;
 
 /// The settings of a [`Limiter`] before they are checked; created by [`Limiter::builder`]. `Debug` shows no value that
 /// was given as text, since it may be a secret.
@@ -105,7 +104,7 @@ fn read_parameters(query: &str) -> Result<NamedTexts, Error> {
                 excerpt(parameter)
             ))
         })?;
-        let value = percent_decode_str(value).decode_utf8().map_err(|_| {
+        let value = percent_decoded(value).ok_or_else(|| {
             Error::invalid_argument(format!(
                 "store URL: parameter {} is not UTF-8 when decoded",
                 excerpt(name)

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::configuration::request::RequestAttributes;
-use crate::error::{Error, ErrorKind};
 use crate::limiter::configured::manage::PublishOptions;
 use crate::limiter::configured::request_decision::RequestDecision;
 use crate::limiter::configured::status::ConfigurationStatus;
@@ -14,16 +12,18 @@ use crate::limiter::explanation::report::{KeyExplanation, RequestExplanation};
 use crate::limiter::listing::page::{KeyFilter, KeyPage, ListBudget, ResetPage};
 use crate::limiter::together::Together;
 use crate::limiter::{KeyCall, Limiter, Raw, blocking, usage};
-use crate::rules::decision::{Decision, Usage};
-use crate::rules::request::Request;
-use crate::rules::reservation::id::ReservationId;
-use crate::rules::reservation::list::{Hold, ReservationTerms, commit_cost};
-use crate::rules::transition::Operation;
-use crate::runtime::park;
-use crate::runtime::sleep::at_most;
 use crate::store::Store;
-use crate::store::charge::{Action, Answer as StoreAnswer, Wait, at_once};
-use crate::store::finding::Finding;
+use polylimit_document::request::RequestAttributes;
+use polylimit_rules::decision::{Decision, Usage};
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_rules::request::Request;
+use polylimit_rules::reservation::id::ReservationId;
+use polylimit_rules::reservation::list::{Hold, ReservationTerms, commit_cost};
+use polylimit_rules::transition::Operation;
+use polylimit_runtime::park;
+use polylimit_runtime::sleep::at_most;
+use polylimit_store::charge::{Action, Answer as StoreAnswer, Wait, at_once};
+use polylimit_store::finding::Finding;
 
 /// An operation of a [`Limiter`] with its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -416,7 +416,7 @@ mod tests {
     use crate::{Decision, Error, ErrorKind, Limiter, Policy, Request};
     use std::time::Duration;
 
-    use crate::runtime::park;
+    use polylimit_runtime::park;
 
     type Way = fn(&Limiter, &[Request<'_>]) -> Result<Vec<Decision>, Error>;
     type Calling = fn(&Limiter, &Call<'_>) -> Result<Answer, Error>;

@@ -16,13 +16,13 @@ use std::task::{Context, Poll};
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::error::Error;
 use crate::limiter::call::Call;
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
-use crate::rules::decision::{Decision, Source};
-use crate::rules::transition::Operation;
-use crate::runtime::fork::{self, ProcessGeneration};
-use crate::store::charge::{Action, Answer, Answers, Charge, OwnedCharge, Wait, is_admitted, only};
+use polylimit_rules::decision::{Decision, Source};
+use polylimit_rules::error::Error;
+use polylimit_rules::transition::Operation;
+use polylimit_runtime::fork::{self, ProcessGeneration};
+use polylimit_store::charge::{Action, Answer, Answers, Charge, OwnedCharge, Wait, is_admitted, only};
 
 impl Limiter {
     /// The store's answers to charges, of which all are applied or none. The caller counts the decisions of checks and reserves. A reserve

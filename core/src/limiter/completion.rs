@@ -15,15 +15,15 @@ use std::task::{Context, Poll, Wake, Waker};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
-use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
 use crate::limiter::call::{Answer, Call};
 use crate::limiter::completion::deferred::{DeferredCalls, Finished};
 use crate::limiter::completion::pending_call::{CallResult, Claim, PendingCall, StartedCall, start};
 use crate::limiter::owned_call::OwnedCall;
-use crate::runtime::atomic::{AtomicU8, Ordering};
-use crate::runtime::fork::{self, ProcessGeneration};
 use crate::store::Store;
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_runtime::atomic::{AtomicU8, Ordering};
+use polylimit_runtime::fork::{self, ProcessGeneration};
 
 /// The calls that one event loop waits for, each with a tag by which the loop identifies it.
 ///

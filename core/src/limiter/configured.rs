@@ -24,13 +24,13 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 
-use crate::configuration_source::ConfigurationSink;
-use crate::configuration_source::followed::FollowedConfiguration;
-use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::parsed::OwnConfiguration;
 use crate::limiter::configured::pool_charges::PoolCharges;
 use crate::store::custom::ConfigurationStore;
+use polylimit_document::source::ConfigurationSink;
+use polylimit_document::source::followed::FollowedConfiguration;
+use polylimit_rules::error::Error;
 
 type MakeSink = dyn Fn() -> Arc<dyn ConfigurationSink> + Send + Sync;
 

@@ -9,10 +9,10 @@ use crate::limiter::near_limit::is_near;
 use crate::limiter::operations::Shared;
 use crate::limiter::tally::counts::{OperationKind, PolicyCounts, Writer};
 use crate::limiter::tally::{Facts, count_denying};
-use crate::rules::decision::{Cause, Decision, Several, Source};
-use crate::rules::policy::Policy;
-use crate::rules::reservation::list::AS_RESERVED;
-use crate::store::charge::{Action, Answer, Charge, PolicyId};
+use polylimit_rules::decision::{Cause, Decision, Several, Source};
+use polylimit_rules::policy::Policy;
+use polylimit_rules::reservation::list::AS_RESERVED;
+use polylimit_store::charge::{Action, Answer, Charge, PolicyId};
 
 impl Shared {
     /// Counts a check that the shortest path has answered, with the decision in registers.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::error::Error;
-use crate::runtime::backoff::part_of;
-use crate::runtime::clock::{Clock, ManualClock};
-use crate::runtime::monotonic;
-use crate::runtime::park;
-use crate::runtime::sleep::{sleep, sleep_until};
-use crate::units::micros;
+use polylimit_rules::error::Error;
+use polylimit_rules::units::micros;
+use polylimit_runtime::backoff::part_of;
+use polylimit_runtime::clock::{Clock, ManualClock};
+use polylimit_runtime::monotonic;
+use polylimit_runtime::park;
+use polylimit_runtime::sleep::{sleep, sleep_until};
 
 /// The longest timeout; longer ones are truncated to these 100 years.
 const MAX_WAIT: Duration = Duration::from_secs(100 * 366 * 86_400);

@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, ReentrantMutex};
 use tokio::time::timeout;
 
-use crate::error::Error;
 use crate::limiter::event::{CONFIGURATION, DegradedEvent, Hook};
-use crate::rules::decision::{Decision, Degradation, Source};
-use crate::runtime::close_signal::CloseSignal;
-use crate::runtime::driver::new_runtime;
-use crate::runtime::monotonic;
 use crate::store::Store;
-use crate::store::finding::{Finding, Severity};
 use crate::store::redis::doctor::DoctorForAll;
-use crate::units::micros;
+use polylimit_rules::decision::{Decision, Degradation, Source};
+use polylimit_rules::error::Error;
+use polylimit_rules::units::micros;
+use polylimit_runtime::close_signal::CloseSignal;
+use polylimit_runtime::driver::new_runtime;
+use polylimit_runtime::monotonic;
+use polylimit_store::finding::{Finding, Severity};
 
 /// The limiter decides without the store, or did so less than [`DegradedEvent::CALM`] ago.
 const DEGRADED: u8 = 1;
@@ -196,7 +196,7 @@ impl DegradationWatch {
         } else {
             (Severity::Fine, "the newest limits are active again".to_owned())
         };
-        let finding = Finding { severity, subject: CONFIGURATION, message };
+        let finding = Finding::new(severity, CONFIGURATION, message);
         self.publish(DegradedEvent::Finding(finding));
     }
 
@@ -272,7 +272,7 @@ mod tests {
     fn look(watch: &DegradationWatch, decision: &Decision, now_us: u64) -> bool {
         watch.look(decision, now_us, &|_| None)
     }
-    use crate::rules::decision::QuotaUsage;
+    use polylimit_rules::decision::QuotaUsage;
 
     const SECOND_US: u64 = 1_000_000;
 

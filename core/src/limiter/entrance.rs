@@ -2,12 +2,12 @@
 
 use futures_util::future::Either;
 
-use crate::error::Error;
 use crate::limiter::configured::key_decision::DecidedAnswer;
 use crate::limiter::{CHECK, KeyCall, Limiter};
-use crate::rules::decision::Decision;
-use crate::rules::request::Request;
-use crate::store::charge::{Action, Answer, Wait, at_once};
+use polylimit_rules::decision::Decision;
+use polylimit_rules::error::Error;
+use polylimit_rules::request::Request;
+use polylimit_store::charge::{Action, Answer, Wait, at_once};
 
 impl Limiter {
     /// The answer of the configuration to an operation on a key of one of its policies; `None` for every other policy.

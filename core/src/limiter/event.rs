@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rules::decision::Degradation;
-use crate::store::finding::{Finding, Severity};
+use polylimit_rules::decision::Degradation;
+use polylimit_store::finding::{Finding, Severity};
 
 /// An event for operators: see [`LimiterBuilder::on_degraded`](crate::LimiterBuilder::on_degraded).
 ///
@@ -142,7 +142,9 @@ impl fmt::Display for DegradedEvent {
             Self::Finding(Finding { subject: CONFIGURATION, message, .. }) => {
                 write!(f, "the limiter's configuration: {message}")?;
             }
-            Self::Finding(Finding { severity: Severity::Fine | Severity::Advice, subject, message }) => {
+            Self::Finding(Finding {
+                severity: Severity::Fine | Severity::Advice, subject, message, ..
+            }) => {
                 write!(f, "{subject}: {message}")?;
             }
             Self::Finding(Finding { subject, message, .. }) => {
@@ -192,13 +194,9 @@ mod tests {
             cause: store
                 .map(|_| "the server at redis.example:6379 cannot be used: it does not answer".into()),
         };
-        let finding =
-            Finding { severity: Severity::Problem, subject: "memory", message: "it is small".to_owned() };
-        let options = Finding {
-            severity: Severity::Fine,
-            subject: "options",
-            message: "option deadline has no effect on the memory store".to_owned(),
-        };
+        let finding = Finding::new(Severity::Problem, "memory", "it is small");
+        let options =
+            Finding::new(Severity::Fine, "options", "option deadline has no effect on the memory store");
         let table = [
             (
                 started(Degradation::Unreachable, Some("redis.example:6379, prefix shop")),

@@ -2,11 +2,6 @@
 
 pub(crate) mod report;
 
-use crate::configuration::effective::QuotasOrigin;
-use crate::configuration::key_calendar::split_plan;
-use crate::configuration::model::Mode;
-use crate::configuration::request::AttributeSource;
-use crate::error::{Error, ErrorKind};
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::explanation::report::{
@@ -15,15 +10,20 @@ use crate::limiter::explanation::report::{
 };
 use crate::limiter::listing::page::capacity_of;
 use crate::limiter::{Admin, CHECK, Limiter, blocking};
-use crate::rules::decision::Cause;
-use crate::rules::penalty::{BlockRecord, Penalty};
-use crate::rules::policy::Policy;
-use crate::rules::quota::calendar::KeyCalendar;
-use crate::rules::request::Request;
-use crate::rules::transition::PolicyRules;
-use crate::rules::words::words;
-use crate::store::charge::{Charge, PolicyId, PreparedQuotas, Wait};
-use crate::store::scan::{KeyName, KnownHere, Look, LookRequest, StoredKey};
+use polylimit_document::effective::QuotasOrigin;
+use polylimit_document::key_calendar::split_plan;
+use polylimit_document::model::Mode;
+use polylimit_document::request::AttributeSource;
+use polylimit_rules::decision::Cause;
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_rules::penalty::{BlockRecord, Penalty};
+use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::calendar::KeyCalendar;
+use polylimit_rules::request::Request;
+use polylimit_rules::transition::PolicyRules;
+use polylimit_rules::words::words;
+use polylimit_store::charge::{Charge, PolicyId, PreparedQuotas, Wait};
+use polylimit_store::scan::{KeyName, KnownHere, Look, LookRequest, StoredKey};
 
 /// A key that is explained, with its effective quotas.
 #[derive(Clone, Copy)]

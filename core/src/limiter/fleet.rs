@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::error::{Error, ErrorKind};
 use crate::limiter::fleet::report::{DeniedKey, ProcessReport};
 use crate::limiter::{Admin, Limiter, Shared, blocking};
-use crate::report::hex;
-use crate::runtime::clock::Clock;
 use crate::store::Store;
-use crate::store::finding::{Finding, Severity};
-use crate::store::option::{OptionKind, StoreOption};
 use crate::store::redis::fleet::{FleetConnection, FleetStore};
-use crate::zone::DATABASE;
+use polylimit_rules::error::Error;
+use polylimit_rules::reservation::id::random_hex;
+use polylimit_rules::zone::DATABASE;
+use polylimit_runtime::clock::Clock;
+use polylimit_store::finding::{Finding, Severity};
+use polylimit_store::option::{OptionKind, StoreOption};
 
 pub(crate) const REPORT: StoreOption = StoreOption {
     name: "report",
@@ -91,7 +91,7 @@ fn compare_time_zones(reports: &[ProcessReport]) -> Finding {
             ),
         ),
     };
-    Finding { severity, subject: "time_zones", message }
+    Finding::new(severity, "time_zones", message)
 }
 
 impl blocking::Admin<'_> {
@@ -122,14 +122,8 @@ pub fn top_denied(reports: &[ProcessReport], most: usize) -> Vec<DeniedKey> {
 impl Shared {
     /// Reports at this interval, until the limiter is closed or dropped.
     pub(crate) fn start_reporting(self: &Arc<Self>, every: Duration) -> Result<(), Error> {
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|error| {
-            Error::new(
-                ErrorKind::Internal,
-                format!("the system provides no random bytes for the name of a process: {error}"),
-            )
-        })?;
-        let reporter = Reporter { instance: hex(&random), started_at_ms: now_ms(), every, connection: None };
+        let reporter =
+            Reporter { instance: random_hex::<8>()?, started_at_ms: now_ms(), every, connection: None };
         self.driver()?.spawn(reporter.run(Arc::downgrade(self)));
         Ok(())
     }

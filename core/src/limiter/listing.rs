@@ -10,18 +10,18 @@ use std::time::Instant;
 
 use foldhash::fast::FixedState;
 
-use crate::error::Error;
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::listing::cursor::Cursor;
 use crate::limiter::listing::known_policies::{KeyQuotas, KnownPolicies};
 use crate::limiter::listing::page::{KeyFilter, KeyPage, ListBudget, ListedKey, ResetPage};
 use crate::limiter::{Admin, Limiter, Shared, blocking};
-use crate::rules::policy::Policy;
-use crate::runtime::monotonic;
-use crate::runtime::sleep::sleep;
-use crate::store::charge::{Action, Charge, Wait};
 use crate::store::listing::Scan;
-use crate::store::scan::{FoundKey, KeyName, LookRequest, ScanFilter, StoredKey};
+use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
+use polylimit_runtime::monotonic;
+use polylimit_runtime::sleep::sleep;
+use polylimit_store::charge::{Action, Charge, Wait};
+use polylimit_store::scan::{FoundKey, KeyName, LookRequest, ScanFilter, StoredKey};
 
 /// How many keys are examined in one call to a paced store.
 const LOOKS: usize = 32;

@@ -5,8 +5,8 @@ pub mod opentelemetry;
 mod policies;
 mod store;
 
-use crate::families::{Family, FamilyKind, SampleValue, TextFormat};
 use crate::limiter::{Limiter, blocking, name_of};
+use polylimit_store::families::{Family, FamilyKind, SampleValue, TextFormat};
 
 impl Limiter {
     /// The decisions of this limiter since it was built, and the state of its store and its configuration. They contain no key.

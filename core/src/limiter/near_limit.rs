@@ -4,10 +4,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limiter::tally::counts::{FIRST, MAX_COUNTED};
-use crate::rules::decision::QuotaUsage;
-use crate::rules::policy::Policy;
-use crate::rules::quota::Quota;
-use crate::store::charge::PolicyId;
+use polylimit_rules::decision::QuotaUsage;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::Quota;
+use polylimit_store::charge::PolicyId;
 
 /// The bounds of all policies, where checks read them without a lock.
 #[derive(Debug, Default)]

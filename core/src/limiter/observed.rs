@@ -12,12 +12,12 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use parking_lot::Mutex;
-use sha2::{Digest, Sha256};
 
-use crate::runtime::monotonic;
-use crate::store::charge::PolicyId;
-use crate::store::option::{OptionKind, StoreOption};
-use crate::store::scan::KeyName;
+use polylimit_rules::report::sha256;
+use polylimit_runtime::monotonic;
+use polylimit_store::charge::PolicyId;
+use polylimit_store::option::{OptionKind, StoreOption};
+use polylimit_store::scan::KeyName;
 
 pub(crate) const OBSERVE_KEYS: StoreOption = StoreOption {
     name: "observe_keys",
@@ -247,7 +247,7 @@ fn name_of(key: &[u8]) -> KeyName {
     if key.len() <= MAX_PLAIN_KEY {
         return KeyName::Bytes(key.into());
     }
-    KeyName::Digest(Sha256::digest(key)[..DIGEST_BYTES].into())
+    KeyName::Digest(sha256(key)[..DIGEST_BYTES].into())
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::error::Error;
 use crate::limiter::configured::Configured;
 use crate::limiter::degradation_watch::DegradationWatch;
 use crate::limiter::event::DegradedEvent;
@@ -13,18 +12,19 @@ use crate::limiter::registry::Registry;
 use crate::limiter::renewal::Renewals;
 use crate::limiter::tally::Tally;
 use crate::limiter::wait_queue::WaitQueues;
-use crate::rules::decision::{Decision, Usage};
-use crate::rules::policy::Policy;
-use crate::rules::request::Request;
-use crate::rules::reservation::list::{AS_RESERVED, Hold, ReservationTerms};
-use crate::rules::transition::Operation;
-use crate::runtime::close_signal::{CloseSignal, closed};
-use crate::runtime::driver::Driver;
-use crate::runtime::fork::{self, ProcessGeneration};
 use crate::store::Store;
-use crate::store::charge::{Action, Answer, Answers, Charge, PolicyOptions, Wait, only};
-use crate::store::stats::Stats;
-use crate::units::micros;
+use polylimit_rules::decision::{Decision, Usage};
+use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::request::Request;
+use polylimit_rules::reservation::list::{AS_RESERVED, Hold, ReservationTerms};
+use polylimit_rules::transition::Operation;
+use polylimit_rules::units::micros;
+use polylimit_runtime::close_signal::{CloseSignal, closed};
+use polylimit_runtime::driver::Driver;
+use polylimit_runtime::fork::{self, ProcessGeneration};
+use polylimit_store::charge::{Action, Answer, Answers, Charge, PolicyOptions, Wait, only};
+use polylimit_store::stats::Stats;
 
 /// The state that a limiter's clones in one process share.
 pub(crate) struct Shared {
@@ -172,13 +172,15 @@ impl Shared {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let applied = || self.tally.read().answered_by_store();
-        match &self.store {
-            Store::Memory(_) => Stats { applied: applied(), ..Stats::default() },
-            Store::Local(store) => Stats { applied: applied(), ..store.stats() },
-            Store::Custom(store) => Stats { applied: applied(), ..store.stats() },
-            Store::Redis(store) => store.stats(),
-        }
+        let mut stats = match &self.store {
+            Store::Memory(_) => Stats::default(),
+            Store::Local(store) => store.stats(),
+            Store::Custom(store) => store.stats(),
+            // It counts what it answers itself.
+            Store::Redis(store) => return store.stats(),
+        };
+        stats.applied = self.tally.read().answered_by_store();
+        stats
     }
 
     /// Checks a request's bounds and finds its policy.

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use crate::configuration::request::OwnedAttributes;
-use crate::error::Error;
 use crate::limiter::call::{Answer, Call};
 use crate::limiter::configured::manage::PublishOptions;
 use crate::limiter::listing::page::{KeyFilter, ListBudget};
 use crate::limiter::together::Together;
 use crate::limiter::{KeyCall, Limiter};
-use crate::rules::request::Request;
-use crate::rules::reservation::list::{Hold, ReservationTerms};
 use crate::store::Store;
-use crate::store::charge::{Action, Wait};
+use polylimit_document::request::OwnedAttributes;
+use polylimit_rules::error::Error;
+use polylimit_rules::request::Request;
+use polylimit_rules::reservation::list::{Hold, ReservationTerms};
+use polylimit_store::charge::{Action, Wait};
 
 /// A call that owns its texts and so can outlive its caller.
 pub(crate) enum OwnedCall {

@@ -13,20 +13,20 @@ use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-use crate::error::{Error, ErrorKind, excerpt};
 use crate::limiter::near_limit::NearLimits;
 use crate::limiter::registry::texts::{
     HeldPolicy, INSPECTED, Known, MAX_TEXTS_OF_ONE, Slots, TextBounds, UnusedText,
 };
 use crate::limiter::tally::counts::MAX_COUNTED;
-use crate::rules::policy::Policy;
-use crate::rules::quota::Algorithm;
-use crate::rules::transition::Operation;
-use crate::runtime::close_signal::closed;
-use crate::runtime::monotonic;
 use crate::store::Store;
-use crate::store::charge::{Action, PolicyId, PolicyOptions};
-use crate::store::policy_table::{NameTable, OfPolicy, PolicyTable};
+use polylimit_rules::error::{Error, ErrorKind, excerpt};
+use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::Algorithm;
+use polylimit_rules::transition::Operation;
+use polylimit_runtime::close_signal::closed;
+use polylimit_runtime::monotonic;
+use polylimit_store::charge::{Action, PolicyId, PolicyOptions};
+use polylimit_store::policy_table::{NameTable, OfPolicy, PolicyTable};
 
 const MAX_POLICIES: usize = 1 << 16;
 /// How many names are compared one by one before a name is hashed.

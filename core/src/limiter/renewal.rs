@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::deadline::Deadline;
-use crate::rules::reservation::list::{Hold, ReservationTerms};
-use crate::rules::transition::Operation;
-use crate::runtime::clock::Clock;
 use crate::store::Store;
-use crate::store::charge::{Action, Answer, Charge, PolicyId};
+use polylimit_rules::reservation::list::{Hold, ReservationTerms};
+use polylimit_rules::transition::Operation;
+use polylimit_runtime::clock::Clock;
+use polylimit_store::charge::{Action, Answer, Charge, PolicyId};
 
 /// Renewals that are due within this time are made together.
 const TOGETHER_US: u64 = 5_000;

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::error::Error;
 use crate::limiter::renewal::{Next, Renewal, Renewals};
 use crate::limiter::{Limiter, Shared};
-use crate::rules::request::Request;
-use crate::rules::reservation::list::ReservationTerms;
-use crate::store::charge::{Charge, Wait};
+use polylimit_rules::error::Error;
+use polylimit_rules::request::Request;
+use polylimit_rules::reservation::list::ReservationTerms;
+use polylimit_store::charge::{Charge, Wait};
 
 impl Limiter {
     /// Renews a reservation that was just made, every third of its ttl, until the returned value is dropped or `max_age` has
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
     use crate::limiter::reservation::ReserveOptions;
-    use crate::rules::policy::Policy;
+    use polylimit_rules::policy::Policy;
 
     #[test]
     fn limiter_that_is_dropped_ends_although_a_renewal_is_due_much_later() {

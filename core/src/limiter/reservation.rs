@@ -3,19 +3,19 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::Error;
 use crate::limiter::call::Call;
 use crate::limiter::operations::check_times;
 use crate::limiter::registry::texts::HeldPolicy;
 use crate::limiter::renewal::Renewal;
 use crate::limiter::{KeyCall, Limiter};
-use crate::rules::decision::{Decision, Usage};
-use crate::rules::request::Request;
-use crate::rules::reservation::id::ReservationId;
-use crate::rules::reservation::list::{Hold, ReservationTerms, commit_cost};
-use crate::rules::transition::Operation;
-use crate::runtime::fork::ProcessGeneration;
-use crate::store::charge::Action;
+use polylimit_rules::decision::{Decision, Usage};
+use polylimit_rules::error::Error;
+use polylimit_rules::request::Request;
+use polylimit_rules::reservation::id::ReservationId;
+use polylimit_rules::reservation::list::{Hold, ReservationTerms, commit_cost};
+use polylimit_rules::transition::Operation;
+use polylimit_runtime::fork::ProcessGeneration;
+use polylimit_store::charge::Action;
 
 /// Options for making, keeping and ending a [`Reservation`].
 ///

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind};
 use crate::limiter::call::{Answer, Call};
 use crate::limiter::reservation::{Reservation, ReserveOptions};
 use crate::limiter::{KeyCall, Limiter, RESERVE, blocking, usage};
-use crate::rules::decision::{Decision, Usage};
-use crate::rules::request::Request;
-use crate::rules::reservation::id::ReservationId;
-use crate::rules::reservation::list::{Hold, ReservationTerms, commit_cost};
-use crate::rules::transition::Operation;
-use crate::store::charge::{Action, Wait};
+use polylimit_rules::decision::{Decision, Usage};
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_rules::request::Request;
+use polylimit_rules::reservation::id::ReservationId;
+use polylimit_rules::reservation::list::{Hold, ReservationTerms, commit_cost};
+use polylimit_rules::transition::Operation;
+use polylimit_store::charge::{Action, Wait};
 
 impl Limiter {
     /// Decides as a check does and, when every quota admits the request, sets its cost aside until the returned handle

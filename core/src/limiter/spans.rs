@@ -7,8 +7,8 @@ use tracing::Span;
 use tracing::level_filters::LevelFilter;
 
 use crate::limiter::operations::Shared;
-use crate::rules::decision::Source;
-use crate::store::charge::PolicyId;
+use polylimit_rules::decision::Source;
+use polylimit_store::charge::PolicyId;
 
 /// Whether any span is enabled in this process: one load.
 #[inline]

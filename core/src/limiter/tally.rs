@@ -10,9 +10,9 @@ use std::sync::OnceLock;
 
 use crate::limiter::tally::counts::{OperationKind, PolicyCounts, RareCounts, Stripe, Writer};
 use crate::limiter::tally::totals::Totals;
-use crate::rules::decision::{Cause, Decision, Degradation, QuotaUsage, Several, Source};
-use crate::runtime::thread_slot::{SLOTS, ThreadSlots};
-use crate::store::charge::PolicyId;
+use polylimit_rules::decision::{Cause, Decision, Degradation, QuotaUsage, Several, Source};
+use polylimit_runtime::thread_slot::{SLOTS, ThreadSlots};
+use polylimit_store::charge::PolicyId;
 
 /// The counts of a limiter.
 #[derive(Debug)]

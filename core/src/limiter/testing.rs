@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::error::Error;
 use crate::limiter::blocking::Limiter;
 use crate::limiter::call::{Answer, Call};
-use crate::rules::penalty::Penalty;
-use crate::rules::policy::Policy;
-use crate::store::charge::{Charge, PolicyOptions, PreparedQuotas, Wait, at_once, only};
-use crate::units::micros;
+use polylimit_rules::error::Error;
+use polylimit_rules::penalty::Penalty;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::units::micros;
+use polylimit_store::charge::{Charge, PolicyOptions, PreparedQuotas, Wait, at_once, only};
 
 /// The policy with a penalty: this many denials within a time block the key for a time, at most for `max`, and the
 /// level is forgotten after `forget`.

@@ -2,17 +2,17 @@
 
 use smallvec::smallvec;
 
-use crate::configuration::model::Elastic;
-use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::key_steps::{ConfiguredCall, Opening, StoreCall, may_use_pool, with_pool};
 use crate::limiter::operations::check_times;
 use crate::limiter::{CHECK, KeyCall, Limiter, PEEK, RESERVE, blocking};
-use crate::rules::decision::Decision;
-use crate::rules::policy::Policy;
-use crate::rules::request::Request;
-use crate::rules::reservation::list::{Hold, ReservationTerms};
-use crate::store::charge::{Answer, Answers, Charge, Wait, at_once, is_admitted};
+use polylimit_document::model::Elastic;
+use polylimit_rules::decision::Decision;
+use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::request::Request;
+use polylimit_rules::reservation::list::{Hold, ReservationTerms};
+use polylimit_store::charge::{Answer, Answers, Charge, Wait, at_once, is_admitted};
 
 /// A charge before the store decides.
 pub(crate) struct Planned<'a> {

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use crate::limiter::observed::{Counted, HALF_LIFE};
 use crate::limiter::{Admin, Shared};
-use crate::store::charge::PolicyId;
-use crate::store::scan::KeyName;
-use crate::units::micros;
+use polylimit_rules::units::micros;
+use polylimit_store::charge::PolicyId;
+use polylimit_store::scan::KeyName;
 
 /// The keys that a limiter has denied and admitted most often in this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

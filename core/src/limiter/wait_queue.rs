@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as FairMutex, Notify};
 
-use crate::store::charge::PolicyId;
+use polylimit_store::charge::PolicyId;
 
 type Key = (PolicyId, Box<[u8]>);
 

@@ -1,7 +1,6 @@
 //! Stores outside this crate: they keep states as bytes and know nothing about their meaning.
 
 pub(crate) mod configuration;
-pub(crate) mod interface;
 mod transaction;
 
 use std::sync::Arc;
@@ -10,23 +9,25 @@ use arc_swap::ArcSwapOption;
 use smallvec::smallvec;
 
 use self::configuration::StatesAndConfiguration;
-pub use self::interface::{
+use self::transaction::Transaction;
+use polylimit_rules::codec::States;
+use polylimit_rules::decision::Degradation;
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_rules::history::Change as Numbering;
+use polylimit_rules::policy::Policy;
+use polylimit_runtime::clock::Clock;
+use polylimit_store::charge::{Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas};
+pub use polylimit_store::interface::{
     Change, ConfigurationStore, Decide, Load, Replace, Store, StoreError, StoredConfiguration, Update,
 };
-use self::transaction::Transaction;
-use crate::error::{Error, ErrorKind};
-use crate::rules::codec::States;
-use crate::rules::decision::Degradation;
-use crate::rules::history::Change as Numbering;
-use crate::rules::policy::Policy;
-use crate::runtime::clock::Clock;
-use crate::store::charge::{Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas};
-use crate::store::fallback::Fallback;
-use crate::store::outage::Outage;
-use crate::store::scan::{Look, LookRequest, StoredKey};
-use crate::store::share::Ppm;
-use crate::store::stats::{Counters, Stats};
-use crate::store::stored_policy::{StoredPolicies, StoredPolicy, StoredQuotas, fallback_quotas, policy_of};
+use polylimit_store::outage::Outage;
+use polylimit_store::scan::{Look, LookRequest, StoredKey};
+use polylimit_store::share::Ppm;
+use polylimit_store::stats::{Counters, Stats};
+use polylimit_store::stored_policy::{
+    StoredPolicies, StoredPolicy, StoredQuotas, fallback_quotas, policy_of,
+};
+use polylimit_store_memory::fallback::Fallback;
 
 /// A store outside this crate, with the policies that decide about its states.
 #[derive(Debug)]
@@ -174,11 +175,7 @@ impl CustomStore {
                 self.cause.store(Some(Arc::new(self.unavailable(error))));
                 for (policy, _) in charges {
                     self.counters.not_applied.add(1);
-                    match policy.outage {
-                        Outage::Fallback => self.counters.answered_fallback.add(1),
-                        Outage::Allow => self.counters.answered_allow.add(1),
-                        Outage::Deny => self.counters.answered_deny.add(1),
-                    }
+                    self.counters.answered_by(policy.outage);
                 }
                 Ok(Err(Degradation::Unreachable))
             }

@@ -1,14 +1,14 @@
 //! Lists the keys of each kind of store, and reads their states.
 
-use crate::error::Error;
 use crate::store::Store;
-use crate::store::charge::Charge;
-use crate::store::memory::MemoryStore;
+use crate::store::local::SharedFileStore;
 use crate::store::redis::listing::RedisScan;
-use crate::store::scan::{
+use polylimit_rules::error::Error;
+use polylimit_store::charge::Charge;
+use polylimit_store::scan::{
     FoundKey, FoundPolicy, KnownHere, Look, LookRequest, ScanFilter, ScanStep, StoredKey,
 };
-use crate::store::shared_file::SharedFileStore;
+use polylimit_store_memory::MemoryStore;
 
 /// The maximum number of keys, or of positions for keys, in one step.
 const MAX_STEP: usize = 1_000;

@@ -7,18 +7,18 @@ mod full;
 
 use std::collections::HashMap;
 
-use crate::rules::algorithm::State;
-use crate::rules::codec::States;
-use crate::rules::decision::Degradation;
-use crate::rules::policy::Policy;
-use crate::rules::reservation::list::Hold;
-use crate::rules::transition::{Operation, PolicyRules};
-use crate::runtime::clock::{Clock, ManualClock};
 use crate::store::Store;
-use crate::store::charge::{Action, Answer, Charge, PolicyId, PolicyOptions};
-use crate::store::memory::MemoryStore;
 #[cfg(all(feature = "local", target_os = "linux"))]
-use crate::store::shared_file::{SharedFileOptions, SharedFileStore};
+use crate::store::local::{SharedFileOptions, SharedFileStore};
+use polylimit_rules::algorithm::State;
+use polylimit_rules::codec::States;
+use polylimit_rules::decision::Degradation;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::reservation::list::Hold;
+use polylimit_rules::transition::{Operation, PolicyRules};
+use polylimit_runtime::clock::{Clock, ManualClock};
+use polylimit_store::charge::{Action, Answer, Charge, PolicyId, PolicyOptions};
+use polylimit_store_memory::MemoryStore;
 
 /// An operation on a key of the policy with this number.
 #[derive(Clone, Debug)]

@@ -163,7 +163,6 @@ pub(crate) fn key_text(key: &KeyName) -> String {
         KeyName::Digest(digest) => {
             digest.iter().fold("#".to_owned(), |text, byte| format!("{text}{byte:02x}"))
         }
-        _ => String::new(),
     }
 }
 

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind};
 use crate::http::guard::check::{Ahead, Applied, GuardCheck, Origin, no_decision};
 use crate::http::guard::ledger::Charge;
 use crate::http::guard::{Guard, RequestFacts};
-use crate::rules::decision::Decision;
-use crate::rules::policy::Policy;
-use crate::rules::quota::Quota;
-use crate::rules::request::Request;
-use crate::rules::reservation::list::ReservationTerms;
+use polylimit_rules::decision::Decision;
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::Quota;
+use polylimit_rules::request::Request;
+use polylimit_rules::reservation::list::ReservationTerms;
 
 impl GuardCheck {
     /// The requests that the limiter has to decide together; empty when earlier guards have decided everything. After

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use crate::error::{Error, excerpt};
 use crate::http::guard::cors::CorsOrigins;
 use crate::http::guard::key::{KeyPart, MissingKey};
 use crate::http::guard::methods::Methods;
 use crate::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
 use crate::limiter::Limiter;
 use crate::limiter::reservation::ReserveOptions;
-use crate::rules::policy::Policy;
-use crate::rules::quota::Quota;
-use crate::rules::request::Request;
+use polylimit_rules::error::{Error, excerpt};
+use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::Quota;
+use polylimit_rules::request::Request;
 
 /// The options of a [`Guard`](crate::http::guard::Guard), with the same names and defaults in every language.
 #[must_use = "a builder makes a guard only when `build` is called"]

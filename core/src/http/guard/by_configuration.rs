@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind};
 use crate::http::guard::check::{Applied, GuardCheck, Origin, Stage, Verdict, no_decision};
 use crate::http::guard::ledger::{Charge, Report};
 use crate::http::guard::settlement::{Settlement, Step};
 use crate::http::headers::{Problem, request_problem};
 use crate::limiter::configured::request_decision::{PolicyDecision, RequestDecision};
 use crate::limiter::reservation::AtEnd;
-use crate::rules::decision::Decision;
-use crate::rules::request::Request;
-use crate::rules::reservation::list::ReservationTerms;
+use polylimit_rules::decision::Decision;
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_rules::request::Request;
+use polylimit_rules::reservation::list::ReservationTerms;
 
 /// Whether the store has spent units for a decision, so that they can be refunded.
 fn is_spent(made: &PolicyDecision) -> bool {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::error::{Error, ErrorKind};
 use crate::http::guard::Guard;
 use crate::http::guard::configured_request::ConfiguredRequest;
 use crate::http::guard::ledger::{Charge, Claim, Ledger, Report, RequestLimits, Taken};
 use crate::http::guard::settlement::Settlement;
 use crate::http::headers::{HeaderField, Problem, problem_by_costs};
 use crate::limiter::reservation::Reservation;
-use crate::rules::decision::{Decision, Source};
-use crate::rules::policy::Policy;
-use crate::rules::reservation::list::ReservationTerms;
+use polylimit_rules::decision::{Decision, Source};
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_rules::policy::Policy;
+use polylimit_rules::reservation::list::ReservationTerms;
 
 /// The decision of a [`Guard`] on one request.
 ///

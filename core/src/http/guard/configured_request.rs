@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::configuration::request::{AttributeSource, OwnedAttributes, RequestAttributes};
-use crate::error::Error;
 use crate::limiter::configured::request_decision::RequestDecision;
 use crate::limiter::reservation::Reservation;
-use crate::rules::reservation::list::ReservationTerms;
+use polylimit_document::request::{AttributeSource, OwnedAttributes, RequestAttributes};
+use polylimit_rules::error::Error;
+use polylimit_rules::reservation::list::ReservationTerms;
 
 /// What the configuration has to decide about a request, and its decision.
 pub(super) struct ConfiguredRequest {

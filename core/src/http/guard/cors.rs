@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::error::{Error, excerpt};
 use crate::http::headers::{HeaderField, HeaderSettings};
+use polylimit_rules::error::{Error, excerpt};
 
 /// The origins whose pages may read denials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

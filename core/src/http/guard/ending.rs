@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::error::Error;
 use crate::http::guard::check::{GuardCheck, Origin, Stage};
 use crate::http::guard::ledger::Spent;
 use crate::http::guard::settlement::{Settlement, Step};
+use polylimit_rules::error::Error;
 
 impl GuardCheck {
     /// Ends the check when there is a response: a guard that meets the same request again, such as in another attempt, charges

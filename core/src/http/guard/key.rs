@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Error, excerpt};
-use crate::names::named_enum;
+use polylimit_rules::error::{Error, excerpt};
+use polylimit_rules::names::named_enum;
 
 /// A part of the key that a framework reads from its request.
 ///

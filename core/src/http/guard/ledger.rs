@@ -6,7 +6,6 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use crate::error::Error;
 use crate::http::guard::settlement::{Settlement, Step};
 use crate::http::headers::{
     HeaderField, HeaderSettings, HeaderStyle, fields_at, outage_field, push_limits, push_over,
@@ -14,9 +13,10 @@ use crate::http::headers::{
 };
 use crate::limiter::Limiter;
 use crate::limiter::reservation::{AtEnd, Reservation};
-use crate::rules::decision::{Decision, Usage};
-use crate::rules::policy::Policy;
-use crate::rules::request::Request;
+use polylimit_rules::decision::{Decision, Usage};
+use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::request::Request;
 
 /// The limits of one request: shared by all guards that it passes, and by the program, which may read the decisions.
 /// Clones share everything.

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::configuration::condition::{is_method, refuse_method};
-use crate::error::Error;
+use polylimit_document::condition::{is_method, refuse_method};
+use polylimit_rules::error::Error;
 
 /// The methods of a guard.
 #[derive(Clone, Debug, Default)]

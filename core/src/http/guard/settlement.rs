@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::limiter::Limiter;
 use crate::limiter::call::Call;
 use crate::limiter::reservation::Reservation;
-use crate::rules::policy::Policy;
-use crate::rules::request::Request;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::request::Request;
 
 /// A step under one policy and key.
 pub(super) struct Settlement {

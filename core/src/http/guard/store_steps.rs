@@ -1,14 +1,14 @@
 //! The steps of a check that call a limiter: to decide, refund, commit and cancel.
 
-use crate::configuration::request::RequestAttributes;
-use crate::error::Error;
 use crate::http::guard::check::{GuardCheck, Stage, no_decision};
 use crate::http::guard::ledger::Spent;
 use crate::limiter::Limiter;
 use crate::limiter::call::{Answer, Call};
-use crate::rules::decision::Decision;
-use crate::rules::request::Request;
-use crate::rules::reservation::list::ReservationTerms;
+use polylimit_document::request::RequestAttributes;
+use polylimit_rules::decision::Decision;
+use polylimit_rules::error::Error;
+use polylimit_rules::request::Request;
+use polylimit_rules::reservation::list::ReservationTerms;
 
 impl GuardCheck {
     /// Passes the call that has to be made next, and its limiter, to a function, which may be called again until

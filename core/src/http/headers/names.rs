@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::error::{Error, excerpt};
 use crate::http::headers::{HeaderSettings, HeaderStyle};
+use polylimit_rules::error::{Error, excerpt};
 
 /// A field whose name a program may change.
 #[derive(Clone, Copy)]

@@ -6,8 +6,8 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::http::headers::{HeaderField, Outcome, reports, retry_after};
-use crate::report::report_json;
-use crate::rules::decision::Source;
+use polylimit_rules::decision::Source;
+use polylimit_rules::report::report_json;
 
 /// The answer to a denied request.
 ///

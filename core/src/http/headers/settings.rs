@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Error, excerpt};
 use crate::http::headers::names::FieldNames;
+use polylimit_rules::error::{Error, excerpt};
 
 /// Which of the fields that report limits are sent. `retry-after` does not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 use crate::Limiter;
 use crate::clock::ManualClock;
 use crate::http::headers::*;
-use crate::rules::decision::{Cause, QuotaUsage, Several, Source};
+use polylimit_rules::decision::{Cause, QuotaUsage, Several, Source};
 
 const SECOND: u64 = 1_000_000;
 const BOTH: HeaderSettings =

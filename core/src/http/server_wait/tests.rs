@@ -14,7 +14,7 @@ fn all_cases_agree() {
         let mut fields: Vec<_> = lines.map(|line| ("RateLimit", line.as_str().unwrap())).collect();
         fields.extend(case["retry_after"].as_str().map(|value| ("Retry-After", value)));
         let wait = server_wait(fields, case["now_us"].as_u64().unwrap());
-        assert_eq!(wait.map(crate::units::micros), case["wait_us"].as_u64(), "{}", case["name"]);
+        assert_eq!(wait.map(polylimit_rules::units::micros), case["wait_us"].as_u64(), "{}", case["name"]);
     }
     let backoff = |settings: &Value| {
         let us = |name: &str| settings[name].as_u64().map(Duration::from_micros);
@@ -28,7 +28,7 @@ fn all_cases_agree() {
     for case in cases("backoff") {
         let retry = u32::try_from(case["retry"].as_u64().unwrap()).unwrap();
         let told = case["server_wait_us"].as_u64().map(Duration::from_micros);
-        let wait = backoff(&case["settings"]).unwrap().wait(retry, told).map(crate::units::micros);
+        let wait = backoff(&case["settings"]).unwrap().wait(retry, told).map(polylimit_rules::units::micros);
         match case["wait_us"].as_array() {
             None => assert_eq!(wait, None, "{}", case["name"]),
             Some(range) => {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{Response, response};
 
-use crate::error::Error;
 use crate::http::guard::{Guard, GuardBuilder, KeyPart, MissingKey, OutageReport};
 use crate::http::headers::{HeaderStyle, ResetForm};
 use crate::http::tower::limit::{Denial, Functions, Limit, OnOutage};
 use crate::http::tower::service::RateLimitLayer;
 use crate::limiter::Limiter;
+use polylimit_rules::error::Error;
 
 /// The options of a [`RateLimitLayer`] before they are checked. `B` is the body of the service's responses.
 #[must_use = "a builder makes a layer only when `build` is called"]

@@ -7,7 +7,7 @@ use http::header::COOKIE;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 
-use crate::client_address::ClientAddressRules;
+use polylimit_document::client_address::ClientAddressRules;
 
 /// The authenticated user of a request: an extension that an outer layer inserts, read by
 /// [`KeyPart::User`](crate::http::guard::KeyPart::User).

@@ -7,7 +7,6 @@ use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;
 use http::{Method, Response, StatusCode, response};
 
-use crate::configuration::request::RequestAttributes;
 use crate::http::guard::{
     Guard, GuardCheck, KeyPart, MissingKey, OutageReport, RequestFacts, RequestLimits, Verdict,
 };
@@ -17,8 +16,9 @@ use crate::http::tower::body::ResponseBody;
 use crate::http::tower::hold::{RequestHold, Spent};
 use crate::http::tower::key::{cookie_value, header_value};
 use crate::http::tower::response::{allow_origin, denial, failure};
-use crate::rules::decision::Decision;
-use crate::rules::policy::Policy;
+use polylimit_document::request::RequestAttributes;
+use polylimit_rules::decision::Decision;
+use polylimit_rules::policy::Policy;
 
 /// A request that a layer does not pass on.
 #[derive(Debug)]

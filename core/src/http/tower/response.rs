@@ -7,10 +7,10 @@ use http::header::{
 use http::request::Parts;
 use http::{Response, StatusCode};
 
-use crate::error::Error;
 use crate::http::guard::Guard;
 use crate::http::headers::{HeaderField, Problem};
 use crate::http::tower::body::ResponseBody;
+use polylimit_rules::error::Error;
 
 /// The default response to a request that a guard denies: a problem document, or its text.
 pub(super) fn denial<B>(problem: &Problem, request: &Parts) -> Response<ResponseBody<B>> {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::unused::Unused;
-use crate::error::Error;
-use crate::runtime::clock::Clock;
 use crate::store::Store;
-use crate::store::credentials::CredentialsFunction;
 use crate::store::custom::{self, CustomStore};
-use crate::store::memory::MemoryStore;
-use crate::store::option::{OptionKind, StoreOption};
+use crate::store::local::{SharedFileOptions, SharedFileStore};
 use crate::store::redis::{RedisOptions, RedisStore};
-use crate::store::shared_file::{SharedFileOptions, SharedFileStore};
-use crate::store::suggestion::unknown_option;
+use polylimit_rules::error::Error;
+use polylimit_rules::suggestion::unknown_option;
+use polylimit_runtime::clock::Clock;
+use polylimit_store::credentials::CredentialsFunction;
+use polylimit_store::option::{OptionKind, StoreOption};
+use polylimit_store_memory::MemoryStore;
 
 pub(super) const LOCAL_SIZE: StoreOption = StoreOption {
     name: "local_size",

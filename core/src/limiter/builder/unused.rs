@@ -1,6 +1,6 @@
 //! Options without effect: those of one store are accepted with every other, so that tests and production differ in the URL alone.
 
-use crate::store::finding::{Finding, Severity};
+use polylimit_store::finding::{Finding, Severity};
 
 /// Options that are accepted and have no effect on the limiter's store.
 #[derive(Default)]
@@ -24,10 +24,7 @@ impl Unused {
             1 => last.clone(),
             length => format!("{} and {last}", names[..length - 1].join(", ")),
         };
-        Some(Finding {
-            severity: Severity::Fine,
-            subject: "options",
-            message: format!("{are} {listed} {have} no effect on the {store} store"),
-        })
+        let message = format!("{are} {listed} {have} no effect on the {store} store");
+        Some(Finding::new(Severity::Fine, "options", message))
     }
 }

@@ -13,11 +13,11 @@ use std::task::{Context, Poll, Waker};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
-use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
 use crate::limiter::completion::pending_call::{CallResult, panicked};
 use crate::limiter::owned_call::OwnedCall;
-use crate::runtime::close_signal::{CloseSignal, closed};
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_runtime::close_signal::{CloseSignal, closed};
 
 /// The tag of a call and its answer.
 pub(crate) type Finished<T> = (T, CallResult);

@@ -11,15 +11,15 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot::{self, Receiver, Sender};
 
-use crate::error::{Error, ErrorKind};
 use crate::limiter::call::{Answer, Call};
 use crate::limiter::owned_call::{OwnedCall, OwnedRequest};
 use crate::limiter::together::Together;
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
-use crate::rules::decision::Decision;
-use crate::rules::request::Request;
-use crate::rules::reservation::list::Hold;
-use crate::runtime::close_signal::closed;
+use polylimit_rules::decision::Decision;
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_rules::request::Request;
+use polylimit_rules::reservation::list::Hold;
+use polylimit_runtime::close_signal::closed;
 
 pub(crate) type CallResult = Result<Answer, Error>;
 pub(crate) type PendingCall = Pin<Box<dyn Future<Output = CallResult> + Send>>;

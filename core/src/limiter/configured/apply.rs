@@ -5,17 +5,17 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::configuration::compiled::Configuration;
-use crate::configuration_source::ConfigurationSink;
-use crate::configuration_source::custom::CustomOrigin;
-use crate::configuration_source::followed::{FollowedConfiguration, SourceOptions};
-use crate::configuration_source::origin::Origin;
-use crate::configuration_source::snapshot::{Changed, Snapshot};
-use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::parsed::Parsed;
 use crate::limiter::operations::Shared;
-use crate::runtime::close_signal::closed;
+use polylimit_document::compiled::Configuration;
+use polylimit_document::source::ConfigurationSink;
+use polylimit_document::source::custom::CustomOrigin;
+use polylimit_document::source::followed::{FollowedConfiguration, SourceOptions};
+use polylimit_document::source::origin::Origin;
+use polylimit_document::source::snapshot::{Changed, Snapshot};
+use polylimit_rules::error::Error;
+use polylimit_runtime::close_signal::closed;
 
 /// Applies the state of a source to a limiter.
 #[derive(Debug)]

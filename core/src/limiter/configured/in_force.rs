@@ -2,16 +2,16 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::configuration::compiled::Configuration;
-use crate::configuration::effective::QuotaSets;
-use crate::configuration::model::DocumentPolicy;
-use crate::error::Error;
 use crate::limiter::configured::candidate_counts::{CandidateCounters, CandidateCounts};
 use crate::limiter::registry::Registry;
-use crate::rules::policy::Policy;
-use crate::rules::quota::{Algorithm, Quota};
 use crate::store::Store;
-use crate::store::charge::{PolicyId, PolicyOptions, PreparedQuotas};
+use polylimit_document::compiled::Configuration;
+use polylimit_document::effective::QuotaSets;
+use polylimit_document::model::DocumentPolicy;
+use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::{Algorithm, Quota};
+use polylimit_store::charge::{PolicyId, PolicyOptions, PreparedQuotas};
 
 #[derive(Debug)]
 pub(crate) struct InForce {

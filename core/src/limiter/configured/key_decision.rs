@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::future::Either;
 
-use crate::error::Error;
 use crate::limiter::cancellation::gives_back;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::key_steps::{ConfiguredCall, Opening, StoreCall};
@@ -16,9 +15,10 @@ use crate::limiter::deadline::in_tokio;
 use crate::limiter::operations::check_hold;
 use crate::limiter::tally::counts::OperationKind;
 use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
-use crate::rules::decision::{Decision, Source};
-use crate::rules::request::Request;
-use crate::store::charge::{Answer, Wait, only};
+use polylimit_rules::decision::{Decision, Source};
+use polylimit_rules::error::Error;
+use polylimit_rules::request::Request;
+use polylimit_store::charge::{Answer, Wait, only};
 
 /// How long an operation waits for the first configuration where the store of the states has no deadline.
 const FIRST_CONFIGURATION_WITHIN: Duration = Duration::from_secs(1);

@@ -4,18 +4,18 @@
 //! effective quotas of the key go to the store with the request. After the store, the pool of an elastic policy may
 //! admit what the policy denies, and a policy in shadow admits what is still denied.
 
-use crate::configuration::effective::EffectiveQuotas;
-use crate::configuration::model::Mode;
-use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::operations::headroom_of;
 use crate::limiter::registry::{refuse_reserved, refuse_unreserved};
 use crate::limiter::{CHECK, KeyCall, Limiter, PEEK, RESERVE};
-use crate::rules::decision::{Cause, Decision, Source};
-use crate::rules::policy::Policy;
-use crate::rules::reservation::list::Hold;
-use crate::rules::transition::Operation;
-use crate::store::charge::{Action, Answer, Charge, Wait};
+use polylimit_document::effective::EffectiveQuotas;
+use polylimit_document::model::Mode;
+use polylimit_rules::decision::{Cause, Decision, Source};
+use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::reservation::list::Hold;
+use polylimit_rules::transition::Operation;
+use polylimit_store::charge::{Action, Answer, Charge, Wait};
 
 /// An operation on a key of a configured policy. Everything about it that depends on the time was decided at `now_us`, so that all steps
 /// agree on the effective quotas and on what the lists say.

@@ -5,14 +5,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::configuration::entry::Entry;
-use crate::configuration::time::time_text;
-use crate::error::Error;
 use crate::limiter::configured::status::ConfigurationStatus;
 use crate::limiter::{Admin, blocking};
-use crate::names::named_enum;
-use crate::runtime::clock::Clock;
-use crate::units::micros;
+use polylimit_document::entry::Entry;
+use polylimit_rules::error::Error;
+use polylimit_rules::names::named_enum;
+use polylimit_rules::time::time_text;
+use polylimit_rules::units::micros;
+use polylimit_runtime::clock::Clock;
 
 named_enum! {
     /// A list of a configuration.

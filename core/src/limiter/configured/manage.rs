@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::configuration::document::Document;
-use crate::configuration::entry::Entry;
-use crate::configuration_source::origin::Origin;
-use crate::configuration_source::place::ConfigurationPlace;
-use crate::configuration_source::publication::{Author, Published};
-use crate::configuration_source::snapshot::{Changed, DocumentText, Entries, EntryChange, Snapshot};
-use crate::error::{Error, ErrorKind};
 use crate::limiter::configured::candidate_counts::CandidateCounts;
 use crate::limiter::configured::parsed::{OwnConfiguration, Parsed};
 use crate::limiter::configured::status::{ConfigurationChange, ConfigurationStatus};
 use crate::limiter::{Admin, Limiter, Shared, blocking};
-use crate::runtime::clock::Clock;
-use crate::runtime::sleep::at_most;
+use polylimit_document::document::Document;
+use polylimit_document::entry::Entry;
+use polylimit_document::source::origin::Origin;
+use polylimit_document::source::place::ConfigurationPlace;
+use polylimit_document::source::publication::{Author, Published};
+use polylimit_document::source::snapshot::{Changed, DocumentText, Entries, EntryChange, Snapshot};
+use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_runtime::clock::Clock;
+use polylimit_runtime::sleep::at_most;
 
 /// How long a change waits for this process to notice it.
 const NOTICED_WITHIN: Duration = Duration::from_secs(5);

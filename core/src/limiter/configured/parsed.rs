@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::configuration::document::Document;
-use crate::configuration::entry::Entries;
-use crate::configuration_source::snapshot::{Changed, Snapshot};
-use crate::error::Error;
 use crate::limiter::configured::status::ConfigurationStatus;
+use polylimit_document::document::Document;
+use polylimit_document::entry::Entries;
+use polylimit_document::source::snapshot::{Changed, Snapshot};
+use polylimit_rules::error::Error;
 
 /// The document and the entries that a limiter has parsed.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +105,7 @@ impl OwnConfiguration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::configuration_source::snapshot::{DocumentText, EntryChange};
+    use polylimit_document::source::snapshot::{DocumentText, EntryChange};
 
     const POLICIES: &str = "polylimit = 1\npolicies.api.quotas = '5/day'\n";
 

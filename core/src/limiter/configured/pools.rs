@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::error::Error;
 use crate::limiter::Limiter;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::key_decision::PendingAnswer;
 use crate::limiter::configured::key_steps::{ConfiguredCall, Opening};
 use crate::limiter::configured::pool_charges::{COLLECTED_FOR, Pool};
-use crate::rules::transition::Operation;
-use crate::store::charge::{Action, Wait};
+use polylimit_rules::error::Error;
+use polylimit_rules::transition::Operation;
+use polylimit_store::charge::{Action, Wait};
 
 impl Limiter {
     /// The pool's answer; boxed, because the pool is decided by the same recursive path as a policy.

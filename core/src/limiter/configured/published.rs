@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::configuration_source::publication::Author;
-use crate::error::Error;
 use crate::limiter::configured::status::ConfigurationStatus;
 use crate::limiter::{Admin, blocking};
+use polylimit_document::source::publication::Author;
+use polylimit_rules::error::Error;
 
 /// A published document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -7,21 +7,21 @@ use std::sync::Arc;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::configuration::key_calendar::plan_with;
-use crate::configuration::matcher::{AppliedPolicies, AppliedPolicy, PolicyMatch};
-use crate::configuration::model::Mode;
-use crate::configuration::request::AttributeSource;
-use crate::error::Error;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::configured::key_steps::{ConfiguredCall, Opening};
 use crate::limiter::together::{Charged, Planned, hold_without_waiting};
 use crate::limiter::{Admin, CHECK, Limiter, RESERVE, blocking};
-use crate::rules::decision::{Cause, Decision};
-use crate::rules::policy::Policy;
-use crate::rules::reservation::id::ReservationId;
-use crate::rules::reservation::list::{Hold, ReservationTerms};
-use crate::store::charge::{Wait, at_once};
-use crate::store::scan::KeyName;
+use polylimit_document::key_calendar::plan_with;
+use polylimit_document::matcher::{AppliedPolicies, AppliedPolicy, PolicyMatch};
+use polylimit_document::model::Mode;
+use polylimit_document::request::AttributeSource;
+use polylimit_rules::decision::{Cause, Decision};
+use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::reservation::id::ReservationId;
+use polylimit_rules::reservation::list::{Hold, ReservationTerms};
+use polylimit_store::charge::{Wait, at_once};
+use polylimit_store::scan::KeyName;
 
 /// The decision on a request by the configuration's lists, rules and policies.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,16 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::configuration::key_calendar::plan_with;
-use crate::configuration::model::Mode;
-use crate::configuration::request::AttributeSource;
-use crate::error::Error;
 use crate::limiter::Admin;
 use crate::limiter::configured::request_decision::RequestDecision;
 use crate::limiter::explanation::report::PolicyMode;
-use crate::rules::decision::Cause;
-use crate::rules::policy::Policy;
-use crate::store::charge::Wait;
+use polylimit_document::key_calendar::plan_with;
+use polylimit_document::model::Mode;
+use polylimit_document::request::AttributeSource;
+use polylimit_rules::decision::Cause;
+use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
+use polylimit_store::charge::Wait;
 
 /// The result of matching a request against a configuration, before any policy decides.
 #[derive(Clone, Debug, PartialEq, Eq)]

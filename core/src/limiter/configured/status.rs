@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::configuration_source::publication::{PastChange, PastKind};
+use polylimit_document::source::publication::{PastChange, PastKind};
 
 /// Which configuration is active, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::configuration::compiled::statements::Statement;
-use crate::configuration::model::Mode;
 use crate::limiter::configured::status::ConfigurationStatus;
-use crate::names::named_enum;
-use crate::rules::decision::{Cause, Degradation};
-use crate::store::scan::KeyName;
+use polylimit_document::compiled::statements::Statement;
+use polylimit_document::model::Mode;
+use polylimit_rules::decision::{Cause, Degradation};
+use polylimit_rules::names::named_enum;
+use polylimit_store::scan::KeyName;
 
 named_enum! {
     /// Where the effective quotas of a key come from.

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::families::{Family, SampleValue};
 use crate::limiter::Limiter;
-use crate::report::hex;
-use crate::rules::decision::Source;
-use crate::store::scan::KeyName;
-use crate::zone::DATABASE;
+use polylimit_rules::decision::Source;
+use polylimit_rules::report::hex;
+use polylimit_rules::zone::DATABASE;
+use polylimit_store::families::{Family, SampleValue};
+use polylimit_store::scan::KeyName;
 
 /// The maximum size of a report.
 pub(crate) const MAX_BYTES: usize = 16 << 10;
@@ -262,7 +262,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
     use super::*;
-    use crate::rules::policy::Policy;
+    use polylimit_rules::policy::Policy;
 
     #[test]
     fn report_is_read_as_it_was_written() {

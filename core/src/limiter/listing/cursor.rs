@@ -1,6 +1,6 @@
 //! Where a list continues: one text for the positions in all nodes.
 
-use crate::error::Error;
+use polylimit_rules::error::Error;
 
 /// The positions at which the nodes of a store continue.
 #[derive(Clone, Debug, PartialEq, Eq)]

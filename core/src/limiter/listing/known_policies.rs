@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::limiter::Shared;
 use crate::limiter::configured::in_force::InForce;
-use crate::rules::policy::Policy;
-use crate::store::charge::{PolicyId, PolicyOptions, PreparedQuotas};
-use crate::store::scan::{FoundKey, FoundPolicy, KeyName};
+use polylimit_rules::policy::Policy;
+use polylimit_store::charge::{PolicyId, PolicyOptions, PreparedQuotas};
+use polylimit_store::scan::{FoundKey, FoundPolicy, KeyName};
 
 /// The policies by which keys are examined.
 pub(crate) struct KnownPolicies<'a> {

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use crate::error::Error;
-use crate::rules::policy::Policy;
-use crate::rules::quota::{Algorithm, Quota};
-use crate::rules::transition::PolicyRules;
-use crate::store::scan::{KeyName, Look};
+use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::{Algorithm, Quota};
+use polylimit_rules::transition::PolicyRules;
+use polylimit_store::scan::{KeyName, Look};
 
 /// Selects the keys of a list: all by default.
 #[derive(Clone, Copy, Default)]

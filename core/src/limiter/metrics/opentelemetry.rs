@@ -5,9 +5,9 @@ use std::sync::{Arc, Weak};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Meter};
 
-use crate::families::{Family, FamilyKind, Sample, SampleValue};
 use crate::limiter::Limiter;
 use crate::limiter::operations::Shared;
+use polylimit_store::families::{Family, FamilyKind, Sample, SampleValue};
 
 /// Observes the metrics of a limiter at each collection of the meter's provider, until the last handle of the limiter is dropped.
 ///
@@ -43,8 +43,8 @@ pub fn register(limiter: &Limiter, meter: &Meter, name: Option<&str>) {
         match kind {
             FamilyKind::Gauge => instrument.gauge(text, unit),
             FamilyKind::Counter => instrument.counter(text, unit, observe_number),
-            // OpenTelemetry has no observable histogram, so its parts are counters.
-            FamilyKind::Histogram => {
+            // Histograms: OpenTelemetry has none that are observable, so their parts are counters.
+            _ => {
                 instrument.counter(format!("{text}.bucket"), "", observe_buckets);
                 instrument.counter(format!("{text}.count"), "", observe_count);
                 instrument.counter(format!("{text}.sum"), unit, observe_sum);
@@ -89,7 +89,7 @@ impl Instrument<'_> {
         let (limiter, family) = (Arc::downgrade(&self.limiter.shared), self.family);
         let attribute = self.attribute.clone();
         move |observer| {
-            for Sample { labels, value } in samples(&limiter, family) {
+            for Sample { labels, value, .. } in samples(&limiter, family) {
                 let labels = labels.into_iter().map(|(name, value)| KeyValue::new(name, String::from(value)));
                 let attributes: Vec<KeyValue> = labels.chain(attribute.clone()).collect();
                 observe(&value, &attributes, observer);

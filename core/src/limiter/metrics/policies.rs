@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::families::{Family, FamilyKind, SampleValue};
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::metrics::{number, seconds};
 use crate::limiter::operations::Shared;
 use crate::limiter::tally::counts::MAX_COUNTED;
 use crate::limiter::tally::totals::{PolicyTotals, Totals};
-use crate::rules::decision::{Cause, Degradation, Source};
-use crate::rules::policy::Policy;
+use polylimit_rules::decision::{Cause, Degradation, Source};
+use polylimit_rules::policy::Policy;
+use polylimit_store::families::{Family, FamilyKind, SampleValue};
 
 /// The label of all policies without samples of their own, and of quotas that their policy no longer has.
 const OTHER: &str = "other";

@@ -1,10 +1,10 @@
 //! The outcomes of the store's operations, and the state of the store.
 
-use crate::families::{Family, FamilyKind, SampleValue};
 use crate::limiter::metrics::number;
 use crate::limiter::operations::Shared;
 use crate::store::Store;
-use crate::store::stats::Stats;
+use polylimit_store::families::{Family, FamilyKind, SampleValue};
+use polylimit_store::stats::Stats;
 
 pub(super) fn families(shared: &Shared) -> Vec<Family> {
     let is_redis = matches!(shared.store, Store::Redis(_));
@@ -169,33 +169,38 @@ fn state(shared: &Shared) -> [Family; 4] {
 mod tests {
     use super::*;
 
-    /// A field that is missing in this test does not compile, and one that no family has is not found.
     #[test]
     fn every_count_of_the_store_is_in_one_sample() {
-        let stats = Stats {
-            applied: 1009,
-            not_applied: 1016,
-            unknown: 1023,
-            permanent: 1030,
-            shed: 1037,
-            retried: 1044,
-            answered_fallback: 1051,
-            answered_allow: 1058,
-            answered_deny: 1065,
-            healed: 1072,
-            calls: 1079,
-            scripts_sent: 1086,
-            connections: 1093,
-            connections_lost: 1100,
-            breaker_opened: 1107,
-            redirected: 1114,
-            invalidations: 1121,
-            denial_cache: 1128,
-            leased: 1135,
-            lease_units_held: 1142,
-            lease_units_returned: 1149,
-            lease_units_lost: 1156,
-        };
+        let mut stats = Stats::default();
+        let counts = [
+            &mut stats.applied,
+            &mut stats.not_applied,
+            &mut stats.unknown,
+            &mut stats.permanent,
+            &mut stats.shed,
+            &mut stats.retried,
+            &mut stats.answered_fallback,
+            &mut stats.answered_allow,
+            &mut stats.answered_deny,
+            &mut stats.healed,
+            &mut stats.calls,
+            &mut stats.scripts_sent,
+            &mut stats.connections,
+            &mut stats.connections_lost,
+            &mut stats.breaker_opened,
+            &mut stats.redirected,
+            &mut stats.invalidations,
+            &mut stats.denial_cache,
+            &mut stats.leased,
+            &mut stats.lease_units_held,
+            &mut stats.lease_units_returned,
+            &mut stats.lease_units_lost,
+        ];
+        let length = counts.len();
+        for (place, count) in (0..).zip(counts) {
+            *count = 1009 + 7 * place;
+        }
+        assert_eq!(length, stats.iter().count(), "a count is missing in this test");
         let families = of_stats(&stats, true);
         let samples = families.iter().flat_map(|family| &family.samples);
         let values: Vec<_> = samples.map(|sample| sample.value.clone()).collect();

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use super::*;
-use crate::rules::decision::Decision;
-use crate::runtime::clock::{Clock, ManualClock};
-use crate::store::charge::Charge;
-use crate::store::memory::MemoryStore;
+use polylimit_rules::decision::Decision;
+use polylimit_runtime::clock::{Clock, ManualClock};
+use polylimit_store::charge::Charge;
+use polylimit_store_memory::MemoryStore;
 
 /// A registry that keeps a few texts, and forgets unused ones at once.
 fn small(most: usize) -> Registry {

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::error::Error;
 use crate::limiter::tally::counts::MAX_COUNTED;
-use crate::rules::policy::Policy;
-use crate::runtime::monotonic;
-use crate::store::charge::PolicyId;
-use crate::store::policy_table::OfPolicy;
+use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
+use polylimit_runtime::monotonic;
+use polylimit_store::charge::PolicyId;
+use polylimit_store::policy_table::OfPolicy;
 
 /// How many of the texts in line a new text looks at.
 pub(super) const INSPECTED: usize = 8;

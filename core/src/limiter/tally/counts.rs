@@ -3,10 +3,10 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::rules::decision::{Cause, Degradation, Source};
-use crate::rules::policy::Policy;
-use crate::rules::transition::Operation;
-use crate::store::charge::{Action, PolicyId};
+use polylimit_rules::decision::{Cause, Degradation, Source};
+use polylimit_rules::policy::Policy;
+use polylimit_rules::transition::Operation;
+use polylimit_store::charge::{Action, PolicyId};
 
 /// The policies whose counts are found at once: requests name them without a lookup, too.
 pub(crate) const FIRST: usize = 4;

@@ -3,8 +3,8 @@
 use crate::limiter::tally::counts::{
     CAUSES, DecisionCounts, MAX_COUNTED, OperationKind, PolicyCounts, RareCounts, Stripe,
 };
-use crate::rules::decision::{Cause, Degradation, Source};
-use crate::rules::policy::Policy;
+use polylimit_rules::decision::{Cause, Degradation, Source};
+use polylimit_rules::policy::Policy;
 
 /// The totals of a limiter's counts.
 #[derive(Debug, Default)]

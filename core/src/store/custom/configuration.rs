@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::store::custom::interface::{
+use polylimit_store::interface::{
     Change, ConfigurationStore, Decide, Load, Replace, Store, StoreError, StoredConfiguration,
 };
 

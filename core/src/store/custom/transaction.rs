@@ -3,13 +3,13 @@
 //! A state's name is its policy's name, a zero byte and the key. The state consists of the length of its records (2 bytes), the records,
 //! and then logs and reservations, as [`StoredPolicy`] writes them.
 
-use crate::error::Error;
-use crate::rules::codec::{Bytes, States};
-use crate::rules::transition::Operation;
-use crate::runtime::clock::Clock;
-use crate::store::charge::{Action, Answers, Charge};
-use crate::store::custom::interface::Change;
-use crate::store::stored_policy::StoredPolicy;
+use polylimit_rules::codec::{Bytes, States};
+use polylimit_rules::error::Error;
+use polylimit_rules::transition::Operation;
+use polylimit_runtime::clock::Clock;
+use polylimit_store::charge::{Action, Answers, Charge};
+use polylimit_store::interface::Change;
+use polylimit_store::stored_policy::StoredPolicy;
 
 /// The name of a key's state. A policy's name contains no zero.
 pub(super) fn name(policy: &StoredPolicy, key: &[u8]) -> Vec<u8> {

@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 
 use super::{Asked, Subject};
-use crate::rules::decision::Cause;
-use crate::rules::penalty::Penalty;
-use crate::rules::policy::Policy;
-use crate::rules::reservation::id::ReservationId;
-use crate::rules::reservation::list::{AS_RESERVED, Hold};
-use crate::rules::transition::Operation;
-use crate::runtime::clock::ManualClock;
-use crate::store::charge::Action;
+use polylimit_rules::decision::Cause;
+use polylimit_rules::penalty::Penalty;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::reservation::id::ReservationId;
+use polylimit_rules::reservation::list::{AS_RESERVED, Hold};
+use polylimit_rules::transition::Operation;
+use polylimit_runtime::clock::ManualClock;
+use polylimit_store::charge::Action;
 
 const START_US: u64 = 1_790_000_000_000_000;
 const SECOND_US: u64 = 1_000_000;

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::{Asked, Subject};
-use crate::rules::decision::Cause;
-use crate::rules::penalty::Penalty;
-use crate::rules::policy::Policy;
-use crate::rules::reservation::id::ReservationId;
-use crate::rules::reservation::list::{Hold, commit_cost};
-use crate::rules::transition::Operation;
-use crate::runtime::clock::ManualClock;
-use crate::store::charge::{Action, Answer};
+use polylimit_rules::decision::Cause;
+use polylimit_rules::penalty::Penalty;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::reservation::id::ReservationId;
+use polylimit_rules::reservation::list::{Hold, commit_cost};
+use polylimit_rules::transition::Operation;
+use polylimit_runtime::clock::ManualClock;
+use polylimit_store::charge::{Action, Answer};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/conformance/policies.json");
 /// Monday 2026-09-21, from which the times of cases count.

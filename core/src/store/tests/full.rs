@@ -1,11 +1,11 @@
 //! Which records of blocks a store keeps: while there is room, those that still matter; and a block itself in any case.
 
 use super::{Asked, Subject};
-use crate::rules::decision::{Cause, Degradation};
-use crate::rules::penalty::Penalty;
-use crate::rules::policy::Policy;
-use crate::rules::transition::Operation;
-use crate::runtime::clock::ManualClock;
+use polylimit_rules::decision::{Cause, Degradation};
+use polylimit_rules::penalty::Penalty;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::transition::Operation;
+use polylimit_runtime::clock::ManualClock;
 
 const START_US: u64 = 1_790_000_000_000_000;
 const SECOND_US: u64 = 1_000_000;

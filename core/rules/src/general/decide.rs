@@ -1,0 +1,285 @@
+//! The general transition: every operation sees what is set aside, and what is kept for others, as if it were spent, and a blocked
+//! key is denied.
+
+use super::{Added, KeyOperation, KeyParts, KeyPartsMut, KeyStates, kept};
+use crate::algorithm::{QuotaRules, Rules, State};
+use crate::decision::{Cause, Decision, Degradation};
+use crate::penalty::{BlockRecord, Penalty};
+use crate::reservation::list::{AS_RESERVED, Held, Hold, MAX_RESERVATIONS, REPEATED, end_of};
+use crate::transition::{Applied, Operation, PolicyRules, QuotaNumbers};
+
+/// The result of the general transition.
+pub(super) struct Outcome {
+    pub(super) applied: Applied,
+    pub(super) cause: Option<Cause>,
+    /// The units that a check has spent, or a reserve has set aside.
+    pub(super) units: u64,
+    /// Whether a commit was one of an id that was committed before.
+    pub(super) repeated: bool,
+}
+
+impl Outcome {
+    const fn of(applied: Applied) -> Self {
+        Self { applied, cause: None, units: 0, repeated: false }
+    }
+
+    pub(super) const fn nothing(allowed: bool) -> Self {
+        Self::of(Applied { allowed, spent: 0, written: false })
+    }
+
+    const fn written(written: bool) -> Self {
+        Self::of(Applied { allowed: true, spent: 0, written })
+    }
+
+    const fn denied(cause: Cause, written: bool) -> Self {
+        Self { cause: Some(cause), ..Self::of(Applied { allowed: false, spent: 0, written }) }
+    }
+}
+
+impl PolicyRules {
+    /// Applies any operation to any key and explains the result. States that keys share in place of their own have no record of
+    /// blocks: one key must not block the others.
+    #[inline(never)]
+    pub(crate) fn decide_general(
+        &self,
+        states: &mut impl KeyStates,
+        request: KeyOperation<'_>,
+        degraded: Option<Degradation>,
+    ) -> (Decision, Applied) {
+        let mut added = Added::default();
+        let mut key = added.parts(states.as_mut_slice(), self.quotas.len());
+        let is_shared = degraded.is_some();
+        let repeated_hold;
+        let request = match request.hold {
+            Some(hold) if key.repeats(request, hold) => {
+                repeated_hold = Hold { remember_us: REPEATED, ..*hold };
+                KeyOperation { cost: 0, hold: Some(&repeated_hold), ..request }
+            }
+            _ => request,
+        };
+        let outcome = self.apply_general(&mut key, request, is_shared);
+        let Outcome { applied, .. } = outcome;
+        if applied.written && *key.record != BlockRecord::default() {
+            key.record.bring(request.now_us, self.penalty.as_ref());
+            if key.record.says_nothing(request.now_us) {
+                *key.record = BlockRecord::default();
+            }
+        }
+        let KeyPartsMut { quotas, reservations, record, .. } = key;
+        let parts = KeyParts { quotas, reservations: Some(reservations), record: Some(record) };
+        let decision = self.explain_general(&parts, request, &outcome, degraded);
+        added.add_to(states);
+        if applied.written {
+            states.drop_empty_after(self.quotas.len());
+        }
+        (decision, applied)
+    }
+
+    fn apply_general(
+        &self,
+        key: &mut KeyPartsMut<'_>,
+        request: KeyOperation<'_>,
+        is_shared: bool,
+    ) -> Outcome {
+        let KeyOperation { now_us, operation, hold, .. } = request;
+        if operation == Operation::Peek {
+            let is_blocked = key.record.blocked_for_us(now_us) > 0;
+            let cause = self.denying(key, request, is_blocked);
+            return Outcome { cause, ..Outcome::nothing(cause.is_none()) };
+        }
+        let rewound = key.record.rewind(now_us) | key.commits.rewind(now_us);
+        let mut outcome = match (operation, hold) {
+            (Operation::Check | Operation::Reserve, _) => self.decide_admission(key, request, is_shared),
+            (Operation::Commit | Operation::Cancel | Operation::Renew, Some(hold)) => {
+                self.change_reservation(key, request, hold, is_shared)
+            }
+            (Operation::Block, Some(hold)) => {
+                let rewound = self.rewind_key(key, now_us);
+                let before = *key.record;
+                if !is_shared {
+                    key.record.block(now_us, hold.ttl_us);
+                }
+                Outcome::written(rewound || before != *key.record)
+            }
+            (Operation::Take, _) => self.take_beside(key, request),
+            (Operation::Charge | Operation::Refund, _) if request.cost > 0 => {
+                key.reservations.bring(now_us);
+                Outcome::of(self.apply(key.quotas, now_us, operation, request.cost))
+            }
+            // Nothing is spent; what is ahead of the clock is moved back to it all the same.
+            _ => Outcome::written(self.rewind_key(key, now_us)),
+        };
+        outcome.applied.written |= rewound;
+        outcome
+    }
+
+    /// Decides a check or a reserve, and counts its denial under a penalty.
+    fn decide_admission(
+        &self,
+        key: &mut KeyPartsMut<'_>,
+        request: KeyOperation<'_>,
+        is_shared: bool,
+    ) -> Outcome {
+        let KeyOperation { now_us, operation, cost, hold, .. } = request;
+        let is_reserve = operation == Operation::Reserve;
+        if is_reserve && hold.is_some_and(|hold| key.reservations.find(&hold.id, now_us).is_some()) {
+            return Outcome::written(self.rewind_key(key, now_us));
+        }
+        let is_blocked = key.record.blocked_for_us(now_us) > 0;
+        if let Some(cause) = self.denying(key, request, is_blocked) {
+            if self.never_admits_beside(request) {
+                return Outcome::denied(cause, self.rewind_key(key, now_us));
+            }
+            let rewound = key.reservations.rewind(now_us);
+            let counts = |quota: &QuotaNumbers| quota.count_denied && cost > 0 && !is_blocked;
+            let charged = self.charge(key.quotas, now_us, cost, counts);
+            if cause != Cause::Quota || is_shared {
+                return Outcome::denied(cause, rewound || charged);
+            }
+            return match &self.penalty {
+                Some(penalty) => Outcome::denied(count(key.record, now_us, penalty), true),
+                None => Outcome::denied(cause, rewound || charged),
+            };
+        }
+        match hold {
+            Some(hold) if is_reserve => {
+                key.reservations.bring(now_us);
+                key.reservations.add(hold.id, cost, now_us, hold.ttl_us, hold.remember_us);
+                self.bring(key.quotas, now_us);
+                Outcome { units: cost, ..Outcome::written(true) }
+            }
+            _ if cost == 0 => Outcome::written(self.rewind_key(key, now_us)),
+            _ => {
+                key.reservations.bring(now_us);
+                self.spend(key.quotas, now_us, cost);
+                Outcome { units: cost, ..Outcome::of(Applied { allowed: true, spent: cost, written: true }) }
+            }
+        }
+    }
+
+    fn take_beside(&self, key: &mut KeyPartsMut<'_>, request: KeyOperation<'_>) -> Outcome {
+        let KeyOperation { now_us, cost, .. } = request;
+        let held = key.reservations.held(now_us).units;
+        let is_blocked = key.record.blocked_for_us(now_us) > 0;
+        let spent = if is_blocked { 0 } else { self.left_beside(key.quotas, held, 0, now_us).min(cost) };
+        if spent == 0 {
+            return Outcome::written(self.rewind_key(key, now_us));
+        }
+        key.reservations.bring(now_us);
+        self.spend(key.quotas, now_us, spent);
+        Outcome::of(Applied { allowed: true, spent, written: true })
+    }
+
+    /// Ends or renews a reservation. Everything is brought to the present, also when the reservation is not there.
+    fn change_reservation(
+        &self,
+        key: &mut KeyPartsMut<'_>,
+        request: KeyOperation<'_>,
+        hold: &Hold,
+        is_shared: bool,
+    ) -> Outcome {
+        let KeyOperation { now_us, operation, cost, .. } = request;
+        let reservations = &mut *key.reservations;
+        reservations.bring(now_us);
+        self.bring(key.quotas, now_us);
+        let place = reservations.0.iter().position(|reservation| reservation.id == hold.id);
+        let is_commit = operation == Operation::Commit;
+        let mut repeated = is_commit && key.commits.find(&hold.id, now_us).is_some();
+        if let Some(place) = place {
+            if operation == Operation::Renew {
+                let renewed = &mut reservations.0[place];
+                (renewed.ends_us, renewed.ttl_us) = (end_of(now_us, hold.ttl_us), hold.ttl_us);
+            } else {
+                let ended = reservations.0.remove(place);
+                repeated = is_commit && ended.remember_us == REPEATED;
+                if is_commit && !repeated {
+                    let spent = if cost == AS_RESERVED { ended.units } else { cost };
+                    self.apply(key.quotas, now_us, Operation::Charge, spent);
+                    // Keys that share their states would meet each other's ids.
+                    if ended.remember_us > 0 && !is_shared {
+                        key.commits.bring(now_us);
+                        key.commits.remember(&ended, now_us);
+                    }
+                }
+            }
+        }
+        let applied = Applied { allowed: place.is_some(), spent: 0, written: true };
+        Outcome { repeated, ..Outcome::of(applied) }
+    }
+
+    /// Why a check, a peek or a reserve is denied, in addition to what is set aside and what is kept for others; `None` when it is not.
+    fn denying(&self, key: &KeyPartsMut<'_>, request: KeyOperation<'_>, is_blocked: bool) -> Option<Cause> {
+        let KeyOperation { now_us, cost, headroom, .. } = request;
+        let slots = self.slots_of(request);
+        if cost == 0 && slots.is_none() {
+            return None;
+        }
+        if is_blocked {
+            return Some(Cause::Blocked);
+        }
+        let Held { units, alive, .. } = key.reservations.held(now_us);
+        if cost > 0 && cost > self.left_beside(key.quotas, units, headroom, now_us) {
+            return Some(Cause::Quota);
+        }
+        slots.is_some_and(|slots| alive >= slots).then_some(Cause::Concurrency)
+    }
+
+    /// How many reservations this request may have in addition to its own one; `None` for a request that needs no slot.
+    pub(super) fn slots_of(&self, request: KeyOperation<'_>) -> Option<u64> {
+        match request.operation {
+            Operation::Reserve => Some(self.most_reservations(request.headroom)),
+            Operation::Peek => self.slots.map(|_| self.most_reservations(request.headroom)),
+            _ => None,
+        }
+    }
+
+    /// The most reservations that a key may have at a time, in addition to the slots that are kept for others.
+    pub(super) fn most_reservations(&self, headroom: u8) -> u64 {
+        let slots = self.slots.unwrap_or(u64::MAX).min(MAX_RESERVATIONS as u64);
+        slots - kept(slots, headroom)
+    }
+
+    /// Whether the request can never be admitted: its cost with what is kept for others is above a capacity, or there are no
+    /// slots at all.
+    fn never_admits_beside(&self, request: KeyOperation<'_>) -> bool {
+        let KeyOperation { cost, headroom, .. } = request;
+        // Slots are counted by reservations, whatever their units.
+        let exceeds = |quota: &QuotaNumbers| {
+            !matches!(quota.rules, QuotaRules::Slots)
+                && cost + kept(quota.capacity, headroom) > quota.capacity
+        };
+        (cost > 0 && self.quotas.iter().any(exceeds)) || self.slots_of(request) == Some(0)
+    }
+
+    /// The units that every quota admits in addition to the units that are set aside and those that are kept for others; the largest cost
+    /// where no quota counts units.
+    fn left_beside(&self, states: &[State], held: u64, headroom: u8, now_us: u64) -> u64 {
+        let left = self.rates(states).map(|(quota, state)| {
+            quota.rules.remaining(state, now_us).saturating_sub(kept(quota.capacity, headroom))
+        });
+        left.fold(u64::MAX, u64::min).saturating_sub(held)
+    }
+
+    /// The quotas that count units, with their states.
+    fn rates<'a>(&'a self, states: &'a [State]) -> impl Iterator<Item = (&'a QuotaNumbers, &'a State)> {
+        self.quotas.iter().zip(states).filter(|(quota, _)| !matches!(quota.rules, QuotaRules::Slots))
+    }
+
+    /// Moves back what is ahead of the clock. Returns whether anything was.
+    fn rewind_key(&self, key: &mut KeyPartsMut<'_>, now_us: u64) -> bool {
+        key.reservations.rewind(now_us) | self.rewind(key.quotas, now_us)
+    }
+
+    /// Brings the states to the present without spending anything.
+    fn bring(&self, states: &mut [State], now_us: u64) {
+        for (quota, state) in self.quotas.iter().zip(states) {
+            quota.rules.spend(state, now_us, 0);
+        }
+    }
+}
+
+/// Counts a denial by a quota. Returns its cause: it may block the key.
+fn count(record: &mut BlockRecord, now_us: u64, penalty: &Penalty) -> Cause {
+    record.count_denial(now_us, penalty);
+    if record.blocked_for_us(now_us) > 0 { Cause::Blocked } else { Cause::Quota }
+}

@@ -1,0 +1,628 @@
+//! A policy's script, assembled from its parts in Lua, and a call of it: one command that decides one or more entries of
+//! the policy, in order.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::ptr;
+use std::sync::{Arc, OnceLock};
+
+use bytes::BufMut;
+use foldhash::fast::FixedState;
+use parking_lot::Mutex;
+use redis::{Cmd, RedisWrite};
+use sha1::{Digest, Sha1};
+use smallvec::SmallVec;
+
+use super::arguments::{algorithm_number, numbers_at, policy_arguments};
+use super::fast_path::{self, FastPath, RequestPath, Template};
+use polylimit_rules::codec::PolicyCodec;
+use polylimit_rules::general::KeyOperation;
+use polylimit_rules::history::Change;
+use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::calendar::Calendar;
+use polylimit_rules::quota::{Algorithm, Quota};
+use polylimit_rules::reservation::list::Hold;
+use polylimit_rules::transition::{Operation, PolicyRules};
+use polylimit_store::charge::Action;
+
+/// How a call identifies its script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScriptReference {
+    /// `EVALSHA`: the server has to know the script.
+    Hash,
+    /// `EVAL`: the server receives and caches the script.
+    Source,
+}
+
+/// The fields that all entries of a call share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallHeader {
+    /// The reply repeats it.
+    pub(crate) nonce: [u8; 6],
+    /// The server's time in microseconds after which the script refuses the call; 0: none.
+    pub(crate) deadline_us: u64,
+    pub(crate) clock: ScriptClock,
+    /// The time whose windows quotas by the calendar get: as near to that of the decision as the caller can know.
+    pub(crate) windows_us: u64,
+    /// Whether the server does not know the first line of scripts, so that it gets [others](Script::plain).
+    pub(crate) is_plain: bool,
+}
+
+/// The clock by which a call decides, in microseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScriptClock {
+    /// The server's clock, read by the script.
+    Server,
+    /// An estimate of the server's time, for servers that refuse `TIME` in scripts.
+    Estimate(u64),
+    /// A manual clock. Keys do not expire, and the server's clock is read only where the call has a deadline.
+    Manual(u64),
+}
+
+impl ScriptClock {
+    /// The time that is written, and whether it is an estimate.
+    fn parts(self) -> (u64, bool) {
+        match self {
+            Self::Server => (SERVER_CLOCK, false),
+            Self::Estimate(now_us) => (now_us, true),
+            Self::Manual(now_us) => (now_us, false),
+        }
+    }
+}
+
+/// One key of a call, and the operation on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallEntry<'a> {
+    /// The main key, as it is in Redis.
+    pub(crate) key: &'a [u8],
+    pub(crate) action: Action,
+    pub(crate) cost: u64,
+    /// The part of each quota's capacity that a check, a peek or a reserve leaves for others, in percent.
+    pub(crate) headroom: u8,
+    /// The number of checks, one after the other: 1 for every other action, and for policies that
+    /// [cannot coalesce](PolicyCall::can_coalesce); at most [`most_checks`].
+    pub(crate) count: u16,
+    /// The reservation, for operations on one, or the time of a block.
+    pub(crate) hold: Option<&'a Hold>,
+}
+
+impl<'a> CallEntry<'a> {
+    /// The operation of this entry on its key, at a time.
+    pub(crate) fn operation(&self, operation: Operation, now_us: u64) -> KeyOperation<'a> {
+        KeyOperation { now_us, operation, cost: self.cost, headroom: self.headroom, hold: self.hold }
+    }
+}
+
+/// A charge of a request over several policies.
+#[derive(Debug)]
+pub(crate) struct RequestEntry<'a> {
+    pub(crate) call: &'a PolicyCall,
+    pub(crate) entry: CallEntry<'a>,
+    /// Whether its denial denies the request.
+    pub(crate) decides: bool,
+}
+
+/// The maximum number of checks in one entry: with headroom, its count has 9 bits.
+pub(crate) fn most_checks(headroom: u8) -> usize {
+    if headroom == 0 { u16::MAX.into() } else { (1 << HEADROOM_SHIFT) - 1 }
+}
+
+/// Added to the code of an operation that has headroom, which is above its count.
+const WITH_HEADROOM: u8 = 16;
+const HEADROOM_SHIFT: u32 = 9;
+
+/// A policy with its script and its encoded arguments.
+#[derive(Debug)]
+pub(crate) struct PolicyCall {
+    pub(crate) rules: PolicyRules,
+    pub(crate) codec: PolicyCodec,
+    pub(crate) policy: Policy,
+    script: Arc<Script>,
+    fast_path: FastPath,
+    pub(super) fast_path_arguments: Box<[u8]>,
+    policy_arguments: Box<[u8]>,
+    windows: Box<[WindowArgument]>,
+    /// The suffixes that turn an entry's main key into its keys; empty for the main key itself.
+    suffixes: Box<[Box<[u8]>]>,
+    /// Whether a denial changes a state: that of a quota that counts denied requests, or the record of a penalty.
+    pub(crate) counts_denied: bool,
+}
+
+/// Where the arguments have the window of a quota by the calendar, which depends on the time of the call.
+#[derive(Debug)]
+struct WindowArgument {
+    calendar: Calendar,
+    in_fast_path: Option<usize>,
+    in_policy: usize,
+}
+
+/// These arguments with the windows of a time.
+fn with_windows<'a>(
+    arguments: &'a [u8],
+    windows: &[WindowArgument],
+    position: impl Fn(&WindowArgument) -> Option<usize>,
+    windows_us: u64,
+) -> Cow<'a, [u8]> {
+    let mut arguments = Cow::Borrowed(arguments);
+    for (window, at) in windows.iter().filter_map(|window| Some((window, position(window)?))) {
+        let bounds_us = window.calendar.window_us(windows_us);
+        for (at, bound_us) in [(at, bounds_us.start), (at + 7, bounds_us.end)] {
+            arguments.to_mut()[at..at + 7].copy_from_slice(&bound_us.to_be_bytes()[1..]);
+        }
+    }
+    arguments
+}
+
+const SERVER_CLOCK: u64 = u64::MAX;
+/// The flags of a request: of a time that is an estimate, and of charges that are all single checks that decide.
+const IS_ESTIMATE: u8 = 4;
+const ARE_PLAIN: u8 = 8;
+
+impl PolicyCall {
+    /// Prepares a policy. `change` has the other quotas of it that this process knows.
+    pub(crate) fn new(policy: &Policy, change: Change<'_>) -> Self {
+        let mut suffixes = suffixes(policy);
+        let used = suffixes.len();
+        // The next write deletes the keys that only other quotas used.
+        for other in change.others() {
+            for suffix in self::suffixes(other) {
+                if !suffixes.contains(&suffix) {
+                    suffixes.push(suffix);
+                }
+            }
+        }
+        suffixes.truncate(used + usize::from(u8::MAX));
+        let dropped = u8::try_from(suffixes.len() - used).unwrap_or(u8::MAX);
+        let fast_path = if dropped == 0 { FastPath::of(policy) } else { FastPath::default() };
+        let (fast_path_arguments, in_fast_path) = fast_path.arguments_of(policy);
+        let rates = policy.quotas().iter().filter(|quota| quota.algorithm().is_rate()).enumerate();
+        let windows = rates.filter_map(|(place, quota)| {
+            let in_fast_path = in_fast_path.iter().find(|(of, _)| *of == place).map(|(_, at)| *at);
+            Some(WindowArgument {
+                calendar: quota.calendar()?.clone(),
+                in_fast_path,
+                in_policy: numbers_at(place),
+            })
+        });
+        Self {
+            windows: windows.collect(),
+            rules: PolicyRules::new(policy),
+            codec: PolicyCodec::new(policy, change),
+            policy: policy.clone(),
+            script: Script::of(policy, &fast_path),
+            fast_path_arguments,
+            fast_path,
+            policy_arguments: policy_arguments(policy, change, dropped),
+            suffixes: suffixes.into(),
+            counts_denied: policy.penalty().is_some() || policy.quotas().iter().any(Quota::count_denied),
+        }
+    }
+
+    /// Whether an entry can stand for several checks. It cannot with `count_denied` or a penalty, where a denied check changes
+    /// the state, or with a log, which records each check.
+    pub(crate) fn can_coalesce(&self) -> bool {
+        !self.has_log() && !self.counts_denied
+    }
+
+    pub(crate) fn has_log(&self) -> bool {
+        self.policy.quotas().iter().any(|quota| quota.algorithm() == Algorithm::SlidingLog)
+    }
+
+    /// Whether a quota counts by the calendar, so that a call has windows.
+    pub(crate) fn has_windows(&self) -> bool {
+        !self.windows.is_empty()
+    }
+
+    fn fast_path_arguments(&self, windows_us: u64) -> Cow<'_, [u8]> {
+        with_windows(&self.fast_path_arguments, &self.windows, |window| window.in_fast_path, windows_us)
+    }
+
+    fn policy_arguments(&self, windows_us: u64) -> Cow<'_, [u8]> {
+        with_windows(&self.policy_arguments, &self.windows, |window| Some(window.in_policy), windows_us)
+    }
+
+    pub(crate) fn has_excess(&self) -> bool {
+        self.policy.quotas().iter().any(|quota| quota.excess() > 0)
+    }
+
+    /// Appends the command, which is assembled in `buffer`.
+    pub(crate) fn write_call(
+        &self,
+        out: &mut Vec<u8>,
+        CommandBuffer(command): &mut CommandBuffer,
+        script: ScriptReference,
+        header: &CallHeader,
+        entries: &[CallEntry<'_>],
+    ) {
+        command.clear();
+        let called = if header.is_plain { self.script.plain() } else { &self.script };
+        match script {
+            ScriptReference::Hash => command.arg("EVALSHA").arg(&called.hash),
+            ScriptReference::Source => command.arg("EVAL").arg(&*called.source),
+        };
+        command.arg(entries.len() * self.suffixes.len());
+        for entry in entries {
+            put_keys(command, self, entry.key);
+        }
+        let mut arguments = command.bufmut_for_next_arg(0);
+        arguments.put_slice(&self.fast_path_arguments(header.windows_us));
+        put_header(&mut arguments, header, entries);
+        arguments.put_slice(&self.policy_arguments(header.windows_us));
+        drop(arguments);
+        if entries.iter().any(|entry| entry.hold.is_some()) {
+            put_holds(&mut command.bufmut_for_next_arg(0), entries);
+        }
+        command.write_packed_command(out);
+    }
+}
+
+/// Appends the command that decides the charges of a request, which is assembled in `buffer`: a check or a reserve of each policy.
+pub(crate) fn write_request<'a>(
+    out: &mut Vec<u8>,
+    CommandBuffer(command): &mut CommandBuffer,
+    script: ScriptReference,
+    header: &CallHeader,
+    charges: &[RequestEntry<'a>],
+) {
+    command.clear();
+    let needed = charges.iter().fold(0, |all, RequestEntry { call, .. }| all | needed(&call.policy));
+    let path = RequestPath::of(charges.iter().map(|charge| &charge.call.fast_path));
+    let called = Script::of_request(needed, path.as_ref());
+    let called = if header.is_plain { called.plain() } else { &called };
+    match script {
+        ScriptReference::Hash => command.arg("EVALSHA").arg(&called.hash),
+        ScriptReference::Source => command.arg("EVAL").arg(&*called.source),
+    };
+    command.arg(charges.iter().map(|charge| charge.call.suffixes.len()).sum::<usize>());
+    for RequestEntry { call, entry, .. } in charges {
+        put_keys(command, call, entry.key);
+    }
+    let mut arguments = command.bufmut_for_next_arg(0);
+    if path.is_some() {
+        for charge in charges {
+            arguments.put_slice(&charge.call.fast_path_arguments(header.windows_us));
+        }
+    }
+    arguments.put_slice(&header.nonce);
+    arguments.put_uint(header.deadline_us.min(polylimit_rules::units::MAX_US), 7);
+    let (now_us, is_estimate) = header.clock.parts();
+    arguments.put_uint(now_us, 7);
+    let is_plain = |charge: &RequestEntry<'_>| {
+        let CallEntry { action, cost, headroom, .. } = charge.entry;
+        charge.decides && action == Action::Apply(Operation::Check) && cost > 0 && headroom == 0
+    };
+    let flags = [(is_estimate, IS_ESTIMATE), (charges.iter().all(is_plain), ARE_PLAIN)];
+    arguments.put_u8(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum());
+    let mut policies: Vec<&PolicyCall> = Vec::new();
+    let mut number_of = |call: &'a PolicyCall| {
+        policies.iter().position(|known| ptr::eq(*known, call)).unwrap_or_else(|| {
+            policies.push(call);
+            policies.len() - 1
+        })
+    };
+    let numbers: Vec<_> = charges.iter().map(|charge| number_of(charge.call)).collect();
+    for number in [policies.len(), charges.len()] {
+        arguments.put_u16(u16::try_from(number).unwrap_or(u16::MAX));
+    }
+    for (RequestEntry { call, entry, decides }, number) in charges.iter().zip(numbers) {
+        arguments.put_u16(u16::try_from(number + 1).unwrap_or(u16::MAX));
+        arguments.put_u8(u8::try_from(call.suffixes.len()).unwrap_or(u8::MAX));
+        arguments.put_u8(u8::from(*decides));
+        put_entry(&mut arguments, entry);
+    }
+    drop(arguments);
+    let hold = charges.iter().map(|charge| &charge.entry).find(|entry| entry.hold.is_some());
+    put_holds(&mut command.bufmut_for_next_arg(0), hold);
+    for policy in policies {
+        command.arg(&*policy.policy_arguments(header.windows_us));
+    }
+    command.write_packed_command(out);
+}
+
+/// The keys of an entry.
+fn put_keys(command: &mut Cmd, call: &PolicyCall, main: &[u8]) {
+    for suffix in &call.suffixes {
+        let mut key = command.bufmut_for_next_arg(main.len() + suffix.len());
+        key.put_slice(main);
+        key.put_slice(suffix);
+    }
+}
+
+/// The buffer in which a connection assembles its commands. The redis crate's `Debug` output of a command contains
+/// keys.
+#[derive(Default)]
+pub(crate) struct CommandBuffer(Cmd);
+
+impl fmt::Debug for CommandBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CommandBuffer")
+    }
+}
+
+/// The suffixes of the keys of a policy, in their order.
+fn suffixes(policy: &Policy) -> Vec<Box<[u8]>> {
+    let is_log = |quota: &&Quota| quota.algorithm() == Algorithm::SlidingLog;
+    let logs = policy.quotas().iter().filter(is_log);
+    let logs = logs.map(|quota| format!(":log:{}", quota.period_us()).into_bytes().into());
+    // The main key is there for the reservations in any case.
+    [Box::default()].into_iter().chain(logs).collect()
+}
+
+/// Whether the call is one check by the server's clock, as most calls are.
+fn is_single_check(header: &CallHeader, entries: &[CallEntry<'_>]) -> bool {
+    let is_check = |entry: &CallEntry<'_>| {
+        entry.action == Action::Apply(Operation::Check) && entry.count == 1 && entry.headroom == 0
+    };
+    header.clock == ScriptClock::Server && entries.len() == 1 && entries.iter().all(is_check)
+}
+
+fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[CallEntry<'_>]) {
+    out.put_slice(&header.nonce);
+    out.put_uint(header.deadline_us.min(polylimit_rules::units::MAX_US), 7);
+    if is_single_check(header, entries) {
+        out.put_u8(0);
+        return out.put_uint(entries[0].cost, 5);
+    }
+    out.put_u8(1);
+    let (now_us, is_estimate) = header.clock.parts();
+    out.put_uint(now_us, 7);
+    let flags = [all_differ(entries), all_ask_the_same(entries), is_estimate];
+    out.put_u8(flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag)));
+    out.put_u16(u16::try_from(entries.len()).unwrap_or(u16::MAX));
+    for entry in entries {
+        put_entry(out, entry);
+    }
+}
+
+fn put_entry(out: &mut impl BufMut, entry: &CallEntry<'_>) {
+    let (with_headroom, headroom) = match entry.headroom {
+        0 => (0, 0),
+        percent => (WITH_HEADROOM, u16::from(percent) << HEADROOM_SHIFT),
+    };
+    out.put_u8(code(entry.action) + with_headroom);
+    out.put_uint(entry.cost, 5);
+    out.put_u16(entry.count | headroom);
+}
+
+/// The reservations of the entries that concern one, and the times of blocks, in their order: ttl (6), how long
+/// the commit is remembered (5), length of the id (1), id.
+fn put_holds<'a>(out: &mut impl BufMut, entries: impl IntoIterator<Item = &'a CallEntry<'a>>) {
+    for Hold { id, ttl_us, remember_us } in entries.into_iter().filter_map(|entry| entry.hold) {
+        out.put_uint(*ttl_us, 6);
+        out.put_uint(*remember_us, 5);
+        // At most 64 bytes.
+        out.put_uint(id.as_bytes().len() as u64, 1);
+        out.put_slice(id.as_bytes());
+    }
+}
+
+/// Whether all keys differ. False is possible even if they do.
+fn all_differ(entries: &[CallEntry<'_>]) -> bool {
+    if entries.len() < 2 {
+        return true;
+    }
+    let seed = FixedState::default();
+    let mut hashes: SmallVec<[u64; 128]> = entries.iter().map(|entry| seed.hash_one(entry.key)).collect();
+    hashes.sort_unstable();
+    hashes.windows(2).all(|pair| pair[0] != pair[1])
+}
+
+fn all_ask_the_same(entries: &[CallEntry<'_>]) -> bool {
+    let what = |entry: &CallEntry<'_>| (entry.action, entry.cost, entry.count, entry.headroom);
+    entries.windows(2).all(|pair| what(&pair[0]) == what(&pair[1]))
+}
+
+/// The number of an action in the scripts.
+fn code(action: Action) -> u8 {
+    match action {
+        Action::Apply(Operation::Check) => 0,
+        Action::Apply(Operation::Peek) => 1,
+        Action::Apply(Operation::Take) => 2,
+        Action::Apply(Operation::Charge) => 3,
+        Action::Apply(Operation::Refund) => 4,
+        Action::Reset => 5,
+        Action::Apply(Operation::Reserve) => 6,
+        Action::Apply(Operation::Commit) => 7,
+        Action::Apply(Operation::Cancel) => 8,
+        Action::Apply(Operation::Renew) => 9,
+        Action::Apply(Operation::Block) => 10,
+    }
+}
+
+const MAIN: Template<5> =
+    Template::cut(include_str!("lua/main.lua"), ["arguments", "time", "prefetch", "check", "general"]);
+const REQUEST: Template<4> =
+    Template::cut(include_str!("lua/request.lua"), ["arguments", "time", "check", "general"]);
+const TIME: &str = include_str!("lua/time.lua");
+
+/// The general transition: the policy, an algorithm for each kind of quota, and the operations.
+const POLICY: &str = include_str!("lua/transition/policy.lua");
+const ALGORITHMS: [&str; 6] = [
+    include_str!("lua/transition/bucket.lua"),
+    include_str!("lua/transition/stepped_bucket.lua"),
+    include_str!("lua/transition/fixed_window.lua"),
+    include_str!("lua/transition/sliding_window.lua"),
+    include_str!("lua/transition/sliding_log.lua"),
+    include_str!("lua/transition/calendar_window.lua"),
+];
+/// Makes a server that cannot take writes refuse a script at once; `PLAIN` does so in its place.
+const FIRST_LINE: &str = "#!lua\n";
+const PLAIN: &str = include_str!("lua/plain.lua");
+const RESERVATIONS: &str = include_str!("lua/transition/reservations.lua");
+const PENALTY: &str = include_str!("lua/transition/penalty.lua");
+const DECIDE: &str = include_str!("lua/transition/decide.lua");
+
+/// The algorithms that a policy needs, a bit for each.
+fn needed(policy: &Policy) -> usize {
+    let rates = policy.quotas().iter().filter(|quota| quota.algorithm().is_rate());
+    rates.fold(0, |needed, quota| needed | 1 << (algorithm_number(quota) - 1))
+}
+
+/// The general transition with the algorithms whose bits are set.
+fn general(needed: usize) -> String {
+    let algorithms = ALGORITHMS.iter().enumerate().filter(|(at, _)| needed >> at & 1 == 1);
+    let algorithms: String = algorithms.map(|(_, lua)| *lua).collect();
+    [POLICY, &algorithms, RESERVATIONS, PENALTY, DECIDE].concat()
+}
+
+/// A script and the name by which a server knows it.
+#[derive(Debug)]
+pub(super) struct Script {
+    pub(super) source: String,
+    /// The SHA-1 of the source in hexadecimal digits.
+    hash: [u8; 40],
+    /// The same script without its first line, once a server needs it.
+    plain: OnceLock<Box<Self>>,
+}
+
+impl Script {
+    fn of(policy: &Policy, fast_path: &FastPath) -> Arc<Self> {
+        static SCRIPTS: Mutex<BTreeMap<(usize, FastPath), Arc<Script>>> = Mutex::new(BTreeMap::new());
+        let needed = needed(policy);
+        let assemble = || Arc::new(Self::assemble(needed, fast_path));
+        Arc::clone(SCRIPTS.lock().entry((needed, fast_path.clone())).or_insert_with(assemble))
+    }
+
+    /// The script for the charges of a request over several policies, which need the algorithms whose bits are set.
+    fn of_request(needed: usize, path: Option<&RequestPath>) -> Arc<Self> {
+        type Scripts = BTreeMap<(usize, Option<RequestPath>), Arc<Script>>;
+        static SCRIPTS: Mutex<Scripts> = Mutex::new(BTreeMap::new());
+        let assemble = || Arc::new(Self::assemble_request(needed, path));
+        Arc::clone(SCRIPTS.lock().entry((needed, path.cloned())).or_insert_with(assemble))
+    }
+
+    pub(super) fn assemble_request(needed: usize, path: Option<&RequestPath>) -> Self {
+        let (format, names) = path.map(RequestPath::arguments).unwrap_or_default();
+        let arguments = format!(
+            "local {names}nonce, deadline, now, flags, policies, charges, charges_at = read('>{format}I6I7I7BHH', input)\n"
+        );
+        let check = path.map(RequestPath::check).unwrap_or_default();
+        Self::new(compact(&REQUEST.fill([&arguments, TIME, &check, &general(needed)])))
+    }
+
+    /// The script with the algorithms whose bits are set.
+    pub(super) fn assemble(needed: usize, fast_path: &FastPath) -> Self {
+        let (format, names) = fast_path.arguments(1);
+        let arguments = format!(
+            "local {names}nonce, deadline, format, cost, policy_at = read('>{format}I6I7BI5', input)\n"
+        );
+        let (prefetch, check) =
+            if fast_path.is_empty() { ("", String::new()) } else { (fast_path::PREFETCH, fast_path.check()) };
+        Self::new(compact(&MAIN.fill([&arguments, TIME, prefetch, &check, &general(needed)])))
+    }
+
+    fn new(source: String) -> Self {
+        // `redis::Script::get_hash` is no better: it compiles the crate sha1_smol in place of sha1, and keeps the text a second time.
+        let mut hash = [0; 40];
+        for (digits, byte) in hash.chunks_exact_mut(2).zip(Sha1::digest(&source)) {
+            digits[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
+            digits[1] = b"0123456789abcdef"[usize::from(byte & 15)];
+        }
+        Self { source, hash, plain: OnceLock::new() }
+    }
+
+    /// The script for servers that do not know the first line.
+    fn plain(&self) -> &Self {
+        self.plain.get_or_init(|| {
+            let body = self.source.strip_prefix(FIRST_LINE).unwrap_or(&self.source);
+            Box::new(Self::new([&compact(PLAIN), body].concat()))
+        })
+    }
+}
+
+/// The source without comments and indentation.
+fn compact(source: &str) -> String {
+    let lines = source.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("--"));
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a command in the protocol.
+    fn packed(words: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend([format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
+        }
+        bytes
+    }
+
+    #[test]
+    fn call_is_written_as_header_between_arguments() {
+        let policy = Policy::parse("api", "10/s token_bucket; 5/10s sliding_log").unwrap();
+        let call = PolicyCall::new(&policy, Change::NONE);
+        let check = CallEntry {
+            key: b"a",
+            action: Action::Apply(Operation::Check),
+            cost: 3,
+            headroom: 0,
+            count: 1,
+            hold: None,
+        };
+        let charge = CallEntry {
+            key: b"b",
+            action: Action::Apply(Operation::Charge),
+            cost: 1 << 32,
+            headroom: 0,
+            count: 1,
+            hold: None,
+        };
+        let peek = CallEntry {
+            key: b"a",
+            action: Action::Apply(Operation::Peek),
+            cost: 2,
+            headroom: 99,
+            count: 1,
+            hold: None,
+        };
+        let mut header = CallHeader {
+            nonce: *b"nonce!",
+            deadline_us: 0x0102,
+            clock: ScriptClock::Server,
+            windows_us: 0,
+            is_plain: false,
+        };
+        let arguments = |middle: &[u8]| [&call.fast_path_arguments, middle, &call.policy_arguments].concat();
+        let (mut out, mut buffer) = (b"before".to_vec(), CommandBuffer::default());
+
+        call.write_call(&mut out, &mut buffer, ScriptReference::Source, &header, &[check]);
+        let last = arguments(b"nonce!\0\0\0\0\0\x01\x02\0\0\0\0\0\x03");
+        let words: [&[u8]; 6] =
+            [b"EVAL", call.script.source.as_bytes(), b"2", b"a", b"a:log:10000000", &last];
+        assert_eq!(out, [b"before", &*packed(&words)].concat());
+
+        out.clear();
+        header.clock = ScriptClock::Manual(7);
+        call.write_call(&mut out, &mut buffer, ScriptReference::Hash, &header, &[check, charge]);
+        let head = b"nonce!\0\0\0\0\0\x01\x02\x01\0\0\0\0\0\0\x07\x01\0\x02";
+        let last = arguments(&[&head[..], b"\0\0\0\0\0\x03\0\x01", b"\x03\x01\0\0\0\0\0\x01"].concat());
+        let keys: [&[u8]; 4] = [b"a", b"a:log:10000000", b"b", b"b:log:10000000"];
+        let words = [&[b"EVALSHA", &call.script.hash[..], b"4"], &keys[..], &[&last]].concat();
+        assert_eq!(out, packed(&words));
+        assert_eq!(format!("{buffer:?}"), "CommandBuffer");
+
+        out.clear();
+        header.is_plain = true;
+        call.write_call(&mut out, &mut buffer, ScriptReference::Source, &header, &[check, charge]);
+        let plain = call.script.plain();
+        assert!(plain.source.starts_with("local struct = ") && !plain.source.contains("#!lua"));
+        assert!(
+            plain.hash != call.script.hash && plain.source.ends_with(&call.script.source["#!lua\n".len()..])
+        );
+        let words = [&[b"EVAL", plain.source.as_bytes(), b"4"], &keys[..], &[&last]].concat();
+        assert_eq!(out, packed(&words));
+
+        out.clear();
+        header.is_plain = false;
+        header.clock = ScriptClock::Estimate(7);
+        call.write_call(&mut out, &mut buffer, ScriptReference::Hash, &header, &[peek]);
+        let head = b"nonce!\0\0\0\0\0\x01\x02\x01\0\0\0\0\0\0\x07\x07\0\x01";
+        let last = arguments(&[&head[..], b"\x11\0\0\0\0\x02\xc6\x01"].concat());
+        let words: [&[u8]; 6] = [b"EVALSHA", &call.script.hash[..], b"2", b"a", b"a:log:10000000", &last];
+        assert_eq!(out, packed(&words));
+    }
+}
