@@ -39,7 +39,9 @@ use polylimit_rules::policy::Policy;
 use polylimit_runtime::clock::Clock;
 use polylimit_runtime::driver::no_resources;
 use polylimit_runtime::park;
-use polylimit_store::charge::{Answer, Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas, Wait};
+use polylimit_store::charge::{
+    Charge, PolicyId, PolicyOptions, PreparedQuotas, StoreAnswer, StoreAnswers, Wait,
+};
 use polylimit_store::families::durations::DurationCounts;
 use polylimit_store::finding::Finding;
 
@@ -118,7 +120,7 @@ impl Store {
     /// Answers charges, each for a different key or policy: all of them are applied if every deciding one is admitted; otherwise only what
     /// denials count, and those that would have been admitted answer as a peek. A single charge may be any operation, several are checks
     /// and reserves.
-    pub(crate) async fn start(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
+    pub(crate) async fn start(&self, charges: &[Charge<'_>], wait: Wait) -> Result<StoreAnswers, Error> {
         match self {
             Self::Memory(store) => store.start(charges),
             Self::Local(store) => store.start(charges, wait).await,
@@ -131,7 +133,11 @@ impl Store {
     }
 
     /// Sends several charges together; each is decided by itself, in order.
-    pub(crate) async fn start_each(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Vec<Answer>, Error> {
+    pub(crate) async fn start_each(
+        &self,
+        charges: &[Charge<'_>],
+        wait: Wait,
+    ) -> Result<Vec<StoreAnswer>, Error> {
         if let Self::Redis(store) = self {
             return store.start_each(charges, wait).await;
         }
@@ -145,7 +151,7 @@ impl Store {
     /// The answer of a store in this process or on this host. `None` for Redis, which has to be awaited, and, with nothing done, while
     /// another process keeps a part of the file locked.
     #[inline]
-    pub(crate) fn try_start(&self, charge: Charge<'_>) -> Option<Result<Answer, Error>> {
+    pub(crate) fn try_start(&self, charge: Charge<'_>) -> Option<Result<StoreAnswer, Error>> {
         match self {
             Self::Memory(store) => Some(store.answer(charge)),
             Self::Local(store) => store.try_answer(charge),
@@ -155,7 +161,7 @@ impl Store {
 
     /// What is cached in front of the store of a check: a denial, or a lease that pays.
     #[inline]
-    pub(crate) fn ask_caches(&self, charge: Charge<'_>) -> Option<Answer> {
+    pub(crate) fn ask_caches(&self, charge: Charge<'_>) -> Option<StoreAnswer> {
         match self {
             Self::Redis(store) if charge.uses_caches => store.ask_caches(charge),
             _ => None,

@@ -22,7 +22,7 @@ use polylimit_rules::reservation::list::{Hold, ReservationTerms, commit_cost};
 use polylimit_rules::transition::Operation;
 use polylimit_runtime::park;
 use polylimit_runtime::sleep::at_most;
-use polylimit_store::charge::{Action, Answer as StoreAnswer, Wait, at_once};
+use polylimit_store::charge::{Action, StoreAnswer, Wait, at_once};
 use polylimit_store::finding::Finding;
 
 /// An operation of a [`Limiter`] with its arguments.

@@ -22,12 +22,18 @@ use polylimit_rules::decision::{Decision, Source};
 use polylimit_rules::error::Error;
 use polylimit_rules::transition::Operation;
 use polylimit_runtime::fork::{self, ProcessGeneration};
-use polylimit_store::charge::{Action, Answer, Answers, Charge, OwnedCharge, Wait, is_admitted, only};
+use polylimit_store::charge::{
+    Action, Charge, OwnedCharge, StoreAnswer, StoreAnswers, Wait, is_admitted, only,
+};
 
 impl Limiter {
     /// The store's answers to charges, of which all are applied or none. The caller counts the decisions of checks and reserves. A reserve
     /// whose task stops waiting leaves no reservation behind, and a refund, commit or cancel is performed even then.
-    pub(super) async fn start_charges(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
+    pub(super) async fn start_charges(
+        &self,
+        charges: &[Charge<'_>],
+        wait: Wait,
+    ) -> Result<StoreAnswers, Error> {
         let is_kept = |charge: &Charge<'_>| charge.action == RESERVE || gives_back(charge.action);
         match wait {
             Wait::Await if charges.iter().any(is_kept) => self.start_kept(charges).await,
@@ -36,7 +42,7 @@ impl Limiter {
     }
 
     /// [`start_charges`](Self::start_charges) for one charge, whose decision is counted.
-    pub(super) async fn start_counted(&self, charge: Charge<'_>, wait: Wait) -> Result<Answer, Error> {
+    pub(super) async fn start_counted(&self, charge: Charge<'_>, wait: Wait) -> Result<StoreAnswer, Error> {
         let shared = self.shared();
         let answer = match shared.try_start(charge)? {
             Some(answer) => answer,
@@ -48,7 +54,7 @@ impl Limiter {
 
     /// [`start_charges`](Self::start_charges) for a task that needs what it is admitted: when it drops the future, charges that were sent still complete,
     /// and those admitted are given back.
-    pub(super) async fn start_kept(&self, charges: &[Charge<'_>]) -> Result<Answers, Error> {
+    pub(super) async fn start_kept(&self, charges: &[Charge<'_>]) -> Result<StoreAnswers, Error> {
         if let [charge] = charges
             && let Some(answer) = self.shared().try_start(*charge)?
         {
@@ -60,7 +66,11 @@ impl Limiter {
 
     /// Sends charges to the store, each decided by itself. When the caller drops the future between two of them, units that a store of
     /// this host has admitted are given back.
-    pub(super) async fn start_each(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Vec<Answer>, Error> {
+    pub(super) async fn start_each(
+        &self,
+        charges: &[Charge<'_>],
+        wait: Wait,
+    ) -> Result<Vec<StoreAnswer>, Error> {
         let store = self.shared().store();
         if wait == Wait::Block || charges.len() < 2 || !store.is_here() {
             return store.start_each(charges, wait).await;
@@ -97,7 +107,7 @@ impl Limiter {
     }
 
     /// Gives back what the checks and reserves among these charges were admitted.
-    fn give_back_all(&self, charges: &[Charge<'_>], answers: &[Answer]) {
+    fn give_back_all(&self, charges: &[Charge<'_>], answers: &[StoreAnswer]) {
         for (charge, (decision, _)) in charges.iter().zip(answers) {
             if charge.action == CHECK || charge.action == RESERVE {
                 self.give_back_unused(*charge, decision);
@@ -150,7 +160,7 @@ impl Limiter {
     }
 }
 
-type Pending = Pin<Box<dyn Future<Output = Result<Answers, Error>> + Send>>;
+type Pending = Pin<Box<dyn Future<Output = Result<StoreAnswers, Error>> + Send>>;
 
 /// Whether an operation gives back units or a reservation of its caller.
 pub(super) fn gives_back(action: Action) -> bool {
@@ -167,7 +177,7 @@ struct InFlight<'a> {
 }
 
 impl Future for InFlight<'_> {
-    type Output = Result<Answers, Error>;
+    type Output = Result<StoreAnswers, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(pending) = &mut self.answers else { return Poll::Pending };
@@ -207,7 +217,7 @@ impl Drop for InFlight<'_> {
 struct Admitted<'a> {
     limiter: &'a Limiter,
     charges: &'a [Charge<'a>],
-    answers: Vec<Answer>,
+    answers: Vec<StoreAnswer>,
     generation: ProcessGeneration,
 }
 

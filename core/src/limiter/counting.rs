@@ -12,7 +12,7 @@ use crate::limiter::tally::{Facts, count_denying};
 use polylimit_rules::decision::{Cause, Decision, Several, Source};
 use polylimit_rules::policy::Policy;
 use polylimit_rules::reservation::list::AS_RESERVED;
-use polylimit_store::charge::{Action, Answer, Charge, PolicyId};
+use polylimit_store::charge::{Action, Charge, PolicyId, StoreAnswer};
 
 impl Shared {
     /// Counts a check that the shortest path has answered, with the decision in registers.
@@ -67,7 +67,7 @@ impl Shared {
 
     /// Counts the decision of a check or a reserve; any other operation is counted where the store [answers](Self::answered).
     #[inline]
-    pub(crate) fn count_decision(&self, charge: &Charge<'_>, (decision, _): &Answer) {
+    pub(crate) fn count_decision(&self, charge: &Charge<'_>, (decision, _): &StoreAnswer) {
         match OperationKind::of(charge.action) {
             None => {}
             Some(OperationKind::Reserve) => self.tally.count_decider(charge.id, OperationKind::Reserve),
@@ -123,13 +123,13 @@ impl Shared {
 
     /// Counts an operation other than those that decide.
     #[inline]
-    pub(crate) fn count_operation(&self, id: PolicyId, action: Action, cost: u64, answer: &Answer) {
+    pub(crate) fn count_operation(&self, id: PolicyId, action: Action, cost: u64, answer: &StoreAnswer) {
         if let Some(kind) = OperationKind::of(action).filter(|kind| *kind != OperationKind::Reserve) {
             self.count_other(id, kind, cost, answer);
         }
     }
 
-    fn count_other(&self, id: PolicyId, kind: OperationKind, cost: u64, (decision, spent): &Answer) {
+    fn count_other(&self, id: PolicyId, kind: OperationKind, cost: u64, (decision, spent): &StoreAnswer) {
         let units = match kind {
             OperationKind::Take => *spent,
             OperationKind::Commit if cost == AS_RESERVED => 0,

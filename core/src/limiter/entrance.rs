@@ -7,7 +7,7 @@ use crate::limiter::{CHECK, KeyCall, Limiter};
 use polylimit_rules::decision::Decision;
 use polylimit_rules::error::Error;
 use polylimit_rules::request::Request;
-use polylimit_store::charge::{Action, Answer, Wait, at_once};
+use polylimit_store::charge::{Action, StoreAnswer, Wait, at_once};
 
 impl Limiter {
     /// The answer of the configuration to an operation on a key of one of its policies; `None` for every other policy.
@@ -20,11 +20,11 @@ impl Limiter {
         if self.shared().registry.is_configured() { self.find_configured(call, wait) } else { None }
     }
 
-    pub(crate) async fn ask(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
+    pub(crate) async fn ask(&self, action: Action, request: Request<'_>) -> Result<StoreAnswer, Error> {
         self.ask_key(&KeyCall { action, request, hold: None }, Wait::Await).await
     }
 
-    pub(crate) async fn ask_key(&self, call: &KeyCall<'_>, wait: Wait) -> Result<Answer, Error> {
+    pub(crate) async fn ask_key(&self, call: &KeyCall<'_>, wait: Wait) -> Result<StoreAnswer, Error> {
         if let Some(decided) = self.decide_configured(call, wait) {
             return decided.await;
         }
@@ -33,7 +33,7 @@ impl Limiter {
 
     /// Answers a request that need not wait; `None`, before any effect, for one that has to.
     #[inline]
-    pub(crate) fn try_ask(&self, call: &KeyCall<'_>) -> Result<Option<Answer>, Error> {
+    pub(crate) fn try_ask(&self, call: &KeyCall<'_>) -> Result<Option<StoreAnswer>, Error> {
         let shared = self.shared();
         if shared.registry.is_configured() {
             if !shared.store.is_here() {
@@ -79,11 +79,11 @@ impl Limiter {
         Ok(self.ask_blocking(CHECK, *request)?.0)
     }
 
-    pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<Answer, Error> {
+    pub(crate) fn ask_blocking(&self, action: Action, request: Request<'_>) -> Result<StoreAnswer, Error> {
         self.ask_key_blocking(&KeyCall { action, request, hold: None })
     }
 
-    pub(crate) fn ask_key_blocking(&self, call: &KeyCall<'_>) -> Result<Answer, Error> {
+    pub(crate) fn ask_key_blocking(&self, call: &KeyCall<'_>) -> Result<StoreAnswer, Error> {
         match self.try_ask(call)? {
             Some(answer) => Ok(answer),
             None => at_once(self.ask_key(call, Wait::Block)),

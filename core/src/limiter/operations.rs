@@ -23,7 +23,7 @@ use polylimit_rules::units::micros;
 use polylimit_runtime::close_signal::{CloseSignal, closed};
 use polylimit_runtime::driver::Driver;
 use polylimit_runtime::fork::{self, ProcessGeneration};
-use polylimit_store::charge::{Action, Answer, Answers, Charge, PolicyOptions, Wait, only};
+use polylimit_store::charge::{Action, Charge, PolicyOptions, StoreAnswer, StoreAnswers, Wait, only};
 use polylimit_store::stats::Stats;
 
 /// The state that a limiter's clones in one process share.
@@ -213,7 +213,7 @@ impl Shared {
     /// The answer of a store in this process or on this host; `None`, before any effect, where the caller has to wait. The caller counts the
     /// decision of a check or a reserve.
     #[inline]
-    pub(crate) fn try_start(&self, charge: Charge<'_>) -> Result<Option<Answer>, Error> {
+    pub(crate) fn try_start(&self, charge: Charge<'_>) -> Result<Option<StoreAnswer>, Error> {
         let answer = self.store.try_start(charge).transpose()?;
         if let Some(answer) = &answer {
             self.answered(charge, answer);
@@ -222,7 +222,7 @@ impl Shared {
     }
 
     /// The store's answers to charges, of which all are applied or none. The caller counts the decisions of checks and reserves.
-    pub(crate) async fn start(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
+    pub(crate) async fn start(&self, charges: &[Charge<'_>], wait: Wait) -> Result<StoreAnswers, Error> {
         let answers = self.store.start(charges, wait).await?;
         for (charge, answer) in charges.iter().zip(&answers) {
             self.answered(*charge, answer);
@@ -231,7 +231,7 @@ impl Shared {
     }
 
     /// [`start`](Self::start) for one charge.
-    pub(crate) async fn start_one(&self, charge: Charge<'_>, wait: Wait) -> Result<Answer, Error> {
+    pub(crate) async fn start_one(&self, charge: Charge<'_>, wait: Wait) -> Result<StoreAnswer, Error> {
         match self.try_start(charge)? {
             Some(answer) => Ok(answer),
             None => only(self.start(&[charge], wait).await?),
@@ -241,7 +241,7 @@ impl Shared {
     /// Records an answer of the store, and counts it if it is not a decision. A refund, a reset, the end of a
     /// reservation and that of a block may admit waiting callers sooner, so it wakes them.
     #[inline]
-    pub(crate) fn answered(&self, charge: Charge<'_>, answer: &Answer) {
+    pub(crate) fn answered(&self, charge: Charge<'_>, answer: &StoreAnswer) {
         self.see(&answer.0);
         self.count_operation(charge.id, charge.action, charge.cost, answer);
         let gives_back = matches!(
@@ -299,7 +299,7 @@ impl Shared {
     pub(crate) fn ask_caches<'a, R: Into<Request<'a>>>(
         &self,
         requests: impl IntoIterator<Item = R>,
-    ) -> (Vec<Result<Option<Answer>, Error>>, Vec<Charge<'a>>) {
+    ) -> (Vec<Result<Option<StoreAnswer>, Error>>, Vec<Charge<'a>>) {
         let requests = requests.into_iter();
         let mut asked = Vec::with_capacity(requests.size_hint().0);
         let ask = |request: R| {
@@ -317,12 +317,12 @@ impl Shared {
     /// The decision on each check: the answer of a cache, or the next one of the store.
     pub(crate) fn decisions(
         &self,
-        cached: Vec<Result<Option<Answer>, Error>>,
+        cached: Vec<Result<Option<StoreAnswer>, Error>>,
         asked: &[Charge<'_>],
-        answers: Result<Vec<Answer>, Error>,
+        answers: Result<Vec<StoreAnswer>, Error>,
     ) -> Vec<Result<Decision, Error>> {
         let mut answers = answers.map(|answers| asked.iter().zip(answers));
-        let decide = |cached: Result<Option<Answer>, Error>| {
+        let decide = |cached: Result<Option<StoreAnswer>, Error>| {
             if let Some((decision, _)) = cached? {
                 self.see(&decision);
                 return Ok(decision);
@@ -412,6 +412,6 @@ pub(crate) const PEEK: Action = Action::Apply(Operation::Peek);
 pub(crate) const RESERVE: Action = Action::Apply(Operation::Reserve);
 pub(crate) const BLOCK: Action = Action::Apply(Operation::Block);
 
-pub(crate) fn usage((decision, spent): Answer) -> Usage {
+pub(crate) fn usage((decision, spent): StoreAnswer) -> Usage {
     decision.into_usage(spent)
 }

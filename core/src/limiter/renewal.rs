@@ -16,7 +16,7 @@ use crate::store::Store;
 use polylimit_rules::reservation::list::{Hold, ReservationTerms};
 use polylimit_rules::transition::Operation;
 use polylimit_runtime::clock::Clock;
-use polylimit_store::charge::{Action, Answer, Charge, PolicyId};
+use polylimit_store::charge::{Action, Charge, PolicyId, StoreAnswer};
 
 /// Renewals that are due within this time are made together.
 const TOGETHER_US: u64 = 5_000;
@@ -164,7 +164,7 @@ impl Renewed {
 
     /// Records the store's answer. Without one, the next attempt is made as if this one had succeeded, as long as the
     /// reservation lasts by this process's clock.
-    pub(crate) fn answered(&self, answer: Option<&Answer>, next: Next) {
+    pub(crate) fn answered(&self, answer: Option<&StoreAnswer>, next: Next) {
         let mut times = self.times.lock();
         // During an outage the store's reservations cannot be renewed, and those of this process are not the store's.
         let decided = answer.filter(|(decision, _)| decision.source.is_outage() == self.is_local);

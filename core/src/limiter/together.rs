@@ -12,7 +12,7 @@ use polylimit_rules::error::Error;
 use polylimit_rules::policy::Policy;
 use polylimit_rules::request::Request;
 use polylimit_rules::reservation::list::{Hold, ReservationTerms};
-use polylimit_store::charge::{Answer, Answers, Charge, Wait, at_once, is_admitted};
+use polylimit_store::charge::{Charge, StoreAnswer, StoreAnswers, Wait, at_once, is_admitted};
 
 /// A charge before the store decides.
 pub(crate) struct Planned<'a> {
@@ -23,7 +23,7 @@ pub(crate) struct Planned<'a> {
 
 /// The result of a charge.
 pub(crate) struct Charged {
-    pub(crate) answer: Answer,
+    pub(crate) answer: StoreAnswer,
     /// The units that its pool has to be charged for.
     pub(crate) owed: u64,
     /// Whether the store has spent or set aside units for it.
@@ -118,10 +118,10 @@ impl Limiter {
     }
 
     /// The store's answers to charges that are started together. One check alone may be answered by a cache.
-    async fn ask_charges(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
+    async fn ask_charges(&self, charges: &[Charge<'_>], wait: Wait) -> Result<StoreAnswers, Error> {
         let shared = self.shared();
         match charges {
-            [] => Ok(Answers::new()),
+            [] => Ok(StoreAnswers::new()),
             [charge] if let Some(cached) = shared.store.ask_caches(*charge) => {
                 shared.answered(*charge, &cached);
                 Ok(smallvec![cached])
@@ -131,7 +131,7 @@ impl Limiter {
     }
 
     /// Peeks the charges of a request that the document denies.
-    async fn peek_each(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
+    async fn peek_each(&self, charges: &[Charge<'_>], wait: Wait) -> Result<StoreAnswers, Error> {
         let peeks: Vec<_> = charges.iter().map(|charge| charge.peek()).collect();
         let answers = self.start_each(&peeks, wait).await?;
         for (peek, answer) in peeks.iter().zip(&answers) {
@@ -147,7 +147,7 @@ impl Limiter {
         in_force: &InForce,
         planned: &[Planned<'_>],
         merged: &Merged<'_>,
-        answers: &mut [Answer],
+        answers: &mut [StoreAnswer],
         (may_start, mut admitted): (bool, bool),
         wait: Wait,
     ) -> Result<bool, Error> {
@@ -155,7 +155,7 @@ impl Limiter {
             let call = planned[merged.firsts[place]].configured?;
             in_force.pool_call(ConfiguredCall { action, cost: merged.charges[place].cost, ..call })
         };
-        let eligible = |place: &usize, answers: &[Answer]| {
+        let eligible = |place: &usize, answers: &[StoreAnswer]| {
             matches!(merged.charges[*place].action, CHECK | PEEK)
                 && may_use_pool(&answers[*place].0)
                 && pool_of(*place, CHECK).is_some()
@@ -222,7 +222,7 @@ impl Limiter {
         in_force: &InForce,
         planned: &[Planned<'_>],
         merged: &Merged<'_>,
-        answers: &[Answer],
+        answers: &[StoreAnswer],
         wait: Wait,
     ) -> Result<(), Error> {
         let mut compared = Vec::new();

@@ -16,7 +16,7 @@ use polylimit_rules::error::{Error, ErrorKind};
 use polylimit_rules::history::Change as Numbering;
 use polylimit_rules::policy::Policy;
 use polylimit_runtime::clock::Clock;
-use polylimit_store::charge::{Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas};
+use polylimit_store::charge::{Charge, PolicyId, PolicyOptions, PreparedQuotas, StoreAnswers};
 pub use polylimit_store::interface::{
     Change, ConfigurationStore, Decide, Load, Replace, Store, StoreError, StoredConfiguration, Update,
 };
@@ -122,7 +122,7 @@ impl CustomStore {
     }
 
     /// Answers charges, each for a different key or policy: all are applied, or none.
-    pub(crate) async fn start(&self, charges: &[Charge<'_>]) -> Result<Answers, Error> {
+    pub(crate) async fn start(&self, charges: &[Charge<'_>]) -> Result<StoreAnswers, Error> {
         if let [charge] = charges
             && let Some(answer) = self.outage.answer_made(*charge)
         {
@@ -151,7 +151,7 @@ impl CustomStore {
     async fn decide(
         &self,
         charges: &[(&StoredPolicy, Charge<'_>)],
-    ) -> Result<Result<Answers, Degradation>, Error> {
+    ) -> Result<Result<StoreAnswers, Degradation>, Error> {
         let transaction = Transaction::new(charges);
         let mut answers = None;
         let decide: Decide<'_> = &mut |states| {

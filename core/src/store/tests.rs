@@ -17,7 +17,7 @@ use polylimit_rules::policy::Policy;
 use polylimit_rules::reservation::list::Hold;
 use polylimit_rules::transition::{Operation, PolicyRules};
 use polylimit_runtime::clock::{Clock, ManualClock};
-use polylimit_store::charge::{Action, Answer, Charge, PolicyId, PolicyOptions};
+use polylimit_store::charge::{Action, Charge, PolicyId, PolicyOptions, StoreAnswer};
 use polylimit_store_memory::MemoryStore;
 
 /// An operation on a key of the policy with this number.
@@ -117,7 +117,7 @@ impl Subject {
         }
     }
 
-    fn ask(&mut self, asked: &Asked) -> Answer {
+    fn ask(&mut self, asked: &Asked) -> StoreAnswer {
         match self {
             Self::Stored { store, .. } => store.try_start(asked.request()).unwrap().unwrap(),
             Self::Rules { rules, states, clock } => {

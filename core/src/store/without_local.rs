@@ -5,7 +5,9 @@ use std::sync::Arc;
 use polylimit_rules::error::Error;
 use polylimit_rules::policy::Policy;
 use polylimit_runtime::clock::Clock;
-use polylimit_store::charge::{Answer, Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas, Wait};
+use polylimit_store::charge::{
+    Charge, PolicyId, PolicyOptions, PreparedQuotas, StoreAnswer, StoreAnswers, Wait,
+};
 use polylimit_store::finding::Finding;
 use polylimit_store::scan::{Look, LookRequest, ScanFilter, ScanStep};
 use polylimit_store::stats::Stats;
@@ -72,8 +74,8 @@ impl SharedFileStore {
         [] keys() -> Option<usize>;
         [] keys_capacity() -> Option<usize>;
         [] stats() -> Stats;
-        [async] start(charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error>;
-        [] try_answer(charge: Charge<'_>) -> Option<Result<Answer, Error>>;
+        [async] start(charges: &[Charge<'_>], wait: Wait) -> Result<StoreAnswers, Error>;
+        [] try_answer(charge: Charge<'_>) -> Option<Result<StoreAnswer, Error>>;
         [] identity() -> Result<u64, Error>;
         [async] scan(filter: ScanFilter<'_>, at: u64, buckets: usize) -> Result<ScanStep, Error>;
         [async] look(request: LookRequest<'_>) -> Result<Look, Error>;

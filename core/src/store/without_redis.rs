@@ -10,7 +10,9 @@ use polylimit_rules::error::Error;
 use polylimit_rules::policy::Policy;
 use polylimit_runtime::clock::Clock;
 use polylimit_runtime::driver::Driver;
-use polylimit_store::charge::{Answer, Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas, Wait};
+use polylimit_store::charge::{
+    Charge, PolicyId, PolicyOptions, PreparedQuotas, StoreAnswer, StoreAnswers, Wait,
+};
 use polylimit_store::credentials::CredentialsFunction;
 use polylimit_store::families::durations::DurationCounts;
 use polylimit_store::finding::Finding;
@@ -160,9 +162,9 @@ impl RedisStore {
         [] driver() -> Result<Arc<Driver>, Error>;
         [] driver_to_wait_on() -> Result<Arc<Driver>, Error>;
         [] is_leased(id: PolicyId) -> bool;
-        [] ask_caches(charge: Charge<'_>) -> Option<Answer>;
-        [async] start(charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error>;
-        [async] start_each(charges: &[Charge<'_>], wait: Wait) -> Result<Vec<Answer>, Error>;
+        [] ask_caches(charge: Charge<'_>) -> Option<StoreAnswer>;
+        [async] start(charges: &[Charge<'_>], wait: Wait) -> Result<StoreAnswers, Error>;
+        [async] start_each(charges: &[Charge<'_>], wait: Wait) -> Result<Vec<StoreAnswer>, Error>;
         [async] ready(timeout: Duration) -> Result<(), Error>;
         [async] examine() -> Result<Vec<Finding>, Error>;
         [async] scan() -> Result<listing::RedisScan, Error>;

@@ -54,7 +54,9 @@ use polylimit_runtime::close_signal::closed;
 use polylimit_runtime::fork::ProcessGeneration;
 use polylimit_runtime::monotonic;
 use polylimit_runtime::pause::pause;
-use polylimit_store::charge::{Answer, Answers, Charge, PolicyId, PolicyOptions, PreparedQuotas, Wait, only};
+use polylimit_store::charge::{
+    Charge, PolicyId, PolicyOptions, PreparedQuotas, StoreAnswer, StoreAnswers, Wait, only,
+};
 use polylimit_store::finding::{Finding, Severity};
 use polylimit_store::scan::{Look, LookRequest, ScanFilter, ScanStep};
 use polylimit_store::stats::{Counters, Stats};
@@ -194,7 +196,7 @@ impl SharedFileStore {
     /// cannot be used. While a part of the file is locked, a thread waits, and the thread of a task runs other tasks. If the task stops
     /// waiting, nothing was done.
     #[doc(hidden)]
-    pub async fn start(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
+    pub async fn start(&self, charges: &[Charge<'_>], wait: Wait) -> Result<StoreAnswers, Error> {
         let attempt = |patience| match charges {
             [charge] => self.answer_with(*charge, patience).map(|answer| Ok(smallvec![answer?])),
             _ => self.answer_together(charges, patience),
@@ -207,12 +209,12 @@ impl SharedFileStore {
 
     /// The answer to a caller that must not wait; `None`, with nothing done, while another thread or process keeps a part of the file
     /// locked.
-    pub fn try_answer(&self, charge: Charge<'_>) -> Option<Result<Answer, Error>> {
+    pub fn try_answer(&self, charge: Charge<'_>) -> Option<Result<StoreAnswer, Error>> {
         self.answer_with(charge, Patience::Spin)
     }
 
     #[inline]
-    fn answer_with(&self, charge: Charge<'_>, patience: Patience) -> Option<Result<Answer, Error>> {
+    fn answer_with(&self, charge: Charge<'_>, patience: Patience) -> Option<Result<StoreAnswer, Error>> {
         if let Some(answer) = self.outage.answer_made(charge) {
             return Some(Ok(answer));
         }
@@ -231,7 +233,11 @@ impl SharedFileStore {
         }
     }
 
-    fn answer_together(&self, charges: &[Charge<'_>], patience: Patience) -> Option<Result<Answers, Error>> {
+    fn answer_together(
+        &self,
+        charges: &[Charge<'_>],
+        patience: Patience,
+    ) -> Option<Result<StoreAnswers, Error>> {
         let registered: Vec<_> = charges.iter().map(|charge| self.policies.load(charge.id)).collect();
         let mut of_policies = Vec::with_capacity(charges.len());
         for (charge, registered) in charges.iter().zip(&registered) {
@@ -265,7 +271,7 @@ impl SharedFileStore {
         policy: &StoredPolicy,
         charge: Charge<'_>,
         failure: Failure,
-    ) -> Result<Answer, Error> {
+    ) -> Result<StoreAnswer, Error> {
         let reason = self.outage_of([policy].into_iter(), failure)?;
         let charges = [(policy.outage, policy.policy.quotas(), charge)];
         only(self.outage.start(&charges, reason)?)

@@ -21,7 +21,7 @@ use polylimit_rules::decision::Degradation;
 use polylimit_rules::transition::Operation;
 use polylimit_runtime::clock::Clock;
 use polylimit_runtime::fork::ProcessGeneration;
-use polylimit_store::charge::{Action, Answer, Charge};
+use polylimit_store::charge::{Action, Charge, StoreAnswer};
 use polylimit_store::stored_policy::{StoredPolicies, StoredPolicy};
 
 /// The allowed difference between the clocks of two processes: they are read with an error of some microseconds, and a
@@ -117,7 +117,7 @@ impl MappedStore {
         policy: &StoredPolicy,
         charge: Charge<'_>,
         patience: Patience,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<StoreAnswer, Failure> {
         let Charge { key, action, .. } = charge;
         let Action::Apply(operation) = action else { return self.reset(clock, policy, key, patience) };
         let decide =
@@ -136,8 +136,8 @@ impl MappedStore {
         clock: &Clock,
         policy: &StoredPolicy,
         patience: Patience,
-        decide: impl Fn(&Place<'_>) -> Result<Option<Answer>, Broken>,
-    ) -> Result<Answer, Failure> {
+        decide: impl Fn(&Place<'_>) -> Result<Option<StoreAnswer>, Broken>,
+    ) -> Result<StoreAnswer, Failure> {
         // No deadlock: a holder of this lock waits for no other lock. The time is read again, since operations of other
         // shards may have recorded a later one here.
         self.work(clock, policy, (&[], true), patience, decide)?
@@ -150,7 +150,7 @@ impl MappedStore {
         policy: &StoredPolicy,
         key: &[u8],
         patience: Patience,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<StoreAnswer, Failure> {
         self.work(clock, policy, (key, false), patience, |&Place { shard, hash, key, now_us }| {
             if let Some(found) = shard.find(hash, key, &mut Bytes::new())? {
                 shard.remove(found.from, found.block)?;
@@ -347,7 +347,7 @@ fn decide(
     operation: Operation,
     charge: Charge<'_>,
     degraded: Option<Degradation>,
-) -> Result<Option<Answer>, Broken> {
+) -> Result<Option<StoreAnswer>, Broken> {
     let Place { shard, hash, key, now_us } = *place;
     let Some(Loaded { mut states, found, healed }) = Loaded::of(place, policies, policy, degraded)? else {
         return Ok(None);

@@ -14,7 +14,9 @@ use polylimit_rules::policy::Policy;
 use polylimit_rules::quota::{Algorithm, Quota};
 use polylimit_rules::transition::Operation;
 use polylimit_runtime::clock::Clock;
-use polylimit_store::charge::{Action, Answer, Answers, Charge, PolicyId, PreparedQuotas, is_admitted};
+use polylimit_store::charge::{
+    Action, Charge, PolicyId, PreparedQuotas, StoreAnswer, StoreAnswers, is_admitted,
+};
 use polylimit_store::outage::Outage;
 use polylimit_store::share::{Ppm, WHOLE};
 
@@ -63,7 +65,7 @@ impl Fallback {
         MemoryStore::prepare_quotas(id, &share_of(policy, self.share))
     }
 
-    fn ask(&self, charge: Charge<'_>) -> Result<Answer, Error> {
+    fn ask(&self, charge: Charge<'_>) -> Result<StoreAnswer, Error> {
         self.store.answer(Charge { effective: charge.effective.and_then(self.quotas_of), ..charge })
     }
 
@@ -96,7 +98,7 @@ impl Fallback {
 
     /// Answers an operation on a reservation that was made in-process, even if the store can decide again.
     #[inline]
-    pub fn answer_made(&self, charge: Charge<'_>) -> Option<Answer> {
+    pub fn answer_made(&self, charge: Charge<'_>) -> Option<StoreAnswer> {
         let reason = self.made.find(charge)?;
         let (decision, spent) = self.ask(charge).ok()?;
         let ends = matches!(charge.action, Action::Apply(Operation::Commit | Operation::Cancel));
@@ -117,7 +119,7 @@ impl Fallback {
         &self,
         charges: &[(Outage, &[Quota], Charge<'_>)],
         reason: Degradation,
-    ) -> Result<Answers, Error> {
+    ) -> Result<StoreAnswers, Error> {
         let is_denied = |(outage, _, charge): &(Outage, &[Quota], Charge<'_>)| {
             *outage == Outage::Deny && charge.decides && !admits_when_denying(*charge)
         };
@@ -126,12 +128,15 @@ impl Fallback {
             .map(|(.., charge)| Charge { effective: charge.effective.and_then(self.quotas_of), ..*charge })
             .collect();
         let answers = if charges.iter().any(is_denied) {
-            asked.iter().map(|charge| self.store.answer(charge.peek())).collect::<Result<Answers, _>>()?
+            asked
+                .iter()
+                .map(|charge| self.store.answer(charge.peek()))
+                .collect::<Result<StoreAnswers, _>>()?
         } else {
             self.store.start(&asked)?
         };
         let mut answers = answers.into_iter();
-        let mut answered = Answers::with_capacity(charges.len());
+        let mut answered = StoreAnswers::with_capacity(charges.len());
         for (outage, quotas, charge) in charges {
             answered.push(if *outage == Outage::Fallback {
                 let (decision, spent) = answers.next().ok_or_else(Error::no_answer)?;
@@ -170,7 +175,7 @@ fn admits_when_denying(charge: Charge<'_>) -> bool {
 }
 
 /// The answer of an outage policy that keeps no states.
-fn without_states(outage: Outage, quotas: &[Quota], charge: Charge<'_>, reason: Degradation) -> Answer {
+fn without_states(outage: Outage, quotas: &[Quota], charge: Charge<'_>, reason: Degradation) -> StoreAnswer {
     let (allowed, source) = match outage {
         // Without states there is no reservation to find.
         Outage::Allow => (!is_about_reservation(charge.action), Source::Allow),

@@ -36,7 +36,7 @@ use polylimit_rules::policy::Policy;
 use polylimit_rules::transition::{Operation, PolicyRules};
 use polylimit_runtime::clock::Clock;
 use polylimit_runtime::lock::Lock;
-use polylimit_store::charge::{Action, Answer, Answers, Charge, PolicyId, PreparedQuotas};
+use polylimit_store::charge::{Action, Charge, PolicyId, PreparedQuotas, StoreAnswer, StoreAnswers};
 
 /// A shard for fewer keys than this is not worthwhile.
 const MIN_KEYS_PER_SHARD: usize = 1 << 10;
@@ -145,7 +145,7 @@ impl MemoryStore {
 
     /// # Errors
     /// `Internal` for a policy that was forgotten.
-    pub fn answer(&self, charge: Charge<'_>) -> Result<Answer, Error> {
+    pub fn answer(&self, charge: Charge<'_>) -> Result<StoreAnswer, Error> {
         let Charge { id, key, action, cost, headroom, effective, .. } = charge;
         match action {
             Action::Apply(Operation::Check) if headroom == 0 && effective.is_none() => {
@@ -209,7 +209,7 @@ impl MemoryStore {
 
     /// Applies an operation to the states of a key; returns the decision and the number of units spent.
     #[inline(never)]
-    fn apply(&self, charge: Charge<'_>, operation: Operation) -> Result<Answer, Error> {
+    fn apply(&self, charge: Charge<'_>, operation: Operation) -> Result<StoreAnswer, Error> {
         let digest = self.long_keys.digest(charge.key);
         let key = digest.as_ref().map_or(charge.key, |digest| digest);
         let hash = self.key_hash.of(charge.id, key);
@@ -226,7 +226,7 @@ impl MemoryStore {
         overflow: &mut Option<MutexGuard<'a, Overflow>>,
         placed: Placed<'_>,
         operation: KeyOperation<'_>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<StoreAnswer, Error> {
         let (mut slot, degraded) = self.slot(shard, overflow, placed)?;
         let (rules, states) = slot.parts();
         let (decision, applied) = rules.decide(states, operation, degraded);
@@ -259,7 +259,7 @@ impl MemoryStore {
 
     /// Applies charges, each for a different key or policy.
     #[doc(hidden)]
-    pub fn start(&self, charges: &[Charge<'_>]) -> Result<Answers, Error> {
+    pub fn start(&self, charges: &[Charge<'_>]) -> Result<StoreAnswers, Error> {
         match charges {
             [charge] => Ok(smallvec![self.answer(*charge)?]),
             _ => self.answer_together(charges),
@@ -268,7 +268,7 @@ impl MemoryStore {
 
     /// Applies all charges of a request if every deciding one is admitted, otherwise only the denied ones. The others are answered as a
     /// peek.
-    fn answer_together(&self, charges: &[Charge<'_>]) -> Result<Answers, Error> {
+    fn answer_together(&self, charges: &[Charge<'_>]) -> Result<StoreAnswers, Error> {
         let digest = |charge: &Charge<'_>| self.long_keys.digest(charge.key);
         let digests: Vec<_> = charges.iter().map(digest).collect();
         let mut placed = Vec::with_capacity(charges.len());
@@ -305,7 +305,7 @@ impl MemoryStore {
             admits.push(is_admitted);
             admitted &= is_admitted || !charge.decides;
         }
-        let mut answers = Answers::with_capacity(placed.len());
+        let mut answers = StoreAnswers::with_capacity(placed.len());
         for ((placed, operation), is_admitted) in placed.into_iter().zip(admits) {
             let shard = &mut shards[at(placed.hash)];
             let operation = placed.charge.operation(operation, now_us);

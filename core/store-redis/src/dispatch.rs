@@ -26,7 +26,7 @@ use polylimit_rules::transition::Operation;
 use polylimit_runtime::close_signal::closed;
 use polylimit_runtime::monotonic;
 use polylimit_store::charge::{
-    Action, Answer, Answers, Charge, PolicyId, PreparedQuotas, Wait, is_admitted, only,
+    Action, Charge, PolicyId, PreparedQuotas, StoreAnswer, StoreAnswers, Wait, is_admitted, only,
 };
 use polylimit_store::outage::Outage;
 
@@ -48,7 +48,7 @@ struct Part<'a> {
 
 /// One of several concurrent charges.
 enum Progress<'a> {
-    Answered(Answer),
+    Answered(StoreAnswer),
     Submitted(PreparedCharge<'a>, PendingReply),
 }
 
@@ -56,7 +56,7 @@ impl RedisStore {
     /// The answer of the denial cache or of a lease, if any. A check tries this once, in the limiter; everything after it goes to the
     /// server.
     #[inline]
-    pub fn ask_caches(&self, charge: Charge<'_>) -> Option<Answer> {
+    pub fn ask_caches(&self, charge: Charge<'_>) -> Option<StoreAnswer> {
         if let Some(denial) = self.denial_cache.answer(charge) {
             return Some((denial, 0));
         }
@@ -66,14 +66,14 @@ impl RedisStore {
     /// Sends charges to the server, each for a different key or policy: all are applied, or none. If the server does not decide, the
     /// outage policy does. Across slots of a cluster, a denied request gives back what it got in other slots.
     #[doc(hidden)]
-    pub async fn start(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Answers, Error> {
+    pub async fn start(&self, charges: &[Charge<'_>], wait: Wait) -> Result<StoreAnswers, Error> {
         let started = self.at_topology(wait, async |topology| self.start_at(&topology, charges).await).await;
         started.unwrap_or_else(|error| self.answer_without(charges, &error))
     }
 
     /// Sends several charges at once; they can share a batch, and each is decided by itself.
     #[doc(hidden)]
-    pub async fn start_each(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Vec<Answer>, Error> {
+    pub async fn start_each(&self, charges: &[Charge<'_>], wait: Wait) -> Result<Vec<StoreAnswer>, Error> {
         let started =
             self.at_topology(wait, async |topology| self.start_each_at(&topology, charges).await).await;
         started.unwrap_or_else(|error| {
@@ -96,7 +96,7 @@ impl RedisStore {
 
     /// Answers charges that could not be submitted because the system has no resources for connections.
     #[cold]
-    fn answer_without(&self, charges: &[Charge<'_>], error: &Error) -> Result<Answers, Error> {
+    fn answer_without(&self, charges: &[Charge<'_>], error: &Error) -> Result<StoreAnswers, Error> {
         if error.kind() != ErrorKind::StoreUnavailable {
             return Err(error.clone());
         }
@@ -104,14 +104,18 @@ impl RedisStore {
         self.answered(&self.prepare_all(charges)?, Err(failure))
     }
 
-    async fn start_at(&self, topology: &Topology, charges: &[Charge<'_>]) -> Result<Answers, Error> {
+    async fn start_at(&self, topology: &Topology, charges: &[Charge<'_>]) -> Result<StoreAnswers, Error> {
         match charges {
             [charge] => Ok(smallvec![self.start_one(topology, *charge).await?]),
             _ => self.start_together(topology, charges).await,
         }
     }
 
-    async fn start_together(&self, topology: &Topology, charges: &[Charge<'_>]) -> Result<Answers, Error> {
+    async fn start_together(
+        &self,
+        topology: &Topology,
+        charges: &[Charge<'_>],
+    ) -> Result<StoreAnswers, Error> {
         if let Some(reason) = self.outage.made_for(charges) {
             return self.answered_by_outage(&self.prepare_all(charges)?, reason);
         }
@@ -147,7 +151,7 @@ impl RedisStore {
             let reply = self.access.submit_charges(topology, first, queued.collect(), hold, until);
             submitted.push((places, prepared, reply));
         }
-        let mut answers: Vec<Option<Answer>> = charges.iter().map(|_| None).collect();
+        let mut answers: Vec<Option<StoreAnswer>> = charges.iter().map(|_| None).collect();
         let (mut admitted, mut is_denied) = (Vec::new(), false);
         for (places, prepared, reply) in submitted {
             let answered = self.answered(&prepared, reply.await)?;
@@ -177,7 +181,7 @@ impl RedisStore {
         topology: &Topology,
         charges: &[Charge<'_>],
         known: Vec<Option<Decision>>,
-    ) -> Result<Answers, Error> {
+    ) -> Result<StoreAnswers, Error> {
         let unknown = charges.iter().zip(&known).filter(|(_, denial)| denial.is_none());
         let peeks: Vec<_> = unknown.map(|(charge, _)| charge.peek()).collect();
         let mut peeked = self.start_each_at(topology, &peeks).await?.into_iter();
@@ -193,7 +197,7 @@ impl RedisStore {
         &self,
         topology: &Topology,
         charge: Charge<'_>,
-        answer: &mut Answer,
+        answer: &mut StoreAnswer,
     ) -> Result<(), Error> {
         if answer.0.source != Source::Store || !answer.0.allowed {
             answer.1 = 0;
@@ -211,7 +215,11 @@ impl RedisStore {
     }
 
     /// Turns the server's reply, or the reason for its absence, into the answers to the charges that it decides.
-    fn answered(&self, prepared: &[PreparedCharge<'_>], reply: OperationResult) -> Result<Answers, Error> {
+    fn answered(
+        &self,
+        prepared: &[PreparedCharge<'_>],
+        reply: OperationResult,
+    ) -> Result<StoreAnswers, Error> {
         let Member { counters, .. } = &*self.access.member;
         let mut decided = match reply {
             Ok(decided) => decided,
@@ -229,7 +237,7 @@ impl RedisStore {
         };
         let is_applied =
             others.is_empty() || !prepared.iter().zip(iter::once(&decided).chain(&others)).any(denies);
-        let mut answers = Answers::with_capacity(prepared.len());
+        let mut answers = StoreAnswers::with_capacity(prepared.len());
         for (prepared, decided) in prepared.iter().zip(iter::once(decided).chain(others)) {
             counters.applied.add(1);
             self.learn(prepared, Ok(&decided));
@@ -242,7 +250,11 @@ impl RedisStore {
         Ok(answers)
     }
 
-    fn answered_alone(&self, prepared: &PreparedCharge<'_>, reply: OperationResult) -> Result<Answer, Error> {
+    fn answered_alone(
+        &self,
+        prepared: &PreparedCharge<'_>,
+        reply: OperationResult,
+    ) -> Result<StoreAnswer, Error> {
         only(self.answered(slice::from_ref(prepared), reply)?)
     }
 
@@ -251,7 +263,7 @@ impl RedisStore {
         &self,
         prepared: &[PreparedCharge<'_>],
         reason: Degradation,
-    ) -> Result<Answers, Error> {
+    ) -> Result<StoreAnswers, Error> {
         if self.access.member.is_closed() {
             return Err(closed());
         }
@@ -265,7 +277,11 @@ impl RedisStore {
         self.outage.start(&charges, reason)
     }
 
-    async fn start_each_at(&self, topology: &Topology, charges: &[Charge<'_>]) -> Result<Vec<Answer>, Error> {
+    async fn start_each_at(
+        &self,
+        topology: &Topology,
+        charges: &[Charge<'_>],
+    ) -> Result<Vec<StoreAnswer>, Error> {
         let mut started = Vec::with_capacity(charges.len());
         for charge in charges {
             if let Some(answer) = self.outage.answer_made(*charge) {
@@ -290,7 +306,7 @@ impl RedisStore {
         Ok(answers)
     }
 
-    async fn start_one(&self, topology: &Topology, charge: Charge<'_>) -> Result<Answer, Error> {
+    async fn start_one(&self, topology: &Topology, charge: Charge<'_>) -> Result<StoreAnswer, Error> {
         if let Some(answer) = self.outage.answer_made(charge) {
             return Ok(answer);
         }
@@ -308,7 +324,7 @@ impl RedisStore {
         &self,
         topology: &Topology,
         prepared: &PreparedCharge<'_>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<StoreAnswer, Error> {
         let until = monotonic::now() + self.access.deadline;
         let asked_us = self.leases.now_us();
         let charge = prepared.charge;

@@ -114,7 +114,7 @@ impl<'a> Charge<'a> {
 }
 
 /// Whether a request is admitted by the answers to its charges.
-pub fn is_admitted(charges: &[Charge<'_>], answers: &[Answer]) -> bool {
+pub fn is_admitted(charges: &[Charge<'_>], answers: &[StoreAnswer]) -> bool {
     charges.iter().zip(answers).all(|(charge, (decision, _))| decision.allowed || !charge.decides)
 }
 
@@ -171,13 +171,13 @@ impl fmt::Debug for PreparedQuotas {
 
 /// The decision, and the number of units that a check or take spent. The decision on a commit, a cancel or a renew is allowed
 /// when the reservation was there.
-pub type Answer = (Decision, u64);
+pub type StoreAnswer = (Decision, u64);
 
 /// The answers to charges that are started together, in their order.
-pub type Answers = SmallVec<[Answer; 1]>;
+pub type StoreAnswers = SmallVec<[StoreAnswer; 1]>;
 
 /// The answer to a single charge.
-pub fn only(answers: Answers) -> Result<Answer, Error> {
+pub fn only(answers: StoreAnswers) -> Result<StoreAnswer, Error> {
     answers.into_iter().next().ok_or_else(Error::no_answer)
 }
 

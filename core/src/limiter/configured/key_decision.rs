@@ -18,16 +18,16 @@ use crate::limiter::{CHECK, KeyCall, Limiter, RESERVE};
 use polylimit_rules::decision::{Decision, Source};
 use polylimit_rules::error::Error;
 use polylimit_rules::request::Request;
-use polylimit_store::charge::{Answer, Wait, only};
+use polylimit_store::charge::{StoreAnswer, Wait, only};
 
 /// How long an operation waits for the first configuration where the store of the states has no deadline.
 const FIRST_CONFIGURATION_WITHIN: Duration = Duration::from_secs(1);
 
 /// An answer that the caller waits for.
-pub(crate) type PendingAnswer<'a> = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send + 'a>>;
+pub(crate) type PendingAnswer<'a> = Pin<Box<dyn Future<Output = Result<StoreAnswer, Error>> + Send + 'a>>;
 
 /// An answer that is known already, or that the caller waits for.
-pub(crate) type DecidedAnswer<'a> = Either<Ready<Result<Answer, Error>>, PendingAnswer<'a>>;
+pub(crate) type DecidedAnswer<'a> = Either<Ready<Result<StoreAnswer, Error>>, PendingAnswer<'a>>;
 
 impl Limiter {
     /// Answers an operation on a key of a configured policy; `None` where the active configuration has no such policy.
@@ -57,7 +57,11 @@ impl Limiter {
     /// The answer of a store in this process or on this host, unless a pool or a candidate takes part; `None` then, and
     /// for Redis. It creates no future: a check by a document takes 0.33 us in memory, and 0.65 us by
     /// [`decide_on_key`](Self::decide_on_key) (`cargo bench -p polylimit --features testing --bench configuration`).
-    fn decide_here(&self, in_force: &InForce, call: ConfiguredCall<'_>) -> Result<Option<Answer>, Error> {
+    fn decide_here(
+        &self,
+        in_force: &InForce,
+        call: ConfiguredCall<'_>,
+    ) -> Result<Option<StoreAnswer>, Error> {
         let shared = self.shared();
         if !shared.store.is_here() || in_force.document(call.policy).elastic.is_some() {
             return Ok(None);
@@ -92,7 +96,7 @@ impl Limiter {
     }
 
     /// Waits for the first configuration within the deadline, then answers.
-    async fn decide_when_ready(&self, call: &KeyCall<'_>, wait: Wait) -> Result<Answer, Error> {
+    async fn decide_when_ready(&self, call: &KeyCall<'_>, wait: Wait) -> Result<StoreAnswer, Error> {
         check_bounds(call)?;
         let in_force = self.wait_for_configuration(wait).await?;
         let shared = self.shared();
@@ -198,9 +202,9 @@ impl Limiter {
         &self,
         in_force: &InForce,
         call: ConfiguredCall<'_>,
-        answer: Answer,
+        answer: StoreAnswer,
         wait: Wait,
-    ) -> Result<Answer, Error> {
+    ) -> Result<StoreAnswer, Error> {
         let (answer, owed) = self.close_call(in_force, call, answer, wait).await?;
         self.owe_to_pool(in_force, call, owed, wait).await?;
         Ok(answer)
@@ -212,7 +216,7 @@ impl Limiter {
         in_force: &InForce,
         call: ConfiguredCall<'_>,
         wait: Wait,
-    ) -> Result<Answer, Error> {
+    ) -> Result<StoreAnswer, Error> {
         let answer = self.decide_uncounted(in_force, call, wait).await?;
         self.count_configured(in_force, call, &answer);
         Ok(answer)
@@ -224,7 +228,7 @@ impl Limiter {
         in_force: &InForce,
         call: ConfiguredCall<'_>,
         wait: Wait,
-    ) -> Result<Answer, Error> {
+    ) -> Result<StoreAnswer, Error> {
         let asked = match self.open(in_force, call)? {
             Opening::Answered(answer) => return Ok(answer),
             Opening::Asked(asked) => asked,
@@ -241,7 +245,12 @@ impl Limiter {
 
     /// Counts the answer of a configured policy as its caller receives it. Operations that decide nothing are counted
     /// where the store answers, so of those only the ones that the configuration answers are counted here.
-    pub(crate) fn count_configured(&self, in_force: &InForce, call: ConfiguredCall<'_>, answer: &Answer) {
+    pub(crate) fn count_configured(
+        &self,
+        in_force: &InForce,
+        call: ConfiguredCall<'_>,
+        answer: &StoreAnswer,
+    ) {
         let (shared, id) = (self.shared(), in_force.policy(call.policy).id);
         if matches!(call.action, CHECK | RESERVE) {
             let kind = OperationKind::of(call.action);

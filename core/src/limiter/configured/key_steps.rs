@@ -15,7 +15,7 @@ use polylimit_rules::error::Error;
 use polylimit_rules::policy::Policy;
 use polylimit_rules::reservation::list::Hold;
 use polylimit_rules::transition::Operation;
-use polylimit_store::charge::{Action, Answer, Charge, Wait};
+use polylimit_store::charge::{Action, Charge, StoreAnswer, Wait};
 
 /// An operation on a key of a configured policy. Everything about it that depends on the time was decided at `now_us`, so that all steps
 /// agree on the effective quotas and on what the lists say.
@@ -39,7 +39,7 @@ pub(crate) struct ConfiguredCall<'a> {
 #[derive(Clone, Debug)]
 pub(crate) enum Opening<'a> {
     /// The configuration answers.
-    Answered(Answer),
+    Answered(StoreAnswer),
     Asked(StoreCall<'a>),
 }
 
@@ -129,7 +129,11 @@ impl InForce {
     }
 
     /// The answer to an operation on a key of a policy that may be in shadow: then nothing is denied.
-    pub(crate) fn shadow(&self, call: ConfiguredCall<'_>, (mut decision, mut spent): Answer) -> Answer {
+    pub(crate) fn shadow(
+        &self,
+        call: ConfiguredCall<'_>,
+        (mut decision, mut spent): StoreAnswer,
+    ) -> StoreAnswer {
         if self.mode(call.policy) == Mode::Shadow {
             match call.action {
                 Action::Apply(Operation::Take) => spent = call.cost,
@@ -145,7 +149,7 @@ impl InForce {
     }
 
     /// The answer to a request that lacks a required key: step 4, before the lists of keys.
-    pub(crate) fn refuse_missing_key(&self, call: ConfiguredCall<'_>) -> Answer {
+    pub(crate) fn refuse_missing_key(&self, call: ConfiguredCall<'_>) -> StoreAnswer {
         let (mode, quotas) = (self.mode(call.policy), self.effective(call));
         if !self.configuration.document().enabled || mode == Mode::Off {
             return admitted(quotas, call, Cause::Off);
@@ -203,14 +207,14 @@ impl Limiter {
         in_force: &InForce,
         asked: &[StoreCall<'_>],
         wait: Wait,
-    ) -> Result<Vec<Answer>, Error> {
+    ) -> Result<Vec<StoreAnswer>, Error> {
         let shared = self.shared();
         let cached: Vec<_> = asked.iter().map(|call| shared.store.ask_caches(call.charge)).collect();
         let uncached = asked.iter().zip(&cached).filter(|(_, cached)| cached.is_none());
         let mut charges: Vec<Charge<'_>> = uncached.map(|(call, _)| call.charge).collect();
         charges.extend(asked.iter().filter_map(|call| call.comparison(in_force)));
         let mut answers = self.start_each(&charges, wait).await?.into_iter();
-        let live: Vec<Answer> = cached
+        let live: Vec<StoreAnswer> = cached
             .into_iter()
             .map(|cached| cached.or_else(|| answers.next()).ok_or_else(Error::no_answer))
             .collect::<Result<_, _>>()?;
@@ -230,9 +234,9 @@ impl Limiter {
         &self,
         in_force: &InForce,
         call: ConfiguredCall<'_>,
-        (mut decision, spent): Answer,
+        (mut decision, spent): StoreAnswer,
         wait: Wait,
-    ) -> Result<(Answer, u64), Error> {
+    ) -> Result<(StoreAnswer, u64), Error> {
         let mut owed = 0;
         if let Some(elastic) = &in_force.document(call.policy).elastic
             && matches!(call.action, CHECK | PEEK)
@@ -271,13 +275,13 @@ pub(crate) fn with_pool(mut denial: Decision, admission: &Decision) -> Decision 
 }
 
 /// An answer without the store that admits everything.
-fn admitted(quotas: &Policy, call: ConfiguredCall<'_>, cause: Cause) -> Answer {
+fn admitted(quotas: &Policy, call: ConfiguredCall<'_>, cause: Cause) -> StoreAnswer {
     let spent = if call.action == Action::Apply(Operation::Take) { call.cost } else { 0 };
     (Decision::without_store(quotas, Some(cause), None), spent)
 }
 
 /// A denial without the store, which a policy in shadow admits.
-fn denied(quotas: &Policy, call: ConfiguredCall<'_>, cause: Cause, wait_us: u64, mode: Mode) -> Answer {
+fn denied(quotas: &Policy, call: ConfiguredCall<'_>, cause: Cause, wait_us: u64, mode: Mode) -> StoreAnswer {
     let shadowed = mode == Mode::Shadow;
     let spent = if shadowed && call.action == Action::Apply(Operation::Take) { call.cost } else { 0 };
     let decision = Decision::without_store(quotas, Some(cause), Some(wait_us));

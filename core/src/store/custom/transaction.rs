@@ -7,7 +7,7 @@ use polylimit_rules::codec::{Bytes, States};
 use polylimit_rules::error::Error;
 use polylimit_rules::transition::Operation;
 use polylimit_runtime::clock::Clock;
-use polylimit_store::charge::{Action, Answers, Charge};
+use polylimit_store::charge::{Action, Charge, StoreAnswers};
 use polylimit_store::interface::Change;
 use polylimit_store::stored_policy::StoredPolicy;
 
@@ -75,7 +75,7 @@ impl<'a> Transaction<'a> {
         &self,
         states: &[Option<Vec<u8>>],
         clock: &Clock,
-    ) -> (Vec<Change>, Result<Answers, Error>) {
+    ) -> (Vec<Change>, Result<StoreAnswers, Error>) {
         let now_us = clock.now_us();
         let mut entries = Vec::with_capacity(self.names.len());
         for at in 0..self.names.len() {
@@ -93,7 +93,12 @@ impl<'a> Transaction<'a> {
         (changes, answers)
     }
 
-    fn answers(&self, entries: &mut [Entry], now_us: u64, lives_for_ever: bool) -> Result<Answers, Error> {
+    fn answers(
+        &self,
+        entries: &mut [Entry],
+        now_us: u64,
+        lives_for_ever: bool,
+    ) -> Result<StoreAnswers, Error> {
         let (mut admits, mut admitted) = (Vec::with_capacity(self.charges.len()), true);
         if self.charges.len() > 1 {
             for ((policy, charge), place) in self.charges.iter().zip(&self.places) {
@@ -103,7 +108,7 @@ impl<'a> Transaction<'a> {
                 admitted &= is_admitted || !charge.decides;
             }
         }
-        let mut answers = Answers::with_capacity(self.charges.len());
+        let mut answers = StoreAnswers::with_capacity(self.charges.len());
         for (at, ((policy, charge), place)) in self.charges.iter().zip(&self.places).enumerate() {
             let entry = &mut entries[*place];
             let Action::Apply(operation) = charge.action else {

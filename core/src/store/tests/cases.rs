@@ -10,7 +10,7 @@ use polylimit_rules::reservation::id::ReservationId;
 use polylimit_rules::reservation::list::{Hold, commit_cost};
 use polylimit_rules::transition::Operation;
 use polylimit_runtime::clock::ManualClock;
-use polylimit_store::charge::{Action, Answer};
+use polylimit_store::charge::{Action, StoreAnswer};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/conformance/policies.json");
 /// Monday 2026-09-21, from which the times of cases count.
@@ -97,7 +97,7 @@ fn asked(op: &Value, policies: &[Policy]) -> Option<(Asked, bool)> {
 }
 
 /// An answer as cases have it.
-fn shown((decision, spent): Answer, decides: bool) -> Value {
+fn shown((decision, spent): StoreAnswer, decides: bool) -> Value {
     if decides {
         return serde_json::json!({
             "allowed": decision.allowed(),

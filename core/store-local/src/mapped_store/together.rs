@@ -10,7 +10,7 @@ use polylimit_rules::decision::Degradation;
 use polylimit_rules::error::Error;
 use polylimit_rules::transition::Operation;
 use polylimit_runtime::clock::Clock;
-use polylimit_store::charge::{Action, Answers, Charge, PolicyId};
+use polylimit_store::charge::{Action, Charge, PolicyId, StoreAnswers};
 use polylimit_store::stored_policy::{StoredPolicies, StoredPolicy};
 use polylimit_store_memory::known_or;
 
@@ -97,7 +97,7 @@ impl MappedStore {
         policies: &StoredPolicies,
         charges: &[(&StoredPolicy, Charge<'_>)],
         patience: Patience,
-    ) -> Result<Answers, Failure> {
+    ) -> Result<StoreAnswers, Failure> {
         let placed: Vec<_> = charges
             .iter()
             .map(|(policy, charge)| {
@@ -127,7 +127,7 @@ impl MappedStore {
             admits.push(is_admitted);
             admitted &= is_admitted || !charge.decides;
         }
-        let mut answers = Answers::with_capacity(placed.len());
+        let mut answers = StoreAnswers::with_capacity(placed.len());
         for (placed, is_admitted) in placed.iter().zip(admits) {
             let Placed { policy, charge, .. } = placed;
             let operation = operation_of(*charge)?;
