@@ -6,52 +6,31 @@ use std::str::FromStr;
 use crate::client_address::ClientAddressRules;
 use crate::client_address::address::parse_node;
 use polylimit_rules::error::{Error, excerpt};
+use polylimit_rules::names::named_enum;
 
-/// The header in which proxies write the address that called them.
-///
-/// The first two are lists, to which each proxy appends. The others have one address, which the outermost proxy sets: name
-/// one only where nothing reaches the service but through that proxy, which replaces what its clients send. Several lines of
-/// such a header, or a list in it, name no address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ForwardingHeader {
-    /// `X-Forwarded-For: client, proxy, proxy`: no standard, and what most proxies write.
-    XForwardedFor,
-    /// `Forwarded: for=client;proto=https, for="[2001:db8::1]:443"`: RFC 7239.
-    Forwarded,
-    /// `CF-Connecting-IP: client`: Cloudflare.
-    CfConnectingIp,
-    /// `True-Client-IP: client`: Akamai, and Cloudflare where it is turned on.
-    TrueClientIp,
-    /// `X-Real-IP: client`: nginx by its users' convention, Vercel, Railway.
-    XRealIp,
-    /// `Fly-Client-IP: client`: Fly.io.
-    FlyClientIp,
+named_enum! {
+    /// The header in which proxies write the address that called them.
+    ///
+    /// The first two are lists, to which each proxy appends. The others have one address, which the outermost proxy sets: name
+    /// one only where nothing reaches the service but through that proxy, which replaces what its clients send. Several lines of
+    /// such a header, or a list in it, name no address.
+    ForwardingHeader {
+        /// `X-Forwarded-For: client, proxy, proxy`: no standard, and what most proxies write.
+        XForwardedFor = "x-forwarded-for",
+        /// `Forwarded: for=client;proto=https, for="[2001:db8::1]:443"`: RFC 7239.
+        Forwarded = "forwarded",
+        /// `CF-Connecting-IP: client`: Cloudflare.
+        CfConnectingIp = "cf-connecting-ip",
+        /// `True-Client-IP: client`: Akamai, and Cloudflare where it is turned on.
+        TrueClientIp = "true-client-ip",
+        /// `X-Real-IP: client`: nginx by its users' convention, Vercel, Railway.
+        XRealIp = "x-real-ip",
+        /// `Fly-Client-IP: client`: Fly.io.
+        FlyClientIp = "fly-client-ip",
+    }
 }
 
 impl ForwardingHeader {
-    /// All headers.
-    pub const ALL: [Self; 6] = [
-        Self::XForwardedFor,
-        Self::Forwarded,
-        Self::CfConnectingIp,
-        Self::TrueClientIp,
-        Self::XRealIp,
-        Self::FlyClientIp,
-    ];
-
-    /// The header's name in lower case, as in HTTP/2.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::XForwardedFor => "x-forwarded-for",
-            Self::Forwarded => "forwarded",
-            Self::CfConnectingIp => "cf-connecting-ip",
-            Self::TrueClientIp => "true-client-ip",
-            Self::XRealIp => "x-real-ip",
-            Self::FlyClientIp => "fly-client-ip",
-        }
-    }
-
     /// Whether proxies append to the header; otherwise one of them sets it.
     const fn is_list(self) -> bool {
         matches!(self, Self::XForwardedFor | Self::Forwarded)
