@@ -27,6 +27,7 @@ pub(crate) mod reservation;
 mod reserve;
 #[cfg(feature = "tracing")]
 mod spans;
+mod spend_always;
 pub(crate) mod tally;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -42,7 +43,7 @@ pub use builder::LimiterBuilder;
 
 use crate::limiter::deadline::in_tokio;
 use crate::limiter::event::{DegradedEvent, Hook};
-pub(crate) use crate::limiter::operations::{CHECK, KeyCall, PEEK, RESERVE, Shared, usage};
+pub(crate) use crate::limiter::operations::{CHARGE, CHECK, KeyCall, PEEK, RESERVE, Shared, usage};
 use crate::limiter::registry::texts::HeldPolicy;
 use crate::store::Store;
 use polylimit_rules::decision::{Decision, Usage};

@@ -386,3 +386,81 @@ fn another_plan_keeps_what_was_used_and_another_start_does_not() {
     assert_eq!(check("free"), 0);
     assert_eq!(check("from=10"), 2);
 }
+
+const USAGE: &str = r#"
+polylimit = 1
+
+[policies.tokens]
+quotas = "1000/hour fixed_window"
+
+[policies.requests]
+quotas = "3/hour fixed_window"
+
+[[rules]]
+match = { path = "/usage" }
+apply = [{ policy = "tokens", key = "{user}", cost = "{tokens}", spend = "always" }]
+
+[[rules]]
+apply = [
+  { policy = "tokens", key = "{user}", cost = "{tokens}", spend = "always" },
+  { policy = "requests", key = "{user}" },
+]
+"#;
+
+#[test]
+fn usage_that_has_happened_is_spent_whether_it_fits_or_not() {
+    const HOUR_US: u64 = 3_600_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let mut stores = vec![Limiter::builder()];
+    if cfg!(all(target_os = "linux", feature = "local")) {
+        let url = format!("file://{}/store?size=1MiB", folder.path().display());
+        stores.push(Limiter::builder().store(&url));
+    }
+    for store in stores {
+        let clock = ManualClock::new(START_US).unwrap();
+        let limiter = store.document(USAGE).clock(clock.clone()).build().unwrap().blocking();
+        let report = |path: &'static str, user: &'static str, tokens: &'static str| {
+            let request =
+                RequestAttributes::new().path(path).attribute("user", user).attribute("tokens", tokens);
+            let decided = limiter.decide(&request, &terms()).unwrap();
+            let left: Vec<_> = decided.decisions.iter().map(|made| made.decision.remaining()).collect();
+            (decided.allowed, decided.retry_after_us, left)
+        };
+        assert_eq!(report("/usage", "ann", "901"), (true, Some(0), vec![99]));
+        for _ in 0..3 {
+            // More than the limit never fits.
+            assert_eq!(report("/usage", "ann", "1200"), (false, None, vec![0]));
+        }
+        assert_eq!(report("/usage", "ann", "1"), (false, Some(HOUR_US), vec![0]));
+        assert_eq!(limiter.peek(Request::new("ann").policy("tokens")).unwrap().remaining(), 0);
+        // Of a request, the rest is spent only if it is admitted.
+        assert_eq!(report("/", "bob", "600"), (true, Some(0), vec![400, 2]));
+        assert_eq!(report("/", "bob", "600"), (false, Some(HOUR_US), vec![0, 2]));
+        // What has happened is spent even if another policy denies.
+        for left in [2, 1, 0] {
+            assert_eq!(report("/", "eve", "1").2[1], left);
+        }
+        assert_eq!(report("/", "eve", "500"), (false, Some(HOUR_US), vec![497, 0]));
+        assert_eq!(limiter.peek(Request::new("eve").policy("tokens")).unwrap().remaining(), 497);
+        clock.advance(Duration::from_secs(3_600)).unwrap();
+        assert_eq!(report("/", "eve", "500"), (true, Some(0), vec![500, 2]));
+    }
+}
+
+#[test]
+fn what_has_happened_cannot_be_reserved_and_has_no_pool() {
+    for (policy, about) in [
+        ("quotas = '2 concurrent; 9/minute'", "policy p has 2 concurrent, and a rule applies it with spend"),
+        (
+            "quotas = '9/minute'\nelastic = { policy = 'f', key = '' }",
+            "policy p is elastic, and a rule applies it",
+        ),
+    ] {
+        let document = format!(
+            "polylimit = 1\n[policies.f]\nquotas = '1/s'\n[policies.p]\n{policy}\n\
+             [[rules]]\napply = [{{ policy = 'p', key = '', spend = 'always' }}]\n"
+        );
+        let refused = Limiter::builder().document(&document).build().unwrap_err();
+        assert!(refused.message().contains(about), "{refused}");
+    }
+}

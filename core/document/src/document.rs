@@ -4,7 +4,7 @@ mod clients;
 mod policies;
 mod rules;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 pub(crate) use policies::{quotas, unknown_plan};
@@ -39,6 +39,8 @@ pub struct Document {
     names: Names,
     /// For each pool, one of the policies that use it.
     pools: HashMap<usize, usize>,
+    /// The policies that a rule applies to what has happened already.
+    charged: HashSet<usize>,
     canonical: Box<str>,
     /// Whether the text has a table of policies, even an empty one.
     names_policies: bool,
@@ -124,6 +126,8 @@ impl Document {
         }
         let users = policies.iter().enumerate();
         let pools = users.filter_map(|(user, policy)| Some((policy.elastic.as_ref()?.pool, user))).collect();
+        let applied = rules.iter().flat_map(|rule| &rule.apply);
+        let charged = applied.filter(|applied| applied.spends_always).map(|applied| applied.policy).collect();
         let canonical = canonical(&root);
         let document = Self {
             enabled: root.get("enabled").and_then(Node::boolean).unwrap_or(true),
@@ -135,6 +139,7 @@ impl Document {
             lists: entries,
             names,
             pools,
+            charged,
             digest: digest(&canonical).into(),
             canonical: canonical.into(),
             names_policies: root.get("policies").is_some(),
@@ -194,6 +199,20 @@ impl Document {
                 "policy {name} is elastic and has {quota}: concurrent and count_denied are not allowed, since the pool \
                  admits what it denies"
             )));
+        }
+        if self.charged.contains(&policy) {
+            let slots = numbers.quotas().iter().find(|quota| !quota.algorithm().is_rate());
+            if let Some(quota) = slots {
+                return Err(Error::invalid_argument(format!(
+                    "policy {name} has {quota}, and a rule applies it with spend = \"always\": reservations cannot be spent"
+                )));
+            }
+            if configured.elastic.is_some() {
+                return Err(Error::invalid_argument(format!(
+                    "policy {name} is elastic, and a rule applies it with spend = \"always\": allowed is \"if_admitted\", since its pool \
+                     admits what it denies"
+                )));
+            }
         }
         if let Some(user) = self.pools.get(&policy).and_then(|user| self.policies.get(*user)) {
             let is_excluded = |quota: &&Quota| {

@@ -30,6 +30,8 @@ pub struct AppliedPolicy {
     pub cost: u64,
     /// The share of each quota that the request leaves, in percent.
     pub headroom: u8,
+    /// Whether the cost is spent even if it is denied.
+    pub spends_always: bool,
     /// Whether the request is denied because it lacks an attribute of the key.
     pub is_missing: bool,
     /// The number of the rule in the document, from 1 up.
@@ -46,6 +48,7 @@ impl fmt::Debug for AppliedPolicy {
             .field("key", &format_args!("{} bytes", self.key.len()))
             .field("cost", &self.cost)
             .field("headroom", &self.headroom)
+            .field("spends_always", &self.spends_always)
             .field("is_missing", &self.is_missing)
             .field("rule", &self.rule)
             .field("calendar", &self.calendar)
@@ -109,6 +112,7 @@ struct CompiledApplication {
     key: KeyTemplate<Reference>,
     cost: Cost<Reference>,
     headroom: u8,
+    spends_always: bool,
     denies_missing: bool,
 }
 
@@ -256,6 +260,7 @@ impl CompiledApplication {
             key: from.key.map(&mut refer),
             cost: from.cost.map(&mut refer),
             headroom: from.headroom,
+            spends_always: from.spends_always,
             denies_missing: from.denies_missing,
         }
     }
@@ -273,6 +278,7 @@ impl CompiledApplication {
             key,
             cost,
             headroom: self.headroom,
+            spends_always: self.spends_always,
             is_missing: lacks_attribute && self.denies_missing,
             rule,
             calendar: None,

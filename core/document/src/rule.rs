@@ -26,6 +26,8 @@ pub(crate) struct Application {
     pub(crate) cost: Cost,
     /// Percent of the capacity that is kept for others, 0 to 99.
     pub(crate) headroom: u8,
+    /// Whether the cost is spent even if it is denied.
+    pub(crate) spends_always: bool,
     /// Whether a request that lacks an attribute of the key is denied.
     pub(crate) denies_missing: bool,
 }

@@ -409,6 +409,7 @@ impl<'a> KeyCall<'a> {
 
 pub(crate) const CHECK: Action = Action::Apply(Operation::Check);
 pub(crate) const PEEK: Action = Action::Apply(Operation::Peek);
+pub(crate) const CHARGE: Action = Action::Apply(Operation::Charge);
 pub(crate) const RESERVE: Action = Action::Apply(Operation::Reserve);
 pub(crate) const BLOCK: Action = Action::Apply(Operation::Block);
 

@@ -15,6 +15,7 @@ use polylimit_rules::reservation::list::{Hold, ReservationTerms};
 use polylimit_store::charge::{Charge, StoreAnswer, StoreAnswers, Wait, at_once, is_admitted};
 
 /// A charge before the store decides.
+#[derive(Clone)]
 pub(crate) struct Planned<'a> {
     /// The call on a policy of the document; `None` for a policy of the program.
     pub(crate) configured: Option<ConfiguredCall<'a>>,
@@ -296,24 +297,14 @@ impl Limiter {
         let now_us = shared.store.clock().now_us();
         let calls = requests.iter().map(|request| self.call_of(in_force, *request, together, hold, now_us));
         let calls = calls.collect::<Result<Vec<_>, Error>>()?;
-        let plan = |call| {
-            let (opening, configured) = match in_force {
-                Some(in_force) => self.open_any(in_force, call, now_us)?,
-                None => (Opening::of_program(shared.key_request(call)?), None),
-            };
-            Ok(Planned { configured, opening })
-        };
-        let planned = calls.iter().map(plan).collect::<Result<Vec<_>, Error>>()?;
+        let planned = calls.iter().map(|call| self.plan(in_force, call, now_us));
+        let planned = planned.collect::<Result<Vec<_>, Error>>()?;
         let charged = self.start_planned(in_force, &planned, wait).await?;
         let mut decisions = Vec::with_capacity(charged.len());
         for (planned, Charged { answer, owed, .. }) in planned.iter().zip(charged) {
-            match (planned.configured.zip(in_force), &planned.opening) {
-                (Some((call, in_force)), _) => {
-                    self.count_configured(in_force, call, &answer);
-                    self.owe_to_pool(in_force, call, owed, wait).await?;
-                }
-                (None, Opening::Asked(asked)) => shared.count_decision(&asked.charge, &answer),
-                (None, Opening::Answered(_)) => {}
+            self.count_planned(in_force, planned, &answer);
+            if let Some((call, in_force)) = planned.configured.zip(in_force) {
+                self.owe_to_pool(in_force, call, owed, wait).await?;
             }
             decisions.push(answer.0);
         }
@@ -326,6 +317,33 @@ impl Limiter {
         together: Together,
     ) -> Result<Vec<Decision>, Error> {
         at_once(self.decide_together(requests, together, Wait::Block))
+    }
+
+    /// The steps before the store for a check whose policy may be configured or not.
+    pub(crate) fn plan<'a>(
+        &self,
+        in_force: Option<&'a InForce>,
+        call: &'a KeyCall<'a>,
+        now_us: u64,
+    ) -> Result<Planned<'a>, Error> {
+        let (opening, configured) = match in_force {
+            Some(in_force) => self.open_any(in_force, call, now_us)?,
+            None => (Opening::of_program(self.shared().key_request(call)?), None),
+        };
+        Ok(Planned { configured, opening })
+    }
+
+    pub(crate) fn count_planned(
+        &self,
+        in_force: Option<&InForce>,
+        planned: &Planned<'_>,
+        answer: &StoreAnswer,
+    ) {
+        match (planned.configured.zip(in_force), &planned.opening) {
+            (Some((call, in_force)), _) => self.count_configured(in_force, call, answer),
+            (None, Opening::Asked(asked)) => self.shared().count_decision(&asked.charge, answer),
+            (None, Opening::Answered(_)) => {}
+        }
     }
 
     /// The operation of a request's policy in a [`reserve_together`](Self::reserve_together) that was admitted.

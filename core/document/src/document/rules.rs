@@ -102,6 +102,7 @@ fn application(node: &Node<'_>, when: &Conditions, names: &Names) -> Result<Appl
         key: field("key").read(|text| KeyTemplate::parse(text, when))?,
         cost,
         headroom: node.get("headroom").map_or(0, Node::number),
+        spends_always: node.get("spend").and_then(Node::text) == Some("always"),
         denies_missing: node.get("missing").and_then(Node::text) == Some("deny"),
     })
 }

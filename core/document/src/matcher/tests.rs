@@ -80,6 +80,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     (conditions(), conditions(), applied, prop::bool::weighted(0.7)).prop_map(
         |(when, unless, applied, continues)| {
             let apply = applied.into_iter().map(|(policy, key, by_attribute, denies_missing)| Application {
+                spends_always: false,
                 policy,
                 // A key that the rule's path cannot make is another one.
                 key: KeyTemplate::parse(key, &when)

@@ -248,6 +248,11 @@ static APPLICATION: Table = Table {
         ),
         optional("headroom", "Percent of each quota to keep for others; default 0.", HEADROOM),
         optional(
+            "spend",
+            "When the cost is spent: if it is admitted, or always, because it has happened already; default \"if_admitted\".",
+            Shape::Word(&["if_admitted", "always"]),
+        ),
+        optional(
             "missing",
             "What happens to requests without an attribute of the key: one budget for all of them, or a denial; default \"share\".",
             Shape::Word(&["share", "deny"]),

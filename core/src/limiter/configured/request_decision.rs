@@ -188,6 +188,31 @@ impl Limiter {
         Ok(decision)
     }
 
+    /// Spends the costs of the policies that rules apply to what has happened already, and takes the answers for those of the request.
+    async fn spend_what_has_happened(
+        &self,
+        in_force: &InForce,
+        applied: &[AppliedPolicy],
+        planned: &mut [(ConfiguredCall<'_>, Planned<'_>)],
+        wait: Wait,
+    ) -> Result<(), Error> {
+        let happened =
+            |(applied, (_, planned)): &(&AppliedPolicy, &mut (ConfiguredCall<'_>, Planned<'_>))| {
+                applied.spends_always && matches!(planned.opening, Opening::Asked(_))
+            };
+        let happened: Vec<_> =
+            applied.iter().zip(planned).filter(happened).map(|(_, planned)| planned).collect();
+        if happened.is_empty() {
+            return Ok(());
+        }
+        let charges: Vec<_> = happened.iter().map(|(_, planned)| planned.clone()).collect();
+        let answers = self.spend_planned(Some(in_force), &charges, wait).await?;
+        for ((_, planned), answer) in happened.into_iter().zip(answers) {
+            planned.opening = Opening::Answered(answer);
+        }
+        Ok(())
+    }
+
     async fn decide_by_rules(
         &self,
         request: &(dyn AttributeSource + Sync),
@@ -211,7 +236,9 @@ impl Limiter {
             };
             planned.push((call, Planned { configured: Some(call), opening }));
         }
-        if let Some(denial) = denied_without_store(&planned) {
+        let denial = denied_without_store(&planned);
+        self.spend_what_has_happened(&in_force, &applied, &mut planned, wait).await?;
+        if let Some(denial) = denial {
             for (call, Planned { opening, .. }) in &planned {
                 if let Opening::Answered(answer) = opening {
                     self.count_configured(&in_force, *call, answer);

@@ -38,6 +38,8 @@ pub struct MatchedPolicy {
     pub cost: u64,
     /// Percent of the capacity that is kept for others, 0 to 99.
     pub headroom: u8,
+    /// Whether the cost is spent even if it is denied, because it has happened already: see [`Raw::spend_always`](crate::raw::Raw).
+    pub spends_always: bool,
     /// Whether the policy decides.
     pub mode: PolicyMode,
     /// The plan for further operations on the key, if the request has a calendar for it: the request's plan with that calendar, such as
@@ -112,6 +114,7 @@ impl Admin<'_> {
                 key: applied.key.into_vec().into(),
                 cost: applied.cost,
                 headroom: applied.headroom,
+                spends_always: applied.spends_always,
                 mode: mode.into(),
                 effective_policy: in_force.quotas(applied.policy, choice.set).clone(),
                 plan: own.map(|own| plan_with(name, own).into()),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use futures_util::future::{join, join_all};
 use polylimit::admin::PolicyMode;
-use polylimit::decision::Source;
+use polylimit::decision::{Cause, Source};
 use polylimit::document::{MatchedPolicy, RequestDecision};
 use polylimit::raw::Answer;
-use polylimit::{Decision, Error, ErrorKind, Policy, Request};
+use polylimit::{Decision, Error, ErrorKind, Policy, Quota, Request};
 use tonic::Status;
 
 use crate::access::Identity;
@@ -41,6 +41,8 @@ pub(super) struct Application {
     headroom: u8,
     pub(super) units: u64,
     hits: Hits,
+    /// Whether its hits are spent even if they are denied.
+    spends_always: bool,
     /// Whether its denial counts only together with others.
     is_in_quota_mode: bool,
     /// Whether fields of the response show the decision: not those of a policy in shadow.
@@ -53,7 +55,17 @@ pub(super) struct Application {
 
 impl Application {
     fn new(descriptor: usize, hits: Hits, matched: MatchedPolicy, plan: Option<&Arc<str>>) -> Self {
-        let MatchedPolicy { policy, key, cost, headroom, mode, effective_policy, plan: of_key, .. } = matched;
+        let MatchedPolicy {
+            policy,
+            key,
+            cost,
+            headroom,
+            mode,
+            spends_always,
+            effective_policy,
+            plan: of_key,
+            ..
+        } = matched;
         let (plan, is_on) = (of_key.map(Arc::from).or_else(|| plan.cloned()), mode == PolicyMode::On);
         let (is_in_quota_mode, answer) = (false, None);
         let units = units_of(hits, cost);
@@ -65,6 +77,7 @@ impl Application {
             headroom,
             units,
             hits,
+            spends_always,
             is_in_quota_mode,
             is_on,
             effective_policy,
@@ -93,6 +106,7 @@ impl Application {
             headroom: 0,
             units: units_of(hits, 1),
             hits,
+            spends_always: false,
             is_in_quota_mode: false,
             is_on: true,
             effective_policy,
@@ -128,7 +142,7 @@ impl Application {
                 && !decision.elastic()
                 && is_from_store(decision.source())
         };
-        matches!(self.hits, Hits::Spend(_)) && self.decision().is_some_and(spends)
+        matches!(self.hits, Hits::Spend(_)) && !self.spends_always && self.decision().is_some_and(spends)
     }
 }
 
@@ -154,8 +168,10 @@ pub(super) async fn decide(
         outcome.applications.clear();
         return Ok(outcome);
     }
-    let spends_for_itself = |one: &Application| matches!(one.hits, Hits::Spend(_)) && !one.is_in_quota_mode;
-    let is_together = !app.options.rls.count_all && outcome.applications.iter().all(spends_for_itself);
+    let spends_for_itself =
+        |one: &Application| matches!(one.hits, Hits::Spend(_)) && !one.is_in_quota_mode && !one.spends_always;
+    let counts_all = app.options.rls.count_all;
+    let is_together = !counts_all && outcome.applications.iter().all(spends_for_itself);
     let failed = if is_together {
         ask_together(app, &mut outcome.applications).await
     } else {
@@ -169,7 +185,9 @@ pub(super) async fn decide(
         those.peek().is_some() && those.all(Application::denies)
     };
     outcome.is_denied = all_deny(true) || applications().any(|one| !one.is_in_quota_mode && one.denies());
-    if !is_together && (failed.is_err() || (outcome.is_denied && !app.options.rls.count_all)) {
+    if counts_all && failed.is_ok() {
+        charge_denied(app, &outcome.applications).await?;
+    } else if !is_together && (failed.is_err() || outcome.is_denied) {
         give_back(app, &mut outcome.applications).await?;
     }
     failed?;
@@ -270,9 +288,10 @@ async fn ask_together(app: &App, applications: &mut [Application]) -> Result<(),
 /// Asks the limiter about everything but what is given back: all checks at once, each for itself. A denial in quota mode or of a peek
 /// decides only together with others, or after them, so what was spent is given back.
 async fn ask_each(app: &App, applications: &mut [Application]) -> Result<(), Status> {
-    let (mut spending, mut peeking) = (Vec::new(), Vec::new());
+    let (mut spending, mut charging, mut peeking) = (Vec::new(), Vec::new(), Vec::new());
     for application in &mut *applications {
         match application.hits {
+            Hits::Spend(_) if application.spends_always => charging.push(application),
             Hits::Spend(_) => spending.push(application),
             Hits::Peek => peeking.push(application),
             Hits::GiveBack(_) => {}
@@ -286,6 +305,15 @@ async fn ask_each(app: &App, applications: &mut [Application]) -> Result<(), Sta
         join(checks, peeks).await
     };
     let mut asked = Ok(());
+    let charges: Vec<_> = charging.iter().map(|application| application.request()).collect();
+    match app.limiter.raw().spend_always(&charges).await {
+        Ok(decisions) => {
+            for (application, decision) in charging.into_iter().zip(decisions) {
+                application.answer = Some(Answer::Decision(decision));
+            }
+        }
+        Err(error) => asked = Err(status_of(&error)),
+    }
     for (application, answer) in spending.into_iter().zip(checked).chain(peeking.into_iter().zip(peeked)) {
         match answer {
             Ok(decision) => application.answer = Some(Answer::Decision(decision)),
@@ -293,6 +321,25 @@ async fn ask_each(app: &App, applications: &mut [Application]) -> Result<(), Sta
         }
     }
     asked
+}
+
+/// Charges what was denied, as envoyproxy/ratelimit does: it adds the hits of every request.
+async fn charge_denied(app: &App, applications: &[Application]) -> Result<(), Status> {
+    let is_uncounted = |one: &&Application| {
+        let by_quota =
+            |decision: &Decision| decision.cause() == Some(Cause::Quota) && !decision.source().is_outage();
+        matches!(one.hits, Hits::Spend(_))
+            && !one.spends_always
+            && one.denies()
+            && one.decision().is_some_and(by_quota)
+            // These have counted the denial.
+            && !one.effective_policy.quotas().iter().any(Quota::count_denied)
+    };
+    for denied in applications.iter().filter(is_uncounted) {
+        let charged = app.limiter.charge(denied.request()).await;
+        let _ = charged.map_err(|error| status_of(&error))?;
+    }
+    Ok(())
 }
 
 /// Gives back what the store has spent for a request that does not proceed; all of it is tried.

@@ -78,6 +78,11 @@ from = "{billing_day}"
 [[rules]]
 match = { domain = "shop", descriptor = "customer,zone,billing_day" }
 apply = [{ policy = "billed", key = "{customer}" }]
+[policies.tokens]
+quotas = "1000/hour fixed_window"
+[[rules]]
+match = { domain = "shop", descriptor = "model" }
+apply = [{ policy = "tokens", key = "{model}", spend = "always" }]
 [lists]
 deny = ["user mallory"]
 "#;
@@ -193,6 +198,14 @@ fn denial_of_one_descriptor_spends_nothing_for_any() {
         assert_eq!(codes(&server, &both), (Code::OverLimit, vec![Code::OverLimit, Code::Ok]));
         assert_eq!(left(&server, "path", "/"), expected, "{count_all}");
         assert_eq!(left(&server, "user", "alice"), 0);
+        // What was denied is counted, too, if everything is: a refund of two units shows it.
+        let back = RateLimitDescriptor {
+            hits_addend: Some(2),
+            is_negative_hits: true,
+            ..descriptor("user", "alice")
+        };
+        assert_eq!(codes(&server, &[back]).0, Code::Ok);
+        assert_eq!(left(&server, "user", "alice"), if count_all { 1 } else { 2 });
     }
 }
 
@@ -280,6 +293,32 @@ fn entries_of_a_descriptor_have_the_billing_day_of_a_customer() {
     let unknown = ask(&server, request(&[of("Asia/Tokio")])).unwrap_err();
     assert_eq!(unknown.code(), GrpcCode::InvalidArgument);
     assert!(unknown.message().contains("did you mean Asia/Tokyo?"), "{}", unknown.message());
+}
+
+/// What Envoy sends with `apply_on_stream_done`: a request with 0 hits before the model answers, and the tokens once it has.
+#[test]
+fn usage_that_is_reported_afterwards_is_spent_whether_it_fits_or_not() {
+    let server = served(|_| ());
+    let report = |hits: u64| {
+        let sent = RateLimitDescriptor { hits_addend: Some(hits), ..descriptor("model", "gpt") };
+        let status = ask(&server, request(&[sent])).unwrap().statuses.remove(0);
+        (status.code(), status.limit_remaining)
+    };
+    assert_eq!(report(0), (Code::Ok, 1_000));
+    assert_eq!(report(901), (Code::Ok, 99));
+    assert_eq!(report(0), (Code::Ok, 99));
+    for _ in 0..3 {
+        assert_eq!(report(1_200), (Code::OverLimit, 0));
+    }
+    assert_eq!(report(0), (Code::OverLimit, 0));
+    assert_eq!(left(&server, "tokens", "gpt"), 0);
+    // 901 and three times 1,200 of which 5,000 are given back, so that 499 remain.
+    let back = RateLimitDescriptor {
+        hits_addend: Some(4_000),
+        is_negative_hits: true,
+        ..descriptor("model", "gpt")
+    };
+    assert_eq!(ask(&server, request(&[back])).unwrap().statuses[0].limit_remaining, 499);
 }
 
 #[test]
