@@ -309,6 +309,9 @@ pub(crate) enum PoliciesCommand {
         /// The format of the files
         #[arg(long, value_name = "PROGRAM")]
         from: ImportSource,
+        /// When the hits of a request are spent; the other program spends them always, whether they fit or not
+        #[arg(long, value_name = "WHEN", default_value = "if_admitted")]
+        spend: Spend,
         /// The files
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
@@ -319,6 +322,16 @@ pub(crate) enum PoliciesCommand {
 pub(crate) enum ImportSource {
     /// YAML of envoyproxy/ratelimit
     EnvoyRatelimit,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Spend {
+    /// If the request is admitted
+    #[default]
+    IfAdmitted,
+    /// Always: for limits on usage that is reported when a request has ended, such as tokens
+    Always,
 }
 
 #[derive(Args, Debug)]

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use crate::arguments::{GlobalOptions, ImportSource, PoliciesCommand, RequiredAuthor};
+use crate::arguments::{GlobalOptions, ImportSource, PoliciesCommand, RequiredAuthor, Spend};
 use crate::exit::{Exit, Failure};
 use crate::import::EnvoyImport;
 use crate::output::table;
@@ -64,8 +64,8 @@ pub(crate) fn run(
         PoliciesCommand::Validate { files } => validate(options, files, terminal),
         PoliciesCommand::History { most } => history(options, *most, terminal),
         PoliciesCommand::Rollback { version, author } => rollback(options, *version, author, terminal),
-        PoliciesCommand::Import { from: ImportSource::EnvoyRatelimit, files } => {
-            let document = imported(files, terminal)?;
+        PoliciesCommand::Import { from: ImportSource::EnvoyRatelimit, spend, files } => {
+            let document = imported(files, *spend, terminal)?;
             let canonical = canonical_document(&document)?;
             if options.json {
                 terminal.json(&parse(&canonical)?)?;
@@ -307,8 +307,8 @@ fn published(limiter: &Limiter, version: Option<u64>) -> Result<PublishedDocumen
     })
 }
 
-fn imported(files: &[PathBuf], terminal: &mut Terminal) -> Result<String, Failure> {
-    let mut import = EnvoyImport::default();
+fn imported(files: &[PathBuf], spend: Spend, terminal: &mut Terminal) -> Result<String, Failure> {
+    let mut import = EnvoyImport::new(spend);
     let mut mistakes = Vec::new();
     for file in files {
         let named = |message: &str| {

@@ -9,6 +9,7 @@ mod rules;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
+use crate::arguments::Spend;
 use crate::import::descriptors::{ConfigMap, Domain};
 use crate::import::rules::{Application, Rule};
 
@@ -24,11 +25,16 @@ const MAX_NAME: usize = 55;
 pub(crate) struct EnvoyImport {
     domains: HashSet<String>,
     rules: Vec<Rule>,
+    spend: Spend,
     /// What decides nothing, and is not in the document.
     pub(crate) left_out: Vec<String>,
 }
 
 impl EnvoyImport {
+    pub(crate) fn new(spend: Spend) -> Self {
+        Self { spend, ..Self::default() }
+    }
+
     /// Adds a file, given as YAML, or the files of a `ConfigMap` of Kubernetes.
     ///
     /// # Errors
@@ -53,7 +59,7 @@ impl EnvoyImport {
 
     /// The document, in TOML.
     pub(crate) fn document(&self) -> String {
-        write(&self.rules)
+        write(&self.rules, self.spend)
     }
 }
 
@@ -66,7 +72,7 @@ struct Policy {
     mode: Option<&'static str>,
 }
 
-fn write(rules: &[Rule]) -> String {
+fn write(rules: &[Rule], spend: Spend) -> String {
     let mut policies: Vec<Policy> = Vec::new();
     let mut taken = HashSet::from([QUOTA_MODE.to_owned()]);
     // The policy of each rule, by its place.
@@ -90,7 +96,7 @@ fn write(rules: &[Rule]) -> String {
     for (rule, name) in rules.iter().zip(&names) {
         let marked = marks_of(rule, &policies);
         marks.extend(marked.iter().filter(|mark| !marks.contains(mark)).cloned().collect::<Vec<_>>());
-        write_rule(rule, name.as_deref(), &marked, &mut applied);
+        write_rule(rule, name.as_deref(), spend, &marked, &mut applied);
     }
     policies.extend(marks.into_iter().map(|name| Policy {
         name,
@@ -125,12 +131,13 @@ fn marks_of(rule: &Rule, policies: &[Policy]) -> Vec<String> {
     marks
 }
 
-fn write_rule(rule: &Rule, policy: Option<&str>, marks: &[String], out: &mut String) {
+fn write_rule(rule: &Rule, policy: Option<&str>, spend: Spend, marks: &[String], out: &mut String) {
+    let spend = if spend == Spend::Always { ", spend = \"always\"" } else { "" };
     let conditions: Vec<_> =
         rule.conditions.iter().map(|(name, text)| format!("{name} = {}", quoted(text))).collect();
     let mut applied: Vec<_> = policy
         .into_iter()
-        .map(|name| format!("{{ policy = {}, key = {} }}", quoted(name), quoted(&rule.key)))
+        .map(|name| format!("{{ policy = {}, key = {}{spend} }}", quoted(name), quoted(&rule.key)))
         .collect();
     applied.extend(marks.iter().map(|name| format!("{{ policy = {}, key = \"\" }}", quoted(name))));
     let _ = write!(out, "\n[[rules]]\nmatch = {{ {} }}\napply = [", conditions.join(", "));

@@ -16,6 +16,24 @@ fn document(files: &[&str]) -> String {
     import.document()
 }
 
+#[test]
+fn limits_on_reported_usage_are_always_spent() {
+    let mut import = EnvoyImport::new(Spend::Always);
+    let file = "
+domain: ai
+descriptors:
+  - key: user
+    quota_mode: true
+    rate_limit: {unit: hour, requests_per_unit: 1000}
+";
+    import.add(file).unwrap();
+    let document = import.document();
+    assert!(document.contains(r#"{ policy = "ai.user", key = "{user}", spend = "always" }"#), "{document}");
+    // Marks spend nothing.
+    assert_eq!(document.matches("spend").count(), 1, "{document}");
+    Limiter::builder().document(&document).build().unwrap();
+}
+
 fn refused(file: &str) -> String {
     EnvoyImport::default().add(file).unwrap_err()
 }
@@ -225,7 +243,7 @@ fn rules_find_what_envoyproxy_ratelimit_finds() {
         let mut domain = Domain::parse("domain: d", &mut Vec::new()).unwrap();
         domain.descriptors = Some(random_level(&mut random, 3));
         let rules = rules::of_domain(&domain).unwrap();
-        let limiter = Limiter::builder().document(&write(&rules)).build().unwrap();
+        let limiter = Limiter::builder().document(&write(&rules, Spend::default())).build().unwrap();
         for _ in 0..50 {
             let entry = |random: &mut fastrand::Rng| {
                 (random.choice(["a", "b", "c"]).unwrap(), random.choice(["x", "xy", "xyz", "z"]).unwrap())
@@ -233,7 +251,12 @@ fn rules_find_what_envoyproxy_ratelimit_finds() {
             let entries: Vec<_> = (0..random.usize(1..4)).map(|_| entry(&mut random)).collect();
             let expected = found(domain.children(), &entries);
             let applied = applied(&limiter, "d", &entries);
-            assert_eq!(applied.len(), usize::from(expected.is_some()), "{entries:?}\n{}", write(&rules));
+            assert_eq!(
+                applied.len(),
+                usize::from(expected.is_some()),
+                "{entries:?}\n{}",
+                write(&rules, Spend::default())
+            );
             if let (Some(path), Some((policy, key))) = (expected, applied.first()) {
                 limits += 1;
                 let titles: Vec<_> = path.iter().map(|node| node.title()).collect();
