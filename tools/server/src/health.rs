@@ -53,7 +53,7 @@ fn response(status: ServingStatus) -> HealthCheckResponse {
 
 /// Whether the server has the service; no name means the server itself.
 fn is_served(name: &str) -> bool {
-    name.is_empty() || name == rls::SERVICE
+    name.is_empty() || rls::SERVICES.contains(&name)
 }
 
 #[tonic::async_trait]
@@ -65,7 +65,10 @@ impl Health for Readiness {
         request: tonic::Request<HealthCheckRequest>,
     ) -> Result<tonic::Response<HealthCheckResponse>, Status> {
         if !is_served(&request.get_ref().service) {
-            return Err(Status::not_found(format!("there is no such service: ask for {:?}", rls::SERVICE)));
+            return Err(Status::not_found(format!(
+                "there is no such service: ask for one of {}",
+                rls::SERVICES.join(", ")
+            )));
         }
         Ok(tonic::Response::new(response(serving(&self.app).await)))
     }

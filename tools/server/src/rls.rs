@@ -1,6 +1,7 @@
-//! Envoy's rate limit service, version 3: the descriptors of a request as attributes, by which the rules of the document find policies.
-//! `docs/internals/envoy-ratelimit.md` says how.
+//! Envoy's rate limit service, version 3, and that of Kuadrant, which has the same messages: the descriptors of a request as attributes, by
+//! which the rules of the document find policies. `docs/internals/envoy-ratelimit.md` says how.
 
+mod call;
 mod decision;
 mod descriptor;
 mod messages;
@@ -20,16 +21,17 @@ use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 use crate::access::Identity;
 use crate::app::App;
 use crate::grpc;
+pub(crate) use crate::rls::call::RateLimitCall;
 use crate::rls::messages::{RateLimitRequest, RateLimitResponse};
 
-/// The name of the service, as health checks ask for it.
-pub(crate) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
-/// The path of its only call.
-pub(crate) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// The names of the services, as health checks ask for them.
+pub(crate) const SERVICES: [&str; 2] =
+    ["envoy.service.ratelimit.v3.RateLimitService", "kuadrant.service.ratelimit.v1.RateLimitService"];
 
-/// Answers a `ShouldRateLimit` of this caller.
-pub(crate) async fn should_rate_limit(
+/// Answers a call of this caller.
+pub(crate) async fn answer(
     app: Arc<App>,
+    call: RateLimitCall,
     identity: Option<Identity>,
     request: Request<Body>,
 ) -> Response<Body> {
@@ -38,7 +40,7 @@ pub(crate) async fn should_rate_limit(
         Err(response) => return response,
     };
     let mut grpc = Grpc::new(SmallMessages).max_decoding_message_size(app.options.limits.body);
-    grpc.unary(ShouldRateLimit(app, identity), request).await.map(Body::new)
+    grpc.unary(Answering { app, call, identity }, request).await.map(Body::new)
 }
 
 /// Buffers for messages of some hundred bytes: they grow where a message is larger. Those that tonic makes by itself have 8 KiB each.
@@ -65,17 +67,21 @@ impl Codec for SmallMessages {
     }
 }
 
-struct ShouldRateLimit(Arc<App>, Option<Identity>);
+struct Answering {
+    app: Arc<App>,
+    call: RateLimitCall,
+    identity: Option<Identity>,
+}
 
-impl UnaryService<RateLimitRequest> for ShouldRateLimit {
+impl UnaryService<RateLimitRequest> for Answering {
     type Response = RateLimitResponse;
     type Future =
         Pin<Box<dyn Future<Output = Result<tonic::Response<RateLimitResponse>, tonic::Status>> + Send>>;
 
     fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> Self::Future {
-        let (app, identity) = (Arc::clone(&self.0), self.1.take());
+        let (app, call, identity) = (Arc::clone(&self.app), self.call, self.identity.take());
         Box::pin(async move {
-            let decided = decision::decide(&app, identity.as_ref(), request.get_ref()).await?;
+            let decided = decision::decide(&app, call, identity.as_ref(), request.get_ref()).await?;
             Ok(tonic::Response::new(decided.response()))
         })
     }

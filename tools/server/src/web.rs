@@ -35,6 +35,7 @@ use crate::app::{App, Refusal};
 use crate::caller::Caller;
 use crate::counters::{Interface, Rejection};
 use crate::grpc::is_grpc;
+use crate::rls::RateLimitCall;
 use crate::web::operation::Operation;
 use crate::web::query::Shared;
 use crate::web::refusal::{Refused, refuse};
@@ -51,8 +52,8 @@ pub(crate) struct Routes {
 
 /// What most requests of the data listener ask for: it needs no router.
 enum DirectPath {
-    /// A call of Envoy's rate limit service.
-    RateLimits,
+    /// A call of Envoy's rate limit service, or of Kuadrant's.
+    RateLimits(RateLimitCall),
     Operation(Operation),
 }
 
@@ -95,10 +96,9 @@ impl Routes {
         if self.is_admin || request.method() != Method::POST {
             return None;
         }
-        match request.uri().path() {
-            rls::PATH => Some(DirectPath::RateLimits),
-            path => Operation::at(path).map(DirectPath::Operation),
-        }
+        let path = request.uri().path();
+        let call = RateLimitCall::at(path).map(DirectPath::RateLimits);
+        call.or_else(|| Operation::at(path).map(DirectPath::Operation))
     }
 
     /// The role that a request needs; `None` for the paths that everyone may see.
@@ -121,7 +121,8 @@ impl Routes {
 
 fn data_routes(paths: Paths) -> Paths {
     // What is posted to these does not go through the router.
-    let direct = Operation::ALL.into_iter().map(Operation::path).chain([rls::PATH]);
+    let calls = RateLimitCall::ALL.map(RateLimitCall::path);
+    let direct = Operation::ALL.into_iter().map(Operation::path).chain(calls);
     direct
         .fold(paths, |paths, path| paths.route(path, any(refusal::only_post)))
         .route("/v1/decide", post(decide::decide))
@@ -195,7 +196,9 @@ pub(crate) async fn answer(
             refused.response()
         }
         Ok(identity) => match routes.direct_path(&request) {
-            Some(DirectPath::RateLimits) => rls::should_rate_limit(Arc::clone(&app), identity, request).await,
+            Some(DirectPath::RateLimits(call)) => {
+                rls::answer(Arc::clone(&app), call, identity, request).await
+            }
             Some(DirectPath::Operation(operation)) => {
                 operation::answer(&app, operation, &Caller { identity, ..caller }, request.into_parts()).await
             }

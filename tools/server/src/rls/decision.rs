@@ -13,6 +13,7 @@ use tonic::Status;
 
 use crate::access::Identity;
 use crate::app::App;
+use crate::rls::call::RateLimitCall;
 use crate::rls::descriptor::{Descriptor, Hits, OverridingLimit};
 use crate::rls::messages::RateLimitRequest;
 
@@ -158,11 +159,22 @@ fn units_of(hits: Hits, cost: u64) -> u64 {
 /// counts for itself.
 pub(super) async fn decide(
     app: &App,
+    call: RateLimitCall,
     caller: Option<&Identity>,
     request: &RateLimitRequest,
 ) -> Result<Outcome, Status> {
-    let descriptors = Descriptor::read_all(app, request)?;
+    let mut descriptors = Descriptor::read_all(app, request)?;
+    if call == RateLimitCall::CheckRateLimit {
+        for descriptor in &mut descriptors {
+            descriptor.hits = Hits::Peek;
+        }
+    }
     let mut outcome = matched(app, caller, &descriptors).await?;
+    if call == RateLimitCall::Report {
+        for application in &mut outcome.applications {
+            application.spends_always = true;
+        }
+    }
     if outcome.decided.iter().any(|(_, decided)| !decided.allowed) {
         outcome.is_denied = true;
         outcome.applications.clear();

@@ -39,8 +39,16 @@ descriptors:
         rate_limit: {unit: week, requests_per_unit: 7}
 `
 
-// serve starts the program with the limits, and returns the address of its listener.
-func serve(t *testing.T) string {
+// usage has limits on tokens, which are reported when a stream has ended.
+const usage = `
+domain: ai
+descriptors:
+  - key: tenant
+    rate_limit: {unit: day, requests_per_unit: 1000}
+`
+
+// serve starts the program with limits that are imported with these flags, and returns the address of its listener.
+func serve(t *testing.T, limits string, flags ...string) string {
 	t.Helper()
 	program := os.Getenv("POLYLIMIT")
 	if program == "" {
@@ -51,7 +59,7 @@ func serve(t *testing.T) string {
 	if err := os.WriteFile(yaml, []byte(limits), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	imported, err := exec.Command(program, "policies", "import", "--from", "envoy-ratelimit", yaml).Output()
+	imported, err := exec.Command(program, append(append([]string{"policies", "import", "--from", "envoy-ratelimit"}, flags...), yaml)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +119,94 @@ func ratelimitClient(t *testing.T, address, descriptor string) string {
 	return response
 }
 
-func TestEnvoysClient(t *testing.T) {
-	connection, err := grpc.NewClient(serve(t), grpc.WithTransportCredentials(insecure.NewCredentials()))
+func connect(t *testing.T, address string) *grpc.ClientConn {
+	t.Helper()
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = connection.Close() })
+	return connection
+}
+
+// Envoy Gateway, with the token limits of its AI Gateway, asks twice with the same descriptor: before the request, whose cost is 0 hits,
+// and when its stream has ended, with the tokens that it has used.
+func TestUsageOfStreams(t *testing.T) {
+	client := rls.NewRateLimitServiceClient(connect(t, serve(t, usage, "--spend", "always")))
+	ask := func(t *testing.T, hits uint64) *rls.RateLimitResponse_DescriptorStatus {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		sent := descriptor("tenant", "a")
+		sent.HitsAddend = wrapperspb.UInt64(hits)
+		request := &rls.RateLimitRequest{Domain: "ai", Descriptors: []*common.RateLimitDescriptor{sent}}
+		response, err := client.ShouldRateLimit(ctx, request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.Statuses[0]
+	}
+	expect := func(t *testing.T, hits uint64, code rls.RateLimitResponse_Code, left uint32) {
+		t.Helper()
+		if status := ask(t, hits); status.Code != code || status.LimitRemaining != left {
+			t.Fatalf("%d hits: %v", hits, status)
+		}
+	}
+	const ok, over = rls.RateLimitResponse_OK, rls.RateLimitResponse_OVER_LIMIT
+	// A request is admitted while there is anything left, whatever it will use.
+	expect(t, 0, ok, 1000)
+	expect(t, 901, ok, 99)
+	expect(t, 0, ok, 99)
+	expect(t, 1200, over, 0)
+	expect(t, 0, over, 0)
+	// Streams that had begun before report more.
+	expect(t, 1200, over, 0)
+	expect(t, 0, over, 0)
+}
+
+// Kuadrant's calls, as its generated client sends them: their messages are Envoy's.
+func TestKuadrantsClient(t *testing.T) {
+	connection := connect(t, serve(t, usage))
+	call := func(t *testing.T, method string, hits uint32) rls.RateLimitResponse_Code {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		descriptors := []*common.RateLimitDescriptor{descriptor("tenant", "a")}
+		request, response := &rls.RateLimitRequest{Domain: "ai", Descriptors: descriptors, HitsAddend: hits}, &rls.RateLimitResponse{}
+		if err := connection.Invoke(ctx, "/kuadrant.service.ratelimit.v1.RateLimitService/"+method, request, response); err != nil {
+			t.Fatal(err)
+		}
+		return response.OverallCode
+	}
+	for _, step := range []struct {
+		method string
+		hits   uint32
+		code   rls.RateLimitResponse_Code
+	}{
+		// A check spends nothing, whatever it says.
+		{"CheckRateLimit", 1000, rls.RateLimitResponse_OK},
+		{"CheckRateLimit", 1, rls.RateLimitResponse_OK},
+		{"Report", 999, rls.RateLimitResponse_OK},
+		{"CheckRateLimit", 0, rls.RateLimitResponse_OK},
+		// No hits are one.
+		{"Report", 0, rls.RateLimitResponse_OK},
+		{"CheckRateLimit", 1, rls.RateLimitResponse_OVER_LIMIT},
+		{"Report", 1200, rls.RateLimitResponse_OVER_LIMIT},
+		{"CheckRateLimit", 1, rls.RateLimitResponse_OVER_LIMIT},
+	} {
+		if code := call(t, step.method, step.hits); code != step.code {
+			t.Fatalf("%s of %d hits: %v", step.method, step.hits, code)
+		}
+	}
+	health, err := grpc_health_v1.NewHealthClient(connection).Check(context.Background(),
+		&grpc_health_v1.HealthCheckRequest{Service: "kuadrant.service.ratelimit.v1.RateLimitService"})
+	if err != nil || health.Status != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Fatal(health, err)
+	}
+}
+
+func TestEnvoysClient(t *testing.T) {
+	connection := connect(t, serve(t, limits))
 	client := rls.NewRateLimitServiceClient(connection)
 	// Each call has its own time: a test between them compiles Envoy's client, which may download.
 	soon := func() context.Context {
