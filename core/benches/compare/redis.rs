@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 
 use crate::turns::Turns;
 
-pub(crate) const ROWS: [&str; 7] = [
+pub(crate) const ROWS: [&str; 8] = [
     "redis, lone blocking",
     "redis, lone future",
     "redis, 64 futures",
@@ -20,19 +20,29 @@ pub(crate) const ROWS: [&str; 7] = [
     "redis, 1024 futures, 3 quotas",
     "redis, 16 threads",
     "redis, check_many of 100",
+    "redis, request over 3 policies",
 ];
 
 /// A limiter's store is examined one second after its first decision, which takes some milliseconds.
 const EXAMINED_AFTER: Duration = Duration::from_millis(1_200);
 
-/// A new limiter of one of the revisions. The names of their policies are of one length.
+/// The names of a revision's policies: of one length, so that both revisions send as many bytes.
+fn names(revision: &str) -> [String; 3] {
+    ["a", "b", "c"].map(|policy| format!("{revision:_<8}{policy}"))
+}
+
+/// A new limiter of one of the revisions, with the first `policies` of its policies.
 macro_rules! limiter {
-    ($revision:ident, $server:expr, $quotas:expr) => {{
-        let policy =
-            crate::$revision::Policy::parse(&format!("{:_<8}", stringify!($revision)), $quotas).unwrap();
+    ($revision:ident, $server:expr, $quotas:expr, $policies:expr) => {{
+        use crate::$revision::{Limiter, Policy, Request};
         let store = format!("{}?deadline=10s&outage=deny", $server.url());
-        let limiter = crate::$revision::Limiter::builder().store(&store).policy(policy).build().unwrap();
-        assert!(limiter.blocking().check("first").unwrap().allowed());
+        let names = names(stringify!($revision));
+        let policies = names.iter().take($policies).map(|name| Policy::parse(name, $quotas).unwrap());
+        let builder =
+            policies.fold(Limiter::builder().store(&store), |builder, policy| builder.policy(policy));
+        let limiter = builder.build().unwrap();
+        let first = Request::new("first").policy(&names[0]);
+        assert!(limiter.blocking().check(first).unwrap().allowed());
         limiter
     }};
 }
@@ -46,29 +56,38 @@ pub(crate) fn measure(row: &str, after_first: bool) -> Turns {
     } else {
         ""
     };
+    let policies = if row.ends_with("3 policies") { 3 } else { 1 };
     let (before, after);
     if after_first {
-        after = limiter!(after, server, &quotas);
-        before = limiter!(before, server, &quotas);
+        after = limiter!(after, server, &quotas, policies);
+        before = limiter!(before, server, &quotas, policies);
     } else {
-        before = limiter!(before, server, &quotas);
-        after = limiter!(after, server, &quotas);
+        before = limiter!(before, server, &quotas, policies);
+        after = limiter!(after, server, &quotas, policies);
     }
     thread::sleep(EXAMINED_AFTER);
     let keys: Vec<String> = (0..100_000).map(|number| format!("user:{number}")).collect();
     let key = |number: usize| keys[number * 7_919 % keys.len()].as_str();
-    let callers = row.split(' ').find_map(|word| word.parse().ok()).unwrap_or(1_usize);
+    let callers =
+        row.split(' ').find_map(|word| word.parse().ok()).filter(|_| policies == 1).unwrap_or(1_usize);
     let clocks =
         [Pid::this(), Pid::from_raw(server.pid().cast_signed())].map(|pid| clock_getcpuclockid(pid).unwrap());
     let processor_time = || clocks.map(|clock| Duration::from(clock.now().unwrap())).iter().sum::<Duration>();
     // A macro, because the limiters are of two types.
     macro_rules! turn {
-        ($limiter:expr) => {
+        ($limiter:expr, $revision:ident) => {
             |numbers| {
                 let (limiter, blocking) = (&$limiter, &$limiter.blocking());
                 let (started, processor_before) = (Instant::now(), processor_time());
                 let numbers_of = |caller: usize| numbers.clone().skip(caller).step_by(callers);
-                if row.contains("check_many") {
+                if policies > 1 {
+                    let names = names(stringify!($revision));
+                    for number in numbers.clone() {
+                        let request = |name| crate::$revision::Request::new(key(number)).policy(name);
+                        let decisions = blocking.check_together(&names.each_ref().map(|name| request(name)));
+                        assert!(decisions.unwrap().iter().all(|decision| decision.allowed()));
+                    }
+                } else if row.contains("check_many") {
                     for first in numbers.clone().step_by(100) {
                         let decisions = blocking.check_many((first..numbers.end.min(first + 100)).map(key));
                         assert!(decisions.into_iter().all(|decision| decision.unwrap().allowed()));
@@ -98,5 +117,5 @@ pub(crate) fn measure(row: &str, after_first: bool) -> Turns {
             }
         };
     }
-    Turns::take(turn!(before), turn!(after))
+    Turns::take(turn!(before, before), turn!(after, after))
 }
