@@ -27,8 +27,9 @@ fn all_cases_agree() {
     };
     for case in cases("backoff") {
         let retry = u32::try_from(case["retry"].as_u64().unwrap()).unwrap();
-        let told = case["server_wait_us"].as_u64().map(Duration::from_micros);
-        let wait = backoff(&case["settings"]).unwrap().wait(retry, told).map(polylimit_rules::units::micros);
+        let requested = case["server_wait_us"].as_u64().map(Duration::from_micros);
+        let wait =
+            backoff(&case["settings"]).unwrap().wait(retry, requested).map(polylimit_rules::units::micros);
         match case["wait_us"].as_array() {
             None => assert_eq!(wait, None, "{}", case["name"]),
             Some(range) => {
