@@ -3,13 +3,13 @@
 use std::ffi::{CString, c_char, c_void};
 use std::fmt::Write as _;
 use std::ptr;
-use std::sync::LazyLock;
 
 use polylimit::metrics::{DegradedEvent, Stats};
 
 use crate::arguments::{TextBuffer, handle, out_param};
 use crate::error::{MessageBuffer, guard_unit, polylimit_status};
 use crate::limiter::polylimit_limiter;
+use crate::names::Names;
 
 /// One counter of a limiter.
 #[repr(C)]
@@ -64,12 +64,13 @@ pub unsafe extern "C" fn polylimit_limiter_stats(
         let (limiter, count_out) =
             unsafe { (handle(limiter, "limiter")?, out_param(count_out, "count_out")?) };
         let stats = limiter.limiter.asynchronous().stats();
+        let names = || Stats::default().iter().map(|(name, _)| name).collect::<Vec<_>>().into_iter();
         let mut count = 0;
-        for (at, ((_, value), name)) in stats.iter().zip(&*NAMES).enumerate() {
+        for (at, (_, value)) in stats.iter().enumerate() {
             if at < capacity {
                 // SAFETY: the caller guarantees an array of `capacity` elements.
                 *unsafe { out_param(stats_out.wrapping_add(at), "stats_out") }? =
-                    polylimit_stat { name: name.as_ptr(), value };
+                    polylimit_stat { name: NAMES.at(Some(at), names()), value };
             }
             count += 1;
         }
@@ -78,10 +79,8 @@ pub unsafe extern "C" fn polylimit_limiter_stats(
     })
 }
 
-/// The names of the counters, in their order. They contain no NUL.
-static NAMES: LazyLock<Vec<CString>> = LazyLock::new(|| {
-    Stats::default().iter().map(|(name, _)| CString::new(name).unwrap_or_default()).collect()
-});
+/// The names of the counters, in their order.
+static NAMES: Names = Names::new();
 
 /// An event of a limiter for its operators. Its texts are valid only during the call. Later versions may add fields at the end.
 #[repr(C)]

@@ -1,34 +1,48 @@
 //! The names of the numbers in decisions and statuses, the same in every language.
 
 use std::ffi::{CString, c_char};
-use std::sync::LazyLock;
 
+use std::ptr::null;
+
+use once_cell::race::OnceBox;
 use polylimit::ErrorKind;
 use polylimit::decision::{Cause, Degradation, Source};
 
 use crate::error::{POLYLIMIT_OK, POLYLIMIT_PENDING, guard_or, polylimit_status, status_of};
 
-static STATUSES: LazyLock<Vec<(polylimit_status, CString)>> = LazyLock::new(|| {
-    let kinds = ErrorKind::ALL.into_iter().map(|kind| (status_of(kind), owned(kind.code())));
-    [(POLYLIMIT_OK, owned("ok")), (POLYLIMIT_PENDING, owned("pending"))].into_iter().chain(kinds).collect()
-});
-static SOURCES: LazyLock<Vec<CString>> =
-    LazyLock::new(|| Source::ALL.iter().map(|source| owned(source.name())).collect());
-static DEGRADATIONS: LazyLock<Vec<CString>> =
-    LazyLock::new(|| Degradation::ALL.iter().map(|degradation| owned(degradation.name())).collect());
-static CAUSES: LazyLock<Vec<CString>> =
-    LazyLock::new(|| Cause::ALL.iter().map(|cause| owned(cause.name())).collect());
+/// Names as texts of C, made at their first use. Threads that come at the same time make them each and keep the first: with a cell
+/// that threads wait for, a child that is forked meanwhile would wait for ever.
+pub(crate) struct Names(OnceBox<Vec<CString>>);
 
-/// Names contain no NUL.
-fn owned(name: &str) -> CString {
-    CString::new(name).unwrap_or_default()
+static STATUSES: Names = Names::new();
+static SOURCES: Names = Names::new();
+static DEGRADATIONS: Names = Names::new();
+static CAUSES: Names = Names::new();
+
+impl Names {
+    pub(crate) const fn new() -> Self {
+        Self(OnceBox::new())
+    }
+
+    /// The name at a position in `names`, which contain no NUL; NULL beyond the last.
+    pub(crate) fn at(
+        &self,
+        position: Option<usize>,
+        names: impl Iterator<Item = &'static str>,
+    ) -> *const c_char {
+        let made = || Box::new(names.map(|name| CString::new(name).unwrap_or_default()).collect());
+        let names = self.0.get_or_init(made);
+        position.and_then(|at| names.get(at)).map_or(null(), |name| name.as_ptr())
+    }
 }
 
 /// The name of a status, such as "invalid_argument"; NULL for an unknown number. Not to be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn polylimit_status_name(status: polylimit_status) -> *const c_char {
-    guard_or(std::ptr::null(), || {
-        pointer(STATUSES.iter().find(|(number, _)| *number == status).map(|(_, name)| name))
+    let others = [(POLYLIMIT_OK, "ok"), (POLYLIMIT_PENDING, "pending")];
+    let known = || others.into_iter().chain(ErrorKind::ALL.map(|kind| (status_of(kind), kind.code())));
+    guard_or(null(), || {
+        STATUSES.at(known().position(|(number, _)| number == status), known().map(|(_, name)| name))
     })
 }
 
@@ -36,27 +50,22 @@ pub extern "C" fn polylimit_status_name(status: polylimit_status) -> *const c_ch
 /// versions may add sources, so programs must accept unknown names.
 #[unsafe(no_mangle)]
 pub extern "C" fn polylimit_source_name(source: u32) -> *const c_char {
-    guard_or(std::ptr::null(), || pointer(SOURCES.get(source as usize)))
+    guard_or(null(), || SOURCES.at(Some(source as usize), Source::ALL.into_iter().map(Source::name)))
 }
 
 /// The name of the `degraded` of a decision or usage, such as "timeout"; NULL for 0, which means not degraded, and for an
 /// unknown number. Not to be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn polylimit_degradation_name(degraded: u32) -> *const c_char {
-    guard_or(std::ptr::null(), || {
-        pointer((degraded as usize).checked_sub(1).and_then(|at| DEGRADATIONS.get(at)))
-    })
+    let names = || Degradation::ALL.into_iter().map(Degradation::name);
+    guard_or(null(), || DEGRADATIONS.at((degraded as usize).checked_sub(1), names()))
 }
 
 /// The name of the `cause` of a decision, such as "quota"; NULL for 0, which means none, and for an unknown number. Not to be
 /// freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn polylimit_cause_name(cause: u32) -> *const c_char {
-    guard_or(std::ptr::null(), || pointer((cause as usize).checked_sub(1).and_then(|at| CAUSES.get(at))))
-}
-
-fn pointer(name: Option<&CString>) -> *const c_char {
-    name.map_or(std::ptr::null(), |name| name.as_ptr())
+    guard_or(null(), || CAUSES.at((cause as usize).checked_sub(1), Cause::ALL.into_iter().map(Cause::name)))
 }
 
 /// The number of a source: its index in the core's list.

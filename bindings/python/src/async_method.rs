@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 use crate::error::into_ptr;
+use crate::once::OnceBox;
 
 /// A method that receives its arguments as an array: the object, the arguments, how many have no name, and the names of the others.
 pub(crate) type FastMethod = unsafe extern "C" fn(
@@ -65,12 +65,12 @@ struct Method {
     /// Takes the most frequent forms of arguments.
     fast: Option<FastMethod>,
     /// The function of Python with the same signature.
-    function: PyOnceLock<Py<PyAny>>,
+    function: OnceBox<Py<PyAny>>,
 }
 
 static TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
 /// `types.MethodType`, once a method was bound: the import of polylimit loads no other module.
-static BOUND: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static BOUND: OnceBox<Py<PyAny>> = OnceBox::new();
 
 /// Creates the type.
 pub(crate) fn create_type(py: Python<'_>) -> PyResult<()> {
@@ -119,7 +119,7 @@ pub(crate) fn replace(
         class: class.as_type_ptr(),
         original: original.clone_ref(py),
         fast,
-        function: PyOnceLock::new(),
+        function: OnceBox::new(),
     };
     // SAFETY: the type exists before this is called. All fields are written before the object is used; the method lives as long as
     // its class, which is never freed.
@@ -220,10 +220,11 @@ unsafe extern "C" fn bind(
         }
         Python::assume_attached()
     };
-    let known = BOUND.get(py).map_or_else(
+    let known = BOUND.get().map_or_else(
         || {
             Python::attach(|py| {
-                BOUND.get_or_try_init(py, || py.import("types")?.getattr("MethodType").map(Bound::unbind))
+                let class = || py.import("types")?.getattr("MethodType");
+                BOUND.get_or_try_init(|| class().map(|class| Box::new(class.unbind())))
             })
         },
         Ok,
@@ -271,7 +272,7 @@ unsafe extern "C" fn repr(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
 impl Method {
     /// An empty `async def` with the signature of the method.
     fn function(&self, py: Python<'_>) -> PyResult<&Py<PyAny>> {
-        self.function.get_or_try_init(py, || {
+        self.function.get_or_try_init(|| {
             let text = |name: &str| self.original.getattr(py, name)?.extract::<String>(py);
             let (name, signature) = (text("__name__")?, text("__text_signature__")?);
             let rest = signature.strip_prefix("($self").ok_or_else(|| {
@@ -280,7 +281,7 @@ impl Method {
             let source = CString::new(format!("async def {name}(self{rest}: ..."))?;
             let globals = PyDict::new(py);
             py.run(&source, Some(&globals), None)?;
-            globals.as_any().get_item(name).map(Bound::unbind)
+            globals.as_any().get_item(name).map(|function| Box::new(function.unbind()))
         })
     }
 }

@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use polylimit::http::client::{Attempts, Step, Throttle};
 use polylimit::http::{Backoff, server_wait as core_server_wait};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyDict;
@@ -13,6 +12,7 @@ use pyo3::types::PyDict;
 use crate::convert::{Key, read_duration, read_integer, read_items, read_object, seconds, wrong_type};
 use crate::decision::PyDecision;
 use crate::error::{call_core, call_core_with};
+use crate::once::intern;
 use crate::value::immutable;
 
 /// The name or the value of a header field.

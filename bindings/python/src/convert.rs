@@ -6,12 +6,13 @@ use std::time::Duration;
 use polylimit::Request;
 use pyo3::PyClass;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBool, PyBytes, PyDelta, PyDeltaAccess, PyFloat, PyInt, PyString};
-use pyo3::{ffi, intern};
 
 use crate::error::invalid_argument;
+use crate::once::intern;
 
 /// A Python `str` whose UTF-8 form is read without copying it. The interpreter caches that form in the object, which this
 /// type keeps alive.

@@ -7,11 +7,12 @@ use polylimit::{Error, ErrorKind};
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDelta, PyDict, PyTuple, PyType};
 
+use crate::once::OnceBox;
+
 /// The base class, followed by the class of each kind in the order of [`ErrorKind::ALL`].
-static CLASSES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
+static CLASSES: OnceBox<Vec<Py<PyType>>> = OnceBox::new();
 
 const BASE_DOC: &str = "Raised when no decision could be made. A denial is a value and raises nothing.\n\n\
     ``code`` is the kind of error, the same text in every language.";
@@ -27,7 +28,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 fn classes(py: Python<'_>) -> PyResult<&Vec<Py<PyType>>> {
-    CLASSES.get_or_try_init(py, || {
+    CLASSES.get_or_try_init(|| {
         let exception = py.get_type::<PyException>();
         let base = new_class(py, "PolylimitError", BASE_DOC, None, PyTuple::new(py, [exception])?)?;
         let mut classes = vec![base.clone().unbind()];
@@ -41,7 +42,7 @@ fn classes(py: Python<'_>) -> PyResult<&Vec<Py<PyType>>> {
             let class = new_class(py, &class_name(kind), class_doc(kind), Some(kind.code()), bases)?;
             classes.push(class.unbind());
         }
-        Ok(classes)
+        Ok(Box::new(classes))
     })
 }
 

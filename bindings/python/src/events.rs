@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use polylimit::LimiterBuilder;
 use polylimit::admin::{Finding, Severity};
 use polylimit::metrics::DegradedEvent;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::convert::{seconds, wrong_type};
+use crate::once::intern;
 use crate::value::immutable;
 
 /// The user's function, shared by the limiter and the threads that call it.

@@ -31,6 +31,7 @@ mod limiter;
 mod limiter_classes;
 mod loop_queue;
 mod metrics;
+mod once;
 mod operation;
 mod operation_future;
 mod operation_type;
@@ -53,6 +54,7 @@ mod waiting_call;
 mod wake_up;
 
 use pyo3::prelude::*;
+use pyo3::types::{PyDateTime, PyDelta, PyMapping, PyWeakrefReference};
 
 /// The modules of the standard library that calls use. A process without a free descriptor can import none of them, so they are imported
 /// with this module. For `datetime` that would be a panic: pyo3 takes its import for granted. A program with an
@@ -113,7 +115,22 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(options::options, module)?)?;
     module.add_function(wrap_pyfunction!(options::advice, module)?)?;
     module.add("Operation", operation_type::create_type(module.py())?)?;
+    initialise(module.py());
     async_method::create_type(module.py())?;
     fastcall::install(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
+}
+
+/// Initialises what pyo3 itself would initialise at its first use, in cells that other threads wait for: a child that is forked meanwhile
+/// would wait for ever, see [`once`]. At the import no thread uses a limiter yet.
+fn initialise(py: Python<'_>) {
+    let value = py.None().into_bound(py);
+    // Each comparison looks up a class of the standard library.
+    let _ = value.cast::<PyDateTime>();
+    let _ = value.cast::<PyDelta>();
+    let _ = value.cast::<PyMapping>();
+    let _ = value.cast::<PyWeakrefReference>();
+    // Classes that are no attribute of the module.
+    let _ = py.get_type::<loop_queue::LoopQueue>();
+    let _ = py.get_type::<operation_future::OperationFuture>();
 }

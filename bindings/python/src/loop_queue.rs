@@ -15,13 +15,12 @@ use polylimit::Limiter;
 use polylimit::raw::{Call, Completions};
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::call::{AnswerForm, answer_to_python};
 use crate::error::{call_core, raise_panic};
+use crate::once::{OnceBox, intern};
 use crate::operation_future::{OperationFuture, finish};
 use crate::waiting_call::{Started, TrioCall, WaitingCall};
 use crate::wake_up::WakeUp;
@@ -61,11 +60,11 @@ thread_local! {
     static LAST: RefCell<Option<[Py<PyWeakrefReference>; 2]>> = const { RefCell::new(None) };
 }
 
-static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static RUNNING_LOOP: OnceBox<Py<PyAny>> = OnceBox::new();
 
 fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let get = RUNNING_LOOP
-        .get_or_try_init(py, || py.import("asyncio")?.getattr("get_running_loop").map(Bound::unbind))?;
+    let function = || py.import("asyncio")?.getattr("get_running_loop");
+    let get = RUNNING_LOOP.get_or_try_init(|| function().map(|function| Box::new(function.unbind())))?;
     get.bind(py).call0().map_err(|error| {
         if !error.is_instance_of::<PyRuntimeError>(py) {
             return error;

@@ -10,14 +10,15 @@ use std::ptr::null_mut;
 use polylimit::raw::Call;
 use polylimit::{Limiter, Request};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use pyo3::{ffi, intern};
 
 use crate::call::{AnswerForm, Operation, OwnedCall, answer_to_python, try_attached, try_call};
 use crate::convert::Utf8Text;
 use crate::limiter_classes::PyAsyncLimiter;
 use crate::loop_queue::{LoopQueue, Submission};
+use crate::once::intern;
 use crate::operation_future::OperationFuture;
 
 /// The progress of an operation.

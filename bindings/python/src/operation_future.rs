@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use pyo3::exceptions::asyncio::{CancelledError, InvalidStateError};
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
+
+use crate::once::intern;
 use pyo3::types::PyDict;
 
 /// A future of an event loop, which is done when a call has finished.

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
 use crate::error::{into_ptr, raise_panic};
+use crate::once::intern;
 use crate::operation::{self, State, Step};
 
 /// The memory layout of an `Operation`.

@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use polylimit::http::guard::{Guard, GuardCheck, RequestLimits, Spent};
 use polylimit::http::headers::HeaderField;
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
@@ -16,6 +15,7 @@ use crate::convert::{Utf8Text, read_units};
 use crate::error::call_core;
 use crate::field_cache::FieldCache;
 use crate::http::{PyOutcomes, outcomes_to_python};
+use crate::once::intern;
 use crate::store_call::{Settling, SharedCheck};
 
 /// A guard with what Python adds to it. The garbage collector sees none of it: guards live as long as their application.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::limiter_classes::PyAsyncLimiter;
+use crate::once::intern;
 use crate::operation::State;
 use crate::operation_type;
 use crate::reserve::{ReserveArguments, Reserver, Reserving};

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::once::intern;
 use crate::request_limits::PyRequestLimits;
 
 /// The ``send`` that an ASGI application gets: adds the header fields when the response starts. It returns the awaitable of the

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use polylimit::raw::{Answer, Call};
 use polylimit::{Error, Limiter, blocking};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::call_core;
+use crate::once::intern;
 use crate::waiting_call::{Started, WaitingCall};
 
 /// The time between two checks for signals.

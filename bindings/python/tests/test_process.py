@@ -81,6 +81,60 @@ def test_forks_under_load_share_the_store(request, name, record):
     record("F60", f"Python, os.fork on {store}", decisions=forks, measured=f"{forks} forks, each counted once")
 
 
+#: Forks at each event of the interpreter, such as an import, that a thread causes by its first use of the package.
+FIRST_USE = """
+    import asyncio, inspect, os, signal, sys, threading
+    from collections import UserDict
+    from datetime import timedelta
+    from polylimit import AsyncLimiter, Limiter
+    quotas = UserDict(api="1000/day")
+    patience = timedelta(seconds=9)
+
+    async def wait():
+        await AsyncLimiter("memory:", quotas).acquire("key", timeout=patience)
+
+    def use():
+        Limiter("memory:", quotas, deadline=patience).check("key")
+        asyncio.run(wait())
+        inspect.signature(AsyncLimiter.check)
+
+    events, is_forked, is_waiting = [], threading.Event(), False
+
+    def hook(event, _):
+        global is_waiting
+        if threading.current_thread() is worker and not is_waiting:
+            is_waiting = True
+            is_forked.clear()
+            events.append(event)
+            is_forked.wait()
+            is_waiting = False
+
+    worker = threading.Thread(target=use)
+    sys.addaudithook(hook)
+    worker.start()
+    seen, hung = 0, []
+    while worker.is_alive() or seen < len(events):
+        if seen == len(events):
+            worker.join(0.001)
+            continue
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            use()
+            os._exit(0)
+        if os.waitpid(child, 0)[1] != 0:
+            hung.append(events[seen])
+        seen += 1
+        is_forked.set()
+    print(seen > 5, hung)
+"""
+
+
+@pytest.mark.slow
+def test_children_that_are_forked_during_a_first_use_work():
+    assert python(FIRST_USE) == "True []\n"
+
+
 @pytest.mark.slow
 def test_forks_under_load_have_memory_of_their_own():
     assert python(FORKS, "memory:", str(ROUNDS)) == "0 0 store\n"

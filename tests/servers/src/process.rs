@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
@@ -15,18 +15,21 @@ use rustix::process::{Pid, Signal, kill_process};
 
 type Order = (Command, Sender<io::Result<Child>>);
 
-static MAKER: LazyLock<Sender<Order>> = LazyLock::new(|| {
-    let (orders, inbox) = channel::<Order>();
-    thread::Builder::new()
-        .name("server-maker".into())
-        .spawn(move || {
-            for (mut command, reply) in inbox {
-                drop(reply.send(command.spawn()));
-            }
-        })
-        .expect("a thread");
-    orders
-});
+fn maker() -> &'static Sender<Order> {
+    static MAKER: OnceLock<Sender<Order>> = OnceLock::new();
+    MAKER.get_or_init(|| {
+        let (orders, inbox) = channel::<Order>();
+        thread::Builder::new()
+            .name("server-maker".into())
+            .spawn(move || {
+                for (mut command, reply) in inbox {
+                    drop(reply.send(command.spawn()));
+                }
+            })
+            .expect("a thread");
+        orders
+    })
+}
 
 #[derive(Debug)]
 pub(crate) struct Process(Child);
@@ -44,7 +47,7 @@ impl Process {
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stderr(log.try_clone().expect("a second handle")).stdout(log);
         let (reply, answer) = channel();
-        MAKER.send((command, reply)).expect("the maker lives as long as the process");
+        maker().send((command, reply)).expect("the maker lives as long as the process");
         let child = answer.recv().expect("the maker answers every order");
         Self(child.unwrap_or_else(|error| panic!("setpriv cannot be run ({error}): run tests/setup")))
     }

@@ -1,6 +1,6 @@
 //! The policies of every simulated process.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use polylimit::Policy;
@@ -66,19 +66,22 @@ pub struct Bound {
 }
 
 /// The bounds of all policies.
-pub static BOUNDS: LazyLock<[Bound; ROWS.len()]> = LazyLock::new(|| {
-    ROWS.map(|row| {
-        let policy = row.policy();
-        let quota = &policy.quotas()[0];
-        Bound {
-            algorithm: quota.algorithm(),
-            limit: quota.limit(),
-            period_us: quota.period().as_micros() as u64,
-            capacity: quota.capacity(),
-            buckets: quota.buckets().unwrap_or(1).into(),
-        }
+pub fn bounds() -> &'static [Bound; ROWS.len()] {
+    static BOUNDS: OnceLock<[Bound; ROWS.len()]> = OnceLock::new();
+    BOUNDS.get_or_init(|| {
+        ROWS.map(|row| {
+            let policy = row.policy();
+            let quota = &policy.quotas()[0];
+            Bound {
+                algorithm: quota.algorithm(),
+                limit: quota.limit(),
+                period_us: quota.period().as_micros() as u64,
+                capacity: quota.capacity(),
+                buckets: quota.buckets().unwrap_or(1).into(),
+            }
+        })
     })
-});
+}
 
 impl Bound {
     /// The most units that the quota admits in any span of so many microseconds: base(W) of the semantics.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use polylimit::storage::Outage;
 use tokio::time::Instant;
 
-use crate::policies::{BOUNDS, KEYS, LEASE_MAX_AGE, ROWS};
+use crate::policies::{KEYS, LEASE_MAX_AGE, ROWS, bounds};
 
 /// What lets the server admit more.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ fn check_spans(
     what: &str,
 ) {
     admitted.sort_unstable();
-    let (bound, is_leased) = (BOUNDS[policy], ROWS[policy].lease.is_some());
+    let (bound, is_leased) = (bounds()[policy], ROWS[policy].lease.is_some());
     for (place, (from, _)) in admitted.iter().enumerate() {
         let mut units = 0;
         for (to, cost) in &admitted[place..] {
