@@ -19,7 +19,11 @@ use polylimit_runtime::monotonic;
 use polylimit_store::charge::Action;
 use polylimit_store::stats::Counters;
 
-/// A script call that decides one or more entries of one policy.
+/// The maximum number of charges of the requests in one call. Lua passes up to 8,000 values to a function, and a call should not keep
+/// the server from others for more than a millisecond.
+const MAX_CHARGES: usize = 500;
+
+/// A script call that decides one or more entries of one policy, or one or more requests over the same policies.
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) call: Arc<PolicyCall>,
@@ -79,6 +83,7 @@ impl Entry {
     fn takes(&self, operation: &PendingOperation) -> bool {
         let first = &self.first;
         operation.action == Action::Apply(Operation::Check)
+            && operation.others.is_empty()
             && first.action == operation.action
             && (first.cost, first.headroom) == (operation.cost, operation.headroom)
             && first.call.can_coalesce()
@@ -93,12 +98,23 @@ impl Command {
     }
 
     fn takes(&self, operation: &PendingOperation) -> bool {
-        let is_request = |operation: &PendingOperation| !operation.others.is_empty();
         Arc::ptr_eq(&self.call, &operation.call)
-            && !is_request(operation)
-            && self.entries.first().is_none_or(|entry| !is_request(&entry.first))
+            && self.entries.first().is_none_or(|entry| self.is_for_request(&entry.first, operation))
             && self.slot == operation.slot
             && self.asking == operation.is_asking()
+    }
+
+    /// Whether operations have further charges of the same policies, or none. Requests that reserve are sent alone.
+    fn is_for_request(&self, first: &PendingOperation, operation: &PendingOperation) -> bool {
+        let calls = first.others.iter().zip(&operation.others);
+        let has_same_calls = first.others.len() == operation.others.len()
+            && calls.into_iter().all(|(one, other)| Arc::ptr_eq(&one.call, &other.call));
+        let is_alone = |request: &PendingOperation| !request.others.is_empty() && request.hold.is_some();
+        let charges = 1 + operation.others.len();
+        has_same_calls
+            && !is_alone(first)
+            && !is_alone(operation)
+            && (charges == 1 || (self.entries.len() + 1) * charges <= MAX_CHARGES)
     }
 
     /// Whether a quota of its operations counts by the calendar.
@@ -278,5 +294,88 @@ impl InFlight {
         self.expires = next;
         self.overdue = true;
         first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::pending::Member;
+    use polylimit_rules::history::Change;
+    use polylimit_rules::policy::Policy;
+    use polylimit_rules::reservation::id::ReservationId;
+    use polylimit_rules::reservation::list::Hold;
+
+    fn call(name: &str) -> Arc<PolicyCall> {
+        Arc::new(PolicyCall::new(&Policy::parse(name, "10/s").unwrap(), Change::NONE))
+    }
+
+    fn operation(key: &str, calls: &[&Arc<PolicyCall>], hold: Option<Hold>) -> Arc<PendingOperation> {
+        let action = Action::Apply(if hold.is_some() { Operation::Reserve } else { Operation::Check });
+        let (first, others) = calls.split_first().unwrap();
+        let charge = |call: &&Arc<PolicyCall>| QueuedCharge {
+            call: Arc::clone(call),
+            key: key.into(),
+            action,
+            cost: 1,
+            headroom: 0,
+            decides: true,
+        };
+        let wanted = ScriptRequest {
+            call: Arc::clone(first),
+            key: key.into(),
+            slot: 0,
+            action,
+            cost: 1,
+            headroom: 0,
+            hold: hold.map(Box::new),
+            decides: true,
+            others: others.iter().map(charge).collect(),
+            until: monotonic::now() + Duration::from_secs(60),
+            is_first: false,
+            in_background: false,
+        };
+        PendingOperation::new(wanted, Member::new(1, usize::MAX).permit(0).unwrap())
+    }
+
+    /// The keys of each command, with the number of operations of each.
+    fn grouped(mut operations: Vec<Arc<PendingOperation>>) -> Vec<Vec<(String, usize)>> {
+        let key = |entry: &Entry| (String::from_utf8_lossy(&entry.first.key).into_owned(), entry.count());
+        let commands = commands(&mut operations);
+        commands.iter().map(|command| command.entries.iter().map(key).collect()).collect()
+    }
+
+    #[test]
+    fn requests_over_the_same_policies_share_a_call() {
+        let (a, b) = (call("a"), call("b"));
+        let hold = || Some(Hold { id: ReservationId::new("x").unwrap(), ttl_us: 1, remember_us: 0 });
+        let entry = |key: &str, count| (key.to_owned(), count);
+        let grouped = grouped(vec![
+            operation("1", &[&a, &b], None),
+            operation("2", &[&a], None),
+            operation("3", &[&a, &b], None),
+            operation("1", &[&a, &b], None),
+            operation("2", &[&a], None),
+            operation("4", &[&b, &a], None),
+            operation("5", &[&a, &b], hold()),
+            operation("6", &[&a, &b], hold()),
+        ]);
+        let expected = [
+            // A request is decided as a whole, so that those of one key are not one entry.
+            vec![entry("1", 1), entry("3", 1), entry("1", 1)],
+            vec![entry("2", 2)],
+            vec![entry("4", 1)],
+            vec![entry("5", 1)],
+            vec![entry("6", 1)],
+        ];
+        assert_eq!(grouped, expected);
+    }
+
+    #[test]
+    fn calls_of_requests_have_a_bounded_number_of_charges() {
+        let (a, b) = (call("a"), call("b"));
+        let crowd = (0..MAX_CHARGES).map(|number| operation(&number.to_string(), &[&a, &b], None));
+        let grouped = grouped(crowd.collect());
+        assert_eq!(grouped.iter().map(Vec::len).collect::<Vec<_>>(), [MAX_CHARGES / 2; 2]);
     }
 }

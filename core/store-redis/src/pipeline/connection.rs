@@ -18,7 +18,7 @@ use crate::pipeline::batch::{self, Command, InFlight};
 use crate::pipeline::call_span::CallSpan;
 use crate::pipeline::pending::{Member, PendingOperation};
 use crate::pipeline::server::ServerState;
-use crate::script::call::{CallHeader, CommandBuffer, ScriptClock, ScriptReference, write_request};
+use crate::script::call::{CallHeader, CommandBuffer, ScriptClock, ScriptReference, write_requests};
 use crate::transport::failure::Failure;
 use crate::transport::resp;
 use crate::transport::stream::Stream;
@@ -331,11 +331,12 @@ impl Connection {
             redis::cmd("ASKING").write_packed_command(&mut self.write);
             replies_before += 1;
         }
-        if let Some(charges) = command.entries.first().and_then(batch::Entry::request) {
-            write_request(&mut self.write, &mut self.command, script, &header, &charges);
-        } else {
+        let requests: Vec<_> = command.entries.iter().filter_map(batch::Entry::request).collect();
+        if requests.is_empty() {
             let entries: Vec<_> = command.entries.iter().map(batch::Entry::wanted).collect();
             command.call.write_call(&mut self.write, &mut self.command, script, &header, &entries);
+        } else {
+            write_requests(&mut self.write, &mut self.command, script, &header, &requests);
         }
         command.count(|counters| counters.calls.add(1));
         let ends_at = self.written_before + self.write.len() as u64;

@@ -8,9 +8,9 @@ use std::hash::BuildHasher;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
 use bytes::BufMut;
 use foldhash::fast::FixedState;
-use parking_lot::Mutex;
 use redis::{Cmd, RedisWrite};
 use sha1::{Digest, Sha1};
 use smallvec::SmallVec;
@@ -156,8 +156,12 @@ fn with_windows<'a>(
 }
 
 const SERVER_CLOCK: u64 = u64::MAX;
-/// The flags of a request: of a time that is an estimate, and of charges that are all single checks that decide.
+/// The flags of requests.
+const KEYS_DIFFER: u8 = 1;
+const ASK_THE_SAME: u8 = 2;
+/// The time is an estimate.
 const IS_ESTIMATE: u8 = 4;
+/// All charges are single checks that decide.
 const ARE_PLAIN: u8 = 8;
 
 impl PolicyCall {
@@ -258,29 +262,33 @@ impl PolicyCall {
     }
 }
 
-/// Appends the command that decides the charges of a request, which is assembled in `buffer`: a check or a reserve of each policy.
-pub(crate) fn write_request<'a>(
+/// Appends the command that decides requests with charges of the same policies, which is assembled in `buffer`: a check or a reserve of
+/// each policy. Only a lone request can reserve.
+pub(crate) fn write_requests<'a>(
     out: &mut Vec<u8>,
     CommandBuffer(command): &mut CommandBuffer,
     script: ScriptReference,
     header: &CallHeader,
-    charges: &[RequestEntry<'a>],
+    requests: &[Vec<RequestEntry<'a>>],
 ) {
+    let Some(charges) = requests.first() else { return };
+    let all = || requests.iter().flatten();
     command.clear();
     let needed = charges.iter().fold(0, |all, RequestEntry { call, .. }| all | needed(&call.policy));
     let path = RequestPath::of(charges.iter().map(|charge| &charge.call.fast_path));
-    let called = Script::of_request(needed, path.as_ref());
+    let has_path = path.is_some();
+    let called = Script::of_requests(needed, path);
     let called = if header.is_plain { called.plain() } else { &called };
     match script {
         ScriptReference::Hash => command.arg("EVALSHA").arg(&called.hash),
         ScriptReference::Source => command.arg("EVAL").arg(&*called.source),
     };
-    command.arg(charges.iter().map(|charge| charge.call.suffixes.len()).sum::<usize>());
-    for RequestEntry { call, entry, .. } in charges {
+    command.arg(requests.len() * charges.iter().map(|charge| charge.call.suffixes.len()).sum::<usize>());
+    for RequestEntry { call, entry, .. } in all() {
         put_keys(command, call, entry.key);
     }
     let mut arguments = command.bufmut_for_next_arg(0);
-    if path.is_some() {
+    if has_path {
         for charge in charges {
             arguments.put_slice(&charge.call.fast_path_arguments(header.windows_us));
         }
@@ -293,7 +301,19 @@ pub(crate) fn write_request<'a>(
         let CallEntry { action, cost, headroom, .. } = charge.entry;
         charge.decides && action == Action::Apply(Operation::Check) && cost > 0 && headroom == 0
     };
-    let flags = [(is_estimate, IS_ESTIMATE), (charges.iter().all(is_plain), ARE_PLAIN)];
+    let asked = |charge: &RequestEntry<'_>| {
+        let CallEntry { action, cost, headroom, count, .. } = charge.entry;
+        (charge.decides, action, cost, headroom, count)
+    };
+    let is_as_first =
+        |request: &Vec<RequestEntry<'_>>| request.iter().map(asked).eq(charges.iter().map(asked));
+    let ask_the_same = requests.iter().all(is_as_first);
+    let flags = [
+        (all_differ(all().map(|charge| charge.entry.key)), KEYS_DIFFER),
+        (ask_the_same, ASK_THE_SAME),
+        (is_estimate, IS_ESTIMATE),
+        (all().all(is_plain), ARE_PLAIN),
+    ];
     arguments.put_u8(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum());
     let mut policies: Vec<&PolicyCall> = Vec::new();
     let mut number_of = |call: &'a PolicyCall| {
@@ -303,14 +323,20 @@ pub(crate) fn write_request<'a>(
         })
     };
     let numbers: Vec<_> = charges.iter().map(|charge| number_of(charge.call)).collect();
-    for number in [policies.len(), charges.len()] {
+    for number in [policies.len(), charges.len(), requests.len()] {
         arguments.put_u16(u16::try_from(number).unwrap_or(u16::MAX));
     }
-    for (RequestEntry { call, entry, decides }, number) in charges.iter().zip(numbers) {
+    for (charge, number) in charges.iter().zip(numbers) {
         arguments.put_u16(u16::try_from(number + 1).unwrap_or(u16::MAX));
-        arguments.put_u8(u8::try_from(call.suffixes.len()).unwrap_or(u8::MAX));
+        arguments.put_u8(u8::try_from(charge.call.suffixes.len()).unwrap_or(u8::MAX));
+    }
+    let asked = if ask_the_same { &requests[..1] } else { requests };
+    for RequestEntry { entry, decides, .. } in asked.iter().flatten() {
+        let (code, count) = code_and_count(entry);
+        arguments.put_uint(entry.cost, 5);
         arguments.put_u8(u8::from(*decides));
-        put_entry(&mut arguments, entry);
+        arguments.put_u8(code);
+        arguments.put_u16(count);
     }
     drop(arguments);
     let hold = charges.iter().map(|charge| &charge.entry).find(|entry| entry.hold.is_some());
@@ -368,7 +394,8 @@ fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[CallEntry<'
     out.put_u8(1);
     let (now_us, is_estimate) = header.clock.parts();
     out.put_uint(now_us, 7);
-    let flags = [all_differ(entries), all_ask_the_same(entries), is_estimate];
+    let all_differ = all_differ(entries.iter().map(|entry| entry.key));
+    let flags = [all_differ, all_ask_the_same(entries), is_estimate];
     out.put_u8(flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag)));
     out.put_u16(u16::try_from(entries.len()).unwrap_or(u16::MAX));
     for entry in entries {
@@ -377,13 +404,19 @@ fn put_header(out: &mut impl BufMut, header: &CallHeader, entries: &[CallEntry<'
 }
 
 fn put_entry(out: &mut impl BufMut, entry: &CallEntry<'_>) {
+    let (code, count) = code_and_count(entry);
+    out.put_u8(code);
+    out.put_uint(entry.cost, 5);
+    out.put_u16(count);
+}
+
+/// The numbers of an entry's operation and of its checks, both with its headroom.
+fn code_and_count(entry: &CallEntry<'_>) -> (u8, u16) {
     let (with_headroom, headroom) = match entry.headroom {
         0 => (0, 0),
         percent => (WITH_HEADROOM, u16::from(percent) << HEADROOM_SHIFT),
     };
-    out.put_u8(code(entry.action) + with_headroom);
-    out.put_uint(entry.cost, 5);
-    out.put_u16(entry.count | headroom);
+    (code(entry.action) + with_headroom, entry.count | headroom)
 }
 
 /// The reservations of the entries that concern one, and the times of blocks, in their order: ttl (6), how long
@@ -399,12 +432,9 @@ fn put_holds<'a>(out: &mut impl BufMut, entries: impl IntoIterator<Item = &'a Ca
 }
 
 /// Whether all keys differ. False is possible even if they do.
-fn all_differ(entries: &[CallEntry<'_>]) -> bool {
-    if entries.len() < 2 {
-        return true;
-    }
+fn all_differ<'a>(keys: impl Iterator<Item = &'a [u8]>) -> bool {
     let seed = FixedState::default();
-    let mut hashes: SmallVec<[u64; 128]> = entries.iter().map(|entry| seed.hash_one(entry.key)).collect();
+    let mut hashes: SmallVec<[u64; 128]> = keys.map(|key| seed.hash_one(key)).collect();
     hashes.sort_unstable();
     hashes.windows(2).all(|pair| pair[0] != pair[1])
 }
@@ -433,8 +463,8 @@ fn code(action: Action) -> u8 {
 
 const MAIN: Template<5> =
     Template::cut(include_str!("lua/main.lua"), ["arguments", "time", "prefetch", "check", "general"]);
-const REQUEST: Template<4> =
-    Template::cut(include_str!("lua/request.lua"), ["arguments", "time", "check", "general"]);
+const REQUEST: Template<5> =
+    Template::cut(include_str!("lua/request.lua"), ["arguments", "time", "prefetch", "check", "general"]);
 const TIME: &str = include_str!("lua/time.lua");
 
 /// The general transition: the policy, an algorithm for each kind of quota, and the operations.
@@ -477,29 +507,50 @@ pub(super) struct Script {
     plain: OnceLock<Box<Self>>,
 }
 
+/// Scripts by what they are assembled from. No lock guards them: a child that is forked while another thread has it would wait for ever.
+struct Scripts<K>(ArcSwapOption<BTreeMap<K, Arc<Script>>>);
+
+impl<K: Clone + Ord> Scripts<K> {
+    const fn new() -> Self {
+        Self(ArcSwapOption::const_empty())
+    }
+
+    fn get(&self, parts: &K, assemble: impl FnOnce() -> Script) -> Arc<Script> {
+        if let Some(known) = self.0.load().as_ref().and_then(|scripts| scripts.get(parts)) {
+            return Arc::clone(known);
+        }
+        let made = Arc::new(assemble());
+        self.0.rcu(|scripts| {
+            let mut scripts = scripts.as_deref().cloned().unwrap_or_default();
+            scripts.entry(parts.clone()).or_insert_with(|| Arc::clone(&made));
+            Some(Arc::new(scripts))
+        });
+        made
+    }
+}
+
 impl Script {
     fn of(policy: &Policy, fast_path: &FastPath) -> Arc<Self> {
-        static SCRIPTS: Mutex<BTreeMap<(usize, FastPath), Arc<Script>>> = Mutex::new(BTreeMap::new());
+        static SCRIPTS: Scripts<(usize, FastPath)> = Scripts::new();
         let needed = needed(policy);
-        let assemble = || Arc::new(Self::assemble(needed, fast_path));
-        Arc::clone(SCRIPTS.lock().entry((needed, fast_path.clone())).or_insert_with(assemble))
+        SCRIPTS.get(&(needed, fast_path.clone()), || Self::assemble(needed, fast_path))
     }
 
-    /// The script for the charges of a request over several policies, which need the algorithms whose bits are set.
-    fn of_request(needed: usize, path: Option<&RequestPath>) -> Arc<Self> {
-        type Scripts = BTreeMap<(usize, Option<RequestPath>), Arc<Script>>;
-        static SCRIPTS: Mutex<Scripts> = Mutex::new(BTreeMap::new());
-        let assemble = || Arc::new(Self::assemble_request(needed, path));
-        Arc::clone(SCRIPTS.lock().entry((needed, path.cloned())).or_insert_with(assemble))
+    /// The script for requests over several policies, which need the algorithms whose bits are set.
+    fn of_requests(needed: usize, path: Option<RequestPath>) -> Arc<Self> {
+        static SCRIPTS: Scripts<(usize, Option<RequestPath>)> = Scripts::new();
+        let parts = (needed, path);
+        SCRIPTS.get(&parts, || Self::assemble_requests(needed, parts.1.as_ref()))
     }
 
-    pub(super) fn assemble_request(needed: usize, path: Option<&RequestPath>) -> Self {
+    pub(super) fn assemble_requests(needed: usize, path: Option<&RequestPath>) -> Self {
         let (format, names) = path.map(RequestPath::arguments).unwrap_or_default();
         let arguments = format!(
-            "local {names}nonce, deadline, now, flags, policies, charges, charges_at = read('>{format}I6I7I7BHH', input)\n"
+            "local {names}nonce, deadline, now, flags, policies, charges, requests, charges_at = read('>{format}I6I7I7BHHH', input)\n"
         );
+        let prefetch = path.map(RequestPath::prefetch).unwrap_or_default();
         let check = path.map(RequestPath::check).unwrap_or_default();
-        Self::new(compact(&REQUEST.fill([&arguments, TIME, &check, &general(needed)])))
+        Self::new(compact(&REQUEST.fill([&arguments, TIME, &prefetch, &check, &general(needed)])))
     }
 
     /// The script with the algorithms whose bits are set.

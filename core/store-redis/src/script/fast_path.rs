@@ -20,9 +20,11 @@ const READ_CHARGE: Template<4> =
     Template::cut(include_str!("lua/fast_path/read_charge.lua"), ["locals", "load", "fresh", "spend"]);
 const WRITE_CHARGE: Template<3> =
     Template::cut(include_str!("lua/fast_path/write_charge.lua"), ["value", "renew", "lives"]);
-const REQUEST: Template<7> = Template::cut(
+/// Reads the states of all requests of a call at once, where possible.
+const PREFETCH_REQUESTS: &str = include_str!("lua/fast_path/prefetch_requests.lua");
+const REQUEST: Template<8> = Template::cut(
     include_str!("lua/fast_path/request.lua"),
-    ["read", "denied", "penalties", "denial", "write", "admission", "states"],
+    ["costs", "read", "denied", "penalties", "denial", "write", "admission", "states"],
 );
 /// Decides a denial, if even a single check of the entry is denied. Under a penalty the general transition decides and counts it.
 const DENIED: &str = "if denies_one then\ncode = raw and 2 or 4\nend\n";
@@ -364,6 +366,17 @@ impl RequestPath {
         self.numbered().map(|(_, first, path)| path.arguments(first)).unzip()
     }
 
+    /// The Lua before the first request: the costs of its charges, and the states of all requests.
+    pub(super) fn prefetch(&self) -> String {
+        format!("local {}\n{PREFETCH_REQUESTS}", self.of_each("cost_@", ", "))
+    }
+
+    /// Some Lua of each charge.
+    fn of_each(&self, lua: &str, between: &str) -> String {
+        let of_each: Vec<_> = self.numbered().map(|(number, ..)| lua.replace('@', &number)).collect();
+        of_each.join(between)
+    }
+
     /// The Lua that tries to decide a request.
     pub(super) fn check(&self) -> String {
         let (mut read, mut write, mut penalties) = (String::new(), String::new(), String::new());
@@ -378,15 +391,16 @@ impl RequestPath {
                 penalties += &"if denied_@ then\nbreak\nend\n".replace('@', &number);
             }
         }
-        let of_each = |lua: &str, between: &str| -> String {
-            let of_each: Vec<_> = self.numbered().map(|(number, ..)| lua.replace('@', &number)).collect();
-            of_each.join(between) + "\n"
-        };
-        let denied = of_each("denied_@", " or ");
-        let denial = of_each(r"(denied_@ and (raw_@ and '\2' or '\4') or (raw_@ and '\7' or '\8'))", " .. ");
-        let admission = of_each(r"(raw_@ and '\1' or '\3')", " .. ");
-        let states = of_each(".. (raw_@ or '')", " ");
-        REQUEST.fill([&read, &denied, &penalties, &denial, &write, &admission, &states])
+        // Of what follows a cost, the fast path needs nothing.
+        let (costs, format) = (self.of_each("cost_@, _", ", "), self.of_each("I5I4", ""));
+        let asked = "asked_at + (is_same and 0 or 9 * first)";
+        let costs = format!("local _\n{costs} = read('>{format}', input, {asked})\n");
+        let line = |lua: &str, between: &str| self.of_each(lua, between) + "\n";
+        let denied = line("denied_@", " or ");
+        let denial = line(r"(denied_@ and (raw_@ and '\2' or '\4') or (raw_@ and '\7' or '\8'))", " .. ");
+        let admission = line(r"(raw_@ and '\1' or '\3')", " .. ");
+        let states = line("(raw_@ or '')", " .. ");
+        REQUEST.fill([&costs, &read, &denied, &penalties, &denial, &write, &admission, &states])
     }
 }
 

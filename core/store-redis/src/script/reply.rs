@@ -50,8 +50,6 @@ pub(crate) enum ScriptReply<'a> {
     Late { server_now_us: u64 },
     /// The server refuses `TIME` in scripts, in these words, and the script applied nothing.
     TimeRefused { error: &'a [u8] },
-    /// A key of a request has another type than a string, and the script applied nothing.
-    Foreign,
     /// The call lacks the windows by the calendar of this time, and the script applied nothing.
     Elsewhere { now_us: u64 },
     /// The script decided every entry, at this time.
@@ -111,11 +109,10 @@ pub(crate) fn read_reply(reply: &[u8], nonce: [u8; 6]) -> Result<ScriptReply<'_>
         .filter(|header| header.nonce == nonce && header.now_us <= polylimit_rules::units::MAX_US);
     match header {
         Some(ReplyHeader { status: 3, .. }) => Ok(ScriptReply::TimeRefused { error: rest.0 }),
-        Some(ReplyHeader { status: 4, .. }) if rest.0.len() == 2 => Ok(ScriptReply::Foreign),
         Some(ReplyHeader { now_us, status: 5, .. }) if rest.is_empty() => {
             Ok(ScriptReply::Elsewhere { now_us })
         }
-        Some(ReplyHeader { now_us, status, .. }) if !matches!(status, 1 | 4 | 5) => {
+        Some(ReplyHeader { now_us, status, .. }) if !matches!(status, 1 | 5) => {
             let codes = match status {
                 0 => {
                     rest.length(2).and_then(|count| rest.bytes(count)).map(|codes| Codes::Each(Reader(codes)))
@@ -160,9 +157,16 @@ impl PolicyCall {
         let answer = code.and_then(|code| match code {
             5 => self.read_general(answers),
             6 => self.read_general(answers).map(|answer| EntryAnswer { is_applied: false, ..answer }),
+            9 => Some(self.nothing(Found::Foreign)),
             _ => self.read_fast_path(answers, code, entry),
         });
         answer.ok_or(Malformed)
+    }
+
+    /// The answer to a charge of a request of which nothing was applied.
+    fn nothing(&self, found: Found) -> EntryAnswer {
+        let states = self.policy.quotas().iter().map(State::fresh).collect();
+        EntryAnswer { states, spent: 0, found, is_applied: false }
     }
 
     /// The answer of the fast path to a check, which spent all or nothing.

@@ -133,8 +133,7 @@ impl Script {
         let (now_us, mut answers) = match read_reply(reply, nonce) {
             Ok(ScriptReply::Decided { now_us, entries }) => (now_us, entries),
             Ok(ScriptReply::Late { server_now_us }) => return Read::Late(server_now_us),
-            Ok(ScriptReply::TimeRefused { .. } | ScriptReply::Foreign | ScriptReply::Elsewhere { .. })
-            | Err(_) => {
+            Ok(ScriptReply::TimeRefused { .. } | ScriptReply::Elsewhere { .. }) | Err(_) => {
                 return Read::Malformed;
             }
         };

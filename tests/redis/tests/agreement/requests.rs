@@ -9,11 +9,14 @@ use polylimit::raw::ReservationTerms;
 use polylimit::reservation::{ReservationId, ReserveOptions};
 use polylimit::storage::Outage;
 use polylimit::{Decision, Limiter, Policy, Request, blocking};
+use tokio::runtime::Runtime;
 
 const POLICIES: [&str; 4] = ["a", "b", "c", "d"];
 const KEYS: [&str; 2] = ["user", "other"];
 const CASES: u64 = 40;
 const REQUESTS: u64 = 60;
+/// How many callers request at once.
+const CROWD: usize = 24;
 
 #[derive(Clone, Copy)]
 enum Asked {
@@ -176,10 +179,67 @@ impl Case {
     }
 }
 
+impl Case {
+    /// Requests of many callers at once, which share calls on Redis, are decided in the order of their arrival.
+    fn crowd(&mut self, runtime: &Runtime) {
+        let random = &mut self.random;
+        let moved = random.pick(&[0, 1, 500, 1_000_000, 60_000_000]);
+        self.clock.set((self.clock.now_us() + moved).min(ManualClock::MAX_US)).unwrap();
+        let asked = random.pick(&[Asked::Check, Asked::Check, Asked::Peek]);
+        let first = random.pick(&[0, 1, 2, 3]);
+        let count = random.pick(&[2, 3, 4]);
+        let mut policies: Vec<usize> = (0..count).map(|at| (first + at) % POLICIES.len()).collect();
+        policies.retain(|policy| !self.is_only_reserved(*policy));
+        let are_alike = self.random.once_in(2);
+        let mut cost = 1;
+        let crowd: Vec<Vec<(usize, Request<'static>)>> = (0..CROWD)
+            .map(|_| {
+                let key = self.random.pick(&KEYS);
+                if !are_alike {
+                    cost = self.random.pick(&[0, 1, 1, 2, 10]);
+                }
+                let headroom = if are_alike { 0 } else { random_headroom(&mut self.random) };
+                let request =
+                    |policy: usize| Request::new(key).policy(POLICIES[policy]).cost(cost).headroom(headroom);
+                policies.iter().map(|policy| (*policy, request(*policy))).collect()
+            })
+            .collect();
+        if policies.len() < 2 {
+            return;
+        }
+        let options = ReserveOptions::default();
+        let expected: Vec<_> = crowd.iter().map(|charges| self.expected(charges, asked, options)).collect();
+        self.log.push(format!("at once: {crowd:?}"));
+        for (url, store) in &self.stores {
+            let limiter = store.asynchronous();
+            let got = runtime.block_on(async {
+                let ask = |charges: &Vec<(usize, Request<'static>)>| {
+                    let (limiter, charges) = (limiter.clone(), charges.clone());
+                    tokio::spawn(async move {
+                        let requests: Vec<_> = charges.iter().map(|(_, request)| *request).collect();
+                        match asked {
+                            Asked::Peek => limiter.peek_together(&requests).await,
+                            Asked::Check | Asked::Reserve => limiter.check_together(&requests).await,
+                        }
+                    })
+                };
+                let mut got = Vec::new();
+                for task in crowd.iter().map(ask).collect::<Vec<_>>() {
+                    got.push(task.await.unwrap().unwrap());
+                }
+                got
+            });
+            assert_eq!(got, expected, "{url}, after {:#?}", self.log);
+        }
+    }
+}
+
 #[test]
 fn requests_over_several_policies_are_decided_alike_everywhere() {
     let servers = Servers::start();
     let folder = tempfile::tempdir().unwrap();
+    // Its one thread polls tasks in the order in which they were spawned.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut urls = vec!["memory:".to_owned()];
     urls.extend(servers.urls());
     for seed in 0..CASES {
@@ -188,6 +248,39 @@ fn requests_over_several_policies_are_decided_alike_everywhere() {
         let mut case = Case::new(&urls, seed);
         for number in 0..REQUESTS {
             case.step(number);
+            if number % 10 == 0 {
+                case.crowd(&runtime);
+            }
+        }
+    }
+}
+
+/// Lua bounds the variables of a function, of which each quota of the fast path takes its share.
+#[test]
+fn request_with_as_many_quotas_as_the_fast_path_takes_is_decided() {
+    let servers = Servers::start();
+    for quotas in [
+        "100/s; 1000/m",
+        "100/s token_bucket; 1000/s token_bucket step=10",
+        "100/s fixed_window; 9/year zone=UTC",
+    ] {
+        let policies = ["a", "b", "c"].map(|name| Policy::parse(name, quotas).unwrap());
+        let clock = ManualClock::new(1_700_000_000_000_000).unwrap();
+        let start = |url: &str| {
+            let builder = Limiter::builder().clock(clock.clone()).store(url);
+            let builder = policies.iter().fold(builder, |builder, policy| builder.policy(policy.clone()));
+            let names = POLICIES[..3].iter().filter(|_| url.starts_with("redis"));
+            let builder = names.fold(builder, |builder, name| builder.outage(name, Outage::Deny));
+            builder.build().unwrap().blocking()
+        };
+        let requests = ["a", "b", "c"].map(|name| Request::new(quotas).policy(name));
+        let model = start("memory:");
+        let stores = servers.urls().map(|url| start(&url));
+        for _ in 0..12 {
+            let expected = model.check_together(&requests).unwrap();
+            for store in &stores {
+                assert_eq!(store.check_together(&requests).unwrap(), expected, "{quotas}");
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polylimit::decision::{Degradation, Source};
 use polylimit::storage::Outage;
-use polylimit::{Decision, Limiter};
+use polylimit::{Decision, Limiter, Policy, Request};
 use polylimit_redis_tests::{GENEROUS_DEADLINE, check, limiter, uncached};
 use polylimit_test_servers::redis::Value;
 use polylimit_test_servers::{Kind, Row, Server};
@@ -92,6 +92,43 @@ fn key_of_another_type_affects_no_other_key_of_its_batch() {
                 assert_eq!(check(&limiter, key).remaining() + before, fresh, "{quotas}: {key}");
             }
         }
+    }
+}
+
+/// A request with such a key is not decided at all, and those that share its call are.
+#[test]
+fn key_of_another_type_affects_no_other_request_of_its_call() {
+    for (quotas, key) in STATES {
+        let (server, limiter) = start(Kind::Redis, quotas);
+        limiter.set_policy(Policy::parse("q", "100/m").unwrap()).unwrap();
+        server.command(&["RPUSH", key, "of another program"]);
+        let keys = ["a", "k", "b", "k", "a"];
+        let requests = keys.map(|key| {
+            let limiter = limiter.clone();
+            move || {
+                let both = [Request::new(key).policy("q"), Request::new(key).policy("p")];
+                limiter.blocking().check_together(&both).unwrap()
+            }
+        });
+        std::thread::scope(|scope| {
+            let asked = requests.map(|request| scope.spawn(request));
+            for (key, asked) in keys.into_iter().zip(asked) {
+                for decision in asked.join().unwrap() {
+                    if key == "k" {
+                        assert_eq!(
+                            decision.degraded(),
+                            Some(Degradation::WrongType),
+                            "{quotas}: {decision:?}"
+                        );
+                    } else {
+                        assert_decided(&decision, quotas);
+                        assert!(decision.allowed());
+                    }
+                }
+            }
+        });
+        let used = |key| 100 - limiter.blocking().peek(Request::new(key).policy("q")).unwrap().remaining();
+        assert_eq!(["a", "b", "k"].map(used), [2, 1, 0], "{quotas}");
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::timeout_at;
 
 use crate::pipeline::batch::{Command, InFlight};
 use crate::pipeline::connection::{Connection, End};
-use crate::pipeline::pending::PendingOperation;
+use crate::pipeline::pending::{OperationResult, PendingOperation};
 use crate::script::call::{RequestEntry, ScriptClock, ScriptReference};
 use crate::script::reply::{EntryAnswers, Found, ScriptDecision, ScriptReply, read_reply};
 use crate::transport::connect::server_us;
@@ -84,10 +84,6 @@ impl Connection {
                     self.send_with(in_flight.command, in_flight.script, Some(now_us));
                     return Ok(());
                 }
-                Ok(ScriptReply::Foreign) => {
-                    in_flight.command.answer(Failure::permanent(Degradation::WrongType));
-                    return Ok(());
-                }
                 Ok(ScriptReply::TimeRefused { error }) => {
                     return self.time_refused(in_flight, error);
                 }
@@ -145,8 +141,7 @@ impl Connection {
     fn answer_each(command: &Command, now_us: u64, mut answers: EntryAnswers<'_>) -> Option<()> {
         for entry in &command.entries {
             if let Some(charges) = entry.request() {
-                let decided = request_decisions(&entry.first, &charges, now_us, &mut answers)?;
-                entry.first.answer(Ok(decided));
+                entry.first.answer(request_decisions(&entry.first, &charges, now_us, &mut answers)?);
                 continue;
             }
             let wanted = entry.wanted();
@@ -351,18 +346,26 @@ fn request_decisions(
     charges: &[RequestEntry<'_>],
     now_us: u64,
     answers: &mut EntryAnswers<'_>,
-) -> Option<ScriptDecision> {
-    let mut decisions = Vec::with_capacity(charges.len());
+) -> Option<OperationResult> {
+    let (mut decisions, mut is_foreign) = (Vec::with_capacity(charges.len()), false);
     for RequestEntry { call, entry, .. } in charges {
         let answer = call.next_answer(answers, entry).ok()?;
-        if answer.found == Found::Malformed {
-            operation.member().counters.healed.add(1);
+        match answer.found {
+            Found::States => {}
+            Found::Malformed => operation.member().counters.healed.add(1),
+            Found::Foreign => {
+                is_foreign = true;
+                continue;
+            }
         }
         call.decide(answer, now_us, entry, |decided| decisions.push(decided)).ok()?;
     }
+    if is_foreign {
+        return Some(Err(Failure::permanent(Degradation::WrongType)));
+    }
     let mut decisions = decisions.into_iter();
     let first = decisions.next()?;
-    Some(ScriptDecision { others: decisions.collect(), ..first })
+    Some(Ok(ScriptDecision { others: decisions.collect(), ..first }))
 }
 
 /// Answers a command even if the runtime ends.

@@ -85,7 +85,7 @@ fn script_of_any_request_has_no_open_place() {
         let of = |kinds: &[Kind], has_penalty| FastPath { kinds: kinds.into(), has_penalty };
         let paths = [of(&[kind], has_penalty), of(&KINDS[1..], false)];
         let path = RequestPath::of(paths.iter()).unwrap();
-        let source = Script::assemble_request(63, Some(&path)).source;
+        let source = Script::assemble_requests(63, Some(&path)).source;
         assert!(!source.contains(['$', '@']) && !source.contains("--"), "{source}");
         assert!(source.starts_with("#!lua\n") && source.contains("if flags < 8 then"), "{source}");
         assert_eq!(source.contains("if denied_1 then"), has_penalty, "{source}");

@@ -1,5 +1,6 @@
 -- Reads the state of a charge of a request, where it is found as expected, and finds out whether it is denied; `@` is its number.
-local raw_@, cost_@, denied_@ = raws[@] or try('GET', KEYS[@]), read('>I5', input, charges_at + 12 * @ - 7), false
+-- MGET does not show a value that is no string, so what it does not find is read again.
+local raw_@, denied_@ = raws[raws_at + @] or try('GET', KEYS[first + @]), false
 --[locals]
 do
   local raw, cost, want, denied, denies_one = raw_@, cost_@, cost_@, false, false

@@ -4,20 +4,26 @@ repeat
   if flags < 8 then
     break
   end
-  -- One call for all. It does not show a value that is no string, so what it does not find is read again.
-  local raws = try('MGET', unpack(KEYS))
-  if raws.err then
-    raws = {}
+  local first, raws, raws_at = charges * (r - 1), states, charges * (r - 1)
+  if not raws then
+    -- One call for all charges of the request.
+    raws, raws_at = try('MGET', unpack(KEYS, first + 1, first + charges)), 0
+    if raws.err then
+      raws = {}
+    end
+  end
+  if r == 1 or not is_same then
+    --[costs]
   end
   --[read]
-  local codes
   if --[denied]
   then
     --[penalties]
-    codes = --[denial]
+    codes[r] = --[denial]
   else
     --[write]
-    codes = --[admission]
+    codes[r] = --[admission]
   end
-  return pack('>I6I7BH', nonce, now, 0, charges) .. codes --[states]
+  answers[r] = --[states]
+  is_decided = true
 until true

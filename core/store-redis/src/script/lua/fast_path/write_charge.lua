@@ -6,14 +6,14 @@ do
     --[renew]
   end
   if raw and #raw == #value and (manual or not renew) then
-    call('SETRANGE', KEYS[@], '0', value)
+    call('SETRANGE', KEYS[first + @], '0', value)
   elseif manual then
-    call('SET', KEYS[@], value)
+    call('SET', KEYS[first + @], value)
   elseif renew then
     local until_us = 0
     --[lives]
-    call('SET', KEYS[@], value, 'PXAT', string.format('%d', until_us / 1000 + 1))
+    call('SET', KEYS[first + @], value, 'PXAT', string.format('%d', until_us / 1000 + 1))
   else
-    call('SET', KEYS[@], value, 'KEEPTTL')
+    call('SET', KEYS[first + @], value, 'KEEPTTL')
   end
 end
