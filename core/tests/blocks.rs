@@ -56,6 +56,8 @@ const COVERED: &[(&str, &str, &str)] = &[
     // With real frameworks and a real Redis.
     ("docs/recipes/login.md", "python", "tests/recipes/test_recipes.py"),
     ("docs/recipes/api-plans.md", "python", "tests/recipes/test_recipes.py"),
+    ("docs/litellm.md", "python", "bindings/python/tests/test_litellm.py"),
+    ("docs/litellm.md", "yaml", "bindings/python/tests/test_litellm.py"),
     ("docs/recipes/language-models.md", "python", "tests/recipes/test_recipes.py"),
     ("docs/recipes/webhooks.md", "python", "tests/recipes/test_recipes.py"),
     ("docs/recipes/outgoing-calls.md", "python", "tests/recipes/test_recipes.py"),
