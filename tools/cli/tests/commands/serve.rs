@@ -46,11 +46,17 @@ impl Serving {
         }
     }
 
-    /// The address of the next listener.
+    /// The address of the next listener. Events of the limiter, such as that it has no document yet, may come before it.
     fn address(&mut self) -> String {
-        let line = self.line();
-        let listener = line.trim().split_once("info listening: listening on ");
-        listener.unwrap_or_else(|| panic!("it writes {line:?}")).1.to_owned()
+        let mut lines = String::new();
+        loop {
+            let line = self.line();
+            if let Some((_, address)) = line.trim().split_once("info listening: listening on ") {
+                return address.to_owned();
+            }
+            assert!(!line.is_empty(), "it writes {lines:?} and ends");
+            lines.push_str(&line);
+        }
     }
 
     fn signal(&self, signal: Signal) {
