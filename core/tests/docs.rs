@@ -294,6 +294,45 @@ fn collect_sources(folder: &Path, sources: &mut Vec<PathBuf>) {
     }
 }
 
+/// A fork copies one thread: a lock of the whole process that another thread holds is never released in the child. The queues of events are
+/// locked for a bounded time.
+#[test]
+fn no_static_has_a_lock_that_a_child_would_wait_for() {
+    const BOUNDED: [&str; 2] = ["bindings/python/src/events.rs", "bindings/uniffi/src/event.rs"];
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let mut sources = Vec::new();
+    collect_core(&mut sources);
+    for binding in ["c", "python", "uniffi"] {
+        collect_sources(&root.join("bindings").join(binding).join("src"), &mut sources);
+    }
+    let (mut statics, mut locked) = (0, Vec::new());
+    for source in sources {
+        let path = source.strip_prefix(root).unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&source).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for line in code.lines().map(str::trim_start) {
+            let Some((_, declared)) = line.split_once("static ").filter(|(before, _)| before.len() < 12)
+            else {
+                continue;
+            };
+            let Some((_, kind)) = declared.split_once(": ") else { continue };
+            statics += 1;
+            let kind = kind.split(" = ").next().unwrap();
+            let has_lock =
+                ["Mutex<", "RwLock<", "Lock<RefCell", "LazyLock<"].iter().any(|lock| kind.contains(lock));
+            if has_lock && !BOUNDED.contains(&path) {
+                locked.push(format!("{path}: {line}"));
+            }
+        }
+    }
+    assert!(
+        locked.is_empty(),
+        "a child that is forked meanwhile would wait for ever:\n{}",
+        locked.join("\n")
+    );
+    assert!(statics > 20, "only {statics} statics were found");
+}
+
 /// Paused time reaches the core through one function, so nothing else may read a clock.
 #[test]
 fn clocks_are_read_in_one_place() {
