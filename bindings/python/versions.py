@@ -187,7 +187,7 @@ def test(which: str, frameworks: list[str]) -> int:
     """Run the tests of versions; print the lines that tests/steps.sh counts."""
     failed = False
     for one in versions(which, frameworks):
-        if which == "newest" and not one.install:
+        if not one.install:
             continue
         try:
             found = installed(one)
@@ -214,7 +214,7 @@ def table() -> None:
     print("| framework | oldest | newest tested |\n|---|---|---|")
     for name, entry in configuration().items():
         pins = {package_name(one): one.split("==")[-1] for one in [*entry["newest"]]}
-        oldest = entry["oldest"][0].split("==")[-1]
+        oldest = entry["oldest"][0].split("==")[-1] if entry["oldest"] else entry["between"][0]
         print(f"| {name} | {oldest} | {pins.get(entry['package']) or newest[entry['package']]} |")
 
 

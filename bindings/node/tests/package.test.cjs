@@ -24,6 +24,8 @@ const FRAMEWORKS = [
   "@nestjs",
   "@opentelemetry",
   "prom-client",
+  "openai",
+  "@anthropic-ai",
   "@types/express",
   "@types/node",
 ];
@@ -104,7 +106,7 @@ test("the packed packages install into an empty folder, and every snippet of the
     }
     const clients = await readFile(join(root, "..", "..", "docs", "clients.md"), "utf8");
     await withServer(async (url) => {
-      assert.equal(await runSnippets(folder, clients.replaceAll("https://api.example.com/", url)), 1);
+      assert.equal(await runSnippets(folder, clients.replaceAll("https://api.example.com/", url)), 2);
     });
     for (const [page, snippets] of [
       ["metrics.md", 1],

@@ -9,11 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import aiohttp
 import httpx
+import httpx2
 import pytest
 import requests
 from polylimit import AsyncLimiter, Backoff, InvalidArgumentError, Limiter
 from polylimit import aiohttp as of_aiohttp
 from polylimit import httpx as of_httpx
+from polylimit import httpx2 as of_httpx2
 from polylimit import requests as of_requests
 
 #: Admits every request at once.
@@ -57,15 +59,16 @@ def server(*script):
 
 
 class Httpx:
+    library, module = httpx, of_httpx
     throttled = of_httpx.Throttled
 
     def __init__(self, limiter=None, policy=FREE, **options):
-        transport = of_httpx.RateLimitTransport(limiter or Limiter(), policy, **options)
-        self.client = httpx.Client(transport=transport, timeout=httpx.Timeout(30, pool=None))
+        transport = self.module.RateLimitTransport(limiter or Limiter(), policy, **options)
+        self.client = self.library.Client(transport=transport, timeout=self.library.Timeout(30, pool=None))
 
     def request(self, method, url, *, timeout=None, **options):
         if timeout is not None:
-            options["timeout"] = httpx.Timeout(30, pool=timeout)
+            options["timeout"] = self.library.Timeout(30, pool=timeout)
         return self.client.request(method, url, **options)
 
     def close(self):
@@ -74,9 +77,9 @@ class Httpx:
 
 class AsyncHttpx(Httpx):
     def __init__(self, limiter=None, policy=FREE, **options):
-        transport = of_httpx.AsyncRateLimitTransport(limiter or AsyncLimiter(), policy, **options)
+        transport = self.module.AsyncRateLimitTransport(limiter or AsyncLimiter(), policy, **options)
         self.loop = asyncio.new_event_loop()
-        self.client = httpx.AsyncClient(transport=transport, timeout=httpx.Timeout(30, pool=None))
+        self.client = self.library.AsyncClient(transport=transport, timeout=self.library.Timeout(30, pool=None))
 
     def request(self, method, url, **options):
         return self.loop.run_until_complete(super().request(method, url, **options))
@@ -84,6 +87,16 @@ class AsyncHttpx(Httpx):
     def close(self):
         self.loop.run_until_complete(self.client.aclose())
         self.loop.close()
+
+
+class Httpx2(Httpx):
+    library, module = httpx2, of_httpx2
+    throttled = of_httpx2.Throttled
+
+
+class AsyncHttpx2(AsyncHttpx):
+    library, module = httpx2, of_httpx2
+    throttled = of_httpx2.Throttled
 
 
 class Aiohttp:
@@ -124,7 +137,7 @@ class Requests:
         self.session.close()
 
 
-@pytest.fixture(params=[Httpx, AsyncHttpx, Requests, Aiohttp])
+@pytest.fixture(params=[Httpx, AsyncHttpx, Httpx2, AsyncHttpx2, Requests, Aiohttp])
 def client(request):
     """Makes clients of one library."""
     made = []
@@ -134,7 +147,7 @@ def client(request):
         return made[-1]
 
     make.kind = request.param
-    make.is_async = request.param in {AsyncHttpx, Aiohttp}
+    make.is_async = request.param in {AsyncHttpx, AsyncHttpx2, Aiohttp}
     #: Whether a request has a timeout that only its waits count for.
     make.has_timeout = request.param is not Aiohttp
     yield make
@@ -292,6 +305,8 @@ def test_mistake_is_refused_when_the_client_is_made(client, arguments, options, 
     made = {
         Httpx: of_httpx.RateLimitTransport,
         AsyncHttpx: of_httpx.AsyncRateLimitTransport,
+        Httpx2: of_httpx2.RateLimitTransport,
+        AsyncHttpx2: of_httpx2.AsyncRateLimitTransport,
         Requests: of_requests.RateLimitAdapter,
         Aiohttp: of_aiohttp.RateLimitMiddleware,
     }[client.kind]

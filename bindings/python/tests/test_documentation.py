@@ -164,7 +164,7 @@ def test_middlewares_of_the_policies_page_decide_by_the_configuration(redis, tmp
 def test_documentation_has_snippets():
     counts = {name: sum(name == page for page, *_ in SNIPPETS) for name in PAGES}
     assert counts["README.md"] >= 6
-    assert counts["clients.md"] == 2
+    assert counts["clients.md"] == 3
     assert counts["listing.md"] == counts["metrics.md"] == counts["policies.md"] == counts["reservations.md"] == 1
     assert counts["from-flask-limiter.md"] == 3
     assert counts["from-slowapi.md"] == 2

@@ -16,8 +16,10 @@ Integrations are modules of their own, which import their library:
     By which key a request counts there.
 ``polylimit.functions``
     Limits for functions and blocks of code.
-``polylimit.httpx``, ``polylimit.requests``, ``polylimit.aiohttp``
+``polylimit.httpx``, ``polylimit.httpx2``, ``polylimit.requests``, ``polylimit.aiohttp``
     Clients that stay within a limit and wait as servers demand.
+``polylimit.litellm``
+    Limits of requests, tokens and money in LiteLLM's proxy.
 ``polylimit.prometheus``, ``polylimit.opentelemetry``
     Metrics for monitoring systems.
 ``polylimit.limits``
