@@ -137,7 +137,22 @@ def proxy(folder, store, log):
         "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),
     }
     process = subprocess.Popen(
-        [sys.executable, "-c", program, "--config", "config.yaml", "--host", "127.0.0.1", "--port", str(port)],
+        # The proxy ends with the tests, even if they are killed.
+        [
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            "--",
+            sys.executable,
+            "-c",
+            program,
+            "--config",
+            "config.yaml",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+        ],
         cwd=folder,
         env=environment,
         stdout=log,
@@ -208,7 +223,7 @@ def ask(url, team, content, *, stream=False, timeout=60, **fields):
 
 
 def spent(tokens, *, requests=1, slots=0):
-    """What calls have used that were answered with so many tokens each."""
+    """What calls have used whose answers had these numbers of tokens."""
     prompts = PROMPT_TOKENS * len(tokens)
     return {
         "requests": requests,
@@ -269,7 +284,7 @@ def test_call_beyond_a_limit_is_refused_and_not_sent(proxies, model, used):
     assert model.asked == asked + 2
 
 
-def test_call_that_fails_spends_only_its_request(proxies, used):
+def test_call_that_fails_spends_nothing(proxies, used):
     assert ask(proxies[0], "fails", "5 fails").status_code == 500
     expected = spent([]) | {"requests": 0}
     assert used("fails", **expected) == expected

@@ -34,7 +34,7 @@ from polylimit._client import has_slots
 from polylimit._guard import check_limiter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from polylimit import Policy
 
@@ -222,14 +222,13 @@ class RateLimits(CustomLogger):  # type: ignore[misc]  # LiteLLM is not typed
 
     async def _settle(self, call: _Call, used: _Usage | None) -> None:
         """Charge what a call has used in place of its estimate; ``None`` for a call that was not answered."""
-        steps = []
+        steps: list[Coroutine[Any, Any, object]] = []
         for name, (kind, _) in self._policies.items():
             spent, units = call.estimate.units(kind), 0 if used is None else used.units(kind)
-            if name in self._with_slots:
-                end = self._limiter.cancel(call.key, call.id, policy=name)
-                steps.append(end if used is None else self._limiter.commit(call.key, call.id, spent=units, policy=name))
-                if used is not None:
-                    end.close()
+            if name in self._with_slots and used is None:
+                steps.append(self._limiter.cancel(call.key, call.id, policy=name))
+            elif name in self._with_slots:
+                steps.append(self._limiter.commit(call.key, call.id, spent=units, policy=name))
             elif units < spent:
                 steps.append(self._limiter.refund(call.key, name, cost=spent - units))
             elif units > spent:
