@@ -122,6 +122,10 @@ fn one(lane: &mut dyn Lane, workers: &mut [Worker], fault: Fault, number: usize,
             }
         }
     };
+    // A busy machine lets the workers decide less often.
+    while outage.is_none() && !workers.iter().any(Worker::is_used_up) && whole.elapsed() < RECOVERY {
+        sleep(Duration::from_millis(20));
+    }
     let mut counted = Counted::default();
     let reasons = workers.iter().flat_map(|worker| worker.reasons(start)).collect();
     for worker in workers {

@@ -36,8 +36,12 @@ struct Counts {
     slowest_us: AtomicU64,
 }
 
+/// The line of a worker whose key is used up.
+const USED_UP: &str = "used up";
+
 /// The program of a worker: `worker URL`. A line of input, `key POLICY KEY`, changes what its threads ask for, and is answered by the
-/// counts of the key before. A line of output, `store` or `outage REASON`, says that decisions are made otherwise than before.
+/// counts of the key before. A line of output, `store` or `outage REASON`, says that decisions are made otherwise than before, and `used up`
+/// that the store has denied for the first time.
 pub(crate) fn main(url: &str) {
     let mut builder = Limiter::builder().redis(uncached(url).deadline(DEADLINE));
     for kind in KINDS {
@@ -84,7 +88,10 @@ fn decide(limiter: &blocking::Limiter, policy: &str, key: &str, counts: &Counts,
         (false, true) => &counts.admitted,
         (false, false) => &counts.denied,
     };
-    count.fetch_add(1, Ordering::Relaxed);
+    let before = count.fetch_add(1, Ordering::Relaxed);
+    if before == 0 && !is_outage && !decision.allowed() {
+        say(USED_UP);
+    }
     if by_store.swap(!is_outage, Ordering::Relaxed) == is_outage {
         say(&decision.degraded().map_or_else(|| "store".to_owned(), |reason| format!("outage {reason:?}")));
     }
@@ -119,6 +126,7 @@ pub(crate) struct Worker {
     input: ChildStdin,
     answers: Receiver<Counted>,
     changes: Arc<Mutex<VecDeque<(Instant, bool, String)>>>,
+    is_used_up: Arc<AtomicBool>,
     clock: FakeClock,
     _folder: TempDir,
 }
@@ -135,6 +143,8 @@ impl Worker {
         let changes: Arc<Mutex<VecDeque<_>>> = Arc::default();
         let (sender, answers) = channel();
         let seen = changes.clone();
+        let is_used_up: Arc<AtomicBool> = Arc::default();
+        let used_up = is_used_up.clone();
         thread::spawn(move || {
             for line in output.lines() {
                 let line = line.unwrap();
@@ -142,20 +152,36 @@ impl Worker {
                     let numbers: Vec<u64> = counts.split(' ').map(|number| number.parse().unwrap()).collect();
                     let [admitted, denied, degraded, slowest_us] = numbers[..] else { panic!("{line}") };
                     let counted = Counted { admitted, denied, degraded, slowest_us };
+                    used_up.store(false, Ordering::Relaxed);
                     // The other end is gone when the run is over.
                     let _ = sender.send(counted);
+                } else if line == USED_UP {
+                    used_up.store(true, Ordering::Relaxed);
                 } else {
                     seen.lock().unwrap().push_back((Instant::now(), line == "store", line));
                 }
             }
         });
-        Self { input: child.stdin.take().unwrap(), child, answers, changes, clock, _folder: folder }
+        Self {
+            input: child.stdin.take().unwrap(),
+            child,
+            answers,
+            changes,
+            is_used_up,
+            clock,
+            _folder: folder,
+        }
     }
 
     /// Makes it ask for another key, and returns what it counted for the key before.
     pub(crate) fn ask_for(&mut self, policy: &str, key: &str) -> Counted {
         writeln!(self.input, "key {policy} {key}").unwrap();
         self.answers.recv_timeout(Duration::from_secs(30)).unwrap()
+    }
+
+    /// Whether the store has denied its key.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.is_used_up.load(Ordering::Relaxed)
     }
 
     /// When it last began to be answered by the store, if it was not for a time after `since`; `Err` has the reason of an outage that goes on.
