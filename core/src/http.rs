@@ -14,4 +14,5 @@ pub use crate::http::server_wait::server_wait;
 pub use polylimit_document::client_address::{
     ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader,
 };
+pub use polylimit_document::meter::Meter;
 pub use polylimit_runtime::backoff::{Backoff, BackoffBuilder};

@@ -41,6 +41,8 @@ pub struct Document {
     pools: HashMap<usize, usize>,
     /// The policies that a rule applies to what has happened already.
     charged: HashSet<usize>,
+    /// The policies whose cost a rule reserves until the response reports what was spent.
+    metered: HashSet<usize>,
     canonical: Box<str>,
     /// Whether the text has a table of policies, even an empty one.
     names_policies: bool,
@@ -127,7 +129,10 @@ impl Document {
         let users = policies.iter().enumerate();
         let pools = users.filter_map(|(user, policy)| Some((policy.elastic.as_ref()?.pool, user))).collect();
         let applied = rules.iter().flat_map(|rule| &rule.apply);
-        let charged = applied.filter(|applied| applied.spends_always).map(|applied| applied.policy).collect();
+        let charged =
+            applied.clone().filter(|applied| applied.spends_always).map(|applied| applied.policy).collect();
+        let metered =
+            applied.filter(|applied| applied.spent.is_some()).map(|applied| applied.policy).collect();
         let canonical = canonical(&root);
         let document = Self {
             enabled: root.get("enabled").and_then(Node::boolean).unwrap_or(true),
@@ -140,6 +145,7 @@ impl Document {
             names,
             pools,
             charged,
+            metered,
             digest: digest(&canonical).into(),
             canonical: canonical.into(),
             names_policies: root.get("policies").is_some(),
@@ -212,6 +218,24 @@ impl Document {
                     "policy {name} is elastic, and a rule applies it with spend = \"always\": allowed is \"if_admitted\", since its pool \
                      admits what it denies"
                 )));
+            }
+        }
+        if self.metered.contains(&policy) {
+            let refuse = |what: &str| {
+                Err(Error::invalid_argument(format!(
+                    "policy {name} {what}, and a rule applies it with spent: it cannot be reserved until the response reports what was spent"
+                )))
+            };
+            if configured.elastic.is_some() {
+                return refuse("is elastic");
+            }
+            if configured.lease.is_some() {
+                return refuse("is leased");
+            }
+            if let Some(quota) =
+                numbers.quotas().iter().find(|quota| quota.algorithm() == Algorithm::LeakyBucket)
+            {
+                return refuse(&format!("has {quota}"));
             }
         }
         if let Some(user) = self.pools.get(&policy).and_then(|user| self.policies.get(*user)) {

@@ -30,6 +30,7 @@ pub mod list;
 #[doc(hidden)]
 pub mod lists;
 pub mod matcher;
+pub mod meter;
 #[doc(hidden)]
 pub mod model;
 #[doc(hidden)]

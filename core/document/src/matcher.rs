@@ -10,6 +10,7 @@ use crate::attributes::{AttributeTable, Attributes, Client, Reference};
 use crate::condition::{ClientTest, Condition, Conditions};
 use crate::cost::Cost;
 use crate::key_template::{Key, KeyTemplate};
+use crate::meter::Meter;
 use crate::path::{PathPattern, Reading};
 use crate::router_paths::RouterPaths;
 use crate::rule::{Application, Rule};
@@ -32,6 +33,8 @@ pub struct AppliedPolicy {
     pub headroom: u8,
     /// Whether the cost is spent even if it is denied.
     pub spends_always: bool,
+    /// What the response reports as spent; the cost is reserved until then.
+    pub spent: Option<Arc<Meter>>,
     /// Whether the request is denied because it lacks an attribute of the key.
     pub is_missing: bool,
     /// The number of the rule in the document, from 1 up.
@@ -49,6 +52,7 @@ impl fmt::Debug for AppliedPolicy {
             .field("cost", &self.cost)
             .field("headroom", &self.headroom)
             .field("spends_always", &self.spends_always)
+            .field("spent", &self.spent)
             .field("is_missing", &self.is_missing)
             .field("rule", &self.rule)
             .field("calendar", &self.calendar)
@@ -113,6 +117,7 @@ struct CompiledApplication {
     cost: Cost<Reference>,
     headroom: u8,
     spends_always: bool,
+    spent: Option<Arc<Meter>>,
     denies_missing: bool,
 }
 
@@ -261,6 +266,7 @@ impl CompiledApplication {
             cost: from.cost.map(&mut refer),
             headroom: from.headroom,
             spends_always: from.spends_always,
+            spent: from.spent.clone(),
             denies_missing: from.denies_missing,
         }
     }
@@ -279,6 +285,7 @@ impl CompiledApplication {
             cost,
             headroom: self.headroom,
             spends_always: self.spends_always,
+            spent: self.spent.clone(),
             is_missing: lacks_attribute && self.denies_missing,
             rule,
             calendar: None,

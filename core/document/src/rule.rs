@@ -1,8 +1,11 @@
 //! A rule of a document: which requests it matches, and which policies it applies to them.
 
+use std::sync::Arc;
+
 use crate::condition::Conditions;
 use crate::cost::Cost;
 use crate::key_template::KeyTemplate;
+use crate::meter::Meter;
 
 /// A rule. Rules are tried in their order, up to the first one that matches and does not continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub(crate) struct Application {
     pub(crate) headroom: u8,
     /// Whether the cost is spent even if it is denied.
     pub(crate) spends_always: bool,
+    /// What the response reports as spent. The cost is reserved until then.
+    pub(crate) spent: Option<Arc<Meter>>,
     /// Whether a request that lacks an attribute of the key is denied.
     pub(crate) denies_missing: bool,
 }

@@ -215,6 +215,11 @@ impl Guard {
         self.shared.is_per_route
     }
 
+    /// Whether responses report what was [spent](GuardBuilder::spent_by), and not the program.
+    pub fn has_meters(&self) -> bool {
+        self.shared.options.meters.is_some()
+    }
+
     /// The names of the policies of a request without a route.
     pub fn policies(&self) -> impl Iterator<Item = &str> {
         self.shared.everywhere.iter().map(Policy::name)

@@ -1,4 +1,4 @@
-//! Every case of `tests/conformance/guard.json` and `guard_reservations.json` through layers in front of an axum server.
+//! Every case of `tests/conformance/guard.json`, `guard_reservations.json` and `guard_meters.json` through layers in front of an axum server.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -28,7 +28,7 @@ use crate::service::{Received, Service};
 
 #[test]
 fn all_cases_agree() {
-    for file in ["guard", "guard_reservations"] {
+    for file in ["guard", "guard_reservations", "guard_meters"] {
         let path = format!("{}/../tests/conformance/{file}.json", env!("CARGO_MANIFEST_DIR"));
         let read: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
         let cases = read["cases"].as_array().unwrap();
@@ -101,7 +101,14 @@ fn check_left(left: Option<&Value>, limiter: &Limiter, name: &str) {
 fn headers_of(request: &Value) -> Vec<(&str, String)> {
     let given = request.get("headers").and_then(Value::as_object).into_iter().flatten();
     let given = given.map(|(name, value)| (&**name, value.as_str().unwrap().to_owned()));
-    let orders = [("respond", "x-respond"), ("spent", "x-spent"), ("open", "x-open"), ("fail", "x-fail")];
+    let orders = [
+        ("respond", "x-respond"),
+        ("spent", "x-spent"),
+        ("open", "x-open"),
+        ("fail", "x-fail"),
+        ("content_type", "x-content-type"),
+        ("body", "x-body"),
+    ];
     let ordered = orders.iter().filter_map(|(member, header)| {
         let value = request.get(member)?;
         Some((*header, value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
@@ -119,6 +126,15 @@ async fn handle(State(unfinished): State<Unfinished>, request: axum::extract::Re
     let mut response = Response::builder().status(status.parse::<u16>().unwrap()).header("x-handled", "1");
     if let Some(spent) = header("x-spent") {
         response = response.header("x-spent", spent);
+    }
+    if let Some(kind) = header("x-content-type") {
+        response = response.header("content-type", kind);
+    }
+    if let Some(pieces) = header("x-body") {
+        let pieces: Vec<String> = serde_json::from_str(pieces).unwrap();
+        return response
+            .body(Body::from_stream(stream::iter(pieces.into_iter().map(Ok::<_, Infallible>))))
+            .unwrap();
     }
     let Some(name) = header("x-open") else { return response.body(Body::empty()).unwrap() };
     let (end, ended) = oneshot::channel();
@@ -197,6 +213,12 @@ fn layer(given: &Value, limiter: Limiter) -> Result<RateLimitLayer<Body>, Error>
                 value.get("status_from").is_none_or(|from| status >= from.as_u64().unwrap())
                     && value.get("status_below").is_none_or(|below| status < below.as_u64().unwrap())
             }),
+            "costs" => builder.costs(value.as_array().unwrap().iter().map(Value::as_u64).collect::<Vec<_>>()),
+            "spent" if value.is_string() => builder.spent_by(text()),
+            "spent" if value.is_array() => {
+                let meters = value.as_array().unwrap().iter().map(Value::as_str);
+                builder.spent_by_each(meters.map(|meter| meter.map(str::to_owned)))
+            }
             "spent" => builder.spent(move |response| {
                 let spent = response.headers.get(value["header"].as_str().unwrap())?;
                 spent.to_str().unwrap().parse().ok()

@@ -1,11 +1,13 @@
 //! The rules: conditions, and the policies that apply.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::condition::{Condition, Conditions};
 use crate::cost::Cost;
 use crate::document::Names;
 use crate::key_template::KeyTemplate;
+use crate::meter::Meter;
 use crate::rule::{Application, Rule};
 use crate::tree::{Node, Refusal};
 
@@ -97,12 +99,21 @@ fn application(node: &Node<'_>, when: &Conditions, names: &Names) -> Result<Appl
         Some(node) if node.integer().is_some() => Cost::Units(node.number()),
         Some(node) => node.read(|text| Cost::parse(text, when))?,
     };
+    let spends_always = node.get("spend").and_then(Node::text) == Some("always");
+    let spent = node.get("spent").map(|node| Ok((node.at, node.read(Meter::parse)?))).transpose()?;
+    if let Some((at, _)) = spent.as_ref().filter(|_| spends_always) {
+        return Err(Refusal::new(
+            *at,
+            "spent is next to spend = \"always\": allowed is one of the two, since what has happened already is not reserved",
+        ));
+    }
     Ok(Application {
         policy: names.find(field("policy"))?,
         key: field("key").read(|text| KeyTemplate::parse(text, when))?,
         cost,
         headroom: node.get("headroom").map_or(0, Node::number),
-        spends_always: node.get("spend").and_then(Node::text) == Some("always"),
+        spends_always,
+        spent: spent.map(|(_, meter)| Arc::new(meter)),
         denies_missing: node.get("missing").and_then(Node::text) == Some("deny"),
     })
 }

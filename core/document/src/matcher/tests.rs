@@ -81,6 +81,7 @@ fn rule() -> impl Strategy<Value = Rule> {
         |(when, unless, applied, continues)| {
             let apply = applied.into_iter().map(|(policy, key, by_attribute, denies_missing)| Application {
                 spends_always: false,
+                spent: None,
                 policy,
                 // A key that the rule's path cannot make is another one.
                 key: KeyTemplate::parse(key, &when)

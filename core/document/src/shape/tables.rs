@@ -253,6 +253,11 @@ static APPLICATION: Table = Table {
             Shape::Word(&["if_admitted", "always"]),
         ),
         optional(
+            "spent",
+            "What the request has spent, as its response reports it: the cost is reserved until then. For middlewares.",
+            text("a meter such as \"usage:total\", \"header:x-tokens\" or \"json:usage.total_tokens\""),
+        ),
+        optional(
             "missing",
             "What happens to requests without an attribute of the key: one budget for all of them, or a denial; default \"share\".",
             Shape::Word(&["share", "deny"]),

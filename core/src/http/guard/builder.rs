@@ -12,6 +12,7 @@ use crate::http::guard::methods::Methods;
 use crate::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
 use crate::limiter::Limiter;
 use crate::limiter::reservation::ReserveOptions;
+use polylimit_document::meter::{Meter, Meters};
 use polylimit_rules::error::{Error, excerpt};
 use polylimit_rules::policy::Policy;
 use polylimit_rules::quota::Quota;
@@ -27,6 +28,7 @@ pub struct GuardBuilder {
     is_by_configuration: bool,
     header_names: Vec<(String, String)>,
     cors_origins: Vec<String>,
+    spent_by: Vec<Option<String>>,
     options: GuardOptions,
 }
 
@@ -65,6 +67,10 @@ pub(super) struct GuardOptions {
     /// The same by position, for policies with their own setting.
     pub(super) reserved: Vec<bool>,
     pub(super) reserve: ReserveOptions,
+    /// What responses report as spent.
+    pub(super) meters: Option<Arc<Meters>>,
+    /// Whether a meter is for all policies, and not one for each position.
+    pub(super) is_metered_for_all: bool,
 }
 
 impl GuardOptions {
@@ -77,13 +83,32 @@ impl GuardOptions {
 
     /// The option that is set for single policies, if there is one.
     pub(super) fn own_of_policies(&self) -> Option<&'static str> {
-        let given = [("cost", !self.costs.is_empty()), ("reserved", !self.reserved.is_empty())];
+        let has_meters = self.meters.is_some() && !self.is_metered_for_all;
+        let given = [
+            ("cost", !self.costs.is_empty()),
+            ("reserved", !self.reserved.is_empty()),
+            ("spent", has_meters),
+        ];
         given.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name)
     }
 
     /// Whether the policy at this position is reserved even without a quota of concurrency.
     pub(super) fn is_reserved_at(&self, at: usize) -> bool {
-        self.reserved.get(at).copied().unwrap_or(self.is_reserved)
+        let is_metered = self.meters.as_ref().is_some_and(|meters| meters.has(at));
+        is_metered || self.reserved.get(at).copied().unwrap_or(self.is_reserved)
+    }
+
+    fn set_meters(&mut self, texts: &[Option<String>]) -> Result<(), Error> {
+        let meters =
+            texts.iter().map(|text| text.as_deref().map(|text| Meter::parse(text).map(Arc::new)).transpose());
+        let meters = meters.collect::<Result<Vec<_>, Error>>()?;
+        self.meters = match &meters[..] {
+            [Some(meter)] if self.is_metered_for_all => Some(Meters::for_all(Arc::clone(meter))?),
+            each if each.iter().any(Option::is_some) => Some(Meters::new(meters)?),
+            _ => None,
+        }
+        .map(Arc::new);
+        Ok(())
     }
 }
 
@@ -104,6 +129,8 @@ impl GuardBuilder {
             is_reserved: false,
             reserved: Vec::new(),
             reserve: ReserveOptions::default(),
+            meters: None,
+            is_metered_for_all: false,
         };
         let (is_per_request, is_per_route) = (false, false);
         Self {
@@ -114,6 +141,7 @@ impl GuardBuilder {
             is_by_configuration: false,
             header_names: Vec::new(),
             cors_origins: Vec::new(),
+            spent_by: Vec::new(),
             options,
         }
     }
@@ -291,6 +319,54 @@ impl GuardBuilder {
         self
     }
 
+    /// What a request has spent, as its response reports it: a text such as `usage:total`, as [`Meter`] reads it. Every policy is then
+    /// [reserved](Self::reserved) at the cost, and what the response reports is charged at the end; the cost, if it reports nothing. The
+    /// middleware passes the response to [`GuardCheck::read_head`] and [`GuardCheck::read_body`].
+    ///
+    /// [`GuardCheck::read_head`]: crate::http::guard::GuardCheck::read_head
+    /// [`GuardCheck::read_body`]: crate::http::guard::GuardCheck::read_body
+    pub fn spent_by(mut self, meter: impl Into<String>) -> Self {
+        self.spent_by = vec![Some(meter.into())];
+        self.options.is_metered_for_all = true;
+        self
+    }
+
+    /// Like [`spent_by`](Self::spent_by), but for each policy, in their order, so that one guard charges requests, tokens and money. `None`
+    /// is a policy without a meter; it is reserved as [`reserved_each`](Self::reserved_each) says, or else as it is without meters.
+    ///
+    /// ```
+    /// use polylimit::http::guard::{Guard, RequestFacts, RequestLimits, Verdict};
+    /// use polylimit::{Limiter, Policy, Request};
+    ///
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::parse("requests", "60/minute")?)
+    ///     .policy(Policy::parse("tokens", "100000/minute token_bucket")?)
+    ///     .policy(Policy::parse("micro_dollars", "5000000/day")?)
+    ///     .build()?;
+    /// let guard = Guard::builder(limiter.clone())
+    ///     .policies(["requests", "tokens", "micro_dollars"])
+    ///     .costs([Some(1), Some(4_000), Some(60_000)])
+    ///     .spent_by_each([None, Some("usage:total".into()), Some("3*usage:input + 15*usage:output".into())])
+    ///     .build()?;
+    /// let mut check = guard.start(&RequestLimits::default(), &RequestFacts::new().key(b"team:a"))?;
+    /// check.run_blocking();
+    /// assert!(matches!(check.conclude(), Verdict::Admit) && check.reads_response());
+    ///
+    /// check.read_head([("content-type", &b"application/json"[..])]);
+    /// check.read_body(br#"{"choices": [], "usage": {"prompt_tokens": 1000, "completion_tokens": 200}}"#);
+    /// check.finish(true);
+    /// check.end(None)?;
+    /// check.run_blocking();
+    /// let left = |policy: &str| limiter.blocking().peek(Request::new("team:a").policy(policy)).map(|left| left.remaining());
+    /// assert_eq!((left("requests")?, left("tokens")?, left("micro_dollars")?), (59, 98_800, 4_994_000));
+    /// # Ok::<(), polylimit::Error>(())
+    /// ```
+    pub fn spent_by_each(mut self, meters: impl IntoIterator<Item = Option<String>>) -> Self {
+        self.spent_by = meters.into_iter().collect();
+        self.options.is_metered_for_all = false;
+        self
+    }
+
     /// How long a reservation lasts after its last renewal, 1 ms to 48 h: its units stay set aside this long after the process
     /// has died. By default [`ReserveOptions::DEFAULT_TTL`].
     pub fn ttl(mut self, ttl: Duration) -> Self {
@@ -324,10 +400,12 @@ impl GuardBuilder {
         options.methods = options.methods.checked()?;
         options.reserve.checked()?;
         options.headers = options.headers.names(self.header_names)?;
+        options.set_meters(&self.spent_by)?;
         if self.is_by_configuration {
             self.limiter.admin().configuration().ok_or_else(Error::no_configuration)?;
             let beside = [
                 ("policy", self.given.is_some() || self.is_per_request),
+                ("spent", options.meters.is_some()),
                 ("reserved", options.is_reserved || !options.reserved.is_empty()),
                 ("scope", options.scope.is_some()),
                 ("a part of the key", !options.key_parts.is_empty()),
@@ -378,6 +456,13 @@ fn refuse_impossible_costs(policies: &[Policy], options: &GuardOptions) -> Resul
         return Err(Error::invalid_argument(format!(
             "{} costs are given for {} policies: allowed is at most one for each policy",
             options.costs.len(),
+            policies.len()
+        )));
+    }
+    let meters = options.meters.as_ref().filter(|_| !options.is_metered_for_all);
+    if let Some(count) = meters.map(|meters| meters.len()).filter(|count| *count > policies.len()) {
+        return Err(Error::invalid_argument(format!(
+            "{count} meters are given in spent for {} policies: allowed is at most one for each policy",
             policies.len()
         )));
     }

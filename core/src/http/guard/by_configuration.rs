@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use crate::http::guard::check::{Applied, GuardCheck, Origin, Stage, Verdict, no_decision};
-use crate::http::guard::ledger::{Charge, Report};
+use crate::http::guard::ledger::{Charge, Report, Spent};
 use crate::http::guard::settlement::{Settlement, Step};
 use crate::http::headers::{Problem, request_problem};
 use crate::limiter::configured::request_decision::{PolicyDecision, RequestDecision};
 use crate::limiter::reservation::AtEnd;
+use polylimit_document::meter::Meters;
 use polylimit_rules::decision::Decision;
 use polylimit_rules::error::{Error, ErrorKind};
 use polylimit_rules::request::Request;
@@ -29,14 +30,14 @@ impl GuardCheck {
             Err(error) => return self.error = Some(error),
         };
         let limiter = self.guard.limiter().clone();
-        for made in &decided.decisions {
+        for (at, made) in decided.decisions.iter().enumerate() {
             if let Some(id) = made.reservation {
                 let options = self.guard.shared.options.reserve;
                 let Some(configured) = &mut self.configured else { return };
                 let terms = ReservationTerms { id, ..configured.terms };
                 let request = request_of(made, made.plan.as_deref().or(configured.plan.as_deref()));
                 match limiter.adopt(request, &terms, options, made.decision.clone()) {
-                    Ok(reservation) => configured.reservations.push(reservation),
+                    Ok(reservation) => configured.reservations.push((at, reservation)),
                     Err(error) => self.error = Some(error),
                 }
             }
@@ -52,6 +53,12 @@ impl GuardCheck {
             });
         }
         if let Some(configured) = &mut self.configured {
+            if decided.decisions.iter().any(|made| made.spent.is_some()) {
+                match Meters::new(decided.decisions.iter().map(|made| made.spent.clone())) {
+                    Ok(meters) => configured.meters = Some(Arc::new(meters)),
+                    Err(error) => self.error = Some(error),
+                }
+            }
             configured.decided = Some(decided);
         }
     }
@@ -127,10 +134,10 @@ impl GuardCheck {
     }
 
     /// Ends the reservations of a configured request when the response is done.
-    pub(super) fn end_configured(&mut self, counts: bool, spent: Option<u64>) {
+    pub(super) fn end_configured(&mut self, counts: bool, spent: Spent<'_>) {
         let Some(configured) = &mut self.configured else { return };
-        for mut reservation in std::mem::take(&mut configured.reservations) {
-            reservation.set_end(if counts { AtEnd::Commit(spent) } else { AtEnd::Cancel });
+        for (at, mut reservation) in std::mem::take(&mut configured.reservations) {
+            reservation.set_end(if counts { AtEnd::Commit(spent.at(at)) } else { AtEnd::Cancel });
             // The handle of a policy that no longer exists ends its reservation when it is dropped.
             self.settlements.extend(Settlement::end(self.guard.limiter(), reservation));
         }
@@ -138,7 +145,7 @@ impl GuardCheck {
 
     fn give_back_configured(&mut self) {
         self.give_back_units();
-        self.end_configured(false, None);
+        self.end_configured(false, Spent::Reserved);
     }
 
     fn give_back_units(&mut self) {

@@ -11,6 +11,7 @@ use crate::http::guard::ledger::{Charge, Claim, Ledger, Report, RequestLimits, T
 use crate::http::guard::settlement::Settlement;
 use crate::http::headers::{HeaderField, Problem, problem_by_costs};
 use crate::limiter::reservation::Reservation;
+use polylimit_document::meter::MeterReading;
 use polylimit_rules::decision::{Decision, Source};
 use polylimit_rules::error::{Error, ErrorKind};
 use polylimit_rules::policy::Policy;
@@ -45,6 +46,8 @@ pub struct GuardCheck {
     pub(super) error: Option<Error>,
     pub(super) overruled: Option<bool>,
     pub(super) stage: Stage,
+    /// What the response reports as spent, from its head on.
+    pub(super) reading: Option<Box<MeterReading>>,
     /// The number of this guard among those of the request.
     pub(super) number: u32,
     /// The steps that remain for the limiters, after those that are already done.
@@ -173,6 +176,7 @@ impl GuardCheck {
             error: None,
             overruled: None,
             stage: Stage::Asking,
+            reading: None,
             number,
             settlements: Vec::new(),
             settled: 0,

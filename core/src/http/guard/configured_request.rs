@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::limiter::configured::request_decision::RequestDecision;
 use crate::limiter::reservation::Reservation;
+use polylimit_document::meter::Meters;
 use polylimit_document::request::{AttributeSource, OwnedAttributes, RequestAttributes};
 use polylimit_rules::error::Error;
 use polylimit_rules::reservation::list::ReservationTerms;
@@ -16,8 +17,10 @@ pub(super) struct ConfiguredRequest {
     pub(super) decided: Option<RequestDecision>,
     /// Whether the spent units are already refunded: a check may be finished again after that, and refunds them once.
     pub(super) is_given_back: bool,
-    /// The reservations, until the response is done.
-    pub(super) reservations: Vec<Reservation>,
+    /// The reservations with the positions of their decisions, until the response is done.
+    pub(super) reservations: Vec<(usize, Reservation)>,
+    /// What the response reports as spent, by the position of the decision.
+    pub(super) meters: Option<Arc<Meters>>,
 }
 
 impl ConfiguredRequest {
@@ -27,7 +30,15 @@ impl ConfiguredRequest {
         let attributes = OwnedAttributes::of(&attributes.clone().router_paths(router));
         let plan =
             attributes.attribute("plan").and_then(|plan| std::str::from_utf8(plan).ok()).map(Arc::from);
-        Self { attributes, terms, plan, decided: None, is_given_back: false, reservations: Vec::new() }
+        Self {
+            attributes,
+            terms,
+            plan,
+            decided: None,
+            is_given_back: false,
+            reservations: Vec::new(),
+            meters: None,
+        }
     }
 
     /// The attributes of a request that is not decided yet.

@@ -1,13 +1,17 @@
 //! The body of a response: the service's own, or the text of a denial.
 
+use std::io::IoSlice;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use crate::http::tower::hold::RequestHold;
+
+/// The maximum number of parts of a frame that are read. Most frames have one.
+const MAX_PARTS: usize = 64;
 
 pin_project! {
     /// The service's own body, passed through frame by frame, or the text of a denial.
@@ -17,6 +21,7 @@ pin_project! {
         content: Content<B>,
         // Keeps the reservations until the last frame.
         hold: Option<RequestHold>,
+        reads_body: bool,
     }
 }
 
@@ -31,16 +36,16 @@ pin_project! {
 
 impl<B> ResponseBody<B> {
     pub(crate) fn own(body: B) -> Self {
-        Self { content: Content::Own { body }, hold: None }
+        Self { content: Content::Own { body }, hold: None, reads_body: false }
     }
 
     pub(crate) fn denial(text: String) -> Self {
-        Self { content: Content::Denial { text: Some(text.into()) }, hold: None }
+        Self { content: Content::Denial { text: Some(text.into()) }, hold: None, reads_body: false }
     }
 
     /// The same body, which ends the request when it ends.
     pub(crate) fn holding(self, hold: RequestHold) -> Self {
-        Self { hold: Some(hold), ..self }
+        Self { reads_body: hold.reads_body(), hold: Some(hold), ..self }
     }
 }
 
@@ -61,6 +66,13 @@ where
             Projected::Own { body } => body.poll_frame(context),
             Projected::Denial { text } => Poll::Ready(text.take().map(|text| Ok(Frame::data(text.into())))),
         };
+        if let (true, Some(hold), Poll::Ready(Some(Ok(frame)))) = (*this.reads_body, &*this.hold, &frame)
+            && let Some(data) = frame.data_ref()
+        {
+            let mut parts = [IoSlice::new(&[]); MAX_PARTS];
+            let count = data.chunks_vectored(&mut parts);
+            parts[..count].iter().for_each(|part| hold.read_body(part));
+        }
         if matches!(frame, Poll::Ready(None | Some(Err(_)))) {
             *this.hold = None;
         }

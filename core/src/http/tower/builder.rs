@@ -359,6 +359,25 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
+    /// Like [`spent`](Self::spent), but as the response reports it: a text such as `usage:total`, `header:x-tokens` or
+    /// `json:usage.total_tokens`; see [`GuardBuilder::spent_by`]. The body is read as it passes, and is not kept.
+    pub fn spent_by(mut self, meter: impl Into<String>) -> Self {
+        self.guard = self.guard.spent_by(meter);
+        self
+    }
+
+    /// Like [`spent_by`](Self::spent_by), but for each policy, in their order; see [`GuardBuilder::spent_by_each`].
+    pub fn spent_by_each(mut self, meters: impl IntoIterator<Item = Option<String>>) -> Self {
+        self.guard = self.guard.spent_by_each(meters);
+        self
+    }
+
+    /// The units that each request spends under each policy, in their order; see [`GuardBuilder::costs`].
+    pub fn costs(mut self, units: impl IntoIterator<Item = Option<u64>>) -> Self {
+        self.guard = self.guard.costs(units);
+        self
+    }
+
     /// How long reserved units stay set aside after this process has died: 1 ms to 48 h; 30 seconds by default.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.guard = self.guard.ttl(ttl);
@@ -472,6 +491,11 @@ impl<B> RateLimitBuilder<B> {
     pub fn build(self) -> Result<RateLimitLayer<B>, Error> {
         let Self { guard, functions } = self;
         let guard = guard.per_route(functions.route.is_some()).build()?;
+        if functions.spent.is_some() && guard.has_meters() {
+            return Err(Error::invalid_argument(
+                "spent is a function, and spent_by is given: allowed is one of the two",
+            ));
+        }
         if functions.key.is_some() && !guard.key_parts().is_empty() {
             return Err(Error::invalid_argument("the key is a function and has parts: use one of them"));
         }

@@ -57,9 +57,25 @@ impl RequestHold {
     /// Finishes the check with the head of the response. If the future is dropped before that, the check ends.
     pub(super) async fn finish(&self, counts: bool, response: Option<response::Parts>) {
         let Some(mut ending) = self.held.ending.lock().take() else { return };
+        if let Some(response) = response.as_ref().filter(|_| ending.check.reads_response()) {
+            ending
+                .check
+                .read_head(response.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
+        }
         ending.check.finish(counts);
         ending.check.run().await;
         *self.held.ending.lock() = Some(Ending { response, ..ending });
+    }
+
+    /// Whether the body has to be passed to [`read_body`](Self::read_body).
+    pub(super) fn reads_body(&self) -> bool {
+        self.held.ending.lock().as_ref().is_some_and(|ending| ending.check.reads_body())
+    }
+
+    pub(super) fn read_body(&self, bytes: &[u8]) {
+        if let Some(ending) = self.held.ending.lock().as_mut() {
+            ending.check.read_body(bytes);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::limiter::together::{Charged, Planned, hold_without_waiting};
 use crate::limiter::{Admin, CHECK, Limiter, RESERVE, blocking};
 use polylimit_document::key_calendar::plan_with;
 use polylimit_document::matcher::{AppliedPolicies, AppliedPolicy, PolicyMatch};
+use polylimit_document::meter::Meter;
 use polylimit_document::model::Mode;
 use polylimit_document::request::AttributeSource;
 use polylimit_rules::decision::{Cause, Decision};
@@ -75,6 +76,8 @@ pub struct PolicyDecision {
     /// The plan for further operations on the key, such as a commit, if the request has a calendar for it: the request's plan with that
     /// calendar, such as `gold zone=Asia/Tokyo from=15`. Otherwise the request's plan is.
     pub plan: Option<Box<str>>,
+    /// What the response reports as spent, for a policy that is reserved until then.
+    pub(crate) spent: Option<Arc<Meter>>,
     /// The policy with the effective quotas of the key.
     pub(crate) effective: Policy,
     /// Whether HTTP fields show the decision: not for a policy that is off or in shadow, nor for an answer without the store.
@@ -153,8 +156,8 @@ impl Admin<'_> {
 }
 
 impl Limiter {
-    /// Decides a request by the configuration: its lists, rules and policies. Policies with a concurrency quota reserve
-    /// under `terms`, all others spend.
+    /// Decides a request by the configuration: its lists, rules and policies. Policies with a concurrency quota, and those that a rule
+    /// applies with `spent`, reserve under `terms`; all others spend.
     ///
     /// When one policy denies, nothing is spent or reserved, and the decisions of the policies that admit are those of a peek.
     ///
@@ -254,6 +257,7 @@ impl Limiter {
         }
         let mut decision = conclude(&in_force, &calls, charged);
         for (made, applied) in decision.decisions.iter_mut().zip(&applied) {
+            made.spent.clone_from(&applied.spent);
             made.plan = applied.calendar.as_deref().map(|own| plan_with(plan.as_deref(), own).into());
         }
         Ok(decision)
@@ -280,6 +284,7 @@ fn conclude(in_force: &InForce, calls: &[ConfiguredCall<'_>], charged: Vec<Charg
             cost: call.cost,
             headroom: call.headroom,
             plan: None,
+            spent: None,
             effective: in_force.effective(*call).clone(),
             is_reported: decision.source.asks_store() && in_force.document(call.policy).mode == Mode::On,
             decision,
@@ -315,7 +320,8 @@ impl InForce {
         Ok(Ok((configuration.apply_rules(&attributes, now_us)?, plan)))
     }
 
-    /// The operation of a policy on a request: a reserve where the effective quotas of the key count concurrency, otherwise a check.
+    /// The operation of a policy on a request: a reserve where the effective quotas of the key count concurrency, or where the response
+    /// reports what was spent, otherwise a check.
     fn request_call<'a>(
         &self,
         applied: &'a AppliedPolicy,
@@ -325,11 +331,8 @@ impl InForce {
     ) -> Result<ConfiguredCall<'a>, Error> {
         let &AppliedPolicy { policy, ref key, cost, headroom, .. } = applied;
         let quotas = self.configuration.effective(policy, key, plan, applied.calendar.as_deref(), now_us)?;
-        let (action, hold) = if self.quotas(policy, quotas.set).is_only_reserved() {
-            (RESERVE, Some(hold))
-        } else {
-            (CHECK, None)
-        };
+        let is_reserved = applied.spent.is_some() || self.quotas(policy, quotas.set).is_only_reserved();
+        let (action, hold) = if is_reserved { (RESERVE, Some(hold)) } else { (CHECK, None) };
         Ok(ConfiguredCall { policy, key, action, cost, headroom, hold, quotas, now_us })
     }
 }

@@ -1,4 +1,4 @@
-//! The cases of `tests/conformance/guard.json` and `guard_reservations.json` without a framework.
+//! The cases of `tests/conformance/guard.json`, `guard_reservations.json` and `guard_meters.json` without a framework.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions, Permissions};
@@ -26,7 +26,7 @@ struct Answer {
 
 #[test]
 fn all_cases_agree() {
-    for file in ["guard", "guard_reservations"] {
+    for file in ["guard", "guard_reservations", "guard_meters"] {
         let path = format!("{}/../tests/conformance/{file}.json", env!("CARGO_MANIFEST_DIR"));
         let read: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
         let cases = read["cases"].as_array().unwrap();
@@ -164,6 +164,12 @@ fn guard_of(given: &Value, limiter: Limiter) -> Result<Guard, Error> {
             "status" => builder.status(u16::try_from(value.as_u64().unwrap()).unwrap()),
             "message" => builder.message(text()),
             "dry_run" => builder.dry_run(value.as_bool().unwrap()),
+            "costs" => builder.costs(value.as_array().unwrap().iter().map(Value::as_u64)),
+            "spent" if value.is_string() => builder.spent_by(text()),
+            "spent" if value.is_array() => {
+                let meters = value.as_array().unwrap().iter().map(Value::as_str);
+                builder.spent_by_each(meters.map(|meter| meter.map(str::to_owned)))
+            }
             "spent" => builder.reserved(true),
             "ttl_ms" => builder.ttl(Duration::from_millis(value.as_u64().unwrap())),
             "key" | "cost" | "count" | "skip" | "on_denied" | "on_outage" | "policies_of" | "store" => {
@@ -268,6 +274,8 @@ fn respond(guards: &[Guard], options: &[Value], request: &Value, asks_ahead: boo
     if request.get("fail").is_some() {
         answer.status = 500;
     }
+    let pieces = request.get("body").and_then(Value::as_array).into_iter().flatten();
+    answer.body = pieces.filter_map(Value::as_str).collect();
     let status = u64::from(answer.status);
     let mut response = OpenResponse::default();
     for (mut check, options) in open.into_iter().rev() {
@@ -275,14 +283,30 @@ fn respond(guards: &[Guard], options: &[Value], request: &Value, asks_ahead: boo
             count.get("status_from").is_none_or(|from| status >= from.as_u64().unwrap())
                 && count.get("status_below").is_none_or(|below| status < below.as_u64().unwrap())
         });
+        if check.reads_response() && request.get("fail").is_none() {
+            read_response(&mut check, request);
+        }
         check.finish(counts);
         check.run_blocking();
         answer.add(check.fields());
-        let spent = options.get("spent").and(request.get("spent")).and_then(Value::as_u64);
+        let has_function = options.get("spent").is_some_and(Value::is_object);
+        let spent = request.get("spent").filter(|_| has_function).and_then(Value::as_u64);
         // A handler that fails has no response that could report it.
         response.checks.push((check, spent.filter(|_| request.get("fail").is_none())));
     }
     (answer, response)
+}
+
+/// Passes the response that the handler makes to a check, as a middleware does.
+fn read_response(check: &mut GuardCheck, request: &Value) {
+    let spent = request.get("spent").map(Value::to_string);
+    let fields = [
+        ("x-spent", spent.as_deref()),
+        ("content-type", request.get("content_type").and_then(Value::as_str)),
+    ];
+    check.read_head(fields.iter().filter_map(|(name, value)| Some((*name, (*value)?.as_bytes()))));
+    let pieces = request.get("body").and_then(Value::as_array).into_iter().flatten();
+    pieces.for_each(|piece| check.read_body(piece.as_str().unwrap().as_bytes()));
 }
 
 fn value_of(part: &KeyPart, request: &Value) -> Option<Vec<u8>> {
