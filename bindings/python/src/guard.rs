@@ -44,8 +44,8 @@ impl PyGuard {
     #[new]
     #[pyo3(signature = (
         limiter, policies, *, by_configuration, per_request, scope, per_route, key_parts, missing_key, cost, costs, methods, headers,
-        reset_form, header_names, status, message, dry_run, client_address, count, spent, spent_each, ttl, max_age, separate_head,
-        count_preflights, cors_origins
+        reset_form, header_names, status, message, dry_run, client_address, count, spent, spent_each, spent_by, spent_by_each, ttl, max_age,
+        separate_head, count_preflights, cors_origins
     ))]
     #[expect(clippy::too_many_arguments, reason = "each is an option of a limit")]
     fn new(
@@ -71,6 +71,8 @@ impl PyGuard {
         count: Option<Py<PyAny>>,
         spent: Option<Py<PyAny>>,
         spent_each: Vec<Option<Py<PyAny>>>,
+        spent_by: Option<String>,
+        spent_by_each: Vec<Option<String>>,
         ttl: Option<&Bound<'_, PyAny>>,
         max_age: Option<&Bound<'_, PyAny>>,
         separate_head: &Bound<'_, PyAny>,
@@ -117,6 +119,11 @@ impl PyGuard {
                 .reserved_each(spent_each.iter().map(Option::is_some));
             if by_configuration {
                 builder = builder.by_configuration();
+            }
+            if !spent_by_each.is_empty() {
+                builder = builder.spent_by_each(spent_by_each);
+            } else if let Some(meter) = spent_by {
+                builder = builder.spent_by(meter);
             }
             if let Some(ttl) = ttl {
                 builder = builder.ttl(ttl);

@@ -9,9 +9,9 @@ use polylimit::http::guard::{Guard, GuardCheck, RequestLimits, Spent};
 use polylimit::http::headers::HeaderField;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyBytes, PyList, PyString};
 
-use crate::convert::{Utf8Text, read_units};
+use crate::convert::{Key, Utf8Text, read_units};
 use crate::error::call_core;
 use crate::field_cache::FieldCache;
 use crate::http::{PyOutcomes, outcomes_to_python};
@@ -105,6 +105,8 @@ pub(crate) struct PyRequestLimits {
     held: Mutex<Held>,
     /// Whether there are such checks.
     holds: AtomicBool,
+    /// Whether such a check reads the body of the response.
+    reads_body: AtomicBool,
 }
 
 struct OpenCheck {
@@ -199,6 +201,31 @@ impl PyRequestLimits {
         self.holds.load(Ordering::Relaxed)
     }
 
+    /// Whether the body of the response has to be read.
+    pub(crate) fn reads_body(&self) -> bool {
+        self.reads_body.load(Ordering::Relaxed)
+    }
+
+    /// Passes a part of the body to the checks that read it.
+    pub(crate) fn read_part(&self, part: &Bound<'_, PyAny>) -> PyResult<()> {
+        let text: String;
+        let copied: Bound<'_, PyAny>;
+        let bytes = if let Ok(bytes) = part.cast::<PyBytes>() {
+            bytes.as_bytes()
+        } else if let Ok(found) = part.cast::<PyString>() {
+            text = found.extract()?;
+            text.as_bytes()
+        } else {
+            // Servers also accept a bytearray and a memoryview.
+            copied = part.py().get_type::<PyBytes>().call1((part,))?;
+            copied.cast::<PyBytes>()?.as_bytes()
+        };
+        for held in &self.held.lock().checks {
+            held.check.with(|check| check.read_body(bytes));
+        }
+        Ok(())
+    }
+
     fn core_fields(&self, py: Python<'_>) -> PyResult<Vec<HeaderField>> {
         self.first().map_or(Ok(Vec::new()), |first| self.fields_of(py, first))
     }
@@ -290,11 +317,43 @@ impl PyRequestLimits {
         self.holds()
     }
 
+    /// Whether ``read_head`` has to be called with the fields of the response, because it reports what was spent.
+    #[getter]
+    fn reads_response(&self) -> bool {
+        self.holds()
+            && self.held.lock().checks.iter().any(|held| held.check.with(|check| check.reads_response()))
+    }
+
+    /// Reads the fields of the response, pairs of a name and a value. Returns whether ``read_body`` has to be called with each part of the
+    /// body.
+    fn read_head(&self, fields: Vec<(Key, Key)>) -> bool {
+        let fields = || {
+            fields.iter().filter_map(|(name, value)| {
+                Some((std::str::from_utf8(name.as_bytes()).ok()?, value.as_bytes()))
+            })
+        };
+        let mut reads_body = false;
+        for held in &self.held.lock().checks {
+            reads_body |= held.check.with(|check| {
+                check.read_head(fields());
+                check.reads_body()
+            });
+        }
+        self.reads_body.store(reads_body, Ordering::Relaxed);
+        reads_body
+    }
+
+    /// Reads the next part of the body: bytes, or text that is sent as UTF-8. It is not kept.
+    fn read_body(&self, part: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.read_part(part)
+    }
+
     /// Ends the reservations of a request whose response is done or whose client has gone, the innermost first. Returns the calls that
     /// commit and cancel, all of which have to be made, and the first exception that a ``spent`` raised, in whose place what was reserved
     /// is committed.
     fn end(&self, py: Python<'_>) -> PyResult<(Settling, Option<Py<PyAny>>)> {
         self.holds.store(false, Ordering::Relaxed);
+        self.reads_body.store(false, Ordering::Relaxed);
         let Held { checks, response } = std::mem::take(&mut *self.held.lock());
         let mut raised = None;
         let mut settling = Vec::new();

@@ -45,6 +45,9 @@ impl ResponseSender {
     fn __call__(&self, message: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let py = message.py();
         if !self.starts(message)? {
+            if self.limits.get().reads_body() && message.contains(intern!(py, "body"))? {
+                self.limits.get().read_part(&message.get_item(intern!(py, "body"))?)?;
+            }
             if self.limits.get().holds() && Self::ends(message)? {
                 return self.end.call1(py, (&self.limits, &self.send, message));
             }

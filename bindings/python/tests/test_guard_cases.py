@@ -1,4 +1,4 @@
-"""The cases of `tests/conformance/guard.json` and `guard_reservations.json` through each framework."""
+"""The cases of `guard.json`, `guard_reservations.json` and `guard_meters.json` through each framework."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from polylimit import flask as of_flask
 from redis_server import until
 
 FOLDER = Path(__file__).parents[3] / "tests" / "conformance"
-FILES = [FOLDER / "guard.json", FOLDER / "guard_reservations.json"]
+FILES = [FOLDER / name for name in ("guard.json", "guard_reservations.json", "guard_meters.json")]
 CASES = [case for file in FILES for case in json.loads(file.read_text(encoding="utf-8"))["cases"]]
 
 
@@ -101,20 +101,26 @@ def options_of(case, given, stores, service):
         elif name == "on_outage":
             verdict = {"admit": True, "deny": False, "leave": None}[value]
             options[name] = lambda _request, _outage, verdict=verdict: verdict
-        elif name not in ("policy", "policies_of", "store", "spent", "ttl_ms"):
+        elif name not in ("policy", "policies_of", "store", "costs", "spent", "ttl_ms"):
             options[name] = value
     return options
 
 
 def reserving_options(given, response_header):
     options = {}
-    if "spent" in given:
+    if isinstance(given.get("spent"), str):
+        options["spent"] = given["spent"]
+    elif isinstance(given.get("spent"), list):
+        options["spent"] = dict(zip(given["policy"], given["spent"], strict=True))
+    elif "spent" in given:
 
         def spent(response):
             units = response_header(response, given["spent"]["header"])
             return None if units is None else int(units)
 
         options["spent"] = spent
+    if "costs" in given:
+        options["cost"] = dict(zip(given["policy"], given["costs"], strict=True))
     if "ttl_ms" in given:
         options["ttl"] = timedelta(milliseconds=given["ttl_ms"])
     return options
@@ -147,9 +153,16 @@ class Service:
         return response.headers.get(name)
 
     @staticmethod
-    def spent(headers):
+    def fields(headers):
         """The fields that the handler adds."""
-        return {"x-spent": headers["x-spent"]} if "x-spent" in headers else {}
+        names = {"x-spent": "x-spent", "x-content-type": "content-type"}
+        return {name: headers[order] for order, name in names.items() if order in headers}
+
+    @staticmethod
+    def body(headers):
+        """The body that the handler sends: text, or the pieces of a stream."""
+        pieces = json.loads(headers.get("x-body", '["view"]'))
+        return pieces[0] if len(pieces) == 1 else pieces
 
     def peek(self, key, policy):
         return self.memory.peek(key, policy)
@@ -174,8 +187,9 @@ class Flask(Service):
 
         def view():
             headers = {name.lower(): value for name, value in flask.request.headers}
-            body = iter(["view", "more"]) if "x-open" in headers else "view"
-            return flask.Response(body, self.handle(headers), self.spent(headers))
+            body = ["view", "more"] if "x-open" in headers else self.body(headers)
+            body = body if isinstance(body, str) else iter(body)
+            return flask.Response(body, self.handle(headers), self.fields(headers))
 
         if self.is_application:
             of_flask.RateLimit(app, **guards.pop(0))
@@ -240,12 +254,16 @@ class Asgi(Service):
         async def app(scope, receive, send):
             headers = {key.decode(): value.decode() for key, value in scope["headers"]}
             status = self.handle(headers)
-            fields = [(name.encode(), value.encode()) for name, value in self.spent(headers).items()]
+            fields = [(name.encode(), value.encode()) for name, value in self.fields(headers).items()]
             await send({"type": "http.response.start", "status": status, "headers": fields})
             if "x-open" in headers:
                 await send({"type": "http.response.body", "body": b"view", "more_body": True})
                 await scope["test"].stay(receive)
-            await send({"type": "http.response.body", "body": b"view"})
+            body = self.body(headers)
+            *first, last = [body] if isinstance(body, str) else body
+            for piece in first:
+                await send({"type": "http.response.body", "body": piece.encode(), "more_body": True})
+            await send({"type": "http.response.body", "body": last.encode()})
 
         for options in reversed(guards):
             app = asgi.RateLimitMiddleware(app, **options)
@@ -362,10 +380,13 @@ class FastApi(Asgi):
         return guards
 
     async def view(self, request: of_fastapi.Request):
-        status, fields = self.handle(request.headers), self.spent(request.headers)
+        status, fields = self.handle(request.headers), self.fields(request.headers)
         if "x-open" in request.headers:
             return StreamingResponse(self.parts(request.scope["test"]), status, fields)
-        return Response(status_code=status, headers=fields)
+        body = self.body(request.headers) if "x-body" in request.headers else ""
+        if isinstance(body, str):
+            return Response(body, status_code=status, headers=fields)
+        return StreamingResponse(iter(body), status, fields)
 
     async def parts(self, connection):
         yield b"view"
@@ -410,11 +431,12 @@ class Django(Service):
 
         def respond(request):
             headers = {name.lower(): value for name, value in request.headers.items()}
-            status, fields = self.handle(headers), self.spent(headers)
-            if "x-open" in headers:
-                parts = self.parts_async() if self.is_async else iter(["view", "more"])
-                return StreamingHttpResponse(parts, status=status, headers=fields)
-            return HttpResponse("view", status=status, headers=fields)
+            status, fields = self.handle(headers), self.fields(headers)
+            body = ["view", "more"] if "x-open" in headers else self.body(headers)
+            if isinstance(body, str):
+                return HttpResponse(body, status=status, headers=fields)
+            parts = self.parts_async(body) if self.is_async else iter(body)
+            return StreamingHttpResponse(parts, status=status, headers=fields)
 
         async def respond_async(request):
             return respond(request)
@@ -437,27 +459,28 @@ class Django(Service):
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()
 
-    async def parts_async(self):
-        yield "view"
-        yield "more"
+    async def parts_async(self, parts):
+        for part in parts:
+            yield part
 
     def send(self, method, headers):
         response = self.respond(method, headers)
-        return response.status_code, response.headers, response.content.decode()
+        body = self.read(response)
+        response.close()
+        return response.status_code, response.headers, body.decode()
 
     def open(self, method, headers):
         response = self.respond(method, headers)
+        return response.status_code, response.headers, OpenResponse(response, partial(self.read, response))
 
-        def read():
-            if not self.is_async:
-                return response.getvalue()
+    def read(self, response):
+        if not response.streaming or not self.is_async:
+            return response.getvalue()
 
-            async def read_async():
-                return [part async for part in response]
+        async def read_async():
+            return b"".join([part async for part in response])
 
-            return self.loop.run_until_complete(read_async())
-
-        return response.status_code, response.headers, OpenResponse(response, read)
+        return self.loop.run_until_complete(read_async())
 
     def respond(self, method, headers):
         from django.test import override_settings
@@ -536,6 +559,10 @@ def run_requests(case, service):
 def run_request(request, service, opened):
     headers = dict(request.get("headers", {}))
     headers |= {f"x-{name}": str(request[name]) for name in ("respond", "fail", "spent", "open") if name in request}
+    if "body" in request:
+        headers["x-body"] = json.dumps(request["body"])
+    if "content_type" in request:
+        headers["x-content-type"] = request["content_type"]
     service.handled = False
     method = request.get("method", "GET")
     if "open" in request:

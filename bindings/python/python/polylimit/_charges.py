@@ -19,7 +19,7 @@ Function = Callable[[Any], Any]
 # The keys are policies. The type of a mapping's keys is invariant: any but this one refuses a variable of the type
 # dict[str, int].
 Cost = int | Function | Mapping[Any, int | Function]
-Spent = Function | Mapping[Any, Function | None] | None
+Spent = str | Function | Mapping[Any, str | Function | None] | None
 
 
 class Charges:
@@ -39,7 +39,7 @@ class Charges:
         #: configuration says them.
         self.policies = None if policy is None or callable(policy) else policy_list(policy)
         costs: Sequence[int | Function | None] = ()
-        self.spent_each: Sequence[Function | None] = ()
+        spent_each: Sequence[str | Function | None] = ()
         for option, given in (("cost", cost), ("spent", spent)):
             if isinstance(given, Mapping):
                 _refuse_mapping_without_list(option, policy, by_configuration=by_configuration)
@@ -47,7 +47,7 @@ class Charges:
         if isinstance(cost, Mapping):
             costs = _for_each("cost", cost, self.policies or ())
         if isinstance(spent, Mapping):
-            self.spent_each = _for_each("spent", spent, self.policies or ())
+            spent_each = _for_each("spent", spent, self.policies or ())
         #: The fixed costs, for all policies and by their position.
         self.cost = 1 if callable(cost) or isinstance(cost, Mapping) else cost
         self.costs = [None if callable(one) else one for one in costs]
@@ -55,12 +55,17 @@ class Charges:
         self.cost_of = cost if callable(cost) else None
         own = [one if callable(one) else None for one in costs]
         self.cost_of_each = own if any(own) else None
-        #: The functions of the response.
-        self.spent = None if isinstance(spent, Mapping) else spent
-        self.has_spent = self.spent is not None or any(self.spent_each)
-        _check_function("spent", self.spent)
-        for one, function in zip(self.policies or (), self.spent_each, strict=False):
-            _check_function(f'spent["{_name(one)}"]', function)
+        for_all = None if isinstance(spent, Mapping) else spent
+        self.has_spent = for_all is not None or any(one is not None for one in spent_each)
+        _check_spent("spent", for_all)
+        for one, given in zip(self.policies or (), spent_each, strict=False):
+            _check_spent(f'spent["{_name(one)}"]', given)
+        #: What the response reports as spent, as text, for all policies and by their position.
+        self.spent_by = for_all if isinstance(for_all, str) else None
+        self.spent_by_each = [one if isinstance(one, str) else None for one in spent_each]
+        #: The functions of the response, in the same way.
+        self.spent = None if isinstance(for_all, str) else for_all
+        self.spent_each = [None if isinstance(one, str) else one for one in spent_each]
 
 
 def policy_list(given: Any) -> list[Any]:
@@ -91,17 +96,19 @@ def _check_policy(policy: Any) -> None:
             )
 
 
-def _check_function(name: str, given: Any) -> None:
-    if given is None:
+def _check_spent(name: str, given: Any) -> None:
+    if given is None or isinstance(given, str):
         return
     if not callable(given):
-        raise TypeError(f"{name} is of type {type(given).__name__}: allowed is a function")
+        raise TypeError(
+            f'{name} is of type {type(given).__name__}: allowed is a function, or text such as "usage:total"'
+        )
     refuse_asynchronous(name, given)
 
 
 def _refuse_mapping_without_list(option: str, policy: Policies, *, by_configuration: bool) -> None:
     """Raise unless the policies are known that a mapping is about."""
-    allowed = "a number or a function of the request" if option == "cost" else "a function of the response"
+    allowed = "a number or a function of the request" if option == "cost" else "text or a function of the response"
     if callable(policy):
         raise InvalidArgumentError(
             f"{option} is a mapping, and policy is a function of the request: allowed is {allowed}"

@@ -2933,6 +2933,8 @@ class CoreGuard:
         count: Callable[[Any], Any] | None,
         spent: Callable[[Any], Any] | None,
         spent_each: Sequence[Callable[[Any], Any] | None],
+        spent_by: str | None,
+        spent_by_each: Sequence[str | None],
         ttl: float | timedelta | None,
         max_age: float | timedelta | None,
         separate_head: bool,
@@ -3042,6 +3044,15 @@ class RequestLimits:
     @property
     def holds(self) -> bool:
         """Whether ``end`` has to be called when the response is done or its client has gone."""
+    @property
+    def reads_response(self) -> bool:
+        """Whether ``read_head`` has to be called with the fields of the response, because it reports what was spent."""
+    def read_head(self, fields: Sequence[tuple[str | bytes, str | bytes]]) -> bool:
+        """Reads the fields of the response, pairs of a name and a value. Returns whether ``read_body`` has to be called with each part of the
+        body.
+        """
+    def read_body(self, part: Any) -> None:
+        """Reads the next part of the body: bytes, or text that is sent as UTF-8. It is not kept."""
     def end(self) -> tuple[Settling, BaseException | None]:
         """Ends the reservations of a request whose response is done or whose client has gone, the innermost first. Returns the calls that
         commit and cancel, all of which have to be made, and the first exception that a ``spent`` raised, in whose place what was reserved

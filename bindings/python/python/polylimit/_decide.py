@@ -162,6 +162,29 @@ def finish(limits: RequestLimits, response: Any) -> Steps[None]:
     yield from _make_all(settling, raised)
 
 
+class BodyReader:
+    """The parts of a body, which the request's limits read as they pass."""
+
+    def __init__(self, limits: RequestLimits, parts: Iterable[Any]) -> None:
+        self._limits = limits
+        self._parts = parts
+        self._iterator = iter(parts)
+
+    def __iter__(self) -> BodyReader:
+        return self
+
+    def __next__(self) -> Any:
+        part = next(self._iterator)
+        self._limits.read_body(part)
+        return part
+
+    def close(self) -> None:
+        """Close the parts, as servers do when the client has gone."""
+        close = getattr(self._parts, "close", None)
+        if close is not None:
+            close()
+
+
 def end(limits: RequestLimits) -> Steps[None]:
     """End the reservations of a request whose response is done, or whose client has gone."""
     settling, raised = limits.end()

@@ -60,11 +60,12 @@ class Options(TypedDict, total=False):
     #: A function of the response, not asynchronous: a request counts only if it returns true. The cost is reserved
     #: before the request and refunded after it. A request that fails without a response has the status 500.
     count: Callable[[Any], Any] | None
-    #: A function of the response, not asynchronous, that returns the units that the request has spent, 0 to 10^12, or
-    #: ``None`` for its cost. It is called when the response is done or its client has gone. The cost is reserved until
-    #: then, under every policy of the limit; without this function, only policies with a quota such as
-    #: ``"20 concurrent"`` are. Policies of a list may have functions of their own: with ``{"tokens": tokens_of}`` only
-    #: that policy is reserved.
+    #: The units that the request has spent, 0 to 10^12: as the response reports them, such as ``"usage:total"``,
+    #: ``"header:x-tokens"`` or ``"3*usage:input + 15*usage:output"``; or as a function of the response, not
+    #: asynchronous, returns them, where ``None`` is the cost. It is read or called when the response is done or its
+    #: client has gone. The cost is reserved until then, under every policy of the limit; without ``spent``, only
+    #: policies with a quota such as ``"20 concurrent"`` are. Policies of a list may have their own: with
+    #: ``{"tokens": "usage:total"}`` only that policy is reserved. A response that reports nothing has spent the cost.
     spent: Spent
     #: How long a reservation lasts after its last renewal, in seconds or as a ``timedelta``: so long its units stay set
     #: aside when the process is killed. The default is 30 s.
@@ -215,7 +216,7 @@ class Guard:
         self.costs = charges.cost_of_each
         self.policy = policy if callable(policy) else None
         self.count = count
-        #: Whether a function says what a request has spent.
+        #: Whether a function or the response says what a request has spent.
         self.has_spent = charges.has_spent
         self.skip = skip
         self.on_denied = on_denied
@@ -247,6 +248,8 @@ class Guard:
             count=count,
             spent=charges.spent,
             spent_each=charges.spent_each,
+            spent_by=charges.spent_by,
+            spent_by_each=charges.spent_by_each if any(charges.spent_by_each) else [],
             ttl=ttl,
             max_age=max_age,
             separate_head=separate_head,

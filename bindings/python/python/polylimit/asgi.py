@@ -230,7 +230,7 @@ class RateLimitMiddleware:
         By default they pass through, unless a dependency of FastAPI limits their route.
     options
         See :class:`Options`. Functions of the request get the ASGI scope. All functions but ``count``
-        and ``spent``, which get a :class:`ResponseStart`, may be asynchronous. ``on_denied`` returns an ASGI
+        and a function ``spent``, which get a :class:`ResponseStart`, may be asynchronous. ``on_denied`` returns an ASGI
         application.
 
     Raises
@@ -374,6 +374,8 @@ async def start_response(limits: RequestLimits, scope: Scope, send: Send, messag
     """Refund what does not count, and send the start of the response with the header fields."""
     headers = list(message.get("headers", ()))
     await drive_async(finish(limits, ResponseStart(message["status"], headers, scope)))
+    if limits.reads_response:
+        limits.read_head(headers)
     await send({**message, "headers": headers + encoded(limits.fields())})
 
 

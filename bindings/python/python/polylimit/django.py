@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from polylimit import InvalidArgumentError, Limiter
 from polylimit._core import RequestLimits
-from polylimit._decide import decide, drive, drive_async, end, fail, finish, resolve
+from polylimit._decide import BodyReader, decide, drive, drive_async, end, fail, finish, resolve
 from polylimit._guard import Denial, Guard, Options, Outage
 from polylimit._versions import require
 from polylimit._views import NO_LIMITS, ClassView, ViewLimit, ViewLimits, limits_of, wsgi_target
@@ -41,7 +41,7 @@ from django.utils.module_loading import import_string
 from django.views import View as ClassBasedView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from django.http.response import HttpResponseBase
     from django.urls import ResolverMatch, URLPattern
@@ -394,8 +394,9 @@ _OF_POLICIES = ("cost", "spent")
 
 def _resolve_option(name: str, value: Any) -> Any:
     is_path = isinstance(value, str) and name in _FUNCTIONS
-    # The text of a part of a key has a colon, or is one word.
-    is_path |= name == "key" and isinstance(value, str) and "." in value and ":" not in value
+    # The text of a part of a key has a colon, or is one word; that of what a response reports has a colon.
+    is_path |= name == "key" and isinstance(value, str) and "." in value
+    is_path &= name not in ("key", "spent") or ":" not in str(value)
     if name in _OF_POLICIES and isinstance(value, Mapping):
         return {policy: _resolve_option(name, one) for policy, one in value.items()}
     return import_string(value) if is_path else value
@@ -479,6 +480,8 @@ def finished(steps: Steps[HttpResponseBase], request: HttpRequest, limits: Reque
         yield from end(limits)
         raise
     if limits.holds:
+        if limits.reads_response:
+            _read(limits, response)
         # Django closes a response when it is sent, and when its client has gone.
         response._resource_closers.append(partial(_end, limits))  # type: ignore[attr-defined] # noqa: SLF001
     for name, value in limits.fields():
@@ -486,6 +489,26 @@ def finished(steps: Steps[HttpResponseBase], request: HttpRequest, limits: Reque
     # Another attempt at the same request is limited anew.
     delattr(request, _LIMITS)
     return response
+
+
+def _read(limits: RequestLimits, response: Any) -> None:
+    """Let the limits read the body: at once where it is there already, and otherwise as it passes."""
+    if not getattr(response, "is_rendered", True):
+        response.add_post_render_callback(partial(_read, limits))
+    elif not limits.read_head(list(response.headers.items())):
+        return
+    elif not response.streaming:
+        limits.read_body(response.content)
+    elif response.is_async:
+        response.streaming_content = _read_async(limits, response.streaming_content)
+    else:
+        response.streaming_content = BodyReader(limits, response.streaming_content)
+
+
+async def _read_async(limits: RequestLimits, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for part in parts:
+        limits.read_body(part)
+        yield part
 
 
 def _end(limits: RequestLimits) -> None:

@@ -177,7 +177,7 @@ class RateLimit(Limit):
             if limits.must_finish:
                 await drive_async(fail(limits, None))
                 raise RuntimeError(
-                    "a policy with a concurrent quota needs polylimit.fastapi.RateLimitMiddleware on the application, "
+                    "a policy that is reserved needs polylimit.fastapi.RateLimitMiddleware on the application, "
                     "which sees when the response is done"
                 )
             # The middleware would add the fields to responses of all kinds.

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from polylimit import Limiter
 from polylimit._core import RequestLimits
-from polylimit._decide import decide, drive, end, fail, finish, resolve
+from polylimit._decide import BodyReader, decide, drive, end, fail, finish, resolve
 from polylimit._guard import Denial, Guard, Options, Outage
 from polylimit._versions import require
 from polylimit._views import (
@@ -405,12 +405,23 @@ def _attach(request: flask.Request, limits: RequestLimits) -> None:
         if limits.must_finish:
             drive(finish(limits, response), _wait)
         if limits.holds:
+            if limits.reads_response and limits.read_head(list(response.headers.items())):
+                _read(limits, response)
             # Servers close a response when it is sent, and when its client has gone.
             response.call_on_close(partial(_end, limits))
         limits.add_to(response.headers)
         return response
 
     flask.after_this_request(finish_response)
+
+
+def _read(limits: RequestLimits, response: flask.Response) -> None:
+    """Let the limits read the body: at once where it is there already, and otherwise as it passes."""
+    if response.is_sequence:
+        for part in response.response:
+            limits.read_body(part)
+    else:
+        response.response = BodyReader(limits, response.response)
 
 
 def _end(limits: RequestLimits) -> None:
