@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
 use polylimit::http::headers::Problem;
 use polylimit::raw::Answer;
@@ -94,6 +95,27 @@ impl NativeCheck {
                 |_: &Exchange, _, error: Option<polylimit::Error>| error.map_or(Ok(Answer::Ready), Err);
             self.exchange.call_next(&self.shared, take).map_or(Ok(()), |error| Err(to_js_error(error)))
         })
+    }
+
+    /// Whether `readHead` has to be called with the fields of the response, because it reports what was spent.
+    #[napi]
+    pub fn reads_response(&self) -> bool {
+        self.shared.borrow().check.reads_response()
+    }
+
+    /// Reads the fields of the response: names and values in turn. Returns whether `readBody` has to be called with each part of the body.
+    #[napi]
+    pub fn read_head(&self, fields: Vec<String>) -> bool {
+        let check = &mut self.shared.borrow_mut().check;
+        let pairs = fields.chunks_exact(2);
+        check.read_head(pairs.map(|pair| (&*pair[0], pair[1].as_bytes())));
+        check.reads_body()
+    }
+
+    /// Reads the next part of the body, which is not kept.
+    #[napi]
+    pub fn read_body(&self, part: Uint8Array) {
+        self.shared.borrow_mut().check.read_body(&part);
     }
 
     /// Ends what the check holds, when the response is done or its client has gone: commits what was `spent` under each policy, or

@@ -38,6 +38,9 @@ pub struct GuardSettings {
     pub dry_run: bool,
     /// Whether the program has a `spent`, for which requests are reserved under every policy.
     pub spends: bool,
+    /// What the response reports as spent, in place of the program: for all policies, or by their position.
+    pub spent_by: Option<String>,
+    pub spent_by_each: Vec<Option<String>>,
     pub ttl_ms: Option<f64>,
     pub max_age_ms: Option<f64>,
     /// Whether the program has an `onOutage`, for which the guard stops at [`GuardStep::Outage`].
@@ -57,6 +60,11 @@ pub(crate) fn build(limiter: polylimit::Limiter, settings: GuardSettings) -> Res
         .reserved_each(settings.reserved);
     if settings.by_configuration {
         builder = builder.by_configuration();
+    }
+    if !settings.spent_by_each.is_empty() {
+        builder = builder.spent_by_each(settings.spent_by_each);
+    } else if let Some(meter) = settings.spent_by {
+        builder = builder.spent_by(meter);
     }
     if let Some(ttl_ms) = settings.ttl_ms {
         builder = builder.ttl(duration("ttlMs", ttl_ms, &TTL)?);

@@ -1,4 +1,4 @@
-// The cases of tests/conformance/guard.json and guard_reservations.json through each framework, with its real server.
+// The cases of tests/conformance/guard.json, guard_reservations.json and guard_meters.json through each framework, with its real server.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -25,7 +25,7 @@ const { open, request } = require("./support/request.cjs");
 const { until } = require("./support/until.cjs");
 const { versionsOf } = require("./support/versions.cjs");
 
-const FILES = ["guard.json", "guard_reservations.json"].map((name) => {
+const FILES = ["guard.json", "guard_reservations.json", "guard_meters.json"].map((name) => {
   const { cases } = JSON.parse(readFileSync(join(__dirname, "../../../tests/conformance", name), "utf8"));
   return { name, cases };
 });
@@ -180,6 +180,12 @@ const FRAMEWORKS = {
   },
 };
 
+/** The policies of a guard, each with its own cost and what its response reports, where the case has these. */
+function policiesOf({ policy, costs, spent }) {
+  if (costs === undefined && !Array.isArray(spent)) return policy;
+  return policy.map((one, at) => ({ policy: one, cost: costs?.[at], spent: spent?.[at] ?? undefined }));
+}
+
 /** The options of a guard of a case, in a framework that reads a request with these functions. */
 function optionsOf(given, limiter, { header, sent, status, respond }) {
   const read = (option, convert = (text) => text) =>
@@ -193,7 +199,7 @@ function optionsOf(given, limiter, { header, sent, status, respond }) {
     if (name === "policies_of") {
       const plan = read(value);
       options.policy = (...context) => (plan(...context) === undefined ? given.policy : value.plans[plan(...context)]);
-    } else if (name === "policy") options.policy ??= value;
+    } else if (name === "policy") options.policy ??= policiesOf(given);
     else if (name === "key") options.key = read(value);
     else if (name === "key_parts") options.key = value;
     else if (name === "missing_key") options.missingKey = value;
@@ -202,7 +208,8 @@ function optionsOf(given, limiter, { header, sent, status, respond }) {
     else if (name === "count") {
       const { status_from: from = 0, status_below: below = 600 } = value;
       options.count = (...finished) => status(...finished) >= from && status(...finished) < below;
-    } else if (name === "spent") {
+    } else if (typeof value === "string" && name === "spent") options.spent = value;
+    else if (name === "spent" && value.header !== undefined) {
       options.spent = (...finished) => {
         const text = sent(value.header, ...finished);
         return text === null || text === undefined ? undefined : Number(text);
@@ -215,7 +222,7 @@ function optionsOf(given, limiter, { header, sent, status, respond }) {
     else if (name === "header_names") options.headerNames = value;
     else if (name === "on_denied") options.onDenied = (_, ...context) => respond(value, ...context);
     else if (name === "on_outage") options.onOutage = () => (value === "leave" ? undefined : value);
-    else if (name !== "store") options[name] = value;
+    else if (!["store", "costs", "spent"].includes(name)) options[name] = value;
   }
   return options;
 }
@@ -253,9 +260,13 @@ async function run({ name, policies = {}, store, outage, guards, requests = [], 
   const [bodies, clients] = [{}, {}];
   const handle = () => {
     handled = true;
-    const { fail, respond: status = 200, spent, open: name } = current;
+    const { fail, respond: status = 200, spent, open: name, content_type: type, body } = current;
     if (fail) throw new Error("the handler fails");
     const fields = spent === undefined ? {} : { "x-spent": String(spent) };
+    if (type !== undefined) fields["content-type"] = type;
+    // One part is a text, which frameworks send by `end`; several are a stream.
+    if (body !== undefined)
+      return { status, fields, body: body.length === 1 ? body[0] : Readable.from(body.map(Buffer.from)) };
     if (name === undefined) return { status, fields, body: "handled" };
     bodies[name] = new PassThrough();
     bodies[name].write("handled");

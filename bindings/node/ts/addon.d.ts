@@ -39,6 +39,12 @@ export declare class NativeCheck {
    * which this has to be called again.
    */
   settle(): void
+  /** Whether `readHead` has to be called with the fields of the response, because it reports what was spent. */
+  readsResponse(): boolean
+  /** Reads the fields of the response: names and values in turn. Returns whether `readBody` has to be called with each part of the body. */
+  readHead(fields: Array<string>): boolean
+  /** Reads the next part of the body, which is not kept. */
+  readBody(part: Uint8Array): void
   /**
    * Ends what the check holds, when the response is done or its client has gone: commits what was `spent` under each policy, or
    * under all of them, by default what was reserved. This needs no answer.
@@ -438,6 +444,9 @@ export interface GuardSettings {
   dryRun: boolean
   /** Whether the program has a `spent`, for which requests are reserved under every policy. */
   spends: boolean
+  /** What the response reports as spent, in place of the program: for all policies, or by their position. */
+  spentBy?: string
+  spentByEach: Array<string | undefined | null>
   ttlMs?: number
   maxAgeMs?: number
   /** Whether the program has an `onOutage`, for which the guard stops at [`GuardStep::Outage`]. */

@@ -81,7 +81,9 @@ export function rateLimit<More extends unknown[] = []>(
     // Other rate limits of the request may have decided since.
     const response = withFields(answer, state.fields);
     return result.holds
-      ? bodyUntilDone(response, request.signal, () => guard.end(result, [response, request, ...more]))
+      ? bodyUntilDone(response, request.signal, guard.reader(result), () =>
+          guard.end(result, [response, request, ...more]),
+        )
       : response;
   };
 }

@@ -13,7 +13,7 @@ import { ofFetch } from "./http/by_configuration";
 import { Guard, type GuardResult } from "./http/guard";
 import { honoPath, honoPattern, honoRoute, isOnHonoHandler } from "./http/hono_route";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
-import { bodyUntilDone, whenDone } from "./http/response_end";
+import { bodyUntilDone, type ResponseReader, readWritten, whenDone } from "./http/response_end";
 
 export type { Denial, KeyPart, OutageEvent, PolicyCharge, RateLimit } from "./http/options";
 
@@ -73,7 +73,9 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
       }
     }
     if (denial !== undefined) return readable(denialToResponse(denial, fields), result, context);
-    const endsLater = result.holds && endWithNode(context, (hasResponse) => end(guard, result, context, hasResponse));
+    const reader = result.holds ? guard.reader(result) : undefined;
+    const endsLater =
+      result.holds && endWithNode(context, reader, (hasResponse) => end(guard, result, context, hasResponse));
     await next();
     if (guard.waitsForResponse) await guard.finish(result, context);
     // Later rate limits of the request have decided since.
@@ -82,7 +84,7 @@ export function rateLimit(options: HonoOptions): MiddlewareHandler {
       const { signal } = context.req.raw;
       replace(
         context,
-        bodyUntilDone(context.res, signal, () => end(guard, result, context, true)),
+        bodyUntilDone(context.res, signal, reader, () => end(guard, result, context, true)),
       );
     }
     return undefined;
@@ -103,10 +105,15 @@ function end(guard: HonoGuard, result: HonoResult, context: Context, hasResponse
 }
 
 /** Has `end` called by Node's server, where there is one: it knows when a client has gone. Returns whether it does. */
-function endWithNode({ env }: Context, end: (hasResponse: boolean) => void): boolean {
+function endWithNode(
+  { env }: Context,
+  reader: ResponseReader | undefined,
+  end: (hasResponse: boolean) => void,
+): boolean {
   const { incoming, outgoing } = (env ?? {}) as { incoming?: IncomingMessage; outgoing?: ServerResponse };
   // The request of a web socket has no response of Node.
   if (incoming === undefined || (outgoing === undefined && incoming.headers?.upgrade === undefined)) return false;
+  if (outgoing !== undefined && reader !== undefined) readWritten(outgoing, reader);
   whenDone(incoming, outgoing, end);
   return true;
 }

@@ -9,7 +9,7 @@ import { ofNode } from "./http/by_configuration";
 import { Guard } from "./http/guard";
 import { checkPlace, isInRouter, koaPath, koaPattern, koaRoute, routerIgnoresCase } from "./http/koa_route";
 import { checkOptions, type RateLimit, type RateLimitOptions } from "./http/options";
-import { whenDone } from "./http/response_end";
+import { readWritten, whenDone } from "./http/response_end";
 import { addCors, beforeHead, headerLine, setFields, varyWith } from "./http/run_guard";
 import { checkVersion, loadedVersion } from "./http/versions";
 
@@ -96,6 +96,8 @@ export function rateLimit<Context extends KoaContext = KoaContext>(
     let thrown: unknown;
     let hasThrown = false;
     if (result.holds) {
+      const reader = guard.reader(result);
+      if (reader !== undefined) readWritten(res, reader);
       whenDone(context.req, res, (hasResponse) => guard.end(result, hasResponse && !hasThrown ? [context] : undefined));
     }
     hasThrown = await next().then(

@@ -28,6 +28,7 @@ import {
   type RateLimitOptions,
 } from "./options";
 import { DecidedRateLimit, type DecidedRequest, keepState, type Outcome, RequestState, stateOf } from "./rate_limit";
+import type { ResponseReader } from "./response_end";
 
 const fields = sharedFields;
 const request = sharedRequest;
@@ -224,6 +225,11 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     }
   }
 
+  /** What reads the response of a request, if it reports what was spent. */
+  reader({ check }: GuardResult<Denied>): ResponseReader | undefined {
+    return check?.readsResponse() ? check : undefined;
+  }
+
   /**
    * Ends what the check of a request holds, when its response is done or its client has gone. Without a response `finished` is
    * `undefined`. This function never fails.
@@ -247,8 +253,10 @@ export class Guard<Context extends unknown[], Finished extends unknown[], Denied
     };
     /** What a function returns; nothing where it fails. */
     const unitsOf = (of: typeof spent): MaybePromise<unknown> => {
+      // The core reads what the response reports.
+      if (typeof of !== "function") return undefined;
       try {
-        const units = finished && of?.(...finished);
+        const units = finished && of(...finished);
         return isPromise(units) ? units.then(undefined, warn) : units;
       } catch (error) {
         return warn(error);

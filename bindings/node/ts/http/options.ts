@@ -49,6 +49,11 @@ export type KeyPart = "address" | "user" | `header:${string}` | `cookie:${string
 /** The policies of a request: a policy's name, quotas such as `"100/minute"` or a `Quota`, or a list of them without duplicates. */
 export type Policies = string | Quota | readonly (string | Quota)[];
 
+/** What a request has spent: as the response reports it, or as a function returns it. See `spent` of the rate limit. */
+export type Spent<Finished extends unknown[]> =
+  | string
+  | ((...finished: Finished) => MaybePromise<number | null | undefined>);
+
 /**
  * A policy with a cost of its own, such as the tokens of a request, next to a policy that counts requests:
  * `policy: [{ policy: "tokens", cost: tokensOf, spent: tokensUsed }, "requests"]`.
@@ -59,7 +64,7 @@ export interface PolicyCharge<Context extends unknown[], Finished extends unknow
   /** What a request spends under this policy, as `cost` of the rate limit; by default that one. */
   readonly cost?: number | ((...context: Context) => MaybePromise<number>);
   /** What a request has spent under this policy, as `spent` of the rate limit; by default that one. */
-  readonly spent?: (...finished: Finished) => MaybePromise<number | null | undefined>;
+  readonly spent?: Spent<Finished>;
 }
 
 /**
@@ -111,12 +116,14 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
    */
   readonly count?: "every" | ((...finished: Finished) => MaybePromise<boolean>);
   /**
-   * The units that a request has spent, where they are known only afterwards. With this function a request is reserved under
-   * every policy, with its cost, and not only under policies with a quota of concurrency. When the response is done or its client has
-   * gone, the function gets what `count` gets, and returns the units to commit: a whole number from 0 to 10^12, or nothing for
-   * the cost. It is not called for a request without a response, and its failure emits a warning of the process and commits the cost.
+   * The units that a request has spent, where they are known only afterwards. With this option a request is reserved under
+   * every policy, with its cost, and not only under policies with a quota of concurrency. A text is what the response reports, such as
+   * `"usage:total"`, `"header:x-tokens"`, `"json:usage.total_tokens"` or `"3*usage:input + 15*usage:output"`; the body is read as it
+   * passes, and not kept. A function gets what `count` gets when the response is done or its client has gone, and returns the units to
+   * commit: a whole number from 0 to 10^12, or nothing for the cost. It is not called for a request without a response, and its failure
+   * emits a warning of the process and commits the cost, as does a response that reports nothing.
    */
-  readonly spent?: (...finished: Finished) => MaybePromise<number | null | undefined>;
+  readonly spent?: Spent<Finished>;
   /**
    * How long a reservation lasts after its last renewal, in milliseconds: 1 ms to 48 h, by default 30 s. So long the units stay set
    * aside after this process has died.
@@ -202,7 +209,8 @@ export function checkOptions<O extends object>(options: O, more: readonly string
   checkedOptions("options", options, [...OPTION_NAMES, ...more], "guard");
   const { limiter, count } = options as { readonly limiter?: unknown; readonly count?: unknown };
   nativeLimiter(limiter as Limiter);
-  for (const name of ["attributes", "spent", "skip", "onDenied", "onOutage"]) {
+  checkSpent((options as { readonly spent?: unknown }).spent);
+  for (const name of ["attributes", "skip", "onDenied", "onOutage"]) {
     optionalFunction(name, (options as Record<string, unknown>)[name]);
   }
   if (count !== undefined && count !== "every" && typeof count !== "function") {
@@ -230,6 +238,12 @@ export function guardSettings<C extends unknown[], F extends unknown[], D>(
     policies: charges?.map(({ policy }) => policy),
     costs: charges?.map(({ cost }) => (typeof cost === "number" ? cost : undefined)) ?? [],
     reserved: charges?.map((charge) => charge.spent !== undefined || spent !== undefined) ?? [],
+    spentBy: typeof spent === "string" ? spent : undefined,
+    spentByEach:
+      charges?.map((charge) => {
+        const one = charge.spent ?? spent;
+        return typeof one === "string" ? one : undefined;
+      }) ?? [],
     byConfiguration: checkByConfiguration(options),
     perRequest: typeof options.policy === "function",
     scope: own("scope", "text of 1 to 256 bytes"),
@@ -274,11 +288,16 @@ export function chargesOf<C extends unknown[], F extends unknown[], D>({
     }
     const { policy, cost, spent } = checkedOptions("policy", one as PolicyCharge<C, F>, CHARGE, "guard");
     if (cost !== undefined && typeof cost !== "function") number("cost", cost, UNITS);
-    return { policy: policyText(policy, OF_POLICY), cost, spent: optionalFunction("spent", spent) };
+    return { policy: policyText(policy, OF_POLICY), cost, spent: checkSpent(spent) };
   });
 }
 
 const UNITS = "a number of units, or a function";
+
+function checkSpent<T>(spent: T): T {
+  if (spent === undefined || typeof spent === "string" || typeof spent === "function") return spent;
+  throw notAllowed("spent", spent, 'a function, or text such as "usage:total"');
+}
 
 /** One text or several. */
 function texts(name: string, given: unknown, allowed: string): string[] {

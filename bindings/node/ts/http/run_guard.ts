@@ -9,7 +9,7 @@ import type { DenialResponse, HeaderFields } from "../headers";
 import type { HttpRequest } from "./by_configuration";
 import { Guard, type GuardResult } from "./guard";
 import { checkOptions, isPromise, type MaybePromise, type RateLimit, type RateLimitOptions } from "./options";
-import { whenDone } from "./response_end";
+import { readWritten, whenDone } from "./response_end";
 
 /** The properties of requests that are read here. */
 interface NodeRequest extends Pick<IncomingMessage, "headers"> {
@@ -77,6 +77,8 @@ export function limitNode<Req extends NodeRequest, Res>(
     );
     if (denial === undefined) {
       if (result.holds) {
+        const reader = guard.reader(result);
+        if (reader !== undefined) readWritten(framework.rawOf(res), reader);
         whenDone(req, framework.rawOf(res), (hasResponse) => guard.end(result, hasResponse ? [req, res] : undefined));
       }
       if (guard.waitsForResponse) beforeHead(framework.rawOf(res), () => guard.finish(result, req, res));
@@ -144,7 +146,17 @@ async function applyLater<Context extends unknown[]>(
 /** The properties of Node's response (HTTP/1 or HTTP/2) that are used here. */
 type NodeResponse = Pick<
   ServerResponse,
-  "destroyed" | "writableFinished" | "headersSent" | "once" | "off" | "writeHead" | "setHeader" | "statusCode"
+  | "destroyed"
+  | "writableFinished"
+  | "headersSent"
+  | "once"
+  | "off"
+  | "writeHead"
+  | "setHeader"
+  | "statusCode"
+  | "write"
+  | "end"
+  | "getHeaders"
 > & { readonly stream?: { readonly destroyed: boolean } };
 
 /**
