@@ -69,6 +69,12 @@ type GuardOptions struct {
 	Reserved bool
 	// ReservedPolicies are those of Policies to which the same applies without Reserved. A request has no policies of its own then.
 	ReservedPolicies []string
+	// SpentBy is what a request has spent, as its response reports it, such as "usage:total", "header:x-tokens", "json:usage.total_tokens"
+	// or "3*usage:input + 15*usage:output". Requests are then reserved as with Reserved, and the response is passed to GuardCheck.ReadHead
+	// and GuardCheck.ReadBody. A response that reports nothing has spent the cost. Empty is none.
+	SpentBy string
+	// SpentByEach is the same under some of Policies: by the policy as it is in that list. A request has no policies of its own then.
+	SpentByEach map[string]string
 	// TTL and MaxAge are as in ReserveTTL and ReserveMaxAge, for the reservations of requests; 0 is the default, and a negative MaxAge
 	// never renews.
 	TTL, MaxAge time.Duration
@@ -213,6 +219,10 @@ func (o *GuardOptions) settings() []Option {
 	add("reserved", strconv.FormatBool(o.Reserved))
 	for _, policy := range o.ReservedPolicies {
 		add("reserved."+policy, "true")
+	}
+	given("spent", o.SpentBy)
+	for policy, meter := range o.SpentByEach {
+		add("spent."+policy, meter)
 	}
 	if o.TTL != 0 {
 		add("ttl_us", strconv.FormatUint(microseconds(o.TTL), 10))

@@ -265,6 +265,41 @@ func (c *GuardCheck) Finish(ctx context.Context, counts bool) {
 	}
 }
 
+// ReadsResponse is whether the response has to be passed to ReadHead, because it reports what the request has spent.
+func (c *GuardCheck) ReadsResponse() bool {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.Holds && C.polylimit_guard_check_reads_response(c.check) != 0
+}
+
+// ReadHead reads the fields of the response, before End. It returns whether the body has to be passed to ReadBody.
+func (c *GuardCheck) ReadHead(fields map[string][]string) bool {
+	var text strings.Builder
+	for name, lines := range fields {
+		for _, line := range lines {
+			text.WriteString(name + ": " + strings.ReplaceAll(line, "\n", " ") + "\r\n")
+		}
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.check == nil {
+		return false
+	}
+	var readsBody C.uint32_t
+	head := text.String()
+	C.polylimit_guard_check_read_head(c.check, (*C.uint8_t)(unsafe.StringData(head)), C.size_t(len(head)), &readsBody, nil, 0)
+	return readsBody != 0
+}
+
+// ReadBody reads the next part of the body of the response, of any size, which is not kept.
+func (c *GuardCheck) ReadBody(part []byte) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.check != nil && len(part) > 0 {
+		C.polylimit_guard_check_read_body(c.check, (*C.uint8_t)(unsafe.SliceData(part)), C.size_t(len(part)), nil, 0)
+	}
+}
+
 // End is called for a check that Holds, when the response is done, its client has gone, or a web socket is closed. It commits what was
 // spent under each policy that the request has reserved, or what was reserved when isKnown is false; nothing for a response that does
 // not count. It waits for the store, also after the context was cancelled. With more than 10^12 units it commits what was reserved, and

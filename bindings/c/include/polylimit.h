@@ -1733,6 +1733,10 @@ extern int pthread_setcancelstate(int state, int *before);
  * - `reserved` ("true", "false"): requests are reserved under every policy until polylimit_guard_check_end says what was spent, and not
  *   only under those with a quota that counts reservations.
  * - `reserved.<policy>` ("true", "false"): the same under one of several policies of this guard; see polylimit_guard_check_end_each.
+ * - `spent`: what a request has spent, as its response reports it, such as "usage:total", "header:x-tokens", "json:usage.total_tokens" or
+ *   "3*usage:input + 15*usage:output". Requests are then reserved as with `reserved`, and the response is passed to
+ *   polylimit_guard_check_read_head and _read_body. A response that reports nothing has spent the cost.
+ * - `spent.<policy>`: the same under one of several policies of this guard.
  * - `by_configuration` ("true", "false"): the rules of the limiter's configuration say which policies, keys and costs a request has, by
  *   the `attributes` of its facts. Policies, key, cost and scope are not given then.
  * - `ttl_us` and `max_age_us`: as in polylimit_reservation_options, for the reservations of requests.
@@ -1785,7 +1789,8 @@ void polylimit_guard_free(struct polylimit_guard *guard);
  * 3. polylimit_guard_check_conclude: whether the request proceeds. Then step 1 again, which refunds, and
  *    polylimit_guard_check_fields; for a request that does not proceed also polylimit_guard_check_response.
  * 4. polylimit_guard_check_finish when there is a response, and step 1 again.
- * 5. If polylimit_guard_check_holds returns true, polylimit_guard_check_end or _end_each when the response is done, and step 1 again.
+ * 5. If polylimit_guard_check_reads_response returns 1, polylimit_guard_check_read_head, and _read_body for each part of the body.
+ * 6. If polylimit_guard_check_holds returns 1, polylimit_guard_check_end or _end_each when the response is done, and step 1 again.
  *
  * `earlier` is NULL, or any check of another guard on the same request: the guards of a request charge a policy and key once,
  * refund each other's units, and report together. Freed by polylimit_guard_check_free.
@@ -1866,6 +1871,33 @@ polylimit_status polylimit_guard_check_finish(const struct polylimit_guard_check
  * when `check` is NULL. It is known after polylimit_guard_check_conclude.
  */
 uint32_t polylimit_guard_check_holds(const struct polylimit_guard_check *check);
+
+/**
+ * 1 when the response has to be passed to polylimit_guard_check_read_head, because it reports what the request has spent; otherwise 0, also
+ * when `check` is NULL. It is known after polylimit_guard_check_conclude.
+ */
+uint32_t polylimit_guard_check_reads_response(const struct polylimit_guard_check *check);
+
+/**
+ * Reads the fields of the response, before polylimit_guard_check_end: `fields` are `length` bytes, each field as "name: value\r\n". 1 is
+ * written to `reads_body_out` when the body has to be passed to polylimit_guard_check_read_body, otherwise 0: it is JSON without a content
+ * coding, and what was spent is in it.
+ */
+polylimit_status polylimit_guard_check_read_head(const struct polylimit_guard_check *check,
+                                                 const uint8_t *fields,
+                                                 size_t length,
+                                                 uint32_t *reads_body_out,
+                                                 char *error_buffer,
+                                                 size_t error_capacity);
+
+/**
+ * Reads the next `length` bytes of the body of the response, which are not kept: parts of any size, in their order.
+ */
+polylimit_status polylimit_guard_check_read_body(const struct polylimit_guard_check *check,
+                                                 const uint8_t *body,
+                                                 size_t length,
+                                                 char *error_buffer,
+                                                 size_t error_capacity);
 
 /**
  * Ends what the check holds, when the last byte of the response is sent, its connection has gone, or a web socket is closed. `spent`

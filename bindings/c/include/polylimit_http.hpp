@@ -371,6 +371,25 @@ public:
         message.check(polylimit_guard_check_finish(get(), counts ? 1 : 0, message.start(), message.capacity()));
     }
 
+    /** Whether read_head has to be called with the fields of the response, because it reports what the request has spent. */
+    [[nodiscard]] bool reads_response() const noexcept { return polylimit_guard_check_reads_response(get()) != 0; }
+
+    /** Reads the fields of the response, each as "name: value\r\n". Returns whether read_body has to be called with the body. */
+    [[nodiscard]] bool read_head(std::string_view fields) const {
+        std::uint32_t reads_body = 0;
+        detail::Message message;
+        message.check(polylimit_guard_check_read_head(get(), reinterpret_cast<const std::uint8_t *>(fields.data()), fields.size(),
+                                                      &reads_body, message.start(), message.capacity()));
+        return reads_body != 0;
+    }
+
+    /** Reads the next part of the body of the response, of any size, which is not kept. */
+    void read_body(std::string_view part) const {
+        detail::Message message;
+        message.check(polylimit_guard_check_read_body(get(), reinterpret_cast<const std::uint8_t *>(part.data()), part.size(),
+                                                      message.start(), message.capacity()));
+    }
+
     /** Whether the check holds reservations, so that end has to be called when the response is done. */
     [[nodiscard]] bool holds() const noexcept { return polylimit_guard_check_holds(get()) != 0; }
 

@@ -53,6 +53,10 @@ pub struct polylimit_guard {
 /// - `reserved` ("true", "false"): requests are reserved under every policy until polylimit_guard_check_end says what was spent, and not
 ///   only under those with a quota that counts reservations.
 /// - `reserved.<policy>` ("true", "false"): the same under one of several policies of this guard; see polylimit_guard_check_end_each.
+/// - `spent`: what a request has spent, as its response reports it, such as "usage:total", "header:x-tokens", "json:usage.total_tokens" or
+///   "3*usage:input + 15*usage:output". Requests are then reserved as with `reserved`, and the response is passed to
+///   polylimit_guard_check_read_head and _read_body. A response that reports nothing has spent the cost.
+/// - `spent.<policy>`: the same under one of several policies of this guard.
 /// - `by_configuration` ("true", "false"): the rules of the limiter's configuration say which policies, keys and costs a request has, by
 ///   the `attributes` of its facts. Policies, key, cost and scope are not given then.
 /// - `ttl_us` and `max_age_us`: as in polylimit_reservation_options, for the reservations of requests.
@@ -105,6 +109,7 @@ struct PolicyOptions<'a> {
     is_reserved: bool,
     costs: Vec<(&'a str, u64)>,
     reserved: Vec<(&'a str, bool)>,
+    meters: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> PolicyOptions<'a> {
@@ -112,6 +117,7 @@ impl<'a> PolicyOptions<'a> {
     fn take(&mut self, name: &'a str, value: &'a str) -> Result<bool, Failure> {
         match name.split_once('.') {
             Some(("cost", policy)) => self.costs.push((policy, parsed(name, value, "a number of units")?)),
+            Some(("spent", policy)) => self.meters.push((policy, value)),
             Some(("reserved", policy)) => {
                 self.reserved.push((policy, parsed(name, value, "true or false")?));
             }
@@ -128,6 +134,10 @@ impl<'a> PolicyOptions<'a> {
     fn set(self, mut builder: GuardBuilder) -> Result<GuardBuilder, Failure> {
         let costs = self.by_position("cost", &self.costs)?;
         let reserved = self.by_position("reserved", &self.reserved)?;
+        let meters = self.by_position("spent", &self.meters)?;
+        if !meters.is_empty() {
+            builder = builder.spent_by_each(meters.into_iter().map(|meter| meter.map(str::to_owned)));
+        }
         if !costs.is_empty() {
             builder = builder.costs(costs);
         }
@@ -175,6 +185,7 @@ fn set(builder: GuardBuilder, name: &str, value: &str) -> Result<GuardBuilder, F
         "per_route" => builder.per_route(parsed(name, value, "true or false")?),
         "key_part" => builder.key_part(value.parse()?),
         "missing_key" => builder.missing_key(value.parse()?),
+        "spent" => builder.spent_by(value),
         "cost" => builder.cost(parsed(name, value, "a number of units")?),
         "method" => builder.method(value),
         "separate_head" => builder.separate_head(parsed(name, value, "true or false")?),
@@ -195,7 +206,7 @@ fn set(builder: GuardBuilder, name: &str, value: &str) -> Result<GuardBuilder, F
             return Err(Failure::invalid(format!(
                 "option {} is not known: allowed are policy, per_request, scope, per_route, key_part, missing_key, cost, \
                  cost.<policy>, method, separate_head, count_preflights, cors_origin, headers, reset_form, header_name.<field>, \
-                 status, message, dry_run, reserved, reserved.<policy>, by_configuration, ttl_us, max_age_us",
+                 status, message, dry_run, reserved, reserved.<policy>, spent, spent.<policy>, by_configuration, ttl_us, max_age_us",
                 name.escape_debug()
             )));
         }

@@ -11,6 +11,7 @@ use polylimit::http::guard::Spent;
 use polylimit::http::guard::Verdict;
 
 use crate::arguments::array;
+use crate::arguments::bytes;
 use crate::arguments::handle;
 use crate::arguments::out_param;
 use crate::arguments::sized;
@@ -50,7 +51,8 @@ pub struct polylimit_guard_check {
 /// 3. polylimit_guard_check_conclude: whether the request proceeds. Then step 1 again, which refunds, and
 ///    polylimit_guard_check_fields; for a request that does not proceed also polylimit_guard_check_response.
 /// 4. polylimit_guard_check_finish when there is a response, and step 1 again.
-/// 5. If polylimit_guard_check_holds returns true, polylimit_guard_check_end or _end_each when the response is done, and step 1 again.
+/// 5. If polylimit_guard_check_reads_response returns 1, polylimit_guard_check_read_head, and _read_body for each part of the body.
+/// 6. If polylimit_guard_check_holds returns 1, polylimit_guard_check_end or _end_each when the response is done, and step 1 again.
 ///
 /// `earlier` is NULL, or any check of another guard on the same request: the guards of a request charge a policy and key once,
 /// refund each other's units, and report together. Freed by polylimit_guard_check_free.
@@ -249,6 +251,67 @@ pub unsafe extern "C" fn polylimit_guard_check_holds(check: *const polylimit_gua
     guard_or(0, || {
         // SAFETY: the caller guarantees a check, or NULL.
         unsafe { check.as_ref() }.map_or(0, |check| check.lock().check.holds().into())
+    })
+}
+
+/// 1 when the response has to be passed to polylimit_guard_check_read_head, because it reports what the request has spent; otherwise 0, also
+/// when `check` is NULL. It is known after polylimit_guard_check_conclude.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_guard_check_reads_response(check: *const polylimit_guard_check) -> u32 {
+    guard_or(0, || {
+        // SAFETY: the caller guarantees a check, or NULL.
+        unsafe { check.as_ref() }.map_or(0, |check| check.lock().check.reads_response().into())
+    })
+}
+
+/// Reads the fields of the response, before polylimit_guard_check_end: `fields` are `length` bytes, each field as "name: value\r\n". 1 is
+/// written to `reads_body_out` when the body has to be passed to polylimit_guard_check_read_body, otherwise 0: it is JSON without a content
+/// coding, and what was spent is in it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_guard_check_read_head(
+    check: *const polylimit_guard_check,
+    fields: *const u8,
+    length: usize,
+    reads_body_out: *mut u32,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees a check, bytes and an out-parameter.
+        let (check, fields, reads_body_out) = unsafe {
+            (
+                handle(check, "check")?,
+                bytes(fields, length, "fields")?,
+                out_param(reads_body_out, "reads_body_out")?,
+            )
+        };
+        let mut state = check.lock();
+        let lines = fields.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        state.check.read_head(lines.filter_map(|line| {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            Some((std::str::from_utf8(&line[..colon]).ok()?, line[colon + 1..].trim_ascii()))
+        }));
+        *reads_body_out = state.check.reads_body().into();
+        Ok(())
+    })
+}
+
+/// Reads the next `length` bytes of the body of the response, which are not kept: parts of any size, in their order.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polylimit_guard_check_read_body(
+    check: *const polylimit_guard_check,
+    body: *const u8,
+    length: usize,
+    error_buffer: *mut c_char,
+    error_capacity: usize,
+) -> polylimit_status {
+    // SAFETY: the caller guarantees the buffer.
+    guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
+        // SAFETY: the caller guarantees a check and bytes.
+        let (check, body) = unsafe { (handle(check, "check")?, bytes(body, length, "body")?) };
+        check.lock().check.read_body(body);
+        Ok(())
     })
 }
 

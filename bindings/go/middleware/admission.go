@@ -49,6 +49,33 @@ func (a *Admission) Admitted() bool { return a.check.Admitted }
 // Holds is whether the request holds reservations, so that Limit.End has to be called when its response is done.
 func (a *Admission) Holds() bool { return a.check.Holds }
 
+// Reader reads the response of the request; nil where that does not report what the request has spent.
+func (a *Admission) Reader() *ResponseReader {
+	if !a.check.ReadsResponse() {
+		return nil
+	}
+	return &ResponseReader{check: a.check}
+}
+
+// ResponseReader reads a response that reports what its request has spent, as it passes.
+type ResponseReader struct {
+	check                 *polylimit.GuardCheck
+	hasHead, isBodyWanted bool
+}
+
+// Read reads the header of the response, at the first call, and a part of its body, which may be empty. A nil reader reads nothing.
+func (r *ResponseReader) Read(header http.Header, part []byte) {
+	if r == nil {
+		return
+	}
+	if !r.hasHead {
+		r.hasHead, r.isBodyWanted = true, r.check.ReadHead(header)
+	}
+	if r.isBodyWanted {
+		r.check.ReadBody(part)
+	}
+}
+
 // Close is called after the response. The request counts, unless Limit.Settle said otherwise.
 func (a *Admission) Close() { a.check.Close() }
 

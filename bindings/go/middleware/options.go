@@ -71,6 +71,10 @@ type Options[R, D any] struct {
 	// only under policies with a quota that counts reservations, such as "20 concurrent". It is not called for a response without a
 	// header: the handler has panicked, or its client has gone.
 	Spent func(request R, status int, header http.Header) (units int64, isKnown bool)
+	// SpentBy is the same as the response reports it, in place of Spent: "usage:total" for the tokens of OpenAI's and Anthropic's usage,
+	// "header:x-tokens", "json:usage.total_tokens", or a sum such as "3*usage:input + 15*usage:output". The body is read as it passes, and
+	// is not kept. A response that reports nothing has spent the cost.
+	SpentBy string
 	// TTL is how long the reservation of a request lasts after its last renewal, 1 ms to 48 h: so long its units stay set aside after
 	// this process died. MaxAge is how long it is renewed; a negative one never renews it. 0 is
 	// the default, 30 s and an hour.
@@ -118,6 +122,8 @@ type PolicyCharge[R any] struct {
 	Cost func(R) int64
 	// Spent is Options.Spent for this policy: the cost is reserved under it until the response is done.
 	Spent func(request R, status int, header http.Header) (units int64, isKnown bool)
+	// SpentBy is Options.SpentBy for this policy.
+	SpentBy string
 }
 
 // KeyPart is a part of the key of a request.
@@ -159,7 +165,7 @@ func (o *Options[R, D]) guard() (*polylimit.Guard, error) {
 	if o.isConfigured() && (o.Key != nil || len(parts) > 0 || o.Cost != nil || o.FixedCost != 0 || o.Charges != nil || o.Scope != "") {
 		return nil, invalid("Options has no policy, so the limiter's configuration decides: allowed are neither key, cost nor scope")
 	}
-	costs, reserved, err := o.charges()
+	costs, reserved, meters, err := o.charges()
 	if err != nil {
 		return nil, err
 	}
@@ -168,29 +174,45 @@ func (o *Options[R, D]) guard() (*polylimit.Guard, error) {
 		Policies:        o.policies(), PerRequest: o.PolicyFunc != nil, Scope: o.Scope, PerRoute: true, KeyParts: parts,
 		MissingKey: o.MissingKey, Cost: o.FixedCost, Costs: costs, ReservedPolicies: reserved, Methods: o.Methods, SeparateHead: o.SeparateHead,
 		CountPreflights: o.CountPreflights, CORSOrigins: o.CORSOrigins, Headers: o.Headers, Status: o.Status,
-		Message: o.Message, DryRun: o.DryRun, Reserved: o.Spent != nil, TTL: o.TTL, MaxAge: o.MaxAge,
+		Message: o.Message, DryRun: o.DryRun, Reserved: o.Spent != nil, SpentBy: o.SpentBy, SpentByEach: meters, TTL: o.TTL, MaxAge: o.MaxAge,
 	}, o.Address)
 }
 
-// charges are the fixed costs of Charges, and the policies that have a Spent.
-func (o *Options[R, D]) charges() (costs map[string]int64, reserved []string, err error) {
+// charges are the fixed costs of Charges, the policies that have a Spent, and what SpentBy is for each policy.
+func (o *Options[R, D]) charges() (costs map[string]int64, reserved []string, meters map[string]string, err error) {
 	if len(o.Charges) > 0 && o.PolicyFunc != nil {
-		return nil, nil, invalid("Options has both Charges and PolicyFunc: allowed is one of them")
+		return nil, nil, nil, invalid("Options has both Charges and PolicyFunc: allowed is one of them")
 	}
-	costs = map[string]int64{}
+	if o.Spent != nil && o.SpentBy != "" {
+		return nil, nil, nil, invalid("Options has both Spent and SpentBy: allowed is one of them")
+	}
+	costs, meters = map[string]int64{}, map[string]string{}
 	for _, policy := range slices.Sorted(maps.Keys(o.Charges)) {
 		charge := o.Charges[policy]
 		if !slices.Contains(o.policies(), policy) {
-			return nil, nil, invalid(notOneOf(policy, o.policies()))
+			return nil, nil, nil, invalid(notOneOf(policy, o.policies()))
 		}
 		if charge.FixedCost != 0 {
 			costs[policy] = charge.FixedCost
 		}
-		if charge.Spent != nil {
+		switch {
+		case charge.Spent != nil && charge.SpentBy != "":
+			return nil, nil, nil, invalid(fmt.Sprintf("Options.Charges has both Spent and SpentBy for %q: allowed is one of them", policy))
+		case charge.Spent != nil:
 			reserved = append(reserved, policy)
+		case charge.SpentBy != "":
+			meters[policy] = charge.SpentBy
 		}
 	}
-	return costs, reserved, nil
+	if o.SpentBy == "" || len(o.Charges) == 0 {
+		return costs, reserved, meters, nil
+	}
+	for _, policy := range o.policies() {
+		if charge := o.Charges[policy]; charge.Spent == nil && charge.SpentBy == "" {
+			meters[policy] = o.SpentBy
+		}
+	}
+	return costs, reserved, meters, nil
 }
 
 func notOneOf(policy string, policies []string) string {

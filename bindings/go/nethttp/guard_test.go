@@ -21,7 +21,7 @@ import (
 	"polylimit.dev/polylimit/nethttp"
 )
 
-// guardCase is a case of tests/conformance/guard.json or guard_reservations.json.
+// guardCase is a case of tests/conformance/guard.json, guard_reservations.json or guard_meters.json.
 type guardCase struct {
 	Name     string
 	Policies map[string]string
@@ -46,6 +46,9 @@ type guardRequest struct {
 	Fail    bool
 	// What the handler says that it has spent.
 	Spent *uint64
+	// The response of the handler.
+	ContentType string `json:"content_type"`
+	Body        []string
 	// The name of a response that stays open, of one that is sent to its end, and of one whose client closes the connection.
 	Open, Close, Leave string
 	Then               []guardLeft
@@ -61,6 +64,8 @@ type guardRequest struct {
 func TestGuardCases(t *testing.T) { runGuardCases(t, "guard.json") }
 
 func TestGuardCasesOfReservations(t *testing.T) { runGuardCases(t, "guard_reservations.json") }
+
+func TestGuardCasesOfMeters(t *testing.T) { runGuardCases(t, "guard_meters.json") }
 
 func runGuardCases(t *testing.T, name string) {
 	text, err := os.ReadFile("../../../tests/conformance/" + name)
@@ -101,7 +106,15 @@ func (c guardCase) run(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+		if kind := request.Header.Get("Test-Content-Type"); kind != "" {
+			writer.Header().Set("Content-Type", kind)
+		}
 		writer.WriteHeader(status)
+		var body []string
+		_ = json.Unmarshal([]byte(request.Header.Get("Test-Body")), &body)
+		for _, piece := range body {
+			_, _ = io.WriteString(writer, piece)
+		}
 		if name := request.Header.Get("Test-Open"); name != "" {
 			_ = http.NewResponseController(writer).Flush()
 			select {
@@ -254,7 +267,7 @@ func brokenStore(t *testing.T) string {
 // guardOptions are the options of a guard in a case.
 func guardOptions(t *testing.T, given map[string]json.RawMessage, limiters map[string]*polylimit.Limiter, store string) nethttp.Options {
 	t.Helper()
-	options := nethttp.Options{}
+	options, charges := nethttp.Options{}, map[string]nethttp.PolicyCharge{}
 	if store == "" {
 		store = "memory"
 	}
@@ -312,7 +325,28 @@ func guardOptions(t *testing.T, given map[string]json.RawMessage, limiters map[s
 			options.Count = func(_ *http.Request, status int, _ http.Header) bool {
 				return status >= from.From && (from.Below == 0 || status < from.Below)
 			}
+		case "costs":
+			var costs []int64
+			read(&costs)
+			for at, policy := range texts(t, given["policy"]) {
+				charge := charges[policy]
+				charge.FixedCost = costs[at]
+				charges[policy] = charge
+			}
 		case "spent":
+			var meters []*string
+			if json.Unmarshal(value, &options.SpentBy) == nil {
+				continue
+			}
+			if json.Unmarshal(value, &meters) == nil {
+				for at, policy := range texts(t, given["policy"]) {
+					if charge := charges[policy]; meters[at] != nil {
+						charge.SpentBy = *meters[at]
+						charges[policy] = charge
+					}
+				}
+				continue
+			}
 			read(&source)
 			options.Spent = func(_ *http.Request, _ int, header http.Header) (int64, bool) {
 				spent, err := strconv.ParseInt(header.Get(source.Header), 10, 64)
@@ -372,6 +406,9 @@ func guardOptions(t *testing.T, given map[string]json.RawMessage, limiters map[s
 		}
 	}
 	options.Limiter = limiters[store]
+	if len(charges) > 0 {
+		options.Charges = charges
+	}
 	return options
 }
 
@@ -413,6 +450,11 @@ func (r *guardRequest) send(t *testing.T, url string) *openResponse {
 	}
 	if r.Spent != nil {
 		request.Header.Set("Test-Spent", strconv.FormatUint(*r.Spent, 10))
+	}
+	if r.Body != nil {
+		body, _ := json.Marshal(r.Body)
+		request.Header.Set("Test-Body", string(body))
+		request.Header.Set("Test-Content-Type", r.ContentType)
 	}
 	if r.Open != "" {
 		request.Header.Set("Test-Open", r.Open)

@@ -143,7 +143,7 @@ func (h *limitedHandler) serveAndSettle(writer http.ResponseWriter, request *htt
 		})
 	}
 	if own.Holds() {
-		recorder.onClose = end
+		recorder.onClose, recorder.reader = end, own.Reader()
 	}
 	isServed := false
 	defer func() {

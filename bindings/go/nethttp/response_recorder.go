@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+
+	"polylimit.dev/polylimit/middleware"
 )
 
 // responseRecorder reports the status of a response before its header is sent. Everything else is done by the wrapped writer.
@@ -17,6 +19,8 @@ type responseRecorder struct {
 	// onClose ends what the request holds, when the handler has taken over the connection and closes it; nil where it holds nothing.
 	onClose    func(status int)
 	isHijacked bool
+	// reader reads a response that reports what was spent; nil where it does not.
+	reader *middleware.ResponseReader
 }
 
 // begin calls settle with the first final status.
@@ -24,6 +28,7 @@ func (r *responseRecorder) begin(status int) {
 	if r.status == 0 && (status >= http.StatusOK || r.isHijacked) {
 		r.status = status
 		r.settle(status)
+		r.reader.Read(r.Header(), nil)
 	}
 }
 
@@ -34,6 +39,7 @@ func (r *responseRecorder) WriteHeader(status int) {
 
 func (r *responseRecorder) Write(body []byte) (int, error) {
 	r.begin(http.StatusOK)
+	r.reader.Read(r.Header(), body)
 	return r.ResponseWriter.Write(body)
 }
 

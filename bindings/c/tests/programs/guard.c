@@ -460,6 +460,50 @@ static void each_policy_settles_what_was_spent_under_it(void) {
     freed(limiter);
 }
 
+static void response_reports_what_was_spent(void) {
+    polylimit_limiter *limiter = of_tokens();
+    polylimit_option options[] = {
+        {"policy", "tokens"}, {"policy", "requests"}, {"cost.tokens", "4000"}, {"spent.tokens", "usage:total + header:x-extra"},
+    };
+    polylimit_guard *guard = guard_of(limiter, options, 4);
+    static const char json[] = "content-type: application/json\r\nx-extra: 30\r\n", text[] = "Content-Type: text/plain\r\nx-extra: 30\r\n";
+    static const char body[] = "{\"usage\": {\"prompt_tokens\": 1000, \"completion_tokens\": 204}}";
+    struct {
+        const char *head;
+        uint32_t reads_body;
+        uint64_t tokens;
+    } steps[] = {{json, 1, 8766}, {text, 0, 6000}, {NULL, 0, 6000}};
+    for (size_t at = 0; at < sizeof steps / sizeof *steps; at++) {
+        polylimit_request_facts facts = keyed("k");
+        polylimit_guard_check *check = started(guard, NULL, &facts);
+        CHECK(polylimit_guard_check_reads_response(check) == 0);
+        CHECK(concluded(check, POLYLIMIT_OUTAGE_LEAVE) == 1 && polylimit_guard_check_reads_response(check) == 1);
+        uint32_t reads_body = 0;
+        if (steps[at].head != NULL) {
+            OK(polylimit_guard_check_read_head(check, (const uint8_t *)steps[at].head, strlen(steps[at].head), &reads_body, MESSAGE));
+        }
+        CHECK(reads_body == steps[at].reads_body);
+        for (size_t piece = 0; piece < sizeof body - 1; piece += 7) {
+            size_t rest = sizeof body - 1 - piece;
+            OK(polylimit_guard_check_read_body(check, (const uint8_t *)body + piece, rest < 7 ? rest : 7, MESSAGE));
+        }
+        OK(polylimit_guard_check_finish(check, 1, MESSAGE));
+        OK(polylimit_guard_check_end(check, POLYLIMIT_AS_RESERVED, 0, MESSAGE));
+        OK(polylimit_guard_check_run(check, NULL, MESSAGE));
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_read_body(check, NULL, 1, MESSAGE));
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_read_head(check, NULL, 0, NULL, MESSAGE));
+        polylimit_guard_check_free(check);
+        CHECK(are_left(limiter, steps[at].tokens, 59));
+        OK(polylimit_clock_advance(clock_of_tests, 3600000000, MESSAGE));
+    }
+    CHECK(polylimit_guard_check_reads_response(NULL) == 0);
+    polylimit_guard_free(guard);
+    options[3].value = "usage";
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, options, 4, &guard, MESSAGE));
+    CHECK(strstr(message, "spent is \"usage\", where \"usage\" is no source: allowed are") == message);
+    freed(limiter);
+}
+
 static void costs_that_cannot_be_meant_are_refused(void) {
     polylimit_limiter *limiter = of_tokens();
     static const struct {
@@ -664,6 +708,7 @@ int main(void) {
         {"check on Redis waits by completions", check_on_redis_waits_by_completions},
         {"each policy has its own cost", each_policy_has_its_own_cost},
         {"each policy settles what was spent under it", each_policy_settles_what_was_spent_under_it},
+        {"response reports what was spent", response_reports_what_was_spent},
         {"costs that cannot be meant are refused", costs_that_cannot_be_meant_are_refused},
         {"request holds its reservations until it ends", request_holds_its_reservations_until_it_ends},
         {"bad input is refused", bad_input_is_refused},

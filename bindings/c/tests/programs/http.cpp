@@ -115,6 +115,17 @@ static void each_policy_has_its_own_cost() {
         }
     }
     CHECK(are_left(3499, 56));
+    both.back() = {"spent.tokens", "usage:total"};
+    {
+        polylimit::Guard metered(limiter, both);
+        polylimit::GuardCheck check(metered, keyed("k"));
+        CHECK(admits(check) && check.reads_response() && check.read_head("content-type: application/json\r\n"));
+        check.read_body("{\"usage\": {\"input_tokens\": 90, ");
+        check.read_body("\"output_tokens\": 9}}");
+        check.end();
+        CHECK(check.run());
+    }
+    CHECK(are_left(3400, 55));
     both.back().first = "cost.token";
     CHECK(status_of([&] { polylimit::Guard refused(limiter, both); }) == POLYLIMIT_INVALID_ARGUMENT);
 }
