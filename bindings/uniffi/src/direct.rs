@@ -15,6 +15,7 @@
 //! | peek together | 28 | limiter | a list of requests | decisions |
 //! | reserve together | 29 | limiter | a list of requests, and terms: `direct/reservation.rs` | reservations of a request |
 //! | decide, continue, overrule, finish, outcomes, release, applies to, end | 32 to 39 | guard, or check | `direct/guard.rs` | |
+//! | read head, read body | 50, 51 | check | `direct/guard.rs` | |
 //! | list, scan top, reset listed, explain, explain request, top keys, metrics | 40 to 46 | limiter | `direct/reports.rs` | a report |
 //! | fields, problem | 48, 49 | | `direct/headers.rs` | |
 //! | open a queue | 64 | | the descriptor to wake (`i64`), or -1 | the queue (`u64`) |
@@ -161,7 +162,7 @@ unsafe fn perform(target: u64, buffer: &[u8]) -> Result<Outcome> {
         // SAFETY: the caller guarantees the target.
         20..=27 => configured::perform(unsafe { object(target) }?, &header, &mut reader),
         // SAFETY: the caller guarantees the target.
-        32..=39 => unsafe { guard::perform(target, &header, &mut reader) },
+        32..=39 | 50 | 51 => unsafe { guard::perform(target, &header, &mut reader) },
         // SAFETY: the caller guarantees the target.
         40..=46 => reports::perform(unsafe { object(target) }?, &header, &mut reader),
         48 | 49 => headers::perform(&header, &mut reader),

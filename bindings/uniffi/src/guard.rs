@@ -98,6 +98,13 @@ pub struct GuardOptions {
     /// spent under them.
     #[uniffi(default)]
     pub reserved_policies: Vec<String>,
+    /// What a request has spent, as its response reports it, such as `usage:total`, `header:x-tokens` or `3*usage:input + 15*usage:output`:
+    /// requests are then reserved, and the response is passed to the check. A response that reports nothing has spent the cost.
+    #[uniffi(default)]
+    pub spent_by: Option<String>,
+    /// The same under single policies, by what `policies` calls them; `spent_by` under the others, but for `reserved_policies`.
+    #[uniffi(default)]
+    pub spent_by_policy: HashMap<String, String>,
     /// How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default.
     #[uniffi(default)]
     pub ttl: Option<Span>,
@@ -210,6 +217,8 @@ impl Guard {
             costs: &options.costs,
             costs_per_request: &options.costs_per_request,
             reserved_policies: &options.reserved_policies,
+            spent_by: options.spent_by.as_deref(),
+            spent_by_policy: &options.spent_by_policy,
         };
         let (by_policy, mut builder) = ByPolicy::of(limiter, &of_policies, builder)?;
         if let Some(policies) = options.policies {

@@ -6,9 +6,9 @@ require 'net/http'
 require 'polylimit/rack'
 require_relative 'own_puma'
 
-# The cases of tests/conformance/guard.json and guard_reservations.json, through the middleware in Puma.
+# The cases of tests/conformance/guard.json, guard_reservations.json and guard_meters.json, through the middleware in Puma.
 class GuardTest < Minitest::Test
-  CASES = %w[guard guard_reservations].flat_map do |file|
+  CASES = %w[guard guard_reservations guard_meters].flat_map do |file|
     JSON.parse(File.read(File.expand_path("../../../../tests/conformance/#{file}.json", __dir__)))['cases']
   end
   NO_OPTIONS = %w[store].freeze
@@ -26,7 +26,7 @@ class GuardTest < Minitest::Test
   end
 
   def test_there_are_cases
-    assert_operator CASES.size, :>, 60 + 25
+    assert_operator CASES.size, :>, 60 + 25 + 10
   end
 
   CASES.each do |one|
@@ -82,6 +82,7 @@ class GuardTest < Minitest::Test
 
   def options(guard)
     options = guard.reject { |name, _| NO_OPTIONS.include?(name) }.to_h { |name, value| option(name, value) }
+    %i[cost spent].each { |name| options[name] = guard['policy'].zip(options[name]).to_h.compact if options[name].is_a?(Array) }
     if guard['policies_of']
       of = options.delete(:policies_of)
       plan = header(of['header'])
@@ -95,7 +96,8 @@ class GuardTest < Minitest::Test
     when 'key_parts' then [:key, value]
     when 'key', 'skip' then [name.to_sym, header(value['header'])]
     when 'cost' then [:cost, value.is_a?(Hash) ? ->(env) { header(value['header']).call(env).to_i } : value]
-    when 'spent' then [:spent, ->(_, _, headers) { headers[value['header']]&.to_i }]
+    when 'costs' then [:cost, value]
+    when 'spent' then [:spent, value.is_a?(Hash) ? ->(_, _, headers) { headers[value['header']]&.to_i } : value]
     when 'ttl_ms' then [:ttl, value / 1000r]
     when 'count' then [:count, ->(_, status, _) { counts?(value, status) }]
     when 'on_denied' then [:on_denied, ->(_, _) { [value['status'], {}, [value['body']]] }]
@@ -121,8 +123,8 @@ class GuardTest < Minitest::Test
       raise 'broken' if asked['fail']
 
       name = asked['open']
-      body = name ? OpenBody.new(-> { done[name] }) : []
-      [asked.fetch('respond', 200), asked['spent'] ? { 'x-spent' => asked['spent'].to_s } : {}, body]
+      body = name ? OpenBody.new(-> { done[name] }) : asked.fetch('body', [])
+      [asked.fetch('respond', 200), { 'x-spent' => asked['spent']&.to_s, 'content-type' => asked['content_type'] }.compact, body]
     end
     serve(stack(app, options)) do |port|
       opened = {}
@@ -167,7 +169,9 @@ class GuardTest < Minitest::Test
   def response(port, request, &opened)
     return open_response(port, request, &opened) if request['open']
 
-    sent = Net::HTTPGenericRequest.new(request.fetch('method', 'GET'), false, true, '/')
+    method = request.fetch('method', 'GET')
+    # A client that expects a body after HEAD waits until the server closes the connection.
+    sent = Net::HTTPGenericRequest.new(method, false, method != 'HEAD', '/')
     sent.delete('accept')
     request.fetch('headers', {}).each { |name, value| sent[name] = value }
     Net::HTTP.start('127.0.0.1', port) { |http| http.request(sent) }

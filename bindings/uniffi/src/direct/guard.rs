@@ -14,6 +14,8 @@
 //! | release | 37 | check | | |
 //! | applies to | 38 | guard | the method of a request (text), the method that a preflight asks about (text or none) | `u8` |
 //! | end | 39 | check that holds | what was spent | |
+//! | read head | 50 | check that holds | a list of names and values (texts) of the response | whether its body has to be read (`u8`) |
+//! | read body | 51 | check that holds | the next part of the body (bytes) | |
 //!
 //! - **Facts:** the guard (`u64`), whether there is a cost (`u8`), cost (`i64`), key (bytes or none), the peer (text), `accept`
 //!   (text or none), the parts of the key (list of bytes or none), the lines of the header of proxies (list of bytes),
@@ -131,6 +133,16 @@ pub(super) unsafe fn perform(target: u64, header: &Header, reader: &mut Reader<'
                         check.end_in_background(Spent::Each(&check.by_policy().spent(each)?))?;
                     }
                 }
+                Ok(Outcome::Nothing)
+            }
+            50 => {
+                let fields = reader.list(|reader| {
+                    Ok((reader.text()?.unwrap_or_default(), reader.bytes()?.unwrap_or_default()))
+                })?;
+                Ok(Outcome::Flag(shared::<GuardCheck>(target)?.take_head(fields)))
+            }
+            51 => {
+                shared::<GuardCheck>(target)?.take_body(reader.bytes()?.unwrap_or_default());
                 Ok(Outcome::Nothing)
             }
             _ => {

@@ -18,6 +18,8 @@ pub(super) struct PolicyOptions<'a> {
     pub(super) costs: &'a HashMap<String, i64>,
     pub(super) costs_per_request: &'a [String],
     pub(super) reserved_policies: &'a [String],
+    pub(super) spent_by: Option<&'a str>,
+    pub(super) spent_by_policy: &'a HashMap<String, String>,
 }
 
 /// The policies of a guard that has something for one of them.
@@ -36,19 +38,27 @@ impl ByPolicy {
         options: &PolicyOptions<'_>,
         mut builder: GuardBuilder,
     ) -> Result<(Self, GuardBuilder)> {
-        let PolicyOptions { costs, costs_per_request, reserved_policies, .. } = *options;
+        let PolicyOptions { costs, costs_per_request, reserved_policies, spent_by, spent_by_policy, .. } =
+            *options;
         let (has_costs, has_reserved) =
             (!costs.is_empty() || !costs_per_request.is_empty(), !reserved_policies.is_empty());
+        let has_meters = !spent_by_policy.is_empty();
+        if let Some(meter) = spent_by {
+            builder = builder.spent_by(meter);
+        }
         if options.is_by_configuration || options.per_request {
             // The core refuses them.
             if has_costs {
                 builder = builder.costs([Some(0)]);
             }
+            if has_meters {
+                builder = builder.spent_by_each(spent_by_policy.values().cloned().map(Some));
+            }
             return Ok((Self::default(), if has_reserved { builder.reserved_each([true]) } else { builder }));
         }
         let names = match options.policies {
             Some(policies) => policies.to_vec(),
-            None if !(has_costs || has_reserved) => Vec::new(),
+            None if !(has_costs || has_reserved || has_meters) => Vec::new(),
             None => vec![limiter.policy_for(None, options.scope)?.name().to_owned()],
         };
         let mut by_policy = Self { names, brought: Vec::new() };
@@ -65,6 +75,16 @@ impl ByPolicy {
         let mut reserved = vec![options.reserved; by_policy.names.len()];
         for name in reserved_policies {
             reserved[by_policy.position("spent", name)?] = true;
+        }
+        if has_meters || (has_reserved && spent_by.is_some()) {
+            let mut meters = vec![spent_by.map(str::to_owned); by_policy.names.len()];
+            for name in reserved_policies {
+                meters[by_policy.position("spent", name)?] = None;
+            }
+            for (name, meter) in spent_by_policy {
+                meters[by_policy.position("spent", name)?] = Some(meter.clone());
+            }
+            builder = builder.spent_by_each(meters);
         }
         if has_costs {
             builder = builder.costs(fixed);

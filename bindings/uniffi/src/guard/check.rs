@@ -85,6 +85,17 @@ impl GuardCheck {
         self.holds_reservations()
     }
 
+    /// Reads the fields of the response, for a check that holds. Returns whether `read_body` has to be called with each part of the body:
+    /// what was spent is in it.
+    pub fn read_head(&self, fields: HashMap<String, String>) -> bool {
+        self.take_head(fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
+    }
+
+    /// Reads the next part of the body of the response, of any size, which is not kept.
+    pub fn read_body(&self, part: Vec<u8>) {
+        self.take_body(&part);
+    }
+
     /// Ends what the check holds, when the last byte of the response is sent or its client has gone: commits the units that the
     /// request has spent, by default those that were reserved. A check that is freed ends by itself.
     #[uniffi::method(default(spent = None))]
@@ -169,6 +180,16 @@ impl GuardCheck {
         let ended = self.check.lock().end(spent);
         self.advance(&blocking);
         Ok(ended?)
+    }
+
+    pub(crate) fn take_head<'h>(&self, fields: impl IntoIterator<Item = (&'h str, &'h [u8])>) -> bool {
+        let mut check = self.check.lock();
+        check.read_head(fields);
+        check.reads_body()
+    }
+
+    pub(crate) fn take_body(&self, part: &[u8]) {
+        self.check.lock().read_body(part);
     }
 
     pub(crate) fn limits(&self) -> RequestLimits {

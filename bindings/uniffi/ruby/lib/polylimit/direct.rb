@@ -22,7 +22,7 @@ module Polylimit
       block: 19, decide_request: 20, set_entry: 21, delete_entry: 22, publish: 23, wait_for_version: 24, matching: 25,
       configuration: 26, set_document: 27, peek_together: 28, reserve_together: 29, list: 40, scan_top: 41, reset_listed: 42, explain: 43, explain_request: 44, top_keys: 45,
       metrics: 46, decide: 32, resume: 33, overrule: 34, finish: 35, outcomes: 36, release: 37, applies_to: 38,
-      end_check: 39, fields: 48, problem: 49,
+      end_check: 39, fields: 48, problem: 49, read_head: 50, read_body: 51,
       open_queue: 64, take_answers: 65, cancel_call: 66, close_queue: 67, fetch: 68
     }.freeze
     TRY = 1

@@ -44,12 +44,12 @@ module Polylimit
       @policies, @key, @cost = [policy, key, cost].map { |given| given if GuardOptions.function?(given) }
       @count, @skip, @on_denied, @on_outage, @attributes =
         { count: count, skip: skip, on_denied: on_denied, on_outage: on_outage, attributes: attributes }.map { |name, given| GuardOptions.function(name, given) }
-      @spent = spent.is_a?(Hash) ? GuardOptions.spent_by_policy(spent) : GuardOptions.function(:spent, spent)
+      @spent, spent_by = GuardOptions.spent(spent)
       @costs, fixed_costs = GuardOptions.costs_by_policy(cost)
       native = GuardOptions.native(
         limiter: limiter, policy: policy, scope: scope, key: key, missing_key: missing_key, cost: cost, methods: methods,
         dry_run: dry_run, status: status, message: message, headers: headers, header_names: header_names, reset_form: reset_form,
-        client_address: client_address, hears_outages: !on_outage.nil?, spent: @spent, ttl: ttl, max_age: max_age,
+        client_address: client_address, hears_outages: !on_outage.nil?, spent: @spent, spent_by: spent_by, ttl: ttl, max_age: max_age,
         separate_head: separate_head, count_preflights: count_preflights, cors_origins: cors_origins,
         costs: fixed_costs, costs_per_request: @costs.keys
       )
@@ -57,6 +57,7 @@ module Polylimit
       @address = @native.address
       @is_by_configuration = @native.is_by_configuration
       GuardOptions.refuse_beside_configuration(@is_by_configuration, attributes, key: key, cost: cost, scope: scope)
+      @reads_responses = @is_by_configuration || !(spent_by.nil? || spent_by.empty?)
       @has_methods = !native.methods.empty?
       @has_origins = !native.cors_origins.empty?
       parts = @native.key_parts
@@ -119,6 +120,11 @@ module Polylimit
       fields = check.finish(counts)
       Events.deliver
       fields
+    end
+
+    # Whether the responses of requests may report what was spent.
+    def reads_responses?
+      @reads_responses
     end
 
     # Ends a check that holds reservations, when its response is done or its client has gone.

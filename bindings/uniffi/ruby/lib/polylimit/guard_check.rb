@@ -151,6 +151,18 @@ module Polylimit
       !@held.nil?
     end
 
+    # Reads the headers of the response. Returns whether the parts of its body have to be passed to `read_body`.
+    def read_head(headers)
+      fields = headers.flat_map { |name, value| Array(value).map { |line| [name.to_s, line.to_s] } }
+      bytes = fields.flatten.inject([fields.size].pack('L<')) { |written, text| written << [text.bytesize, text].pack('L<a*') }
+      Direct.call_now(@address, :read_head, bytes).getbyte(0) == 1
+    end
+
+    # Reads the next part of the body, which is not kept.
+    def read_body(part)
+      Direct.call_now(@address, :read_body, [part.bytesize, part].pack('L<a*')) if kept?
+    end
+
     # Commits what a request has spent, in units, under all policies; nil is what was reserved.
     def end_with(spent)
       spent = spent ? [1, spent].pack('Cq<') : "\0"

@@ -15,7 +15,7 @@ module Polylimit
 
     # The native options, of those that are no functions.
     def native(limiter:, policy:, key:, cost:, scope:, missing_key:, methods:, dry_run:, status:, message:, headers:,
-               header_names:, reset_form:, client_address:, hears_outages:, spent:, ttl:, max_age:,
+               header_names:, reset_form:, client_address:, hears_outages:, spent:, spent_by:, ttl:, max_age:,
                separate_head:, count_preflights:, cors_origins:, costs:, costs_per_request:)
       limiter(limiter)
       PolylimitNative::GuardOptions.new(
@@ -26,7 +26,8 @@ module Polylimit
         dry_run: flag('dry_run', dry_run), status: status(status), message: Argument.text('message', message),
         headers: Argument.text('headers', headers), header_names: header_names(header_names),
         reset_form: Argument.text('reset_form', reset_form), client_address: rules(client_address), hears_outages: hears_outages,
-        reserved: function?(spent), reserved_policies: spent.is_a?(Hash) ? spent.keys : [], ttl: ttl, max_age: max_age, per_route: true,
+        reserved: function?(spent), reserved_policies: spent.is_a?(Hash) ? spent.keys : [],
+        spent_by: spent_by.is_a?(Hash) ? nil : spent_by, spent_by_policy: spent_by.is_a?(Hash) ? spent_by : {}, ttl: ttl, max_age: max_age, per_route: true,
         separate_head: flag('separate_head', separate_head), count_preflights: flag('count_preflights', count_preflights),
         cors_origins: texts('cors_origins', cors_origins)
       )
@@ -51,9 +52,19 @@ module Polylimit
       [functions, fixed]
     end
 
-    # The functions that return what was spent under single policies.
-    def spent_by_policy(given)
-      by_policy('spent', given).each { |policy, one| function("spent for policy #{policy.inspect}", required('spent', policy, one)) }
+    # What was spent, for all policies or in hashes for single ones: the functions, and the texts of what the response reports.
+    def spent(given)
+      return given.is_a?(String) ? [nil, Argument.text('spent', given)] : [spent_function('spent', given), nil] unless given.is_a?(Hash)
+
+      texts, functions = by_policy('spent', given).partition { |_, one| one.is_a?(String) }.map(&:to_h)
+      functions.each { |policy, one| spent_function("spent for policy #{policy.inspect}", required('spent', policy, one)) }
+      [functions, texts]
+    end
+
+    def spent_function(name, given)
+      return given if given.nil? || function?(given)
+
+      raise InvalidArgument, "#{name} is of the class #{given.class}: allowed is what can be called, such as a lambda, or text such as \"usage:total\""
     end
 
     # What a hash has for single policies, which may be named by symbols. The core refuses policies that are not in the list.

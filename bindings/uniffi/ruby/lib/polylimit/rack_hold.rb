@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Polylimit
-  # Notices when a response of Rack is done: when its server closes the body, as it does for a client that has gone as well, or when
+  # Reads a response of Rack that reports what was spent, and notices when it is done: when its server closes the body, as it does for a client that has gone as well, or when
   # the application closes a socket that it has taken over.
   class RackHold
     # A socket or a stream that reports when it is closed.
@@ -14,6 +14,21 @@ module Polylimit
         super
       ensure
         polylimit_holds.each(&:end)
+      end
+    end
+
+    # A socket or a stream whose writing is read.
+    module Reading
+      attr_accessor :polylimit_read
+
+      def write(*parts)
+        parts.each { |part| polylimit_read.call(part.to_s) }
+        super
+      end
+
+      def <<(part)
+        polylimit_read.call(part.to_s)
+        super
       end
     end
 
@@ -44,10 +59,34 @@ module Polylimit
         @body.call(@hold.until_closed(*arguments))
       end
     end
-    private_constant :Closing, :Body
 
-    # The block ends what is held.
-    def initialize(&block)
+    # A body that is read as well, as its parts pass. Servers send a file by its path, and would not pass its parts.
+    class ReadBody < Body
+      HIDDEN = %i[to_ary to_path].freeze
+
+      def initialize(body, hold, read)
+        super(body, hold)
+        @read = read
+      end
+
+      def respond_to_missing?(name, all = false)
+        !HIDDEN.include?(name) && super
+      end
+
+      def method_missing(name, *arguments, &block)
+        return super unless name == :each && block && @body.respond_to?(:each)
+
+        @body.each do |part|
+          @read.call(part)
+          yield part
+        end
+      end
+    end
+    private_constant :Closing, :Reading, :Body, :ReadBody
+
+    # The block ends what is held; `read` takes the parts of the body, or is nil.
+    def initialize(read = nil, &block)
+      @read = read
       @block = block
     end
 
@@ -56,7 +95,7 @@ module Polylimit
       if (takes_over = headers['rack.hijack'])
         return [status, headers.merge('rack.hijack' => ->(socket) { takes_over.call(until_closed(socket)) }), body]
       end
-      return [status, headers, Body.new(body, self)] unless env['rack.hijack_io']
+      return [status, headers, @read ? ReadBody.new(body, self, @read) : Body.new(body, self)] unless env['rack.hijack_io']
 
       until_closed(env['rack.hijack_io'])
       [status, headers, body]
@@ -65,6 +104,7 @@ module Polylimit
     # The socket, which ends what is held when it is closed.
     def until_closed(socket)
       socket.extend(Closing)
+      socket.extend(Reading).polylimit_read = @read if @read
       socket.polylimit_holds << self
       self.end if socket.respond_to?(:closed?) && socket.closed?
       socket

@@ -46,7 +46,8 @@ module Polylimit
 
       @is_held = true
       guard, env, check = @guard, @env, @check
-      RackHold.new { guard.done(env, check, status, headers) }.response(env, status, headers, body)
+      read = ->(part) { check.read_body(part) } if guard.reads_responses? && check.read_head(headers)
+      RackHold.new(read) { guard.done(env, check, status, headers) }.response(env, status, headers, body)
     end
 
     # An application that raises has no response. Its status is the one that something around it responds with.

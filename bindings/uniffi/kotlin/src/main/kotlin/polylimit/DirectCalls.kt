@@ -45,6 +45,8 @@ internal object DirectCalls {
     const val EXPLAIN_REQUEST = 44
     const val FIELDS = 48
     const val PROBLEM = 49
+    const val READ_HEAD = 50
+    const val READ_BODY = 51
     const val OPEN_QUEUE = 64
     const val TAKE_ANSWERS = 65
     const val CANCEL = 66

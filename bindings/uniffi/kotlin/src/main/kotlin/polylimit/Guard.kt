@@ -254,6 +254,36 @@ public class GuardCheck internal constructor(
     }
 
     /**
+     * Reads the fields of the response, for a check that [holds]. Returns whether [readBody] has to be called with each part of the body:
+     * the guard's options or the configuration say that what was spent is in it.
+     */
+    @Synchronized
+    public fun readHead(fields: List<Pair<String, String>>): Boolean {
+        val address = kept?.address
+        if (!holds || address == null) return false
+        return CallBuffer.use { buffer ->
+            buffer.begin(DirectCalls.READ_HEAD).putInt(fields.size)
+            for ((name, value) in fields) buffer.putText(name).putText(value)
+            guard.perform(buffer, address)
+            buffer.byte() != 0
+        }
+    }
+
+    /** Reads the next part of the body of the response, of any size, which is not kept. */
+    @Synchronized
+    @JvmOverloads
+    public fun readBody(
+        bytes: ByteArray,
+        offset: Int = 0,
+        length: Int = bytes.size - offset,
+    ) {
+        val address = kept?.address
+        if (!holds || address == null) return
+        val part = if (length == bytes.size) bytes else bytes.copyOfRange(offset, offset + length)
+        CallBuffer.use { buffer -> guard.perform(buffer.begin(DirectCalls.READ_BODY).putBytes(part), address) }
+    }
+
+    /**
      * Ends what the check [holds], in the background, when the last byte of the response is sent or its client has gone: commits the units
      * that the request has spent, 0 to 10^12; null is what was reserved. Later calls change nothing.
      *

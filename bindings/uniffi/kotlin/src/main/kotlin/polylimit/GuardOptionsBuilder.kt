@@ -55,6 +55,23 @@ public class GuardOptionsBuilder internal constructor() {
     /** The [policies] that are reserved until [GuardCheck.end] where not all are, because it has what was spent under them. */
     public fun reservedPolicies(vararg policies: String): GuardOptionsBuilder = change { copy(reservedPolicies = policies.toList()) }
 
+    /**
+     * What a request has spent, as its response reports it, such as `usage:total`, `header:x-tokens` or
+     * `3*usage:input + 15*usage:output`: requests are reserved until [GuardCheck.end], and the response is passed to
+     * [GuardCheck.readHead] and [GuardCheck.readBody]. A response that reports nothing has spent the cost.
+     */
+    public fun spentBy(meter: String): GuardOptionsBuilder = change { copy(spentBy = meter) }
+
+    /**
+     * The same under one of the [policies].
+     *
+     * @param policy its name or its quotas, as [policies] has it.
+     */
+    public fun spentBy(
+        policy: String,
+        meter: String,
+    ): GuardOptionsBuilder = change { copy(spentByPolicy = spentByPolicy + (policy to meter)) }
+
     /** How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default. */
     public fun ttl(ttl: Duration): GuardOptionsBuilder = change { copy(ttl = ttl) }
 

@@ -33,15 +33,15 @@ import java.util.EnumSet
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicBoolean
 
-/** The cases of `guard.json` and `guard_reservations.json` in `tests/conformance`, through the filter in Jetty. */
+/** The cases of `guard.json`, `guard_reservations.json` and `guard_meters.json` in `tests/conformance`, through the filter in Jetty. */
 class GuardCasesTest {
     private val client = HttpClient.newHttpClient()
 
     @TestFactory
     fun `all cases agree`(): List<DynamicTest> {
-        val files = listOf("guard.json", "guard_reservations.json").map { File("../../../tests/conformance/$it") }
+        val files = listOf("guard.json", "guard_reservations.json", "guard_meters.json").map { File("../../../tests/conformance/$it") }
         val cases = files.flatMap { ObjectMapper().readTree(it)["cases"] }
-        assertTrue(cases.size > 60 + 25)
+        assertTrue(cases.size > 60 + 25 + 10)
         return cases.map { case -> DynamicTest.dynamicTest(case["name"].asText()) { run(case) } }
     }
 
@@ -109,7 +109,8 @@ class GuardCasesTest {
                 "key_parts" -> options.key(*texts(value).map(KeyPart::of).toTypedArray())
                 "missing_key" -> options.missingKey(value.asText())
                 "cost" -> if (value.isNumber) options.cost(value.asLong()) else options.cost { it.getHeader(value["header"].asText()).toLong() }
-                "spent" -> options.spent { _, response -> response.getHeader(value["header"].asText())?.toLong() }
+                "costs" -> texts(guard["policy"]).zip(value).forEach { (policy, cost) -> options.cost(policy, cost.asLong()) }
+                "spent" -> spent(options, guard, value)
                 "ttl_ms" -> options.ttl(Duration.ofMillis(value.asLong()))
                 "count" -> options.count { _, response -> counts(value, response.status) }
                 "skip" -> options.skip { it.getHeader(value["header"].asText()) != null }
@@ -140,6 +141,19 @@ class GuardCasesTest {
         status: Int,
     ) = status >= (count["status_from"]?.asInt() ?: 0) && status < (count["status_below"]?.asInt() ?: 1000)
 
+    private fun spent(
+        options: RateLimitOptions,
+        guard: JsonNode,
+        value: JsonNode,
+    ) {
+        when {
+            value.isTextual -> options.spentBy(value.asText())
+            value.isArray ->
+                texts(guard["policy"]).zip(value).filterNot { (_, meter) -> meter.isNull }.forEach { (policy, meter) -> options.spentBy(policy, meter.asText()) }
+            else -> options.spent { _, response -> response.getHeader(value["header"].asText())?.toLong() }
+        }
+    }
+
     /** Answers as the request says, and remembers that it was called. */
     private class Handler : HttpServlet() {
         @Volatile var asked: JsonNode? = null
@@ -154,8 +168,16 @@ class GuardCasesTest {
             check(asked?.has("fail") != true) { "broken" }
             response.status = asked?.get("respond")?.asInt() ?: 200
             asked?.get("spent")?.let { response.setHeader("x-spent", it.asText()) }
+            asked?.get("content_type")?.let { response.contentType = it.asText() }
+            asked?.get("body")?.forEach { piece -> write(response, piece.asText()) }
             asked?.get("open")?.let { name -> stayOpen(response, closed.getValue(name.asText())) }
         }
+
+        /** Writes a piece of the body: by the writer if it is the only one, and otherwise by the stream. */
+        private fun write(
+            response: HttpServletResponse,
+            piece: String,
+        ) = if (asked!!["body"].size() == 1) response.writer.print(piece) else response.outputStream.write(piece.encodeToByteArray())
 
         /** Whether the responses that stay open are to be sent to their ends. */
         val closed = ConcurrentHashMap<String, AtomicBoolean>()

@@ -85,6 +85,11 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
     internal var onDenied: DenialHandler<Q, R>? = null
     internal var onOutage: Function<OutageEvent<Q>, Boolean?>? = null
     internal val clientAddress: ClientAddressRules? get() = native.clientAddress
+    internal val hasMeters: Boolean get() = native.spentBy != null || native.spentByPolicy.isNotEmpty()
+
+    /** Whether a meter reads the body of responses, and not only their fields. */
+    internal val readsBodies: Boolean
+        get() = (native.spentByPolicy.values + listOfNotNull(native.spentBy)).any { "usage:" in it || "json:" in it }
     internal val hasMethods: Boolean get() = native.methods.isNotEmpty()
 
     internal val hasOrigins: Boolean get() = native.corsOrigins.isNotEmpty()
@@ -261,6 +266,23 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
         policy: String,
         spent: BiFunction<Q, R, Long?>,
     ): S = change { spends[policy] = spent }
+
+    /**
+     * What a request has spent, as its response reports it, in place of a function: `usage:total` for the tokens of OpenAI's and
+     * Anthropic's `usage`, `header:x-tokens`, `json:usage.total_tokens`, or a sum such as `3*usage:input + 15*usage:output`. The body is
+     * read as it passes, and is not kept. A response that reports nothing has spent the cost.
+     */
+    public fun spentBy(meter: String): S = change { native = native.copy(spentBy = meter) }
+
+    /**
+     * The same under one of several policies.
+     *
+     * @param policy its name or its quotas, as [policy] has it.
+     */
+    public fun spentBy(
+        policy: String,
+        meter: String,
+    ): S = change { native = native.copy(spentByPolicy = native.spentByPolicy + (policy to meter)) }
 
     /** How long a reservation lasts after its last renewal: 1 ms to 48 h; 30 seconds by default. */
     public fun ttl(ttl: Duration): S = change { native = native.copy(ttl = ttl) }

@@ -149,6 +149,9 @@ public class RequestLimit<Q, R>
             response: R,
         ): Map<String, String> = check.finish(options.count?.test(request, response) ?: true)
 
+        /** Whether the response may report what was spent, so that it has to be passed to the check. */
+        public fun readsResponse(check: GuardCheck): Boolean = check.holds && (options.hasMeters || guard.isByConfiguration)
+
         /** Ends the reservations that a check holds, when the response is done or its client has gone. */
         public fun end(
             check: GuardCheck,

@@ -63,7 +63,7 @@ public class RateLimitFilter
             chain: FilterChain,
         ) {
             try {
-                limit.handle(admitted, request, response) { chain.doFilter(request, response) }
+                limit.handle(admitted, request, response) { chain.doFilter(request, limit.responseOf(admitted, response)) }
                 limit.finishLater(admitted, request, response)
             } finally {
                 // A request that continues asynchronously is still within the limit.

@@ -24,6 +24,9 @@ internal class ServletLimit(
         val check: GuardCheck,
         private val outer: Any?,
     ) {
+        /** The response, where it is read as it is written. */
+        var reading: ReadingResponse? = null
+
         /** Limits after this one are not nested in it. */
         fun leave(request: HttpServletRequest) {
             request.setAttribute(CHECK, outer)
@@ -68,13 +71,22 @@ internal class ServletLimit(
         return Decided.Proceeds(Admitted(answer.check, outer))
     }
 
+    /** The response that the handler of a request writes: one that is read where it may report what was spent. */
+    fun responseOf(
+        admitted: Admitted,
+        response: HttpServletResponse,
+    ): HttpServletResponse {
+        if (!limit.readsResponse(admitted.check)) return response
+        return ReadingResponse(response, admitted.check).also { admitted.reading = it }
+    }
+
     /** Runs the handler of a request; see [RequestLimit.handle]. */
     inline fun handle(
         admitted: Admitted,
         request: HttpServletRequest,
         response: HttpServletResponse,
         handler: () -> Unit,
-    ) = limit.handle(handler, onFailure = { admitted.check.use { finishFailed(it, request, response) } })
+    ) = limit.handle(handler, onFailure = { admitted.check.use { finishFailed(admitted, request, response) } })
 
     /** Ends a check when its handler has returned or, for a request that continues asynchronously, when that is complete. */
     fun finishLater(
@@ -84,35 +96,37 @@ internal class ServletLimit(
     ) {
         if (!limit.changes(admitted.check)) return
         if (request.isAsyncStarted) {
-            request.asyncContext.addListener(CompletionListener { finish(admitted.check, request, response) })
+            request.asyncContext.addListener(CompletionListener { finish(admitted, request, response) })
         } else {
-            finish(admitted.check, request, response)
+            finish(admitted, request, response)
         }
     }
 
     /** The response is done, or its client has gone. */
     private fun finish(
-        check: GuardCheck,
+        admitted: Admitted,
         request: HttpServletRequest,
         response: HttpServletResponse,
-    ) = check.use {
+    ) = admitted.check.use {
         val fields = limit.finish(it, request, response)
         if (!response.isCommitted) write(fields, request, response)
+        // An interceptor does not see the body.
+        if (limit.readsResponse(it)) (admitted.reading ?: ReadingResponse(response, it)).begin()
         limit.end(it, request, response)
     }
 
     /** The same for a request whose handler failed, before the container sets the status. */
     fun finishFailed(
-        check: GuardCheck,
+        admitted: Admitted,
         request: HttpServletRequest,
         response: HttpServletResponse,
     ) {
         // With a part of the response sent, its client has gone, or it ends there.
-        if (response.isCommitted) return finish(check, request, response)
+        if (response.isCommitted) return finish(admitted, request, response)
         val status = response.status
         response.status = HttpServletResponse.SC_INTERNAL_SERVER_ERROR
         try {
-            write(limit.finish(check, request, response), request, response)
+            write(limit.finish(admitted.check, request, response), request, response)
         } finally {
             response.status = status
         }

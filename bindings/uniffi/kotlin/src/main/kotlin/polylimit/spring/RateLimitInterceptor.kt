@@ -16,7 +16,8 @@ import polylimit.servlet.ServletReader
 
 /**
  * Limits requests after Spring MVC has found their handlers, so that the route is known: rules see the attribute `route`, keys have
- * path parameters, and quotas without a name have a budget for each route. It does all else as [RateLimitFilter] does.
+ * path parameters, and quotas without a name have a budget for each route. It does all else as [RateLimitFilter] does, but that it
+ * does not see bodies: with a `spentBy` that reads them it is refused, and under a rule of the configuration that does, the cost is charged.
  *
  * `addInterceptor` of Spring's `InterceptorRegistry` adds it, for all handlers or by path patterns.
  */
@@ -28,6 +29,10 @@ public class RateLimitInterceptor
         private val limit = ServletLimit(options, HandlerReader)
 
         init {
+            if (options.readsBodies) {
+                val advice = "an interceptor does not see the body of a response: use RateLimitFilter, or a field such as header:x-tokens"
+                throw PolylimitException.InvalidArgument("spentBy reads the body, and $advice")
+            }
             val version = SpringVersion.getVersion()
             val major = version?.substringBefore('.')?.toIntOrNull()
             if (major != null && major < OLDEST_SPRING) {
@@ -69,7 +74,7 @@ public class RateLimitInterceptor
                 if (failure == null) {
                     limit.finishLater(admitted, request, response)
                 } else {
-                    admitted.check.use { limit.finishFailed(it, request, response) }
+                    admitted.check.use { limit.finishFailed(admitted, request, response) }
                 }
             } finally {
                 if (!request.isAsyncStarted) admitted.leave(request)
