@@ -7,15 +7,17 @@ const { mkdir, mkdtemp, readFile, rm, symlink, writeFile } = require("node:fs/pr
 const { createServer } = require("node:http");
 const { tmpdir } = require("node:os");
 const { join } = require("node:path");
+const { text } = require("node:stream/consumers");
 const { test } = require("node:test");
 
 const bindings = join(__dirname, "..", "..", "bindings", "node");
 const { withRedis } = require(join(bindings, "tests", "support", "redis.cjs"));
+const { until } = require(join(bindings, "tests", "support", "until.cjs"));
 
 /** Loads the program of a page from a folder with the page's document, and gives `body` what it exports. */
 async function recipe(page, standsFor, body) {
-  const text = await readFile(join(__dirname, "..", "..", "docs", "recipes", page), "utf8");
-  let [, program] = text.match(/^```js\n(.*?)^```/ms);
+  const content = await readFile(join(__dirname, "..", "..", "docs", "recipes", page), "utf8");
+  let [, program] = content.match(/^```js\n(.*?)^```/ms);
   for (const [named, here] of Object.entries(standsFor)) {
     assert.ok(program.includes(named), `${page} does not name ${named}`);
     program = program.replaceAll(named, here);
@@ -27,7 +29,7 @@ async function recipe(page, standsFor, body) {
     await symlink(bindings, join(folder, "node_modules", "polylimit"));
     await symlink(join(bindings, "node_modules", "express"), join(folder, "node_modules", "express"));
     await writeFile(join(folder, "program.cjs"), program);
-    const document = text.match(/^```toml\n(.*?)^```/ms);
+    const document = content.match(/^```toml\n(.*?)^```/ms);
     if (document) await writeFile(join(folder, "limits.toml"), document[1]);
     process.chdir(folder);
     return await body(require(join(folder, "program.cjs")));
@@ -89,6 +91,55 @@ test("language models: an answer commits what it took, and a tenant without toke
         assert.equal((await ask()).status, 400);
       }),
     ),
+  );
+});
+
+test("a gateway charges what the provider reports, streamed or not, and serves while Redis is away", async () => {
+  const usage = { prompt_tokens: 1000, completion_tokens: 200, prompt_tokens_details: { cached_tokens: 400 } };
+  const provider = async (request, response) => {
+    const asked = JSON.parse(await text(request));
+    if (asked.messages[0].content === "fail") return response.writeHead(500).end();
+    if (!asked.stream) return response.setHeader("content-type", "application/json").end(JSON.stringify({ usage }));
+    response.setHeader("content-type", "text/event-stream");
+    const last = asked.stream_options.include_usage ? usage : null;
+    const events = [{ usage: null }, { usage: last }].map((event) => `data: ${JSON.stringify(event)}\n\n`);
+    for (const event of events) response.write(event);
+    return response.end("data: [DONE]\n\n");
+  };
+  const body = async ({ app, limiter }, kill) =>
+    served(app, async (address) => {
+      const ask = async (content, key = "key-of-search", options = {}) => {
+        const response = await fetch(`${address}/v1/chat/completions`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+          body: JSON.stringify({ messages: [{ content }], ...options }),
+        });
+        return { status: response.status, headers: response.headers, text: await response.text() };
+      };
+      const left = async (team) => (await limiter.peek(team, "micro_dollars")).remaining;
+      // A check ends after its client has read the response.
+      const isLeft = (team, units) => until(async () => (await left(team)) === units, `${units} are left for ${team}`);
+      // 2.5 * 1,000 - 1.25 * 400 + 10 * 200
+      assert.equal((await ask("hello", "key-of-search", { max_tokens: 100_000 })).status, 200);
+      await isLeft("search", 50_000_000 - 4_000);
+      const streamed = await ask("hello", "key-of-search", { stream: true });
+      assert.ok(streamed.text.endsWith("data: [DONE]\n\n"));
+      await isLeft("search", 50_000_000 - 8_000);
+      assert.equal((await ask("fail")).status, 500);
+      await until(async () => (await left("search")) <= 50_000_000 - 48_000, "a response without usage costs its estimate");
+      assert.equal((await ask("hello", "another key")).status, 400);
+      await limiter.charge("search", { policy: "micro_dollars", cost: 49_950_000 });
+      assert.equal((await ask("hello")).status, 429);
+      await kill();
+      const outage = await ask("hello", "key-of-research");
+      assert.deepEqual([outage.status, outage.headers.get("x-ratelimit-outage")], [200, "fallback"]);
+      limiter.close();
+    });
+  await withRedis((redis) =>
+    served(provider, (address) => {
+      const standsFor = { "redis://localhost": patient(redis.url), "https://api.openai.com": address };
+      return recipe("model-gateway.md", standsFor, (made) => body(made, () => redis.kill()));
+    }),
   );
 });
 

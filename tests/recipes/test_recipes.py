@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -98,6 +102,94 @@ def test_answers_commit_what_they_took(redis: str, tmp_path: Path, monkeypatch: 
         assert (denied.status_code, denied.json()) == (429, {"retry_after": None})
 
 
+class Provider(BaseHTTPRequestHandler):
+    """Responds to each prompt with 1,000 input tokens, 400 of them cached, and 200 output tokens, or fails."""
+
+    usage = '{"prompt_tokens": 1000, "completion_tokens": 200, "prompt_tokens_details": {"cached_tokens": 400}}'
+
+    def do_POST(self) -> None:
+        """Respond as OpenAI's interface does."""
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        assert asked["max_tokens"] <= 4_000
+        if asked["messages"][0]["content"] == "fail":
+            self.respond(500, "application/json", '{"error": {}}')
+        elif not asked.get("stream"):
+            self.respond(200, "application/json", f'{{"choices": [], "usage": {self.usage}}}')
+        else:
+            last = self.usage if asked["stream_options"]["include_usage"] else "null"
+            events = [
+                '{"choices": [{"delta": {"content": "Hi"}}], "usage": null}',
+                f'{{"choices": [], "usage": {last}}}',
+            ]
+            self.respond(200, "text/event-stream", "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]))
+
+    def respond(self, status: int, kind: str, body: str) -> None:
+        """Send a response."""
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+def test_gateway_charges_what_the_provider_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each team pays for its usage, streamed or not, and is served while Redis is away; the dashboard shows it."""
+    with Redis() as redis, serving(Provider) as provider:
+        stands_for = {
+            "redis://localhost:6379": f"{redis.url}?deadline=10s",
+            "https://api.openai.com": provider,
+        }
+        made = recipe("model-gateway.md", stands_for, tmp_path, monkeypatch)
+        with TestClient(made.app) as client:
+
+            def ask(content: str, key: str = "key-of-search", **options: Any) -> Any:
+                body = {"messages": [{"content": content}], **options}
+                return client.post("/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
+
+            def spent(team: str = "search", budget: int = 50_000_000) -> int:
+                return budget - made.limiter.blocking.peek(team, "micro_dollars").remaining
+
+            # 2.5 * 1,000 - 1.25 * 400 + 10 * 200
+            assert (ask("hello", max_tokens=100_000).status_code, spent()) == (200, 4_000)
+            streamed = ask("hello", stream=True)
+            assert streamed.text.endswith("data: [DONE]\n\n")
+            assert spent() == 8_000
+            # A response without usage costs its estimate: 4,000 tokens, and some for the prompt.
+            assert ask("fail").status_code == 500
+            assert 8_000 + 40_000 <= spent() <= 8_000 + 41_000
+            assert (ask("hello", "key-of-research").status_code, spent("research", 500_000_000)) == (200, 4_000)
+            assert ask("hello", "another key").status_code == 400
+            made.limiter.blocking.charge("search", "micro_dollars", cost=49_950_000)
+            denied = ask("hello")
+            assert (denied.status_code, denied.json()["violated-policies"]) == (429, ["micro_dollars"])
+            seen_on_the_dashboard(redis.url, spent())
+            redis.kill()
+            outage = ask("hello", "key-of-research")
+            assert (outage.status_code, outage.headers["x-ratelimit-outage"]) == (200, "fallback")
+
+
+def seen_on_the_dashboard(store: str, used: int) -> None:
+    """Run the server of the page: it has the document of the folder, and what the team has used."""
+    program = str(ROOT / "target" / "debug" / "polylimit")
+    command = [program, "--store", store, "serve", "--policies", "limits.toml"]
+    command += ["--listen", "http://127.0.0.1:0", "--admin", "http://127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            # The second listener is the one of operators. A server that does not start ends the lines.
+            lines = iter(server.stderr or [])
+            addresses = (found[0] for line in lines if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
+            _, address = islice(addresses, 2)
+            threading.Thread(target=lambda: list(lines), daemon=True).start()
+            assert "<html" in httpx.get(address).text
+            explained = httpx.post(f"{address}/v1/explain", json={"policy": "micro_dollars", "key": "search"})
+            assert [quota["used"] for quota in explained.json()["quotas"]] == [used]
+        finally:
+            server.terminate()
+
+
 class Receiver(BaseHTTPRequestHandler):
     """Answers the first request by 429, and all others by 200."""
 
@@ -125,13 +217,22 @@ class Receiver(BaseHTTPRequestHandler):
 def receiver() -> Iterator[SimpleNamespace]:
     """Yield a server of its own, with its URL and its handler."""
     handler = type("OwnReceiver", (Receiver,), {})
+    with serving(handler) as url:
+        yield SimpleNamespace(url=f"{url}/", handler=handler)
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Yield the URL of a server with this handler."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield SimpleNamespace(url=f"http://127.0.0.1:{server.server_port}/", handler=handler)
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_webhooks_of_a_busy_host_go_back_to_the_queue(
