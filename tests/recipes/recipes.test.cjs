@@ -126,7 +126,10 @@ test("a gateway charges what the provider reports, streamed or not, and serves w
       assert.ok(streamed.text.endsWith("data: [DONE]\n\n"));
       await isLeft("search", 50_000_000 - 8_000);
       assert.equal((await ask("fail")).status, 500);
-      await until(async () => (await left("search")) <= 50_000_000 - 48_000, "a response without usage costs its estimate");
+      await until(
+        async () => (await left("search")) <= 50_000_000 - 48_000,
+        "a response without usage costs its estimate",
+      );
       assert.equal((await ask("hello", "another key")).status, 400);
       await limiter.charge("search", { policy: "micro_dollars", cost: 49_950_000 });
       assert.equal((await ask("hello")).status, 429);

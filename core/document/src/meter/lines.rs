@@ -45,7 +45,7 @@ pub(super) struct Documents {
 /// The current line of a stream of events.
 #[derive(Clone, Copy, Debug)]
 enum Line {
-    /// So many bytes of `data:` are read.
+    /// The name of a field, of which this many bytes are those of `data:`.
     Field(usize),
     /// Data, before its first byte.
     DataStart,

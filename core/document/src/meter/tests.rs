@@ -263,9 +263,15 @@ fn places(value: &Value, path: &str, all: &mut Vec<(String, u64)>) {
     match value {
         Value::Number(number) if !path.is_empty() => all.push((path.to_owned(), number.as_u64().unwrap())),
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(at, item)| places(item, &join(&at.to_string()), all))
+            for (at, item) in items.iter().enumerate() {
+                places(item, &join(&at.to_string()), all);
+            }
         }
-        Value::Object(members) => members.iter().for_each(|(name, item)| places(item, &join(name), all)),
+        Value::Object(members) => {
+            for (name, item) in members {
+                places(item, &join(name), all);
+            }
+        }
         _ => {}
     }
 }
