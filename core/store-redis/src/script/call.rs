@@ -461,8 +461,10 @@ fn code(action: Action) -> u8 {
     }
 }
 
-const MAIN: Template<5> =
-    Template::cut(include_str!("lua/main.lua"), ["arguments", "time", "prefetch", "check", "general"]);
+const MAIN: Template<6> = Template::cut(
+    include_str!("lua/main.lua"),
+    ["arguments", "time", "prefetch", "check", "held", "general"],
+);
 const REQUEST: Template<5> =
     Template::cut(include_str!("lua/request.lua"), ["arguments", "time", "prefetch", "check", "general"]);
 const TIME: &str = include_str!("lua/time.lua");
@@ -559,9 +561,12 @@ impl Script {
         let arguments = format!(
             "local {names}nonce, deadline, format, cost, policy_at = read('>{format}I6I7BI5', input)\n"
         );
-        let (prefetch, check) =
-            if fast_path.is_empty() { ("", String::new()) } else { (fast_path::PREFETCH, fast_path.check()) };
-        Self::new(compact(&MAIN.fill([&arguments, TIME, prefetch, &check, &general(needed)])))
+        let (prefetch, check, held) = if fast_path.is_empty() {
+            ("", String::new(), String::new())
+        } else {
+            (fast_path::PREFETCH, fast_path.check(), fast_path.held())
+        };
+        Self::new(compact(&MAIN.fill([&arguments, TIME, prefetch, &check, &held, &general(needed)])))
     }
 
     fn new(source: String) -> Self {

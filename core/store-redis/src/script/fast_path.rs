@@ -14,6 +14,10 @@ const CHECK: Template<8> = Template::cut(
     include_str!("lua/fast_path/check.lua"),
     ["locals", "load", "fresh", "spend", "denied", "value", "renew", "lives"],
 );
+const HELD: Template<7> = Template::cut(
+    include_str!("lua/fast_path/held.lua"),
+    ["locals", "load", "known", "fresh", "spend", "value", "lives"],
+);
 /// Reads all states of a call at once, where possible.
 pub(super) const PREFETCH: &str = include_str!("lua/fast_path/prefetch.lua");
 const READ_CHARGE: Template<4> =
@@ -31,6 +35,8 @@ const DENIED: &str = "if denies_one then\ncode = raw and 2 or 4\nend\n";
 /// Whether the key's time to live has to be extended for a quota.
 const RENEW: &str =
     "if until_after$ >= until_before$ - until_before$ % unit$ + unit$ then\nrenew = true\nend\n";
+/// How long the key lives at least by the state of a quota that was found.
+const KNOWN: &str = "known_us = math.max(known_us, until_before$ - until_before$ % unit$ + unit$)\n";
 /// How long the key has to live for a quota.
 const LIVES: &str = "until_us = math.max(until_us, until_after$ - until_after$ % unit$ + unit$)\n";
 
@@ -218,9 +224,7 @@ impl FastPath {
         if policy.quotas().len() > MAX_QUOTAS {
             return Self::default();
         }
-        policy
-            .quotas()
-            .iter()
+        rates(policy)
             .map(kind)
             .collect::<Option<_>>()
             .map_or_else(Self::default, |kinds| Self { kinds, has_penalty: policy.penalty().is_some() })
@@ -239,7 +243,7 @@ impl FastPath {
     /// Also returns where the window of each quota by the calendar is to be written, with the quota's place.
     pub(super) fn arguments_of(&self, policy: &Policy) -> (Box<[u8]>, Vec<(usize, usize)>) {
         let (mut out, mut windows) = (Vec::new(), Vec::new());
-        for (place, (kind, quota)) in self.kinds.iter().zip(policy.quotas()).enumerate() {
+        for (place, (kind, quota)) in self.kinds.iter().zip(rates(policy)).enumerate() {
             out.push(kind.form() as u8);
             out.extend_from_slice(&Tag::of(quota).0);
             for (_, bytes, value) in kind.part().arguments {
@@ -275,6 +279,14 @@ impl FastPath {
         CHECK.fill([&self.locals(1), &self.load(1), &fresh, &spend, denied, &self.value(1), &renew, &lives])
     }
 
+    /// The Lua that tries to decide an entry of a key with reservations.
+    pub(super) fn held(&self) -> String {
+        let (fresh, spend) = (self.each(1, |part| part.lua.before[2]), self.each(1, |part| part.lua.rest));
+        let (known, lives) = (self.each(1, |_| KNOWN), self.each(1, |_| LIVES));
+        let value = self.value(1).replacen("local value", "value", 1);
+        HELD.fill([&self.locals(1), &self.records(1, true), &known, &fresh, &spend, &value, &lives])
+    }
+
     /// Some Lua of each part.
     fn each(&self, first: usize, lua: fn(&'static Part) -> &'static str) -> String {
         self.parts(first).map(|(number, part)| lua(part).replace('$', &number)).collect()
@@ -290,8 +302,14 @@ impl FastPath {
         each.collect()
     }
 
-    /// Lua that reads the records with as few calls as their lengths allow: after a tail, a new call starts at its end.
+    /// Lua that reads the records of a key that has no others.
     fn load(&self, first: usize) -> String {
+        self.records(first, false)
+    }
+
+    /// Lua that reads the records with as few calls as their lengths allow: after a tail, a new call starts at its end. Whether there
+    /// may be others behind them, at `p`.
+    fn records(&self, first: usize, has_others: bool) -> String {
         let (mut lua, mut loads, mut length) = (String::new(), String::new(), 0);
         let (mut names, mut format) = (Vec::new(), String::new());
         let has_tail = self.parts(first).any(|(_, part)| part.tail.is_some());
@@ -305,7 +323,7 @@ impl FastPath {
             loads.extend(["if found", &number, " ~= id", &number, " then\nbreak\nend\n"]);
             loads += &part.lua.before[1].replace('$', &number);
             let is_last = at + 1 == self.kinds.len();
-            if is_last && !has_tail {
+            if is_last && !has_tail && !has_others {
                 return format!(
                     "if size ~= {length} then\nbreak\nend\n{} = read('>{format}', raw)\n{loads}",
                     names.join(", ")
@@ -318,7 +336,7 @@ impl FastPath {
                 (loads, format, length) = (String::new(), String::new(), 0);
             }
         }
-        lua + "if p <= size then\nbreak\nend\n"
+        if has_others { lua } else { lua + "if p <= size then\nbreak\nend\n" }
     }
 
     /// Lua that builds the new value of the key.
@@ -402,6 +420,11 @@ impl RequestPath {
         let states = line("(raw_@ or '')", " .. ");
         REQUEST.fill([&costs, &read, &denied, &penalties, &denial, &write, &admission, &states])
     }
+}
+
+/// The quotas that have states; one of concurrency has none, and no check meets it.
+fn rates(policy: &Policy) -> impl Iterator<Item = &Quota> {
+    policy.quotas().iter().filter(|quota| quota.algorithm().is_rate())
 }
 
 /// What handles the records of a quota, if the fast path supports it.

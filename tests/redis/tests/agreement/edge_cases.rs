@@ -89,6 +89,35 @@ fn denied_policy_writes_no_state() {
 }
 
 #[test]
+fn reservation_of_a_key_leaves_the_others_where_they_are() {
+    let server = Server::start(Kind::Redis, &[]);
+    let policies = ["100/hour token_bucket", "5 concurrent; 100/hour; 1000/day fixed_window"];
+    for (number, quotas) in policies.into_iter().enumerate() {
+        let policy = Policy::parse("jobs", quotas).unwrap();
+        let url = format!("{}&prefix=p{number}", generous(&server.url()));
+        // By the server's clock, a reservation may renew the key's time to live, which writes all of it.
+        let builder = Limiter::builder().store(&url).clock(ManualClock::new(1_700_000_000_000_000).unwrap());
+        let limiter = builder.policy(policy).build().unwrap().blocking();
+        let reserve = || limiter.reserve("k", ReserveOptions::default().max_age(Duration::ZERO)).unwrap();
+        let kept = [reserve(), reserve()];
+        let calls_of = |command: &str| {
+            let stats: String = server.query(&["INFO", "commandstats"]);
+            let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{command}:")));
+            let calls =
+                line.and_then(|line| line.split("calls=").nth(1)?.split(',').next()?.parse::<u64>().ok());
+            calls.unwrap_or(0)
+        };
+        let (gets, appends) = (calls_of("get"), calls_of("append"));
+        let third = reserve();
+        assert!(kept.iter().all(|one| one.allowed()) && third.allowed());
+        // The general transition reads the key again, and writes all of it.
+        assert_eq!((calls_of("get"), calls_of("append")), (gets + 1, appends + 1), "{quotas}");
+        assert!(third.commit_blocking(1).unwrap().found());
+        assert_eq!(calls_of("get"), gets + 2, "{quotas}");
+    }
+}
+
+#[test]
 fn key_remembers_its_latest_thousand_commits() {
     let servers = Servers::start();
     let clock = ManualClock::new(1_700_000_000_000_000).unwrap();

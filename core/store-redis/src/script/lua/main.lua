@@ -41,6 +41,8 @@ if format > 0 then
 end
 --[time]
 local states, answers, codes, letters
+-- Where the arguments of the next entry that concerns a reservation, or blocks, begin.
+local holds_at = 1
 if entries > 1 then
   answers, letters = {}, { '\1', '\2', '\3', '\4', '\5' }
   --[prefetch]
@@ -49,6 +51,7 @@ local i = 1
 while true do
   local raw, code
   --[check]
+  --[held]
   if not code then
     decide = decide or (function()
       --[general]

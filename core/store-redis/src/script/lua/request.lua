@@ -30,7 +30,7 @@ end
 local manual = now and flags % 8 < 4
 --[time]
 local asked_at, is_same = charges_at + 3 * charges, flags % 4 >= 2
-local codes, answers, is_outside, decide_request = {}, {}
+local codes, answers, holds_at, is_outside, decide_request = {}, {}, 1
 --[prefetch]
 for r = 1, requests do
   local is_decided

@@ -156,7 +156,6 @@ local function foreign(refusal)
 end
 
 -- The arguments of the next entry that concerns a reservation, or blocks.
-local holds_at = 1
 local function next_hold()
   local ttl, remember, id, after = read('>I6I5Bc0', ARGV[2], holds_at)
   holds_at = after
