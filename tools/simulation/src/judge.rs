@@ -124,7 +124,7 @@ impl Rules<'_> {
         let facts = &self.facts[attempt.line as usize];
         let decided = limiter.decide(&attributes(facts), &self.terms)?;
         for made in &decided.decisions {
-            if made.reservation.is_some() {
+            if made.effective_policy().is_only_reserved() {
                 return Err(SimulationError::usage(format!(
                     "policy {} counts concurrent requests, and a simulation does not know how long requests take: leave that \
                      quota out",
@@ -133,6 +133,12 @@ impl Rules<'_> {
             }
             if made.decision.degraded().is_some() {
                 return Err(store_is_full());
+            }
+            if let Some(id) = made.reservation {
+                // A log does not say what the response has reported: the cost is charged, as for a response that reports nothing.
+                let request = Request::new(&made.key).policy(&made.policy).cost(made.cost);
+                let plan = made.plan.as_deref();
+                limiter.commit(plan.map_or(request, |plan| request.plan(plan)), id, None)?;
             }
             let policy = self.policies.iter_mut().find(|policy| policy.policy.policy.name() == &*made.policy);
             let Some(policy) = policy else { continue };

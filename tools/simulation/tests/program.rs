@@ -286,6 +286,27 @@ apply = [{ policy = "hours", key = "all" }]
     assert_eq!(admitted, [("hours", &3.into()), ("night", &3.into())]);
 }
 
+#[test]
+fn request_of_a_log_spends_its_cost_where_a_response_would_report_what_was_spent() {
+    let document = tempfile::NamedTempFile::new().unwrap();
+    let text = r#"
+polylimit = 1
+[policies.tokens]
+quotas = "5/day fixed_window"
+[[rules]]
+apply = [{ policy = "tokens", key = "all", cost = 2, spent = "usage:total" }]
+"#;
+    std::fs::write(document.path(), text).unwrap();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    // A reservation that is not committed would have expired by the next request.
+    let line = |time: &str| format!("192.0.2.1 - - [{time} +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n");
+    let lines = ["21/Nov/2026:10:00:00", "21/Nov/2026:11:00:00", "21/Nov/2026:12:00:00"].map(line);
+    std::fs::write(log.path(), lines.concat()).unwrap();
+    let (value, _) = json(&["--log", log.path().to_str().unwrap()], Some(document.path()));
+    let total = &value["live"]["total"];
+    assert_eq!((&total["admitted"], &total["denied"]), (&2.into(), &1.into()));
+}
+
 /// Keys come from clients. In the page they are data, which no parser takes for HTML.
 #[test]
 fn hostile_keys_are_harmless_in_the_page() {
