@@ -33,6 +33,9 @@ apply = [{ policy = "tokens", key = "{user}|{path.model}", cost = "{header.x-tok
 match = { path = "/batch" }
 apply = [{ policy = "tokens", key = "{user}", cost = "{units}" }]
 [[rules]]
+match = { path = "/model" }
+apply = [{ policy = "tokens", key = "{user}", cost = 60, spent = "usage:total" }]
+[[rules]]
 match = { path = "/jobs" }
 apply = [{ policy = "jobs", key = "all" }]
 [lists]
@@ -154,6 +157,23 @@ func TestRulesOfTheConfigurationDecide(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestRuleChargesWhatTheResponseReports(t *testing.T) {
+	model := http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) {
+		writer.Header().Set("Content-Type", "text/event-stream")
+		for _, part := range []string{"data: {\"usage\": {\"prompt_tok", "ens\": 5, \"completion_tokens\": 2}}\n\n"} {
+			_, _ = writer.Write([]byte(part))
+			_ = http.NewResponseController(writer).Flush()
+		}
+	})
+	limiter, server := configured(t, "memory:", model, polylimit.WithDocument(document))
+	for _, remaining := range []uint64{93, 86} {
+		if answer := get(t, server.URL+"/model", "X-Login", "dave"); answer.status != 200 {
+			t.Errorf("%+v", answer)
+		}
+		guardLeft{Policy: "tokens", Key: "dave", Remaining: remaining}.await(t, "after a response", limiter)
+	}
 }
 
 func TestDenyListOfTheConfigurationIsAnsweredBy403(t *testing.T) {

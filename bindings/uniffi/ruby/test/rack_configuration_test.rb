@@ -16,6 +16,11 @@ class RackConfigurationTest < RackCase
     [[rules]]
     match = { path = "/users/{*rest}" }
     apply = [{ policy = "api", key = "{user}", missing = "deny" }]
+    [policies.tokens]
+    quotas = "100/hour fixed_window"
+    [[rules]]
+    match = { path = "/model" }
+    apply = [{ policy = "tokens", key = "{client}", cost = 60, spent = "usage:total" }]
     [[rules]]
     match = { path = "/jobs", method = "GET" }
     apply = [{ policy = "jobs", key = "{client}" }]
@@ -48,6 +53,22 @@ class RackConfigurationTest < RackCase
     app = Polylimit::Rack.new(LEFT, limiter: @limiter)
     env = { 'REQUEST_METHOD' => 'GET', 'PATH_INFO' => '/users/', 'REMOTE_ADDR' => '192.0.2.7', 'REMOTE_USER' => 'bob' }
     assert_equal([200, 200, 429], Array.new(3) { app.call(env.dup).first })
+  end
+
+  def test_a_rule_charges_what_the_response_reports
+    parts = ['{"usage": {"prompt_tok', 'ens": 5, "completion_tokens": 2}}']
+    app = Polylimit::Rack.new(->(_) { [200, { 'content-type' => 'application/json' }, parts] }, limiter: @limiter)
+    env = { 'REQUEST_METHOD' => 'GET', 'PATH_INFO' => '/model', 'REMOTE_ADDR' => '192.0.2.7' }
+    [93, 86].each do |left|
+      status, _, body = app.call(env.dup)
+      read = []
+      body.each { |part| read << part }
+      body.close
+      assert_equal [200, parts, left], [status, read, @limiter.peek('192.0.2.7', policy: 'tokens').remaining]
+    end
+    # A client that leaves in the middle has spent the cost.
+    app.call(env.dup).last.close
+    assert_equal 26, @limiter.peek('192.0.2.7', policy: 'tokens').remaining
   end
 
   def test_a_response_that_does_not_count_and_a_request_that_holds

@@ -17,8 +17,8 @@ module Polylimit
   # application that raises counts as one that answers 500; the fields of a response that does not count show what is left
   # after the refund); `spent`, called with request, status and headers when a response is done or its client has gone, returns the
   # units that the request has spent, 0 to 10^12, or nil for its cost: then the cost is reserved until that time and not checked, as
-  # it is under policies with a quota of concurrency in any case; or a hash of such functions by policies of the list, of which only these
-  # are reserved; `ttl`, seconds that a reservation lasts after its last renewal (30);
+  # it is under policies with a quota of concurrency in any case; or text that says where the response reports them, such as
+  # "usage:total" or "header:x-tokens"; or a hash of both by policies of the list, of which only these are reserved; `ttl`, seconds that a reservation lasts after its last renewal (30);
   # `max_age`, seconds for which it is renewed (3,600); `skip`, called with the request, lets requests through undecided; `methods`, the only ones that are
   # limited, where GET covers HEAD unless `separate_head` separates them, also under quotas without a name;
   # `count_preflights`, whether preflights of CORS are limited; `cors_origins`, one or a list of the origins whose pages may read a denial,

@@ -1,5 +1,8 @@
 package polylimit
 
+import jakarta.servlet.http.HttpServlet
+import jakarta.servlet.http.HttpServletRequest
+import jakarta.servlet.http.HttpServletResponse
 import org.junit.jupiter.api.Assertions.assertEquals
 import org.junit.jupiter.api.Assertions.assertNull
 import org.junit.jupiter.api.Assertions.assertThrows
@@ -42,6 +45,35 @@ class ServletConfigurationTest : ServletServer() {
         }
 
     @Test
+    fun `a rule charges what the response reports`() {
+        val model =
+            object : HttpServlet() {
+                override fun service(
+                    request: HttpServletRequest,
+                    response: HttpServletResponse,
+                ) {
+                    response.contentType = "application/json"
+                    response.writer.print("{\"usage\": {\"prompt_tok")
+                    response.writer.write("ens\": 5, \"completion_tokens\": 2}}".toCharArray())
+                }
+            }
+        serveRaw(model, "/*", listOf(RateLimitFilter(RateLimitOptions(limiter)) to "/*")) { send ->
+            for (left in listOf(93L, 86L)) {
+                assertEquals("HTTP/1.1 200 OK", send("GET /model", emptyList()).first())
+                awaitLeft(left)
+            }
+        }
+    }
+
+    /** A request ends after its client has read the response. */
+    private fun awaitLeft(left: Long) {
+        val end = System.nanoTime() + 20_000_000_000
+        val remaining = { limiter.peek("127.0.0.1", "tokens").remaining }
+        while (remaining() != left && System.nanoTime() < end) Thread.sleep(1)
+        assertEquals(left, remaining())
+    }
+
+    @Test
     fun `options beside a configuration are refused`() {
         val others = listOf(RateLimitOptions(limiter).key { "k" }, RateLimitOptions(limiter).cost(2), RateLimitOptions(limiter).scope("/x"))
         val without = RateLimitOptions(Limiter.of(mapOf("api" to "1/s"))).attributes { null }
@@ -65,6 +97,11 @@ class ServletConfigurationTest : ServletServer() {
             [[rules]]
             match = { path = "/users/{*rest}" }
             apply = [{ policy = "api", key = "{user}", missing = "deny" }]
+            [policies.tokens]
+            quotas = "100/hour fixed_window"
+            [[rules]]
+            match = { path = "/model" }
+            apply = [{ policy = "tokens", key = "{client}", cost = 60, spent = "usage:total" }]
             [[rules]]
             match = { path = "/jobs", method = "GET" }
             apply = [{ policy = "jobs", key = "{client}" }]
