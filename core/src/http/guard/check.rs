@@ -22,9 +22,10 @@ use polylimit_rules::reservation::list::ReservationTerms;
 /// The steps are: make each [`next_call`](Self::next_call) and pass its answer to [`answer_call`](Self::answer_call), until
 /// there is none; if there is an [`outage`](Self::outage), call the program's `on_outage` and pass its result to
 /// [`overrule`](Self::overrule); [`conclude`](Self::conclude), and make the next calls; when there is a response,
-/// [`finish`](Self::finish), and make the next calls; and if the check [holds](Self::holds) reservations, [`end`](Self::end) it
-/// when the response is done or its client has gone, and make the next calls. [`run`](Self::run) makes the next calls, for
-/// programs in Rust.
+/// [`finish`](Self::finish), and make the next calls; if the check [reads the response](Self::reads_response), pass it to
+/// [`read_head`](Self::read_head) and [`read_body`](Self::read_body); and if it [holds](Self::holds) reservations,
+/// [`end`](Self::end) it when the response is done or its client has gone, and make the next calls. [`run`](Self::run) makes the
+/// next calls, for programs in Rust.
 ///
 /// A check that is dropped while it holds reservations ends them in the background; see [`end_in_background`](Self::end_in_background).
 pub struct GuardCheck {
