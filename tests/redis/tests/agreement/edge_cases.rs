@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polylimit::clock::ManualClock;
 use polylimit::decision::Usage;
-use polylimit::reservation::{ReservationId, ReserveOptions};
+use polylimit::reservation::{Reservation, ReservationId, ReserveOptions};
 use polylimit::storage::Outage;
 use polylimit::{Decision, Limiter, Policy, Quota, Request};
 use polylimit_test_servers::{Kind, Row, Server};
@@ -109,7 +109,7 @@ fn reservation_of_a_key_leaves_the_others_where_they_are() {
         };
         let (gets, appends) = (calls_of("get"), calls_of("append"));
         let third = reserve();
-        assert!(kept.iter().all(|one| one.allowed()) && third.allowed());
+        assert!(kept.iter().all(Reservation::allowed) && third.allowed());
         // The general transition reads the key again, and writes all of it.
         assert_eq!((calls_of("get"), calls_of("append")), (gets + 1, appends + 1), "{quotas}");
         assert!(third.commit_blocking(1).unwrap().found());

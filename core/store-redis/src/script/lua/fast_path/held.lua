@@ -1,5 +1,5 @@
 -- Reserves, commits, and checks of a key with reservations, where all of its reservations count, the clock is not behind any, and the
--- numbers in front of them tell all that a decision needs (transition/reservations.lua). The answers are those of the general transition,
+-- numbers in front of them suffice for a decision (transition/reservations.lua). The answers are those of the general transition,
 -- to which everything else is left: denials, ids that are there already or are not, and commits that are remembered.
 if not code and (op == 0 and cost > 0 and raw or op == 6 or op == 7) then
   repeat
