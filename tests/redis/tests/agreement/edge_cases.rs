@@ -107,11 +107,12 @@ fn reservation_of_a_key_leaves_the_others_where_they_are() {
                 line.and_then(|line| line.split("calls=").nth(1)?.split(',').next()?.parse::<u64>().ok());
             calls.unwrap_or(0)
         };
-        let (gets, appends) = (calls_of("get"), calls_of("append"));
+        let (gets, sets, parts) = (calls_of("get"), calls_of("set"), calls_of("setrange"));
         let third = reserve();
         assert!(kept.iter().all(Reservation::allowed) && third.allowed());
         // The general transition reads the key again, and writes all of it.
-        assert_eq!((calls_of("get"), calls_of("append")), (gets + 1, appends + 1), "{quotas}");
+        let calls = (calls_of("get"), calls_of("set"), calls_of("setrange"));
+        assert_eq!(calls, (gets + 1, sets, parts + 2), "{quotas}");
         assert!(third.commit_blocking(1).unwrap().found());
         assert_eq!(calls_of("get"), gets + 2, "{quotas}");
     }

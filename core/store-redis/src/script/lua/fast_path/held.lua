@@ -120,7 +120,7 @@ if not code and (op == 0 and cost > 0 and raw or op == 6 or op == 7) then
         call('SETRANGE', key, '0', value)
       elseif has_record then
         call('SETRANGE', key, '0', value .. head)
-        call('APPEND', key, entry)
+        call('SETRANGE', key, string.format('%d', size), entry)
       else
         call('SETRANGE', key, '0', value .. head .. entry)
       end
