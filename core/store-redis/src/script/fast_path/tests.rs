@@ -93,3 +93,22 @@ fn script_of_any_request_has_no_open_place() {
         assert!(RequestPath::of(paths.iter().chain(&[of(&[kind], false)])).is_none());
     }
 }
+
+#[test]
+fn scripts_call_only_what_users_may_without_a_log() {
+    // docs/redis.md, "Rights"; refunds and resets are published where a user may.
+    let allowed = ["TIME", "GET", "MGET", "SET", "SETRANGE", "DEL", "PUBLISH"];
+    let without_log = 63 & !(1 << 4);
+    let path = FastPath { kinds: KINDS.into(), has_penalty: true };
+    let request = RequestPath::of([FastPath { kinds: KINDS.into(), has_penalty: true }].iter()).unwrap();
+    let scripts =
+        [Script::assemble(without_log, &path), Script::assemble_requests(without_log, Some(&request))];
+    for source in scripts.map(|script| script.source) {
+        let calls = ["call('", "try('"].into_iter().flat_map(|call| source.split(call).skip(1));
+        let called: Vec<_> = calls.filter_map(|rest| rest.split('\'').next()).collect();
+        assert!(called.len() > 10, "{called:?}");
+        for command in called {
+            assert!(allowed.contains(&command), "{command} is not granted");
+        }
+    }
+}
