@@ -60,6 +60,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/litellm.md", "yaml", "bindings/python/tests/test_litellm.py"),
     ("docs/recipes/language-models.md", "python", "tests/recipes/test_recipes.py"),
     ("docs/recipes/model-gateway.md", "python", "tests/recipes/test_recipes.py"),
+    ("docs/recipes/model-gateway.md", "console", "tests/recipes/test_recipes.py"),
     ("docs/recipes/webhooks.md", "python", "tests/recipes/test_recipes.py"),
     ("docs/recipes/outgoing-calls.md", "python", "tests/recipes/test_recipes.py"),
     ("docs/recipes/background-jobs.md", "python", "tests/recipes/test_recipes.py"),

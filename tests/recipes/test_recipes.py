@@ -173,9 +173,10 @@ def test_gateway_charges_what_the_provider_reports(tmp_path: Path, monkeypatch: 
 
 def seen_on_the_dashboard(store: str, used: int) -> None:
     """Run the server of the page: it has the document of the folder, and what the team has used."""
-    program = str(ROOT / "target" / "debug" / "polylimit")
-    command = [program, "--store", store, "serve", "--policies", "limits.toml"]
-    command += ["--listen", "http://127.0.0.1:0", "--admin", "http://127.0.0.1:0"]
+    (line,) = re.findall(r"```console\n\$ polylimit (.*)\n```", (RECIPES / "model-gateway.md").read_text())
+    stands_for = {"redis://localhost": store, "http://127.0.0.1:8181": "http://127.0.0.1:0"}
+    command = [str(ROOT / "target" / "debug" / "polylimit"), *(stands_for.get(word, word) for word in line.split())]
+    command += ["--listen", "http://127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:
             # The second listener is the one of operators. A server that does not start ends the lines.

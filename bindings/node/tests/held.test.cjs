@@ -342,7 +342,7 @@ test("options of reservations are checked when a middleware is created", () => {
     const expected = { name: "PolylimitError", code: "invalid_argument", message };
     assert.throws(() => expressRateLimit({ limiter, ...options }), expected);
   };
-  refused({ spent: 5 }, "spent is 5: allowed is a function");
+  refused({ spent: 5 }, 'spent is 5: allowed is a function, or text such as "usage:total"');
   refused({ ttlMs: "5s" }, "ttlMs is a string: allowed is a number of milliseconds");
   refused({ ttlMs: 0.5 }, /ttl/);
   refused({ maxAgeMs: -1 }, /^maxAgeMs is -1/);

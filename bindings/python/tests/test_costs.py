@@ -285,7 +285,11 @@ async def asynchronous(_response):
         ),
         ({"cost": {"tokens": -1}}, InvalidArgumentError, r'^cost\["tokens"\] is -1: allowed is a whole number'),
         ({"cost": {"tokens": "5"}}, TypeError, r'^cost\["tokens"\] is of type str'),
-        ({"spent": {"tokens": 5}}, TypeError, r'^spent\["tokens"\] is of type int: allowed is a function$'),
+        (
+            {"spent": {"tokens": 5}},
+            TypeError,
+            r'^spent\["tokens"\] is of type int: allowed is a function, or text such as "usage:total"$',
+        ),
         ({"spent": {"tokens": asynchronous}}, InvalidArgumentError, r'^spent\["tokens"\] is asynchronous, which is'),
         (
             {"policy": lambda _request: BOTH, "cost": {"tokens": 5}},
@@ -295,7 +299,7 @@ async def asynchronous(_response):
         (
             {"policy": lambda _request: BOTH, "spent": {"tokens": len}},
             InvalidArgumentError,
-            "^spent is a mapping, and policy is a function of the request: allowed is a function of the response$",
+            "^spent is a mapping, and policy is a function of the request: allowed is text or a function",
         ),
     ],
 )

@@ -17,6 +17,8 @@ import httpx
 
 APPS = Path(__file__).parent / "apps"
 
+#: The threads of gunicorn close a connection idle for 2 s, which on a busy machine races with its reuse.
+GUNICORN = ["--keep-alive", "60"]
 #: uWSGI closes each connection after its response, and announces that only with this header.
 UWSGI = ["--master", "--die-on-term", "--need-app", "--strict", "--add-header", "Connection: close"]
 
@@ -32,7 +34,7 @@ class WebServer:
         descriptor = self._listener.fileno()
         port = self._listener.getsockname()[1]
         command = {
-            "gunicorn": [sys.executable, "-m", "gunicorn", "--bind", f"fd://{descriptor}"],
+            "gunicorn": [sys.executable, "-m", "gunicorn", *GUNICORN, "--bind", f"fd://{descriptor}"],
             "uvicorn": [sys.executable, "-m", "uvicorn", "--fd", str(descriptor)],
             "uwsgi": [str(Path(sys.executable).parent / "uwsgi"), *UWSGI, "--http-socket", f"fd://{descriptor}"],
         }[module]

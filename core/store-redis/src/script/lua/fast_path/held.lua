@@ -67,7 +67,9 @@ if not code and (op == 0 and cost > 0 and raw or op == 6 or op == 7) then
       -- A commit is charged beside whatever is set aside.
       number, units, at = number - 1, units - reserved, q
     else
-      want, back = want + units, op == 0 and -units or -want - units
+      -- Not in one assignment: the Lua of miniredis makes the first before it evaluates the second.
+      back = op == 0 and -units or -want - units
+      want = want + units
       if op == 6 then
         local slots = read('>H', input, policy_at + 2)
         if at or number >= math.min(slots, 1000) then

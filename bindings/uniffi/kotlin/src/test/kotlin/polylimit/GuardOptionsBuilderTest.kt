@@ -36,6 +36,8 @@ class GuardOptionsBuilderTest {
                 clientAddress = rules,
                 reserved = true,
                 reservedPolicies = listOf("a"),
+                spentBy = "usage:total",
+                spentByPolicy = mapOf("b" to "header:x-spent"),
                 ttl = Duration.ofSeconds(5),
                 maxAge = Duration.ofMinutes(5),
             )
@@ -71,6 +73,8 @@ class GuardOptionsBuilderTest {
                 .clientAddress(rules)
                 .reserved(true)
                 .reservedPolicies("a")
+                .spentBy("usage:total")
+                .spentBy("b", "header:x-spent")
                 .ttl(Duration.ofSeconds(5))
                 .maxAge(Duration.ofMinutes(5))
         assertEquals(named, built.build())
