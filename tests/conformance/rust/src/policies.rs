@@ -202,8 +202,8 @@ fn answer(limiter: &Limiter, operation: &Value, runtime: Option<&Runtime>) -> Re
         "decide" => {
             let parts = RequestParts::of(&operation["request"]);
             let attributes = parts.attributes();
-            // A request that reserves nothing gives no time.
-            let reserve = if ttl.is_zero() { ReserveOptions::default().id(id) } else { reserve };
+            // A request without an identifier gives no time, and each of them has an identifier of its own.
+            let reserve = if text("id").is_some() { reserve } else { ReserveOptions::default() };
             let terms = reserve.terms()?;
             let decided = ask!(decide(&attributes, &terms));
             let decisions = decided.decisions.iter().map(|made| {
