@@ -109,7 +109,7 @@ impl Meter {
         loop {
             let word = words.next().ok_or_else(|| refuse("where a source is missing"))?;
             let term = Term::parse(word, sign)
-                .ok_or_else(|| refuse(&format!("where {} is no source", excerpt(word))))?;
+                .ok_or_else(|| refuse(&format!("where {} is not a source", excerpt(word))))?;
             terms.push(term);
             sign = match words.next() {
                 None => break,

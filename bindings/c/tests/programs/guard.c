@@ -500,7 +500,7 @@ static void response_reports_what_was_spent(void) {
     polylimit_guard_free(guard);
     options[3].value = "usage";
     IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, options, 4, &guard, MESSAGE));
-    CHECK(strstr(message, "spent is \"usage\", where \"usage\" is no source: allowed are") == message);
+    CHECK(strstr(message, "spent is \"usage\", where \"usage\" is not a source: allowed are") == message);
     freed(limiter);
 }
 

@@ -462,7 +462,7 @@ fn refuse_impossible_costs(policies: &[Policy], options: &GuardOptions) -> Resul
     let meters = options.meters.as_ref().filter(|_| !options.is_metered_for_all);
     if let Some(count) = meters.map(|meters| meters.len()).filter(|count| *count > policies.len()) {
         return Err(Error::invalid_argument(format!(
-            "{count} meters are given in spent for {} policies: allowed is at most one for each policy",
+            "spent has {count} texts: allowed is at most {}, one for each policy",
             policies.len()
         )));
     }
