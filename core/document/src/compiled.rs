@@ -19,7 +19,7 @@ use crate::request::AttributeSource;
 use crate::router_paths::RouterPaths;
 use polylimit_rules::error::Error;
 use polylimit_rules::policy::Policy;
-use polylimit_rules::quota::calendar::KeyCalendar;
+use polylimit_rules::quota::calendar::KeyOptions;
 
 /// An active configuration. It is immutable: a changed document or entry makes a new one.
 #[derive(Debug)]
@@ -203,7 +203,7 @@ impl Configuration {
         policy: usize,
         key: &[u8],
         plan: Option<&[u8]>,
-        calendar: Option<&KeyCalendar>,
+        calendar: Option<&KeyOptions>,
         now_us: u64,
     ) -> Result<EffectiveQuotas, Error> {
         match (self.document.policies.get(policy), self.sets.get(policy)) {

@@ -14,7 +14,7 @@ use polylimit_rules::error::Error;
 use polylimit_rules::penalty::Penalty;
 use polylimit_rules::policy::Policy;
 use polylimit_rules::quota::Quota;
-use polylimit_rules::quota::calendar::KeyCalendar;
+use polylimit_rules::quota::calendar::KeyOptions;
 
 /// The effective quotas for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ type StoredKey = SmallVec<[u8; 24]>;
 /// The sets of quotas with calendars of keys, in the order in which they are first used. Their indices follow those of the sets.
 #[derive(Debug, Default)]
 struct SetsOfKeys {
-    indices: RwLock<Map<(u32, KeyCalendar), u32>>,
+    indices: RwLock<Map<(u32, KeyOptions), u32>>,
     /// Allocated for the first one; a set stays where it is.
     sets: OnceLock<Box<[OnceLock<Box<Policy>>]>>,
 }
@@ -82,7 +82,7 @@ struct KeySettings {
 #[derive(Clone, Debug, Default)]
 struct KeyOverride {
     set: u32,
-    calendar: Option<Arc<KeyCalendar>>,
+    calendar: Option<Arc<KeyOptions>>,
     /// Exclusive: 0 means not at all, `u64::MAX` always.
     until_us: u64,
 }
@@ -131,7 +131,7 @@ impl QuotaSets {
         &mut self,
         key: &[u8],
         quotas: &OverrideQuotas,
-        calendar: &KeyCalendar,
+        calendar: &KeyOptions,
         until_us: Option<u64>,
     ) {
         if let Some(set) = self.set_of(quotas) {
@@ -200,7 +200,7 @@ impl QuotaSets {
         policy: &str,
         key: &[u8],
         plan: Option<&[u8]>,
-        calendar: Option<&KeyCalendar>,
+        calendar: Option<&KeyOptions>,
         now_us: u64,
     ) -> Result<EffectiveQuotas, Error> {
         let (plan, settings) = plan.map(split_plan).unzip();
@@ -211,15 +211,20 @@ impl QuotaSets {
             (Some(own), None, None) | (None, Some(own), None) => self.set_of_key(choice.set, own)?,
             (own, calendar, settings) => {
                 let all = [own, calendar, settings.as_ref()].into_iter().flatten();
-                let all = all.fold(KeyCalendar::default(), |first, next| first.or(next));
+                let all = all.fold(KeyOptions::default(), |first, next| first.or(next));
                 self.set_of_key(choice.set, &all)?
             }
         };
         Ok(EffectiveQuotas { set, ..choice })
     }
 
-    /// The index of a set with the calendar of a key.
-    fn set_of_key(&self, set: u32, own: &KeyCalendar) -> Result<u32, Error> {
+    /// The index of a set with the calendar of a key, for requests of a group.
+    fn set_of_key(&self, set: u32, own: &KeyOptions) -> Result<u32, Error> {
+        // Requests may name any group, and those that the policy does not have are in the same one.
+        let groups = self.set_at(set).groups();
+        let group =
+            own.group.clone().filter(|name| groups.is_some_and(|groups| groups.table.named(name).is_some()));
+        let own = &KeyOptions { group, ..own.clone() };
         if own.is_empty() {
             return Ok(set);
         }
@@ -240,7 +245,7 @@ impl QuotaSets {
             )));
         }
         let index = *indices.entry(named).or_insert_with(|| {
-            let index = if of_key.quotas() == base.quotas() { set as usize } else { self.sets.len() + at };
+            let index = if of_key == *base { set as usize } else { self.sets.len() + at };
             u32::try_from(index).unwrap_or(0)
         });
         if index as usize == self.sets.len() + at {
@@ -257,7 +262,7 @@ impl QuotaSets {
         key: &[u8],
         plan: Option<&[u8]>,
         now_us: u64,
-    ) -> (EffectiveQuotas, QuotasOrigin, Option<&KeyCalendar>) {
+    ) -> (EffectiveQuotas, QuotasOrigin, Option<&KeyOptions>) {
         let decided = |set, origin| (EffectiveQuotas { set, compare: false }, origin, None);
         if !self.keys.is_empty()
             && let Some(KeySettings { by_entry, by_document, .. }) = self.keys.get(key)
@@ -284,7 +289,7 @@ impl QuotaSets {
 }
 
 impl KeyOverride {
-    fn new(set: u32, calendar: &KeyCalendar, until_us: Option<u64>) -> Self {
+    fn new(set: u32, calendar: &KeyOptions, until_us: Option<u64>) -> Self {
         let calendar = Some(calendar).filter(|calendar| !calendar.is_empty());
         Self {
             set,
@@ -332,7 +337,7 @@ mod tests {
             mode: Mode::On,
             outage: None,
             lease: None,
-            calendar: CalendarAttributes { zone: None, from: None },
+            calendar: CalendarAttributes { zone: None, from: None, group: None },
             candidate: None,
             elastic: None,
             penalty: None,
@@ -340,7 +345,7 @@ mod tests {
     }
 
     fn with_override(key: &str, numbers: OverrideQuotas, until_us: Option<u64>) -> Override {
-        Override { key: key.as_bytes().into(), numbers, calendar: KeyCalendar::default(), until_us }
+        Override { key: key.as_bytes().into(), numbers, calendar: KeyOptions::default(), until_us }
     }
 
     #[test]
@@ -351,13 +356,8 @@ mod tests {
             with_override("bob", OverrideQuotas::Quotas(quotas("3/minute")), Some(30)),
         ];
         let mut sets = QuotaSets::new(&policy);
-        sets.add_entry(
-            b"bob",
-            &OverrideQuotas::Quotas(quotas("4/minute")),
-            &KeyCalendar::default(),
-            Some(20),
-        );
-        sets.add_entry(b"alice", &OverrideQuotas::Plan("silver".into()), &KeyCalendar::default(), None);
+        sets.add_entry(b"bob", &OverrideQuotas::Quotas(quotas("4/minute")), &KeyOptions::default(), Some(20));
+        sets.add_entry(b"alice", &OverrideQuotas::Plan("silver".into()), &KeyOptions::default(), None);
         for (key, plan, now_us, expected) in [
             ("alice", None, 0, "5/minute"),
             ("bob", None, 0, "4/minute"),
@@ -475,7 +475,7 @@ mod tests {
         let mut sets = QuotaSets::new(&document_policy());
         for limit in 0..5_000_u64 {
             let set = OverrideQuotas::Quotas(quotas(&format!("{}/minute", limit + 1)));
-            sets.add_entry(format!("k{limit}").as_bytes(), &set, &KeyCalendar::default(), None);
+            sets.add_entry(format!("k{limit}").as_bytes(), &set, &KeyOptions::default(), None);
         }
         assert_eq!(sets.sets().len(), QuotaSets::MAX_SETS);
         assert_eq!(sets.choose("p", b"k4999", None, None, 0).unwrap().set, 0);

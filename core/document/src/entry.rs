@@ -12,7 +12,7 @@ use crate::shape::{LIST_ENTRY, OVERRIDE_ENTRY, Shape};
 use crate::tree::{self, Node, Refusal};
 use polylimit_rules::error::{Error, excerpt};
 use polylimit_rules::policy::Policy;
-use polylimit_rules::quota::calendar::KeyCalendar;
+use polylimit_rules::quota::calendar::KeyOptions;
 use polylimit_rules::request::Request;
 use polylimit_rules::time::parse_time_us;
 
@@ -39,7 +39,7 @@ pub(crate) enum Subject {
     /// `deny ITEM` or `allow ITEM`.
     List { denies: bool, item: ListItem },
     /// `override POLICY KEY`.
-    Override { policy: Box<str>, key: Box<[u8]>, numbers: OverrideQuotas, calendar: KeyCalendar },
+    Override { policy: Box<str>, key: Box<[u8]>, numbers: OverrideQuotas, calendar: KeyOptions },
 }
 
 /// Entries by their texts. A clone is cheap until one of the two changes.
@@ -149,6 +149,11 @@ impl Entry {
         };
         let Subject::Override { numbers, calendar, .. } = &self.subject else { return Ok(()) };
         let policy = &document.policies[index];
+        if policy.policy.groups().is_some() {
+            return Err(Error::invalid_argument(format!(
+                "policy {name} is shared by groups: an override is not allowed, since all groups share one set of quotas"
+            )));
+        }
         let quotas = match numbers {
             OverrideQuotas::Quotas(quotas) => {
                 document.check_numbers(index, quotas)?;

@@ -1,4 +1,7 @@
-//! The calendar of a key: the time zone and the start of its windows, from an override or from the attributes of a request.
+//! The calendar of a key: the time zone and the start of its windows, from an override or from the attributes of a request; and the
+//! group of a request.
+
+use std::sync::Arc;
 
 use jiff::civil::Weekday;
 
@@ -10,14 +13,15 @@ use crate::tree::{Node, Refusal};
 use polylimit_rules::error::{Error, excerpt};
 use polylimit_rules::policy::Policy;
 use polylimit_rules::quota::Quota;
-use polylimit_rules::quota::calendar::{CalendarStart, KeyCalendar};
+use polylimit_rules::quota::calendar::{CalendarStart, KeyOptions};
 use polylimit_rules::zone::Zone;
 
 /// The calendar in the table of an override.
-pub(crate) fn read(node: &Node<'_>) -> Result<KeyCalendar, Refusal> {
-    Ok(KeyCalendar {
+pub(crate) fn read(node: &Node<'_>) -> Result<KeyOptions, Refusal> {
+    Ok(KeyOptions {
         zone: node.get("zone").map(|zone| zone.read(Zone::parse)).transpose()?,
         from: node.get("from").map(|from| from.read(parse_start)).transpose()?,
+        group: None,
     })
 }
 
@@ -33,7 +37,7 @@ pub(crate) fn read_attributes(policy: &Node<'_>) -> Result<CalendarAttributes, R
         let parse = |text: &str| parse_attribute(name, text);
         policy.get(name).map(|node: &Node<'_>| node.read(parse)).transpose()
     };
-    Ok(CalendarAttributes { zone: attribute("zone")?, from: attribute("from")? })
+    Ok(CalendarAttributes { zone: attribute("zone")?, from: attribute("from")?, group: attribute("group")? })
 }
 
 /// Reads `{attribute}`. A policy has no path, so there are no captures.
@@ -41,9 +45,13 @@ fn parse_attribute(field: &str, text: &str) -> Result<Attribute, Error> {
     let attribute = single_placeholder(text).map(Attribute::parse).transpose()?;
     attribute.filter(|attribute| matches!(attribute, Attribute::Header(_) | Attribute::Provided(_))).ok_or_else(
         || {
+            let otherwise = if field == "group" {
+                String::new()
+            } else {
+                format!("; what is the same for all keys belongs to the quotas, such as 10_000/month {field}=...")
+            };
             Error::invalid_argument(format!(
-                "{field} is {}: allowed is one attribute that the application provides, such as \"{{{field}}}\", or a header; what is the \
-                 same for all keys belongs to the quotas, such as 10_000/month {field}=...",
+                "{field} is {}: allowed is one attribute that the application provides, such as \"{{{field}}}\", or a header{otherwise}",
                 excerpt(text)
             ))
         },
@@ -57,7 +65,7 @@ fn parse_attribute(field: &str, text: &str) -> Result<Attribute, Error> {
 /// The field of the override, and invalid argument.
 pub(crate) fn check_override(
     numbers: &Policy,
-    own: &KeyCalendar,
+    own: &KeyOptions,
     attributes: &CalendarAttributes,
 ) -> Result<(), (&'static str, Error)> {
     let allowed = if own.zone.is_some() && !has_calendar(numbers) {
@@ -97,6 +105,10 @@ pub(crate) fn check_attributes(
         );
         Err((field, Error::invalid_argument(message)))
     };
+    if attributes.group.is_some() && sets.iter().any(|set| set.groups().is_none()) {
+        let message = "group names one of the groups that share the policy, and it has no groups: add groups, or leave it out";
+        return Err(("group", Error::invalid_argument(message)));
+    }
     if attributes.zone.is_some() && !sets.iter().any(has_calendar) {
         return refuse("zone", "such as 10_000/month");
     }
@@ -118,7 +130,7 @@ fn can_start(numbers: &Policy, from: CalendarStart) -> bool {
 }
 
 /// Refuses quotas of which two are the same with one of these calendars.
-fn check_differ(numbers: &Policy, mut calendars: impl Iterator<Item = KeyCalendar>) -> Result<(), Error> {
+fn check_differ(numbers: &Policy, mut calendars: impl Iterator<Item = KeyOptions>) -> Result<(), Error> {
     calendars
         .try_for_each(|own| numbers.of_key(&own).map(|_| ()))
         .map_err(|error| Error::invalid_argument(format!("with zone and from of a key, {}", error.message())))
@@ -128,7 +140,8 @@ fn check_differ(numbers: &Policy, mut calendars: impl Iterator<Item = KeyCalenda
 const ANY_START: [CalendarStart; 3] =
     [CalendarStart::Day(1), CalendarStart::Date(1, 1), CalendarStart::Weekday(Weekday::Monday)];
 
-/// Divides the plan of a request into its name and the calendar that may follow it, as in `gold from=15 zone=Asia/Tokyo`.
+/// Divides the plan of a request into its name and what may follow it: a calendar, as in `gold from=15 zone=Asia/Tokyo`, or a group, as
+/// in `group=search`.
 pub fn split_plan(plan: &[u8]) -> (&[u8], Option<&[u8]>) {
     if is_setting(plan) {
         return (b"", Some(plan));
@@ -140,28 +153,32 @@ pub fn split_plan(plan: &[u8]) -> (&[u8], Option<&[u8]>) {
 }
 
 fn is_setting(text: &[u8]) -> bool {
-    text.starts_with(b"zone=") || text.starts_with(b"from=")
+    [&b"zone="[..], b"from=", b"group="].iter().any(|name| text.starts_with(name))
 }
 
-/// Reads the calendar that follows a plan, such as `from=15 zone=Asia/Tokyo`.
+/// Reads what follows a plan, such as `from=15 zone=Asia/Tokyo` or `group=search`.
 ///
 /// # Errors
 /// Invalid argument: it is none.
-pub(crate) fn parse(settings: &[u8]) -> Result<KeyCalendar, Error> {
+pub(crate) fn parse(settings: &[u8]) -> Result<KeyOptions, Error> {
     let text = String::from_utf8_lossy(settings);
-    let mut own = KeyCalendar::default();
+    let mut own = KeyOptions::default();
     for setting in text.split(' ') {
         let read = match setting.split_once('=') {
             Some(("zone", zone)) if own.zone.is_none() => Zone::parse(zone).map(|zone| own.zone = Some(zone)),
             Some(("from", from)) if own.from.is_none() => parse_start(from).map(|from| own.from = Some(from)),
+            Some(("group", group)) if own.group.is_none() && !group.is_empty() => {
+                own.group = Some(group.into());
+                Ok(())
+            }
             _ => Err(Error::invalid_argument(format!(
-                "it has {}: allowed are zone=NAME and from=START once, with a space between them",
+                "it has {}: allowed are zone=NAME, from=START and group=NAME once, with a space between them",
                 excerpt(setting)
             ))),
         };
         read.map_err(|error| {
             Error::invalid_argument(format!(
-                "the calendar of the plan is {}: {}",
+                "what follows the plan is {}: {}",
                 excerpt(&text),
                 error.message()
             ))
@@ -171,15 +188,18 @@ pub(crate) fn parse(settings: &[u8]) -> Result<KeyCalendar, Error> {
 }
 
 /// The plan of a request, followed by the calendar of a key.
-pub fn plan_with(plan: Option<&[u8]>, own: &KeyCalendar) -> String {
+pub fn plan_with(plan: Option<&[u8]>, own: &KeyOptions) -> String {
     let (name, settings) = plan.map_or((&b""[..], None), split_plan);
     let own = match settings.map(parse) {
         Some(Ok(settings)) => own.or(&settings),
         _ => own.clone(),
     };
     let mut text = String::from_utf8_lossy(name).into_owned();
-    let settings =
-        [("zone", own.zone.map(|zone| zone.to_string())), ("from", own.from.map(|from| from.to_string()))];
+    let settings = [
+        ("zone", own.zone.map(|zone| zone.to_string())),
+        ("from", own.from.map(|from| from.to_string())),
+        ("group", own.group.map(|group| group.to_string())),
+    ];
     for (name, value) in settings {
         let Some(value) = value else { continue };
         if !text.is_empty() {
@@ -194,21 +214,21 @@ pub fn plan_with(plan: Option<&[u8]>, own: &KeyCalendar) -> String {
 
 impl CalendarAttributes {
     pub(crate) fn is_empty(&self) -> bool {
-        self.zone.is_none() && self.from.is_none()
+        self.zone.is_none() && self.from.is_none() && self.group.is_none()
     }
 
     /// One calendar of each kind that requests may hold.
-    fn samples(&self) -> Vec<KeyCalendar> {
+    fn samples(&self) -> Vec<KeyOptions> {
         let zone = self.zone.as_ref().map(|_| Zone::UTC);
         let starts = self.from.iter().flat_map(|_| ANY_START).map(Some).chain([None]);
-        starts.map(|from| KeyCalendar { zone: zone.clone(), from }).collect()
+        starts.map(|from| KeyOptions { zone: zone.clone(), from, group: None }).collect()
     }
 
     /// The same attributes as a compiled configuration refers to them.
     pub(crate) fn compile(&self, table: &mut AttributeTable) -> CalendarAttributes<Reference> {
         let mut refer =
             |attribute: &Option<Attribute>| attribute.as_ref().map(|attribute| table.refer(attribute));
-        CalendarAttributes { zone: refer(&self.zone), from: refer(&self.from) }
+        CalendarAttributes { zone: refer(&self.zone), from: refer(&self.from), group: refer(&self.group) }
     }
 }
 
@@ -217,7 +237,7 @@ impl CalendarAttributes<Reference> {
     ///
     /// # Errors
     /// Invalid argument: an attribute is no time zone, or no start.
-    pub(crate) fn of(&self, policy: &Policy, request: &Attributes<'_>) -> Result<KeyCalendar, Error> {
+    pub(crate) fn of(&self, policy: &Policy, request: &Attributes<'_>) -> Result<KeyOptions, Error> {
         let value = |reference: &Option<Reference>| {
             let value = request.value(reference.as_ref()?)?;
             // What is not UTF-8 is no name of a zone and no start either.
@@ -230,9 +250,11 @@ impl CalendarAttributes<Reference> {
                 error.message()
             ))
         };
-        Ok(KeyCalendar {
+        Ok(KeyOptions {
             zone: value(&self.zone).map(|zone| Zone::parse(&zone)).transpose().map_err(of_policy)?,
             from: value(&self.from).map(|from| parse_start(&from)).transpose().map_err(of_policy)?,
+            // The name of a group is one word, so others name none.
+            group: value(&self.group).filter(|group| !group.contains(' ')).map(Arc::from),
         })
     }
 }

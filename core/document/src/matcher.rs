@@ -17,7 +17,7 @@ use crate::rule::{Application, Rule};
 use crate::rule_index::RuleIndex;
 use crate::schedule::LocalMinute;
 use polylimit_rules::error::Error;
-use polylimit_rules::quota::calendar::KeyCalendar;
+use polylimit_rules::quota::calendar::KeyOptions;
 use polylimit_rules::zone::Zone;
 
 /// A policy that the rules apply to a request.
@@ -40,7 +40,7 @@ pub struct AppliedPolicy {
     /// The number of the rule in the document, from 1 up.
     pub rule: u32,
     /// The calendar of the key, where the policy takes one from requests.
-    pub calendar: Option<Box<KeyCalendar>>,
+    pub calendar: Option<Box<KeyOptions>>,
 }
 
 /// Shows no key.

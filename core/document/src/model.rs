@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::attribute::Attribute;
 use polylimit_rules::penalty::Penalty;
 use polylimit_rules::policy::Policy;
-use polylimit_rules::quota::calendar::KeyCalendar;
+use polylimit_rules::quota::calendar::KeyOptions;
 use polylimit_store::lease_size::Lease;
 use polylimit_store::outage::Outage;
 
@@ -39,11 +39,13 @@ pub enum Mode {
     Shadow,
 }
 
-/// The attributes of a request that hold the calendar of a key. `A` is how an attribute is referred to.
+/// The attributes of a request that hold the calendar of a key and the group of the request. `A` is how an attribute is referred to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CalendarAttributes<A = Attribute> {
     pub(crate) zone: Option<A>,
     pub(crate) from: Option<A>,
+    /// The name of the request's group.
+    pub(crate) group: Option<A>,
 }
 
 /// The quotas of one key.
@@ -51,7 +53,7 @@ pub(crate) struct CalendarAttributes<A = Attribute> {
 pub(crate) struct Override {
     pub(crate) key: Box<[u8]>,
     pub(crate) numbers: OverrideQuotas,
-    pub(crate) calendar: KeyCalendar,
+    pub(crate) calendar: KeyOptions,
     /// The time from which it has no effect.
     pub(crate) until_us: Option<u64>,
 }

@@ -11,6 +11,7 @@
 
 mod divisor;
 pub(crate) mod fixed_window;
+pub mod grouped;
 mod leaky_bucket;
 pub mod sliding_log;
 pub(crate) mod sliding_window;
@@ -20,12 +21,14 @@ mod testing;
 pub(crate) mod token_bucket;
 
 use fixed_window::FixedWindow;
+use grouped::{GroupedBucket, GroupedSlots};
 use leaky_bucket::LeakyBucket;
 use sliding_log::SlidingLog;
 use sliding_window::SlidingWindow;
 use stepped_bucket::SteppedBucket;
 use token_bucket::TokenBucket;
 
+use crate::groups::Groups;
 use crate::penalty::BlockRecord;
 use crate::quota::{Algorithm, Quota};
 use crate::reservation::list::Reservations;
@@ -132,6 +135,10 @@ pub enum QuotaRules {
     FixedWindow(FixedWindow),
     SlidingWindow(SlidingWindow),
     SlidingLog(SlidingLog),
+    /// A bucket that groups share; boxed, as it is rare and large.
+    GroupedBucket(Box<GroupedBucket>),
+    /// Concurrency that groups share. Its state has their claims.
+    GroupedSlots(Box<GroupedSlots>),
 }
 
 /// The state of one key under one quota, or the reservations, the remembered commits or the record of blocks of a key, which stand
@@ -144,6 +151,7 @@ pub enum State {
     SlidingWindow(sliding_window::State),
     /// The largest variant; boxed to keep the others small.
     SlidingLog(Box<sliding_log::State>),
+    Grouped(Box<grouped::State>),
     Slots,
     Reservations(Box<Reservations>),
     Commits(Box<Reservations>),
@@ -161,7 +169,8 @@ macro_rules! dispatch {
             (QuotaRules::FixedWindow($r), State::FixedWindow($s)) => $call,
             (QuotaRules::SlidingWindow($r), State::SlidingWindow($s)) => $call,
             (QuotaRules::SlidingLog($r), State::SlidingLog($s)) => $call,
-            (QuotaRules::Nothing | QuotaRules::Slots, _) => $otherwise,
+            (QuotaRules::GroupedBucket($r), State::Grouped($s)) => $call,
+            (QuotaRules::Nothing | QuotaRules::Slots | QuotaRules::GroupedSlots(_), _) => $otherwise,
             _ => {
                 debug_assert!(false, "a state of another algorithm");
                 $otherwise
@@ -174,7 +183,16 @@ macro_rules! dispatch {
 const NOTHING: Explanation = Explanation { remaining: 0, reset_after_us: 0, wait_us: 0 };
 
 impl QuotaRules {
-    pub(crate) fn new(quota: &Quota) -> Self {
+    pub(crate) fn new(quota: &Quota, groups: Option<&Groups>) -> Self {
+        match (quota.algorithm(), groups) {
+            (Algorithm::Concurrency, Some(groups)) => {
+                return Self::GroupedSlots(Box::new(GroupedSlots::new(quota, groups)));
+            }
+            (Algorithm::TokenBucket, Some(groups)) if quota.limit() > 0 => {
+                return Self::GroupedBucket(Box::new(GroupedBucket::new(quota, groups)));
+            }
+            _ => {}
+        }
         match quota.algorithm() {
             Algorithm::Concurrency => Self::Slots,
             _ if quota.limit() == 0 => Self::Nothing,
@@ -188,6 +206,11 @@ impl QuotaRules {
             Algorithm::SlidingLog => Self::SlidingLog(SlidingLog::new(quota)),
         }
     }
+
+    /// Whether it counts reservations and no units.
+    pub(crate) const fn counts_slots(&self) -> bool {
+        matches!(self, Self::Slots | Self::GroupedSlots(_))
+    }
 }
 
 impl State {
@@ -199,6 +222,7 @@ impl State {
             Self::FixedWindow(state) => state.count == 0,
             Self::SlidingWindow(state) => state.holds_nothing(),
             Self::SlidingLog(state) => state.holds_nothing(),
+            Self::Grouped(state) => state.holds_nothing(),
             Self::Slots => true,
             Self::Reservations(list) | Self::Commits(list) => list.0.is_empty(),
             Self::Block(record) => **record == BlockRecord::default(),
@@ -207,6 +231,9 @@ impl State {
 
     /// The state of a key that was never seen under a quota.
     pub fn fresh(quota: &Quota) -> Self {
+        if quota.is_grouped() {
+            return Self::Grouped(Box::default());
+        }
         match (quota.algorithm(), quota.step()) {
             (Algorithm::TokenBucket, Some(_)) => Self::SteppedBucket(stepped_bucket::State::default()),
             (Algorithm::TokenBucket | Algorithm::LeakyBucket, _) => {
@@ -244,6 +271,9 @@ impl Rules for QuotaRules {
 
     #[inline]
     fn rewind(&self, state: &mut State, now_us: u64) -> bool {
+        if let (Self::GroupedSlots(slots), State::Grouped(state)) = (self, &mut *state) {
+            return slots.rewind(state, now_us);
+        }
         dispatch!(self, state, false, |rules, state| rules.rewind(state, now_us))
     }
 

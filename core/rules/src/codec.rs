@@ -12,6 +12,7 @@
 //! | 6 | the key's reservations | tag (all zero), length of the rest (3), see [`read_reservations`] |
 //! | 7 | the key's blocks | tag (all zero), length of the rest (3): 23, until (7, us), length (6, us), since (7, us), count (2), level (1) |
 //! | 8 | the commits that are remembered | as form 6 |
+//! | 9 | a quota that groups share | tag, length of the rest (3), at (7, ticks), power of ten of the tick (1), limit (5), scale of the order (6), borrowed debt (7), number of groups (1), and of each: tag (4), own debt (7), rate (5), debt towards its most (7), rate of its most (5), place in the order (7), claim (5), end of the claim (7, us) |
 //!
 //! A key may have a record of blocks and no other one.
 //!
@@ -32,7 +33,9 @@ use crate::algorithm::token_bucket::{self, Parts};
 use crate::algorithm::{State, fixed_window, sliding_log, sliding_window, stepped_bucket};
 pub use crate::codec::record::has_blocks;
 pub use crate::codec::record::{Bytes, Form, Reader, Tag, read_reservations, write_reservations};
-use crate::codec::record::{MAX_COUNT_BYTES, Record, put, put_head, read_blocks, write_blocks};
+use crate::codec::record::{
+    MAX_COUNT_BYTES, Record, put, put_head, read_blocks, read_groups, write_blocks, write_groups,
+};
 use crate::history::{
     Change, PastNumbers, bucket_ran_out, past_of, rate, repays_one, stepped_bucket_has_run_out,
     stepped_bucket_ran_out,
@@ -41,8 +44,8 @@ use crate::policy::Policy;
 use crate::quota::{Algorithm, Quota};
 use crate::units::MAX_US;
 
-const MAX_DEBT: u64 = 1 << 53;
-const MAX_TICK_EXPONENT: u8 = 13;
+pub(crate) const MAX_DEBT: u64 = 1 << 53;
+pub(crate) const MAX_TICK_EXPONENT: u8 = 13;
 /// The largest debt that fits the five bytes of a short record.
 const MAX_SHORT_DEBT: u64 = (1 << 40) - 1;
 
@@ -83,10 +86,12 @@ impl PolicyCodec {
     pub fn read(&self, bytes: &[u8], now_us: u64) -> Option<States> {
         let mut records = SmallVec::<[(Form, Tag, Reader<'_>); 4]>::new();
         let (mut reservations, mut commits, mut blocks) = (None, None, None);
+        let mut groups = SmallVec::<[(Tag, Reader<'_>); 1]>::new();
         let mut rest = Reader(bytes);
         while !rest.is_empty() {
             match rest.record()? {
                 Record::OfQuota(form, tag, record) => records.push((form, tag, record)),
+                Record::OfGroups(tag, record) => groups.push((tag, record)),
                 Record::Reservations(record) => reservations = Some(read_reservations(record)?),
                 Record::Commits(record) => commits = Some(read_reservations(record)?),
                 Record::Blocks(record) => blocks = Some(read_blocks(record)?),
@@ -95,6 +100,12 @@ impl PolicyCodec {
         }
         let superseded_at = self.superseded_at(now_us);
         let each = self.each().map(|(quota, codec)| {
+            if quota.is_grouped() {
+                return match groups.iter().find(|(tag, _)| *tag == codec.tag) {
+                    Some((_, record)) => read_groups(*record).map(|state| State::Grouped(Box::new(state))),
+                    None => Some(State::fresh(quota)),
+                };
+            }
             let is_log = quota.algorithm() == Algorithm::SlidingLog;
             match records.iter().find(|(_, tag, _)| *tag == codec.tag && !is_log) {
                 Some((form, _, record)) => codec.read(*form, *record, quota, superseded_at),
@@ -152,6 +163,7 @@ impl PolicyCodec {
                     put(out, *start_us, 7);
                 }
                 State::SlidingWindow(state) => write_sliding_window(out, state, *tag),
+                State::Grouped(state) => write_groups(state, *tag, out),
             }
         }
         for state in states.iter().skip(self.quotas.len()) {

@@ -62,7 +62,10 @@ impl PolicyRules {
     /// Whether every operation on a key with these states takes the general transition.
     #[inline]
     pub fn needs_general(&self, states: &[State]) -> bool {
-        self.slots.is_some() || self.penalty.is_some() || states.len() > self.quotas.len()
+        self.slots.is_some()
+            || self.penalty.is_some()
+            || states.len() > self.quotas.len()
+            || self.groups.is_some()
     }
 
     /// The decision that follows from the states after the transition.
@@ -116,6 +119,11 @@ impl PolicyRules {
             _ => 0,
         });
         let forgotten_us = forgotten_us.max().unwrap_or(0);
+        let forgotten_us = if self.groups.is_some() {
+            forgotten_us.max(claims_end_after_us(states, now_us))
+        } else {
+            forgotten_us
+        };
         Expiry { after_us: reset_after_us.max(forgotten_us), when_full_us: reset_after_us }
     }
 
@@ -143,6 +151,15 @@ impl PolicyRules {
         let crossed = several.as_ref().is_some_and(|several| several.crossed(applied.spent));
         Decision { several, crossed, ..admitted(total, delay_us, applied.spent, degraded) }
     }
+}
+
+/// How long the claims of groups last.
+fn claims_end_after_us(states: &[State], now_us: u64) -> u64 {
+    let claims = states.iter().filter_map(|state| match state {
+        State::Grouped(state) => Some(state.claims_end_after_us(now_us)),
+        _ => None,
+    });
+    claims.max().unwrap_or(0)
 }
 
 /// How long until a store may drop the states of a key.

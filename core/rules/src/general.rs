@@ -105,11 +105,11 @@ struct KeyPartsMut<'a> {
 impl KeyPartsMut<'_> {
     /// Whether the request reserves again with an id that was committed and is remembered: its units were charged, so it asks for a
     /// slot only.
-    fn repeats(&self, request: KeyOperation<'_>, hold: &Hold) -> bool {
+    fn repeats(&self, request: KeyOperation<'_>, hold: &Hold, in_groups: bool) -> bool {
         let KeyOperation { now_us, operation, .. } = request;
         operation == Operation::Reserve
-            && self.commits.find(&hold.id, now_us).is_some()
-            && self.reservations.find(&hold.id, now_us).is_none()
+            && self.commits.find(&hold.id, in_groups, now_us).is_some()
+            && self.reservations.find(&hold.id, in_groups, now_us).is_none()
     }
 }
 

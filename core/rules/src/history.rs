@@ -126,6 +126,7 @@ pub fn ran_out(state: &State, limit: u64, quota: &Quota, past: &[PastNumbers]) -
         State::FixedWindow(_)
         | State::SlidingWindow(_)
         | State::SlidingLog(_)
+        | State::Grouped(_)
         | State::Slots
         | State::Reservations(_)
         | State::Commits(_)
@@ -144,6 +145,7 @@ pub fn has_run_out(state: &State, limit: u64, quota: &Quota, now_us: u64) -> boo
         | State::FixedWindow(_)
         | State::SlidingWindow(_)
         | State::SlidingLog(_)
+        | State::Grouped(_)
         | State::Slots
         | State::Reservations(_)
         | State::Commits(_)

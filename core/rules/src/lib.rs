@@ -11,6 +11,8 @@ pub mod explanation;
 #[doc(hidden)]
 pub mod general;
 #[doc(hidden)]
+pub mod groups;
+#[doc(hidden)]
 pub mod history;
 #[doc(hidden)]
 pub mod names;

@@ -8,8 +8,9 @@ use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::error::{Error, excerpt};
+use crate::groups::{GroupTable, Groups};
 use crate::penalty::Penalty;
-use crate::quota::calendar::KeyCalendar;
+use crate::quota::calendar::KeyOptions;
 use crate::quota::{Algorithm, Quota, parse_quotas};
 use crate::report::{hex, percent_decoded, sha256};
 
@@ -32,6 +33,7 @@ pub struct Policy {
     name: Arc<str>,
     quotas: Arc<[Quota]>,
     penalty: Option<Penalty>,
+    groups: Option<Groups>,
     /// The name for clients, where that is another one.
     public_name: Option<Arc<str>>,
 }
@@ -75,17 +77,18 @@ impl Policy {
                  reserved; use a token_bucket"
             )));
         }
-        Ok(Self { name: name.into(), quotas, penalty: None, public_name: None })
+        Ok(Self { name: name.into(), quotas, penalty: None, groups: None, public_name: None })
     }
 
-    /// The policy with the calendar of a key.
+    /// The policy with the calendar of a key, for requests of a group.
     ///
     /// # Errors
     /// Invalid argument: two quotas are the same then, so that what was used could not be distinguished.
     #[doc(hidden)]
-    pub fn of_key(&self, own: &KeyCalendar) -> Result<Self, Error> {
+    pub fn of_key(&self, own: &KeyOptions) -> Result<Self, Error> {
         let quotas = self.quotas.iter().map(|quota| quota.of_key(own));
-        Ok(Self::new(&self.name, quotas)?.with_penalty(self.penalty))
+        let groups = self.groups.as_ref().map(|groups| groups.of(own.group.as_deref()));
+        Ok(Self { groups, ..Self::new(&self.name, quotas)?.with_penalty(self.penalty) })
     }
 
     /// Makes a policy from quotas as text, separated by `;`.
@@ -173,6 +176,31 @@ impl Policy {
     #[doc(hidden)]
     pub fn with_penalty(self, penalty: Option<Penalty>) -> Self {
         Self { penalty, ..self }
+    }
+
+    /// The same policy, whose quotas are shared by groups; for requests of none of those that have a name.
+    ///
+    /// # Errors
+    /// Invalid argument: a quota cannot be divided among these groups.
+    #[doc(hidden)]
+    pub fn with_groups(self, table: Option<&Arc<GroupTable>>) -> Result<Self, Error> {
+        let Some(table) = table else { return Ok(self) };
+        let quotas = self.quotas.iter().map(|quota| quota.grouped(table)).collect::<Result<_, _>>()?;
+        Ok(Self { quotas, groups: Some(Groups::new(Arc::clone(table))), ..self })
+    }
+
+    /// As [`with_groups`](Self::with_groups), for requests of the same group.
+    ///
+    /// # Errors
+    /// As for [`with_groups`](Self::with_groups).
+    #[doc(hidden)]
+    pub fn shared_by(self, groups: &Groups) -> Result<Self, Error> {
+        Ok(Self { groups: Some(groups.clone()), ..self.with_groups(Some(&groups.table))? })
+    }
+
+    #[doc(hidden)]
+    pub fn groups(&self) -> Option<&Groups> {
+        self.groups.as_ref()
     }
 
     #[doc(hidden)]

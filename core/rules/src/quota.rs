@@ -13,9 +13,11 @@ pub use calendar::Calendar;
 pub use text::parse_duration;
 pub use text::{parse_duration_us, parse_quotas};
 
+use crate::algorithm::grouped;
 use crate::error::Error;
+use crate::groups::GroupTable;
 use crate::names::named_enum;
-use crate::quota::calendar::KeyCalendar;
+use crate::quota::calendar::KeyOptions;
 
 named_enum! {
     /// How a quota counts. The table in the [crate documentation](crate#how-much-each-algorithm-can-admit) says how much
@@ -94,6 +96,8 @@ pub struct Quota {
     count_denied: bool,
     /// Follows from the other numbers; see [`tick`].
     tick_us: u64,
+    /// Whether the groups of its policy share it. Its state is another one then.
+    is_grouped: bool,
 }
 
 impl Quota {
@@ -220,18 +224,45 @@ impl Quota {
         self.tick_us
     }
 
+    /// Whether groups share it.
+    #[doc(hidden)]
+    pub fn is_grouped(&self) -> bool {
+        self.is_grouped
+    }
+
+    /// The quota as the groups of its policy share it.
+    ///
+    /// # Errors
+    /// Invalid argument: its algorithm or a setting excludes groups, or it cannot be divided among these.
+    pub(crate) fn grouped(&self, table: &GroupTable) -> Result<Self, Error> {
+        let is_bucket = self.algorithm == Algorithm::TokenBucket && self.step == 0;
+        if !(is_bucket || self.algorithm == Algorithm::Concurrency) || self.excess > 0 || self.count_denied {
+            return Err(Error::invalid_argument(format!(
+                "groups cannot share {self}: allowed are token_bucket without step, excess and count_denied, and concurrent"
+            )));
+        }
+        let tick_us = if is_bucket { grouped::tick_of(self) } else { Some(1) };
+        let Some(tick_us) = tick_us else {
+            return Err(Error::invalid_argument(format!(
+                "groups cannot share {self} exactly: use a smaller limit or burst, or a period with more factors of ten"
+            )));
+        };
+        grouped::check(self, table)?;
+        Ok(Self { tick_us, is_grouped: true, ..self.clone() })
+    }
+
     /// The quota with the calendar of a key, if it is one by the calendar.
-    pub(crate) fn of_key(&self, own: &KeyCalendar) -> Self {
+    pub(crate) fn of_key(&self, own: &KeyOptions) -> Self {
         let Some(calendar) = self.calendar.as_ref().map(|calendar| calendar.of_key(own)) else {
             return self.clone();
         };
         Self { period_us: calendar.shortest_us(), calendar: Some(calendar), ..self.clone() }
     }
 
-    /// Algorithm, period or calendar, step and buckets. They identify the quota's state within a policy: while they stay the same,
+    /// Algorithm, period or calendar, step and buckets, and whether groups share it. They identify the quota's state within a policy: while they stay the same,
     /// changed numbers keep the use.
     #[doc(hidden)]
-    pub fn identity(&self) -> (Algorithm, u64, Option<&Calendar>, u64, u32) {
-        (self.algorithm, self.period_us, self.calendar.as_ref(), self.step, self.buckets)
+    pub fn identity(&self) -> (Algorithm, u64, Option<&Calendar>, u64, u32, bool) {
+        (self.algorithm, self.period_us, self.calendar.as_ref(), self.step, self.buckets, self.is_grouped)
     }
 }

@@ -3,6 +3,7 @@
 //! It runs where the states are, atomically. [`crate::explanation`] explains its result.
 
 use crate::algorithm::{QuotaRules, Rules, State};
+use crate::groups::Groups;
 use crate::penalty::Penalty;
 use crate::policy::Policy;
 use crate::quota::{Algorithm, Quota};
@@ -39,6 +40,8 @@ pub struct PolicyRules {
     /// The limit of the quota of concurrent reservations, if there is one.
     pub slots: Option<u64>,
     pub(crate) penalty: Option<Penalty>,
+    /// The groups that share the quotas.
+    pub(crate) groups: Option<Groups>,
 }
 
 #[derive(Clone, Debug)]
@@ -66,20 +69,31 @@ pub struct Applied {
 
 impl PolicyRules {
     pub fn new(policy: &Policy) -> Self {
-        let numbers = policy.quotas().iter().map(|quota| QuotaNumbers {
-            rules: QuotaRules::new(quota),
-            limit: quota.limit(),
-            // Slots are counted by reservations, whatever their units.
-            capacity: if quota.algorithm().is_rate() { quota.capacity() } else { u64::MAX },
-            excess: quota.excess(),
-            count_denied: quota.count_denied(),
-            denial_writes: quota.count_denied() || policy.penalty().is_some(),
+        let numbers = policy.quotas().iter().map(|quota| {
+            let rules = QuotaRules::new(quota, policy.groups());
+            let capacity = match &rules {
+                // Slots are counted by reservations, whatever their units.
+                rules if rules.counts_slots() => u64::MAX,
+                QuotaRules::GroupedBucket(bucket) => bucket.capacity(),
+                _ => quota.capacity(),
+            };
+            QuotaNumbers {
+                rules,
+                limit: quota.limit(),
+                capacity,
+                excess: quota.excess(),
+                count_denied: quota.count_denied(),
+                denial_writes: quota.count_denied()
+                    || policy.penalty().is_some()
+                    || policy.groups().is_some(),
+            }
         });
         let concurrency = policy.quotas().iter().find(|quota| quota.algorithm() == Algorithm::Concurrency);
         Self {
             quotas: numbers.collect(),
             slots: concurrency.map(Quota::limit),
             penalty: policy.penalty().copied(),
+            groups: policy.groups().cloned(),
         }
     }
 

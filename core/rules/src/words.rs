@@ -45,6 +45,9 @@ pub fn words(
         (QuotaRules::SlidingLog(_), _) => {
             format!("{used} of {capacity} in the last {}, each at its time", time(quota.period_us()))
         }
+        (QuotaRules::GroupedBucket(_), _) => {
+            format!("{used} of {capacity} in use by all groups, repays {}", rate(quota))
+        }
         _ if quota.algorithm() == Algorithm::Concurrency => {
             format!("{used} of {} reservations", quota.limit())
         }

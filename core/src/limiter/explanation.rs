@@ -18,7 +18,7 @@ use polylimit_rules::decision::Cause;
 use polylimit_rules::error::{Error, ErrorKind};
 use polylimit_rules::penalty::{BlockRecord, Penalty};
 use polylimit_rules::policy::Policy;
-use polylimit_rules::quota::calendar::KeyCalendar;
+use polylimit_rules::quota::calendar::KeyOptions;
 use polylimit_rules::request::Request;
 use polylimit_rules::transition::PolicyRules;
 use polylimit_rules::words::words;
@@ -45,7 +45,7 @@ struct AskedByConfiguration<'a> {
     headroom: u8,
     plan: Option<&'a [u8]>,
     /// The calendar of the key, where the request has one.
-    calendar: Option<&'a KeyCalendar>,
+    calendar: Option<&'a KeyOptions>,
     now_us: u64,
     /// The rule that applies the policy, and whether the request lacks an attribute of the key.
     rule: Option<(u32, bool)>,

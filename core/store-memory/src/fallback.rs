@@ -221,7 +221,12 @@ fn share_of(policy: &Policy, share: Ppm) -> Policy {
     // Different quotas stay different, except where a step is dropped or the period of a bucket becomes that of another. If quotas become
     // equal, the policy stays as it is: admitting too much is better than having no fallback.
     let share = Policy::new(policy.name(), quotas).unwrap_or_else(|_| policy.clone());
-    share.with_penalty(policy.penalty().copied())
+    let share = share.with_penalty(policy.penalty().copied());
+    match policy.groups() {
+        // A part of a minimum that is less than one unit cannot be kept for anyone.
+        Some(groups) => share.clone().shared_by(groups).unwrap_or(share),
+        None => share,
+    }
 }
 
 fn quota_of(quota: &Quota, share_ppm: u64) -> Quota {

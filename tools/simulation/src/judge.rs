@@ -14,8 +14,9 @@ use crate::attempt::{Attempt, Verdict};
 use crate::error::SimulationError;
 use crate::limits::{Kind, Limits, NamedPolicy};
 use crate::log::Facts;
-use crate::tally::Tally;
-use crate::traffic::as_us;
+use crate::shares::{Shares, group_of_plan};
+use crate::tally::{Tally, Timeline};
+use crate::traffic::{Group, as_us};
 
 /// What a judge has to know about the requests.
 #[derive(Clone, Copy)]
@@ -27,6 +28,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) keys: &'a [Box<[u8]>],
     /// What a log says about its requests.
     pub(crate) facts: &'a [Facts],
+    /// The groups of generated clients, one after the other.
+    pub(crate) groups: &'a [Group],
 }
 
 /// Limits at work.
@@ -40,6 +43,8 @@ pub(crate) struct Judge<'a> {
 enum By<'a> {
     /// Every client is a key of one policy; documents name theirs.
     Key { policy: Option<String>, keys: &'a [Box<[u8]>] },
+    /// All clients share one key of a policy, each in a group of the policy that is called as its own.
+    Groups { policy: String, groups: &'a [Group], shares: Shares, timeline: Timeline },
     /// Rules find policies and keys.
     Rules(Box<Rules<'a>>),
 }
@@ -57,6 +62,7 @@ pub(crate) struct RulePolicy {
     numbers: HashMap<Box<[u8]>, usize>,
     pub(crate) keys: Vec<Box<[u8]>>,
     pub(crate) tally: Tally,
+    pub(crate) shares: Shares,
 }
 
 /// The periods of a policy's quotas, in microseconds.
@@ -66,14 +72,22 @@ pub(crate) fn periods_us(policy: &Policy) -> Vec<u64> {
 
 impl<'a> Judge<'a> {
     pub(crate) fn new(limits: &Limits, setting: Setting<'a>) -> Result<Self, SimulationError> {
-        let Setting { start_us, duration_us, keys, facts } = setting;
+        let Setting { start_us, duration_us, keys, facts, groups } = setting;
         let clock = ManualClock::new(start_us)?;
         // Shards are filled unevenly, so there is room for several times as many keys.
         let max_keys = keys.len().saturating_mul(8).max(polylimit::LimiterBuilder::DEFAULT_MAX_KEYS);
         let limiter = limits.builder().max_keys(max_keys).clock(clock.clone()).build()?.blocking();
         let by = match &limits.kind {
             Kind::Policy(_) => By::Key { policy: None, keys },
-            Kind::Document { policy: Some(policy), .. } => By::Key { policy: Some(policy.clone()), keys },
+            Kind::Document { policy: Some(policy), .. } => {
+                let policy = policy.clone();
+                if limits.policies()?.iter().any(|named| named.has_groups) {
+                    let (shares, timeline) = (Shares::default(), Timeline::new(duration_us));
+                    By::Groups { policy, groups, shares, timeline }
+                } else {
+                    By::Key { policy: Some(policy), keys }
+                }
+            }
             Kind::Document { policy: None, .. } => {
                 let policies =
                     limits.policies()?.into_iter().map(|policy| RulePolicy::new(policy, duration_us));
@@ -105,16 +119,25 @@ impl<'a> Judge<'a> {
                 }
                 Ok(Verdict::from(&decision))
             }
+            By::Groups { policy, groups, shares, timeline } => {
+                let group = group_of(groups, attempt.client);
+                let plan = format!("group={group}");
+                let request = Request::new("all").policy(policy).plan(&plan).cost(attempt.cost);
+                let decision = self.limiter.check(request)?;
+                shares.count(group, attempt, decision.allowed(), timeline);
+                Ok(Verdict::from(&decision))
+            }
             By::Rules(rules) => rules.decide(&self.limiter, attempt),
         }
     }
 
-    /// The policies that rules have applied, and how many requests were denied for each cause; `None` when the clients themselves
-    /// are the keys.
-    pub(crate) fn into_rules(self) -> Option<(Vec<RulePolicy>, HashMap<&'static str, u64>)> {
+    /// The policies that rules have applied, and how many requests were denied for each cause, `None` when the clients themselves
+    /// are the keys; and what the groups of the only policy got.
+    pub(crate) fn into_parts(self) -> (Option<(Vec<RulePolicy>, HashMap<&'static str, u64>)>, Shares) {
         match self.by {
-            By::Key { .. } => None,
-            By::Rules(rules) => Some((rules.policies, rules.denials)),
+            By::Key { .. } => (None, Shares::default()),
+            By::Groups { shares, .. } => (None, shares),
+            By::Rules(rules) => (Some((rules.policies, rules.denials)), Shares::default()),
         }
     }
 }
@@ -144,6 +167,10 @@ impl Rules<'_> {
             let Some(policy) = policy else { continue };
             let key = policy.number(&made.key);
             let of_policy = Attempt { cost: made.cost, ..*attempt };
+            if policy.policy.has_groups {
+                let group = group_of_plan(made.plan.as_deref());
+                policy.shares.count(group, &of_policy, made.decision.allowed(), &policy.tally.timeline);
+            }
             policy.tally.count(key, &of_policy, Verdict::from(&made.decision));
         }
         if !decided.allowed {
@@ -157,7 +184,7 @@ impl Rules<'_> {
 impl RulePolicy {
     fn new(policy: NamedPolicy, duration_us: u64) -> Result<Self, SimulationError> {
         let tally = Tally::new(periods_us(&policy.policy), 0, duration_us)?;
-        Ok(Self { policy, numbers: HashMap::new(), keys: Vec::new(), tally })
+        Ok(Self { policy, numbers: HashMap::new(), keys: Vec::new(), tally, shares: Shares::default() })
     }
 
     fn number(&mut self, key: &[u8]) -> usize {
@@ -169,6 +196,16 @@ impl RulePolicy {
         self.numbers.insert(key.into(), number);
         number
     }
+}
+
+/// The name of a client's group.
+fn group_of(groups: &[Group], client: u32) -> &str {
+    let mut before = 0;
+    let found = groups.iter().find(|group| {
+        before += group.clients;
+        client < before
+    });
+    found.map_or("*", |group| &group.name)
 }
 
 /// The verdict on a request under several policies.

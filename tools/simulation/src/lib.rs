@@ -42,6 +42,7 @@ mod png;
 mod progress;
 pub mod results;
 mod scenario;
+mod shares;
 mod simulate;
 mod table;
 mod tally;

@@ -29,6 +29,8 @@ pub(crate) struct NamedPolicy {
     pub(crate) policy: Policy,
     /// Whether every key has these quotas and nothing else admits requests.
     pub(crate) is_bound: bool,
+    /// Whether groups share it.
+    pub(crate) has_groups: bool,
 }
 
 impl Limits {
@@ -43,7 +45,10 @@ impl Limits {
     /// The policies that may decide.
     pub(crate) fn policies(&self) -> Result<Vec<NamedPolicy>, SimulationError> {
         let (text, only) = match &self.kind {
-            Kind::Policy(policy) => return Ok(vec![NamedPolicy { policy: policy.clone(), is_bound: true }]),
+            Kind::Policy(policy) => {
+                let policy = policy.clone();
+                return Ok(vec![NamedPolicy { policy, is_bound: true, has_groups: false }]);
+            }
             Kind::Document { text, policy } => (text, policy),
         };
         let value = document_value(text)?;
@@ -55,7 +60,8 @@ impl Limits {
                 let quotas = table.get("quotas").and_then(Value::as_str).unwrap_or_default();
                 let others = ["plans", "overrides", "mode", "candidate", "elastic"];
                 let is_bound = enabled && others.iter().all(|field| table.get(*field).is_none());
-                policies.push(NamedPolicy { policy: Policy::parse(name, quotas)?, is_bound });
+                let has_groups = table.get("groups").is_some();
+                policies.push(NamedPolicy { policy: Policy::parse(name, quotas)?, is_bound, has_groups });
             }
         }
         Ok(policies)

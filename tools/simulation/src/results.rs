@@ -212,6 +212,22 @@ pub struct PolicyCourse {
     pub quotas: Vec<QuotaCourse>,
     /// Counts by the policy's keys.
     pub counts: Counts,
+    /// What the groups got that share the policy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupCourse>,
+}
+
+/// What one group of a policy got.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GroupCourse {
+    /// The name of the group; `*` is everyone else.
+    pub group: String,
+    /// The units of admitted attempts.
+    pub admitted_units: u64,
+    /// The units of denied attempts.
+    pub denied_units: u64,
+    /// The units of admitted attempts in each slot of the course's timeline.
+    pub timeline: Vec<u64>,
 }
 
 /// What one quota has admitted.

@@ -9,6 +9,7 @@ use crate::judge::{Judge, RulePolicy, Setting, periods_us};
 use crate::limits::{Kind, Limits};
 use crate::log::{Facts, LogTraffic, Record};
 use crate::progress::Progress;
+use crate::shares::Shares;
 use crate::tally::{Outcomes, Tally};
 use crate::traffic::Group;
 
@@ -38,6 +39,8 @@ pub(crate) struct Course {
     pub(crate) ends: Ends,
     /// The policies of a document's rules, and the causes of denials.
     pub(crate) rules: Option<(Vec<RulePolicy>, std::collections::HashMap<&'static str, u64>)>,
+    /// What the groups of the only policy got.
+    pub(crate) shares: Shares,
 }
 
 impl Scenario {
@@ -66,7 +69,11 @@ impl Scenario {
             Requests::Generated { .. } => &[],
             Requests::Logged { facts, .. } => facts,
         };
-        Setting { start_us: self.start_us, duration_us: self.duration_us, keys: &self.keys, facts }
+        let groups: &[Group] = match &self.requests {
+            Requests::Generated { groups, .. } => groups,
+            Requests::Logged { .. } => &[],
+        };
+        Setting { start_us: self.start_us, duration_us: self.duration_us, keys: &self.keys, facts, groups }
     }
 
     /// What the clients would do without any limit.
@@ -95,7 +102,8 @@ impl Scenario {
             outcomes.count(attempt, verdict);
             Ok(verdict)
         })?;
-        Ok(Course { tally, outcomes, ends, rules: judge.into_rules() })
+        let (rules, shares) = judge.into_parts();
+        Ok(Course { tally, outcomes, ends, rules, shares })
     }
 
     fn run(

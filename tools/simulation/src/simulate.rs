@@ -10,10 +10,11 @@ use crate::judge::RulePolicy;
 use crate::key::Key;
 use crate::limits::{Limits, NamedPolicy};
 use crate::results::{
-    Agreement, Candidate, CauseCount, Changed, Counts, Course, Demand, KeyCounts, Percentiles, PolicyCourse,
-    QuotaCourse, Timeline, Waits,
+    Agreement, Candidate, CauseCount, Changed, Counts, Course, Demand, GroupCourse, KeyCounts, Percentiles,
+    PolicyCourse, QuotaCourse, Timeline, Waits,
 };
 use crate::scenario::{Course as ScenarioCourse, Scenario};
+use crate::shares::Shares;
 use crate::tally::{KeyTally, Tally, Timeline as Slots};
 use crate::traffic::as_us;
 
@@ -127,7 +128,10 @@ fn course_of(
     let total = counts(tally, course.ends);
     let policies = match &course.rules {
         Some((policies, _)) => policies.iter().map(rule_policy).collect(),
-        None => limits.policies()?.iter().map(|named| policy_course(named, tally, total, keys)).collect(),
+        None => {
+            let named = limits.policies()?;
+            named.iter().map(|named| policy_course(named, tally, total, keys, &course.shares)).collect()
+        }
     };
     let causes = course.rules.as_ref().map(|(_, causes)| cause_counts(causes)).unwrap_or_default();
     Ok(Course {
@@ -142,10 +146,16 @@ fn course_of(
 }
 
 fn rule_policy(rule: &RulePolicy) -> PolicyCourse {
-    policy_course(&rule.policy, &rule.tally, counts(&rule.tally, Ends::default()), &rule.keys)
+    policy_course(&rule.policy, &rule.tally, counts(&rule.tally, Ends::default()), &rule.keys, &rule.shares)
 }
 
-fn policy_course(named: &NamedPolicy, tally: &Tally, counts: Counts, keys: &[Box<[u8]>]) -> PolicyCourse {
+fn policy_course(
+    named: &NamedPolicy,
+    tally: &Tally,
+    counts: Counts,
+    keys: &[Box<[u8]>],
+    shares: &Shares,
+) -> PolicyCourse {
     let quotas = named.policy.quotas().iter().zip(tally.most_admitted());
     let quotas = quotas.map(|(quota, most)| QuotaCourse {
         quota: quota.to_string(),
@@ -154,7 +164,18 @@ fn policy_course(named: &NamedPolicy, tally: &Tally, counts: Counts, keys: &[Box
         key: most.and_then(|(_, key)| keys.get(key)).map(|key| Key::from(&**key)),
         bound: named.is_bound.then(|| quota.most_admitted(quota.period())),
     });
-    PolicyCourse { policy: named.policy.name().to_owned(), quotas: quotas.collect(), counts }
+    let groups = shares.groups().map(|(group, units)| GroupCourse {
+        group: group.to_owned(),
+        admitted_units: units.admitted,
+        denied_units: units.denied,
+        timeline: units.slots.clone(),
+    });
+    PolicyCourse {
+        policy: named.policy.name().to_owned(),
+        quotas: quotas.collect(),
+        counts,
+        groups: groups.collect(),
+    }
 }
 
 fn counts(tally: &Tally, ends: Ends) -> Counts {

@@ -19,6 +19,7 @@ pub(crate) fn tables(simulation: &Simulation) -> String {
         demand(simulation),
         decisions(&courses),
         bounds(&courses),
+        shares(&courses),
         waits(&courses),
         causes(&courses),
         most_denied(&simulation.live),
@@ -163,6 +164,43 @@ fn bounds(courses: &[&Course]) -> String {
     let header = ["quota", "admitted", "denied", "most in a period", "can be at most", "key"];
     let rows: Vec<_> = rows.collect();
     table("The most units that a key got in any span of a quota's period", &header, 1, rows)
+}
+
+/// How many spans of time a table of shares has.
+const SPANS: usize = 6;
+
+/// What the groups of policies got, in parts of what all of them got, over time.
+fn shares(courses: &[&Course]) -> String {
+    let mut text = String::new();
+    for course in courses {
+        let slots = course.timeline.admitted.len();
+        let span = slots.div_ceil(SPANS).max(1);
+        let starts: Vec<usize> = (0..slots).step_by(span).collect();
+        for policy in course.policies.iter().filter(|policy| !policy.groups.is_empty()) {
+            let of_span =
+                |timeline: &[u64], start: usize| timeline.iter().skip(start).take(span).sum::<u64>();
+            let all = |start| policy.groups.iter().map(|group| of_span(&group.timeline, start)).sum::<u64>();
+            let rows = policy.groups.iter().map(|group| {
+                let parts = starts.iter().map(|start| percent(of_span(&group.timeline, *start), all(*start)));
+                [group.group.clone(), count(group.admitted_units), count(group.denied_units)]
+                    .into_iter()
+                    .chain(parts)
+                    .collect()
+            });
+            let from = starts
+                .iter()
+                .map(|start| format!("from {}", duration(*start as u64 * course.timeline.slot_us)));
+            let header: Vec<String> = ["group", "admitted units", "denied units"]
+                .map(str::to_owned)
+                .into_iter()
+                .chain(from)
+                .collect();
+            let header: Vec<&str> = header.iter().map(String::as_str).collect();
+            let title = format!("Shares of the groups of {} under {}", policy.policy, course.label);
+            text.push_str(&table(&title, &header, 1, rows.collect::<Vec<_>>()));
+        }
+    }
+    text
 }
 
 fn waits(courses: &[&Course]) -> String {

@@ -61,10 +61,16 @@ impl Timeline {
         Self { slot_us, slots: vec![(0, 0); count.max(1)] }
     }
 
+    /// The slot of a time.
+    #[inline]
+    pub(crate) fn slot_of(&self, time_us: u64) -> usize {
+        let last = self.slots.len() - 1;
+        usize::try_from(time_us / self.slot_us).unwrap_or(last).min(last)
+    }
+
     #[inline]
     fn count(&mut self, time_us: u64, allowed: bool) {
-        let last = self.slots.len() - 1;
-        let at = usize::try_from(time_us / self.slot_us).unwrap_or(last).min(last);
+        let at = self.slot_of(time_us);
         let (admitted, denied) = &mut self.slots[at];
         *(if allowed { admitted } else { denied }) += 1;
     }

@@ -11,6 +11,7 @@ use crate::key_calendar;
 use crate::model::{Candidate, DocumentPolicy, Elastic, Mode, Override, OverrideQuotas};
 use crate::tree::{Node, Refusal, Value};
 use polylimit_rules::error::{Error, excerpt};
+use polylimit_rules::groups::{Group, GroupTable};
 use polylimit_rules::penalty::Penalty;
 use polylimit_rules::policy::Policy;
 use polylimit_rules::quota::{Quota, parse_duration_us};
@@ -46,8 +47,13 @@ pub(super) fn read(node: Option<&Node<'_>>) -> Result<Policies, Refusal> {
         let has_candidate = field.node.get("candidate").is_some();
         check_name(&field.name, has_candidate).map_err(|error| Refusal::of(field.at, &error))?;
         read.names.insert(field.name.as_ref().into(), index);
-        let mut numbers =
-            Reader { name: &field.name, index, sets: &mut read.sets, different: HashSet::new() };
+        let mut numbers = Reader {
+            name: &field.name,
+            index,
+            sets: &mut read.sets,
+            different: HashSet::new(),
+            groups: groups(&field.node)?,
+        };
         read.list.push(numbers.policy(&field.node)?);
     }
     for (policy, field) in read.list.iter_mut().zip(fields) {
@@ -58,12 +64,23 @@ pub(super) fn read(node: Option<&Node<'_>>) -> Result<Policies, Refusal> {
     Ok(read)
 }
 
+/// Settings that a policy cannot have that is shared by groups, and why.
+const NOT_WITH_GROUPS: [(&str, &str); 6] = [
+    ("plans", "all groups share one set of quotas"),
+    ("overrides", "all groups share one set of quotas"),
+    ("candidate", "all groups share one set of quotas"),
+    ("lease", "units that a process takes in advance belong to no group"),
+    ("elastic", "its groups borrow from each other already"),
+    ("penalty", "a block of the key would block all groups"),
+];
+
 /// Reads one policy, and remembers its quotas.
 struct Reader<'r> {
     name: &'r str,
     index: usize,
     sets: &'r mut Vec<Set>,
     different: HashSet<Arc<[Quota]>>,
+    groups: Option<Arc<GroupTable>>,
 }
 
 impl Reader<'_> {
@@ -111,6 +128,17 @@ impl Reader<'_> {
                 return Err(Refusal::new(at, message));
             }
         }
+        if self.groups.is_some() {
+            for (name, about) in NOT_WITH_GROUPS {
+                if let Some(setting) = node.get(name) {
+                    let message = format!(
+                        "policy {} is shared by groups: {name} is not allowed with it, since {about}",
+                        self.name
+                    );
+                    return Err(Refusal::new(setting.at, message));
+                }
+            }
+        }
         let word = |name| node.get(name).and_then(Node::text);
         Ok(DocumentPolicy {
             policy,
@@ -137,6 +165,8 @@ impl Reader<'_> {
     /// Quotas as one text or as a list of them, as a policy of this name.
     fn quotas(&mut self, node: &Node<'_>) -> Result<Policy, Refusal> {
         let numbers = quotas(self.name, node)?;
+        let numbers =
+            numbers.with_groups(self.groups.as_ref()).map_err(|error| Refusal::of(node.at, &error))?;
         self.different.insert(numbers.quotas().into());
         if self.different.len() > MAX_SETS {
             let message = format!(
@@ -253,6 +283,20 @@ fn lease(node: &Node<'_>) -> Result<Lease, Refusal> {
     }
 }
 
+/// The groups that share a policy.
+fn groups(policy: &Node<'_>) -> Result<Option<Arc<GroupTable>>, Refusal> {
+    let Some(node) = policy.get("groups") else { return Ok(None) };
+    let percent = |group: &Node<'_>, name: &str, otherwise| group.get(name).map_or(otherwise, Node::number);
+    let groups = node.fields().iter().map(|field| Group {
+        name: Arc::from(&*field.name),
+        weight: percent(&field.node, "weight", 1),
+        minimum: percent(&field.node, "minimum", 0),
+        maximum: percent(&field.node, "maximum", 100),
+    });
+    let table = GroupTable::new(groups).map_err(|error| Refusal::of(node.at, &error))?;
+    Ok(Some(Arc::new(table)))
+}
+
 fn penalty(node: &Node<'_>) -> Result<Penalty, Refusal> {
     let duration = |name| node.get(name).map(|node: &Node<'_>| node.read(parse_duration_us)).transpose();
     let block_us = duration("block")?.unwrap_or_default();
@@ -309,6 +353,13 @@ fn check_pools(policies: &[DocumentPolicy], nodes: &[&Node<'_>]) -> Result<(), R
         if !pool.calendar.is_empty() {
             let field = if pool.calendar.zone.is_some() { "zone" } else { "from" };
             return refuse(pool_node, field, format!("{is_pool}: its windows are the same for all keys"));
+        }
+        if pool.policy.groups().is_some() {
+            return refuse(
+                pool_node,
+                "groups",
+                format!("{is_pool}: a pool is not allowed to have groups, since it is asked for no group"),
+            );
         }
         if pool.mode != Mode::On {
             return refuse(

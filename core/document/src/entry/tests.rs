@@ -15,7 +15,7 @@ fn entry_is_read_with_its_value() {
             policy: "p".into(),
             key: (*b"a b").into(),
             numbers: quotas,
-            calendar: KeyCalendar::default()
+            calendar: KeyOptions::default()
         }
     );
     assert_eq!(entry.until_us, Some(1_789_948_820_500_000));
@@ -28,7 +28,7 @@ fn entry_is_read_with_its_value() {
             policy: "p".into(),
             key: Box::default(),
             numbers: OverrideQuotas::Plan("gold".into()),
-            calendar: KeyCalendar::default()
+            calendar: KeyOptions::default()
         }
     );
     let entry = Entry::parse("override p k", r#"{"numbers": ["1/s", "9/h"]}"#).unwrap();

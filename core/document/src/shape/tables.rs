@@ -123,9 +123,41 @@ static POLICY: Table = Table {
             "The attribute with the start of the key's windows by the calendar, in braces; without it that of the quotas.",
             CALENDAR_ATTRIBUTE,
         ),
+        optional(
+            "group",
+            "The attribute with the name of the request's group, in braces; without it the group follows the plan.",
+            CALENDAR_ATTRIBUTE,
+        ),
+        optional(
+            "groups",
+            "The groups that share the quotas, by name; \"*\" is everyone else.",
+            Shape::Map(&Shape::Table(&GROUP)),
+        ),
         optional("candidate", "Quotas to try before they become the policy's.", Shape::Table(&CANDIDATE)),
         optional("elastic", "The policy that admits what this one denies.", Shape::Table(&ELASTIC)),
         optional("penalty", "Denials that block a key.", Shape::Table(&PENALTY)),
+    ],
+    others: None,
+};
+
+static GROUP: Table = Table {
+    name: "a group",
+    fields: &[
+        optional(
+            "weight",
+            "The group's part of what is lent, relative to the weights of the other groups that want it; default 1.",
+            Shape::Integer { min: 1, max: 100 },
+        ),
+        optional(
+            "minimum",
+            "Percent of the quotas that the group always gets; default 0.",
+            Shape::Integer { min: 0, max: 100 },
+        ),
+        optional(
+            "maximum",
+            "Percent of the quotas that the group gets at most; default 100.",
+            Shape::Integer { min: 1, max: 100 },
+        ),
     ],
     others: None,
 };

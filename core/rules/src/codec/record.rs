@@ -3,6 +3,9 @@
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
+use crate::algorithm::grouped::{self, MAX_PLACE};
+use crate::codec::{MAX_DEBT, MAX_TICK_EXPONENT};
+use crate::groups::GroupTag;
 use crate::penalty::BlockRecord;
 use crate::quota::Quota;
 use crate::reservation::id::ReservationId;
@@ -40,11 +43,14 @@ const FIRST_WITH_LENGTH: u8 = 6;
 const RESERVATIONS: u8 = 6;
 const BLOCKS: u8 = 7;
 const COMMITS: u8 = 8;
+/// The form of the state of a quota that groups share.
+const GROUPS: u8 = 9;
 const BLOCKS_LENGTH: usize = 23;
 
 /// A record without its head.
 pub(super) enum Record<'a> {
     OfQuota(Form, Tag, Reader<'a>),
+    OfGroups(Tag, Reader<'a>),
     Reservations(Reader<'a>),
     Commits(Reader<'a>),
     Blocks(Reader<'a>),
@@ -53,7 +59,7 @@ pub(super) enum Record<'a> {
 }
 
 /// Identifies the quota of a policy that a record belongs to: the first bytes of a digest of the quota's identity, which is
-/// algorithm, period, step and buckets.
+/// algorithm, period, step and buckets, and whether groups share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(pub [u8; 4]);
 
@@ -69,6 +75,7 @@ impl Tag {
                 quota.buckets().unwrap_or(0)
             ),
         };
+        let text = if quota.is_grouped() { format!("{text} groups") } else { text };
         let digest = Sha256::digest(text);
         Self([digest[0], digest[1], digest[2], digest[3]])
     }
@@ -118,6 +125,7 @@ impl<'a> Reader<'a> {
                 RESERVATIONS if tag == Tag::OF_KEY => Record::Reservations(bytes),
                 COMMITS if tag == Tag::OF_KEY => Record::Commits(bytes),
                 BLOCKS if tag == Tag::OF_KEY => Record::Blocks(bytes),
+                GROUPS => Record::OfGroups(tag, bytes),
                 _ => Record::Unknown,
             });
         }
@@ -161,7 +169,7 @@ pub fn read_reservations(mut record: Reader<'_>) -> Option<Reservations> {
         let (ends_us, ttl_us) = (record.number(7)?, record.number(5)?);
         let (units, remember_us) = (record.number(5)?, record.number(5)?);
         let length = record.length(1)?;
-        let id = ReservationId::new(record.bytes(length)?).ok()?;
+        let id = ReservationId::stored(record.bytes(length)?)?;
         list.push(Reservation { id, units, ends_us, ttl_us, remember_us });
     }
     if record.is_empty() { Reservations::of_parts(list) } else { None }
@@ -186,6 +194,64 @@ pub fn write_reservations(Reservations(list): &Reservations, out: &mut Bytes) {
         put(out, *remember_us, 5);
         put(out, id.as_bytes().len() as u64, 1);
         out.extend_from_slice(id.as_bytes());
+    }
+}
+
+/// The place of the group that was served last, as it is stored: places before it are less.
+const PLACE_OF_SERVED: u64 = 2 * MAX_PLACE;
+
+/// Reads the rest of a record of the form 9; `None` when it is malformed.
+pub(super) fn read_groups(mut record: Reader<'_>) -> Option<grouped::State> {
+    let (at, exponent) =
+        (record.number(7)?, record.byte().filter(|exponent| *exponent <= MAX_TICK_EXPONENT)?);
+    let (limit, scale, borrowed) = (record.number(5)?, record.number(6)?, record.number(7)?);
+    if at > MAX_US / 10_u64.pow(exponent.into()) || limit > Quota::MAX_UNITS || borrowed > MAX_DEBT {
+        return None;
+    }
+    let mut state = grouped::State { at, exponent, limit, scale, borrowed, parts: Vec::new() };
+    for _ in 0..record.byte()? {
+        let tag = GroupTag(record.bytes(4)?.try_into().ok()?);
+        let (own, rate, top, top_rate) =
+            (record.number(7)?, record.number(5)?, record.number(7)?, record.number(5)?);
+        let (place, claim, until_us) = (record.number(7)?, record.number(5)?, record.number(7)?);
+        if own > MAX_DEBT
+            || top > MAX_DEBT
+            || place.abs_diff(PLACE_OF_SERVED) > MAX_PLACE
+            || until_us > MAX_US
+        {
+            return None;
+        }
+        let place = i64::try_from(place).ok()? - i64::try_from(PLACE_OF_SERVED).ok()?;
+        let debts = grouped::Debts { own, top, place, claim, until_us };
+        state.parts.push(grouped::Part { tag, rate, top_rate, debts });
+    }
+    record.is_empty().then_some(state)
+}
+
+/// Appends a record of the form 9; none when nothing is used and no group waits.
+pub(super) fn write_groups(state: &grouped::State, tag: Tag, out: &mut Bytes) {
+    if state.holds_nothing() {
+        return;
+    }
+    out.push(GROUPS);
+    out.extend_from_slice(&tag.0);
+    put(out, (27 + 47 * state.parts.len()) as u64, 3);
+    put(out, state.at, 7);
+    put(out, state.exponent.into(), 1);
+    put(out, state.limit, 5);
+    put(out, state.scale, 6);
+    put(out, state.borrowed, 7);
+    put(out, state.parts.len() as u64, 1);
+    for grouped::Part { tag, rate, top_rate, debts } in &state.parts {
+        let grouped::Debts { own, top, place, claim, until_us } = *debts;
+        out.extend_from_slice(&tag.0);
+        put(out, own, 7);
+        put(out, *rate, 5);
+        put(out, top, 7);
+        put(out, *top_rate, 5);
+        put(out, PLACE_OF_SERVED.saturating_add_signed(place), 7);
+        put(out, claim, 5);
+        put(out, until_us, 7);
     }
 }
 

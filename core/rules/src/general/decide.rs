@@ -2,10 +2,14 @@
 //! key is denied.
 
 use super::{Added, KeyOperation, KeyParts, KeyPartsMut, KeyStates, kept};
+use crate::algorithm::grouped::GroupedSlots;
 use crate::algorithm::{QuotaRules, Rules, State};
 use crate::decision::{Cause, Decision, Degradation};
+use crate::groups::HeldByGroups;
 use crate::penalty::{BlockRecord, Penalty};
-use crate::reservation::list::{AS_RESERVED, Held, Hold, MAX_RESERVATIONS, REPEATED, end_of};
+use crate::reservation::list::{
+    AS_RESERVED, Held, Hold, MAX_RESERVATIONS, REPEATED, Reservation, Reservations, end_of,
+};
 use crate::transition::{Applied, Operation, PolicyRules, QuotaNumbers};
 
 /// The result of the general transition.
@@ -51,7 +55,7 @@ impl PolicyRules {
         let is_shared = degraded.is_some();
         let repeated_hold;
         let request = match request.hold {
-            Some(hold) if key.repeats(request, hold) => {
+            Some(hold) if key.repeats(request, hold, self.groups.is_some()) => {
                 repeated_hold = Hold { remember_us: REPEATED, ..*hold };
                 KeyOperation { cost: 0, hold: Some(&repeated_hold), ..request }
             }
@@ -104,6 +108,10 @@ impl PolicyRules {
             (Operation::Take, _) => self.take_beside(key, request),
             (Operation::Charge | Operation::Refund, _) if request.cost > 0 => {
                 key.reservations.bring(now_us);
+                if operation == Operation::Charge && self.groups.is_some() {
+                    self.spend_beside(key, now_us, request.cost);
+                    return Outcome::written(true);
+                }
                 Outcome::of(self.apply(key.quotas, now_us, operation, request.cost))
             }
             // Nothing is spent; what is ahead of the clock is moved back to it all the same.
@@ -122,7 +130,9 @@ impl PolicyRules {
     ) -> Outcome {
         let KeyOperation { now_us, operation, cost, hold, .. } = request;
         let is_reserve = operation == Operation::Reserve;
-        if is_reserve && hold.is_some_and(|hold| key.reservations.find(&hold.id, now_us).is_some()) {
+        let in_groups = self.groups.is_some();
+        if is_reserve && hold.is_some_and(|hold| key.reservations.find(&hold.id, in_groups, now_us).is_some())
+        {
             return Outcome::written(self.rewind_key(key, now_us));
         }
         let is_blocked = key.record.blocked_for_us(now_us) > 0;
@@ -130,7 +140,7 @@ impl PolicyRules {
             if self.never_admits_beside(request) {
                 return Outcome::denied(cause, self.rewind_key(key, now_us));
             }
-            let rewound = key.reservations.rewind(now_us);
+            let rewound = key.reservations.rewind(now_us) | self.wait(key, request, cause);
             let counts = |quota: &QuotaNumbers| quota.count_denied && cost > 0 && !is_blocked;
             let charged = self.charge(key.quotas, now_us, cost, counts);
             if cause != Cause::Quota || is_shared {
@@ -144,14 +154,15 @@ impl PolicyRules {
         match hold {
             Some(hold) if is_reserve => {
                 key.reservations.bring(now_us);
-                key.reservations.add(hold.id, cost, now_us, hold.ttl_us, hold.remember_us);
-                self.bring(key.quotas, now_us);
+                self.set_aside(key, now_us, cost);
+                let id = self.groups.as_ref().map_or(hold.id, |groups| hold.id.in_group(groups.tag()));
+                key.reservations.add(id, cost, now_us, hold.ttl_us, hold.remember_us);
                 Outcome { units: cost, ..Outcome::written(true) }
             }
             _ if cost == 0 => Outcome::written(self.rewind_key(key, now_us)),
             _ => {
                 key.reservations.bring(now_us);
-                self.spend(key.quotas, now_us, cost);
+                self.spend_beside(key, now_us, cost);
                 Outcome { units: cost, ..Outcome::of(Applied { allowed: true, spent: cost, written: true }) }
             }
         }
@@ -159,14 +170,14 @@ impl PolicyRules {
 
     fn take_beside(&self, key: &mut KeyPartsMut<'_>, request: KeyOperation<'_>) -> Outcome {
         let KeyOperation { now_us, cost, .. } = request;
-        let held = key.reservations.held(now_us).units;
         let is_blocked = key.record.blocked_for_us(now_us) > 0;
-        let spent = if is_blocked { 0 } else { self.left_beside(key.quotas, held, 0, now_us).min(cost) };
+        let left = || self.left_beside(key.quotas, key.reservations, 0, now_us);
+        let spent = if is_blocked { 0 } else { left().min(cost) };
         if spent == 0 {
             return Outcome::written(self.rewind_key(key, now_us));
         }
         key.reservations.bring(now_us);
-        self.spend(key.quotas, now_us, spent);
+        self.spend_beside(key, now_us, spent);
         Outcome::of(Applied { allowed: true, spent, written: true })
     }
 
@@ -182,9 +193,10 @@ impl PolicyRules {
         let reservations = &mut *key.reservations;
         reservations.bring(now_us);
         self.bring(key.quotas, now_us);
-        let place = reservations.0.iter().position(|reservation| reservation.id == hold.id);
+        let in_groups = self.groups.is_some();
+        let place = reservations.0.iter().position(|reservation| reservation.is(&hold.id, in_groups));
         let is_commit = operation == Operation::Commit;
-        let mut repeated = is_commit && key.commits.find(&hold.id, now_us).is_some();
+        let mut repeated = is_commit && key.commits.find(&hold.id, in_groups, now_us).is_some();
         if let Some(place) = place {
             if operation == Operation::Renew {
                 let renewed = &mut reservations.0[place];
@@ -194,7 +206,7 @@ impl PolicyRules {
                 repeated = is_commit && ended.remember_us == REPEATED;
                 if is_commit && !repeated {
                     let spent = if cost == AS_RESERVED { ended.units } else { cost };
-                    self.apply(key.quotas, now_us, Operation::Charge, spent);
+                    self.settle(key.quotas, now_us, &ended, spent);
                     // Keys that share their states would meet each other's ids.
                     if ended.remember_us > 0 && !is_shared {
                         key.commits.bring(now_us);
@@ -217,11 +229,16 @@ impl PolicyRules {
         if is_blocked {
             return Some(Cause::Blocked);
         }
-        let Held { units, alive, .. } = key.reservations.held(now_us);
-        if cost > 0 && cost > self.left_beside(key.quotas, units, headroom, now_us) {
+        if cost > 0 && cost > self.left_beside(key.quotas, key.reservations, headroom, now_us) {
             return Some(Cause::Quota);
         }
-        slots.is_some_and(|slots| alive >= slots).then_some(Cause::Concurrency)
+        let slots = slots?;
+        let lacks_slot = match self.slots_beside(key.quotas, key.reservations, now_us) {
+            // The group's slots are all of them, with those that are kept for others.
+            Some((left, capacity)) => left <= kept(capacity, headroom),
+            None => key.reservations.held(now_us).alive >= slots,
+        };
+        lacks_slot.then_some(Cause::Concurrency)
     }
 
     /// How many reservations this request may have in addition to its own one; `None` for a request that needs no slot.
@@ -245,24 +262,131 @@ impl PolicyRules {
         let KeyOperation { cost, headroom, .. } = request;
         // Slots are counted by reservations, whatever their units.
         let exceeds = |quota: &QuotaNumbers| {
-            !matches!(quota.rules, QuotaRules::Slots)
-                && cost + kept(quota.capacity, headroom) > quota.capacity
+            !quota.rules.counts_slots() && cost + kept(quota.capacity, headroom) > quota.capacity
         };
-        (cost > 0 && self.quotas.iter().any(exceeds)) || self.slots_of(request) == Some(0)
+        let has_no_slots = match (self.slots_of(request), self.grouped_slots()) {
+            (Some(_), Some(slots)) => kept(slots.capacity(), request.headroom) >= slots.capacity(),
+            (slots, _) => slots == Some(0),
+        };
+        (cost > 0 && self.quotas.iter().any(exceeds)) || has_no_slots
     }
 
     /// The units that every quota admits in addition to the units that are set aside and those that are kept for others; the largest cost
     /// where no quota counts units.
-    fn left_beside(&self, states: &[State], held: u64, headroom: u8, now_us: u64) -> u64 {
+    fn left_beside(&self, states: &[State], reservations: &Reservations, headroom: u8, now_us: u64) -> u64 {
+        let held = self.held(reservations, now_us);
         let left = self.rates(states).map(|(quota, state)| {
-            quota.rules.remaining(state, now_us).saturating_sub(kept(quota.capacity, headroom))
+            quota.left_beside(state, now_us, &held).saturating_sub(kept(quota.capacity, headroom))
         });
-        left.fold(u64::MAX, u64::min).saturating_sub(held)
+        left.fold(u64::MAX, u64::min)
+    }
+
+    /// What is set aside at some time.
+    pub(super) fn held(&self, reservations: &Reservations, now_us: u64) -> HeldBeside {
+        HeldBeside {
+            all: reservations.held(now_us),
+            of_groups: self
+                .groups
+                .as_ref()
+                .map(|groups| HeldByGroups::of(&groups.table, reservations, now_us)),
+        }
+    }
+
+    /// The quota of concurrency that groups share.
+    pub(super) fn grouped_slots(&self) -> Option<&GroupedSlots> {
+        self.quotas.iter().find_map(|quota| match &quota.rules {
+            QuotaRules::GroupedSlots(slots) => Some(&**slots),
+            _ => None,
+        })
+    }
+
+    /// The slots that are left to the request's group, and the most that it can have; `None` where no groups share slots.
+    pub(super) fn slots_beside(
+        &self,
+        states: &[State],
+        reservations: &Reservations,
+        now_us: u64,
+    ) -> Option<(u64, u64)> {
+        let held = self.held(reservations, now_us).of_groups?;
+        self.quotas.iter().zip(states).find_map(|(quota, state)| match (&quota.rules, state) {
+            (QuotaRules::GroupedSlots(slots), State::Grouped(state)) => {
+                Some((slots.left(state, now_us, &held), slots.capacity()))
+            }
+            _ => None,
+        })
+    }
+
+    /// Spends units from every quota.
+    fn spend_beside(&self, key: &mut KeyPartsMut<'_>, now_us: u64, units: u64) {
+        let held = self.held(key.reservations, now_us).of_groups;
+        for (quota, state) in self.quotas.iter().zip(&mut *key.quotas) {
+            match (&quota.rules, state) {
+                (QuotaRules::GroupedBucket(bucket), State::Grouped(state)) => {
+                    bucket.spend_beside(state, now_us, units, held.as_ref());
+                }
+                (rules, state) => rules.spend(state, now_us, units),
+            }
+        }
+    }
+
+    /// Brings the states to the present for units that are set aside.
+    fn set_aside(&self, key: &mut KeyPartsMut<'_>, now_us: u64, units: u64) {
+        let held = self.held(key.reservations, now_us).of_groups;
+        for (quota, state) in self.quotas.iter().zip(&mut *key.quotas) {
+            match (&quota.rules, state, &held) {
+                (QuotaRules::GroupedBucket(bucket), State::Grouped(state), Some(held)) => {
+                    bucket.reserve(state, now_us, units, held);
+                }
+                (QuotaRules::GroupedSlots(slots), State::Grouped(state), _) => {
+                    slots.set_claim(state, now_us, false);
+                }
+                (rules, state, _) => rules.spend(state, now_us, 0),
+            }
+        }
+    }
+
+    /// Charges what a reservation has spent.
+    fn settle(&self, states: &mut [State], now_us: u64, ended: &Reservation, units: u64) {
+        for (quota, state) in self.quotas.iter().zip(states) {
+            match (&quota.rules, state) {
+                (QuotaRules::GroupedBucket(bucket), State::Grouped(state)) => {
+                    bucket.settle(state, now_us, ended.id.group().unwrap_or_default(), units);
+                }
+                (rules, state) => {
+                    let units = units.min(rules.room(state, now_us));
+                    rules.spend(state, now_us, units);
+                }
+            }
+        }
+    }
+
+    /// The group of a request that is denied waits for what it was denied. Returns whether anything was written.
+    fn wait(&self, key: &mut KeyPartsMut<'_>, request: KeyOperation<'_>, cause: Cause) -> bool {
+        let KeyOperation { now_us, cost, .. } = request;
+        let Some(held) = self.held(key.reservations, now_us).of_groups else { return false };
+        let mut written = false;
+        for (quota, state) in self.quotas.iter().zip(&mut *key.quotas) {
+            match (&quota.rules, state, cause) {
+                (QuotaRules::GroupedBucket(bucket), State::Grouped(state), Cause::Quota) => {
+                    let left = bucket.left_beside(state, now_us, &held);
+                    if left < cost + kept(quota.capacity, request.headroom) {
+                        bucket.wait(state, now_us, cost, &held);
+                        written = true;
+                    }
+                }
+                (QuotaRules::GroupedSlots(slots), State::Grouped(state), Cause::Concurrency) => {
+                    slots.set_claim(state, now_us, true);
+                    written = true;
+                }
+                _ => {}
+            }
+        }
+        written
     }
 
     /// The quotas that count units, with their states.
     fn rates<'a>(&'a self, states: &'a [State]) -> impl Iterator<Item = (&'a QuotaNumbers, &'a State)> {
-        self.quotas.iter().zip(states).filter(|(quota, _)| !matches!(quota.rules, QuotaRules::Slots))
+        self.quotas.iter().zip(states).filter(|(quota, _)| !quota.rules.counts_slots())
     }
 
     /// Moves back what is ahead of the clock. Returns whether anything was.
@@ -274,6 +398,25 @@ impl PolicyRules {
     fn bring(&self, states: &mut [State], now_us: u64) {
         for (quota, state) in self.quotas.iter().zip(states) {
             quota.rules.spend(state, now_us, 0);
+        }
+    }
+}
+
+/// What a key sets aside at some time.
+pub(super) struct HeldBeside {
+    pub(super) all: Held,
+    /// By groups, where groups share the policy.
+    pub(super) of_groups: Option<HeldByGroups>,
+}
+
+impl QuotaNumbers {
+    /// The units that this quota leaves beside what is set aside.
+    pub(super) fn left_beside(&self, state: &State, now_us: u64, held: &HeldBeside) -> u64 {
+        match (&self.rules, state, &held.of_groups) {
+            (QuotaRules::GroupedBucket(bucket), State::Grouped(state), Some(held)) => {
+                bucket.left_beside(state, now_us, held)
+            }
+            (rules, state, _) => rules.remaining(state, now_us).saturating_sub(held.all.units),
         }
     }
 }

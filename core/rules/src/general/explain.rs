@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::decide::Outcome as Decided;
+use super::decide::{HeldBeside, Outcome as Decided};
 use super::{KeyOperation, KeyParts, kept};
 use crate::algorithm::{Explanation, Outcome, QuotaRules, Rules, State};
 use crate::decision::{Decision, Degradation, QuotaUsage, Several, Source, Waits};
@@ -12,7 +12,6 @@ use crate::transition::{Operation, PolicyRules, QuotaNumbers};
 /// What a key sets aside now, and how long it is blocked.
 #[derive(Clone, Copy)]
 struct Beside {
-    held: Held,
     /// How long until the last reservation ends.
     ends_after_us: u64,
     blocked_for_us: u64,
@@ -37,15 +36,15 @@ impl PolicyRules {
         let KeyOperation { now_us, headroom, .. } = request;
         let none = Reservations::default();
         let reservations = key.reservations.unwrap_or(&none);
+        let held = self.held(reservations, now_us);
         let beside = Beside {
-            held: reservations.held(now_us),
             ends_after_us: reservations.reset_after_us(now_us),
             blocked_for_us: key.record.map_or(0, |record| record.blocked_for_us(now_us)),
         };
         let mut delay_us = 0;
         let each = self.quotas.iter().zip(key.quotas).map(|(quota, state)| {
-            if matches!(quota.rules, QuotaRules::Slots) {
-                let remaining = self.most_reservations(headroom).saturating_sub(beside.held.alive);
+            if quota.rules.counts_slots() {
+                let remaining = self.free_slots(key.quotas, reservations, now_us, headroom);
                 return beside.limit(QuotaUsage {
                     limit: quota.limit,
                     remaining,
@@ -62,7 +61,10 @@ impl PolicyRules {
             let Explanation { remaining, reset_after_us, wait_us } =
                 quota.rules.explain(state, now_us, outcome);
             delay_us = delay_us.max(wait_us);
-            let left = remaining.saturating_sub(beside.held.units);
+            let left = match &held {
+                HeldBeside { of_groups: Some(_), .. } => quota.left_beside(state, now_us, &held),
+                HeldBeside { all, .. } => remaining.saturating_sub(all.units),
+            };
             beside.limit(QuotaUsage {
                 limit: quota.limit,
                 remaining: left.saturating_sub(kept(quota.capacity, headroom)),
@@ -77,7 +79,7 @@ impl PolicyRules {
         };
         let crossed = each.iter().any(|usage| usage.crossed(decided.units));
         let decision = Decision {
-            total: self.total(&each, of_all, beside, headroom),
+            total: self.total(&each, of_all, self.free_slots(key.quotas, reservations, now_us, headroom)),
             several,
             wait_us: 0,
             allowed: decided.applied.allowed,
@@ -98,12 +100,20 @@ impl PolicyRules {
     }
 
     /// The usage of all quotas together. Slots limit what remains only when none is free, or when nothing else does.
-    fn total(&self, each: &[QuotaUsage], of_all: QuotaUsage, beside: Beside, headroom: u8) -> QuotaUsage {
+    fn total(&self, each: &[QuotaUsage], of_all: QuotaUsage, free_slots: u64) -> QuotaUsage {
         let rates = self.quotas.iter().zip(each);
-        let rates = rates.filter(|(quota, _)| !matches!(quota.rules, QuotaRules::Slots));
+        let rates = rates.filter(|(quota, _)| !quota.rules.counts_slots());
         let total = rates.map(|(_, usage)| *usage).reduce(QuotaUsage::and).unwrap_or(of_all);
-        let has_no_slot = self.slots.is_some() && beside.held.alive >= self.most_reservations(headroom);
+        let has_no_slot = self.slots.is_some() && free_slots == 0;
         QuotaUsage { remaining: if has_no_slot { 0 } else { total.remaining }, ..total }
+    }
+
+    /// The slots that a request may still have.
+    fn free_slots(&self, states: &[State], reservations: &Reservations, now_us: u64, headroom: u8) -> u64 {
+        match self.slots_beside(states, reservations, now_us) {
+            Some((left, capacity)) => left.saturating_sub(kept(capacity, headroom)),
+            None => self.most_reservations(headroom).saturating_sub(reservations.held(now_us).alive),
+        }
     }
 
     /// The denial with the waits: the key is admitted when the last of its quotas admits it in addition to what is set aside by then, a
@@ -117,12 +127,16 @@ impl PolicyRules {
         beside: Beside,
     ) -> Decision {
         let steps = reservations.walk(request.now_us);
-        let places_us = self.slots_of(request).map_or(0, |slots| free_after_us(slots, &steps));
-        let quotas = self.quotas.iter().zip(states);
-        let each_us: Waits = quotas
-            .map(|(quota, state)| match quota.rules {
-                QuotaRules::Slots => places_us,
-                _ => quota.fits_after_us(state, request, &steps),
+        let quotas = || self.quotas.iter().zip(states);
+        let places_us = self.slots_of(request).map_or(0, |slots| {
+            let grouped =
+                quotas().find_map(|(quota, state)| quota.grouped_slot_after_us(state, request, reservations));
+            grouped.unwrap_or_else(|| free_after_us(slots, &steps))
+        });
+        let each_us: Waits = quotas()
+            .map(|(quota, state)| match &quota.rules {
+                rules if rules.counts_slots() => places_us,
+                _ => quota.fits_after_us(state, request, reservations, &steps),
             })
             .collect();
         let longest_us = each_us.iter().copied().max().unwrap_or(0);
@@ -139,15 +153,44 @@ fn free_after_us(slots: u64, steps: &[Held]) -> u64 {
 }
 
 impl QuotaNumbers {
+    /// How long until a slot is free for the group of a request, if this is the quota of concurrency that groups share.
+    pub(super) fn grouped_slot_after_us(
+        &self,
+        state: &State,
+        request: KeyOperation<'_>,
+        reservations: &Reservations,
+    ) -> Option<u64> {
+        let (QuotaRules::GroupedSlots(slots), State::Grouped(state)) = (&self.rules, state) else {
+            return None;
+        };
+        let wanted = 1 + kept(slots.capacity(), request.headroom);
+        if wanted > slots.capacity() {
+            return Some(Decision::NEVER);
+        }
+        Some(slots.free_after_us(state, request.now_us, wanted, reservations))
+    }
+
     /// How long until this quota of units admits a request in addition to what is set aside by then: the first of the steps in which that
     /// happens.
-    fn fits_after_us(&self, state: &State, request: KeyOperation<'_>, steps: &[Held]) -> u64 {
+    pub(super) fn fits_after_us(
+        &self,
+        state: &State,
+        request: KeyOperation<'_>,
+        reservations: &Reservations,
+        steps: &[Held],
+    ) -> u64 {
         let KeyOperation { now_us, cost, headroom, .. } = request;
         if cost == 0 {
             return 0;
         }
-        let remaining = self.rules.remaining(state, now_us);
         let least = cost + kept(self.capacity, headroom);
+        if let (QuotaRules::GroupedBucket(bucket), State::Grouped(state)) = (&self.rules, state) {
+            if least > self.capacity {
+                return Decision::NEVER;
+            }
+            return bucket.fits_after_us(state, now_us, least, reservations);
+        }
+        let remaining = self.rules.remaining(state, now_us);
         for (at, step) in steps.iter().enumerate() {
             let wanted = least + step.units;
             if wanted > self.capacity {

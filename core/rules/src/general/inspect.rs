@@ -1,9 +1,9 @@
 //! What the states of a key say, quota by quota: for lists of keys and explanations, not for decisions.
 
-use super::{KeyOperation, KeyParts, kept};
+use super::{KeyOperation, KeyParts};
 use crate::algorithm::{QuotaRules, Rules, State};
 use crate::codec::States;
-use crate::decision::{Cause, QuotaUsage};
+use crate::decision::{Cause, Decision, QuotaUsage};
 use crate::penalty::BlockRecord;
 use crate::quota::tick::SATURATION;
 use crate::reservation::list::{Held, Reservations};
@@ -55,9 +55,13 @@ impl PolicyRules {
         let each = self.quotas.iter().zip(parts.quotas).zip(decision.quotas());
         let quotas = each.map(|((quota, state), usage)| {
             let retry_after_us = self.quota_retry_after_us(quota, state, reservations, peek);
-            let used = match quota.rules {
-                QuotaRules::Slots => held.alive,
+            let used = match &quota.rules {
+                rules if rules.counts_slots() => held.alive,
                 QuotaRules::Nothing => 0,
+                QuotaRules::GroupedBucket(bucket) => match state {
+                    State::Grouped(state) => bucket.used(state, now_us),
+                    _ => 0,
+                },
                 _ => (SATURATION * quota.capacity).saturating_sub(quota.rules.room(state, now_us)),
             };
             QuotaInspection { usage: *usage, used, admits: retry_after_us == Some(0), retry_after_us }
@@ -84,28 +88,20 @@ impl PolicyRules {
         reservations: &Reservations,
         request: KeyOperation<'_>,
     ) -> Option<u64> {
-        let KeyOperation { now_us, cost, headroom, .. } = request;
+        let KeyOperation { now_us, headroom, .. } = request;
         let steps = reservations.walk(now_us);
-        if matches!(quota.rules, QuotaRules::Slots) {
-            let slots = self.most_reservations(headroom);
-            return steps.iter().find(|step| step.alive < slots).map(|step| step.from_us - now_us);
+        if quota.rules.counts_slots() {
+            let grouped = quota.grouped_slot_after_us(state, request, reservations);
+            return match grouped {
+                Some(after_us) => Some(after_us).filter(|after_us| *after_us != Decision::NEVER),
+                None => {
+                    let slots = self.most_reservations(headroom);
+                    steps.iter().find(|step| step.alive < slots).map(|step| step.from_us - now_us)
+                }
+            };
         }
-        if cost == 0 {
-            return Some(0);
-        }
-        for (at, step) in steps.iter().enumerate() {
-            let wanted = cost + step.units + kept(quota.capacity, headroom);
-            if wanted > quota.capacity {
-                continue;
-            }
-            let lacks = wanted > quota.rules.remaining(state, now_us);
-            let fits_us = if lacks { quota.rules.retry_after_us(state, now_us, wanted) } else { 0 };
-            let admits_us = now_us.saturating_add(fits_us).max(step.from_us);
-            if steps.get(at + 1).is_none_or(|next| admits_us < next.from_us) {
-                return Some(admits_us - now_us);
-            }
-        }
-        None
+        Some(quota.fits_after_us(state, request, reservations, &steps))
+            .filter(|after_us| *after_us != Decision::NEVER)
     }
 }
 

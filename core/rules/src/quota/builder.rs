@@ -172,6 +172,7 @@ impl QuotaBuilder {
             calendar: self.calendar.clone(),
             count_denied: self.count_denied,
             tick_us: 1,
+            is_grouped: false,
         };
         quota.tick_us = checked_tick_us(&quota)?;
         Ok(quota)
@@ -208,6 +209,7 @@ impl QuotaBuilder {
             calendar: None,
             count_denied: false,
             tick_us: 1,
+            is_grouped: false,
         })
     }
 

@@ -50,25 +50,31 @@ pub enum CalendarStart {
     Date(u8, u8),
 }
 
-/// The time zone and the start of windows that a key has of its own, in place of those of its quotas.
+/// What a key has of its own: the time zone and the start of its windows, in place of those of its quotas, and the group of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct KeyCalendar {
+pub struct KeyOptions {
     /// The time zone of its windows.
     pub zone: Option<Zone>,
     /// Where its windows start.
     pub from: Option<CalendarStart>,
+    /// The group that a request is in, of a policy that groups share.
+    pub group: Option<Arc<str>>,
 }
 
-impl KeyCalendar {
-    /// Whether the key has neither.
+impl KeyOptions {
+    /// Whether the key has none of them.
     pub fn is_empty(&self) -> bool {
-        self.zone.is_none() && self.from.is_none()
+        self.zone.is_none() && self.from.is_none() && self.group.is_none()
     }
 
     /// These settings, and the others where these have none.
     #[must_use]
     pub fn or(&self, others: &Self) -> Self {
-        Self { zone: self.zone.clone().or_else(|| others.zone.clone()), from: self.from.or(others.from) }
+        Self {
+            zone: self.zone.clone().or_else(|| others.zone.clone()),
+            from: self.from.or(others.from),
+            group: self.group.clone().or_else(|| others.group.clone()),
+        }
     }
 }
 
@@ -114,7 +120,7 @@ impl Calendar {
     }
 
     /// The calendar of a key: its start concerns units that can start there.
-    pub(crate) fn of_key(&self, own: &KeyCalendar) -> Self {
+    pub(crate) fn of_key(&self, own: &KeyOptions) -> Self {
         let unit = own.from.and_then(|from| self.0.unit.starting(from)).unwrap_or(self.0.unit);
         Self::new(unit, own.zone.as_ref().unwrap_or(&self.0.zone).clone())
     }

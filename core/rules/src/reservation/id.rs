@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::{Error, ErrorKind};
+use crate::groups::GroupTag;
 use crate::report::hex;
 
 /// Random bytes of the system, in hexadecimal digits.
@@ -21,14 +22,16 @@ pub fn random_hex<const BYTES: usize>() -> Result<String, Error> {
 /// answer repeats the operation with the same id, and nothing is set aside twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReservationId {
-    /// The bytes, followed by zeros.
-    bytes: [u8; Self::MAX_LENGTH],
+    /// The bytes, followed by zeros; as stored under a policy with groups, the group's tag is behind them.
+    bytes: [u8; Self::MAX_STORED_LENGTH],
     length: u8,
 }
 
 impl ReservationId {
     /// The longest id, in bytes.
     pub const MAX_LENGTH: usize = 64;
+    /// The longest id with the tag of a group.
+    const MAX_STORED_LENGTH: usize = Self::MAX_LENGTH + size_of::<GroupTag>();
 
     /// The id of these bytes.
     ///
@@ -43,15 +46,40 @@ impl ReservationId {
                 Self::MAX_LENGTH
             )));
         }
-        let mut bytes = [0; Self::MAX_LENGTH];
+        Ok(Self::of_bytes(read))
+    }
+
+    fn of_bytes(read: &[u8]) -> Self {
+        let mut bytes = [0; Self::MAX_STORED_LENGTH];
         bytes[..read.len()].copy_from_slice(read);
         let length = u8::try_from(read.len()).unwrap_or(u8::MAX);
-        Ok(Self { bytes, length })
+        Self { bytes, length }
+    }
+
+    /// An id as it is stored; `None` where it cannot have been.
+    pub(crate) fn stored(read: &[u8]) -> Option<Self> {
+        (1..=Self::MAX_STORED_LENGTH).contains(&read.len()).then(|| Self::of_bytes(read))
+    }
+
+    /// The id as it is stored for a reservation of a group.
+    pub(crate) fn in_group(&self, tag: GroupTag) -> Self {
+        Self::of_bytes(&[self.as_bytes(), &tag.0].concat())
+    }
+
+    /// The group of a reservation that is stored under a policy with groups.
+    pub(crate) fn group(&self) -> Option<GroupTag> {
+        let id = self.as_bytes();
+        id.last_chunk().filter(|_| id.len() > size_of::<GroupTag>()).map(|tag| GroupTag(*tag))
+    }
+
+    /// Whether this is stored for a reservation of that id, in any group.
+    pub(crate) fn is_in_a_group(&self, id: &Self) -> bool {
+        self.as_bytes().split_last_chunk::<4>().is_some_and(|(own, _)| own == id.as_bytes())
     }
 
     /// The id of an operation that concerns no reservation: no reservation has it.
     #[doc(hidden)]
-    pub const NONE: Self = Self { bytes: [0; Self::MAX_LENGTH], length: 0 };
+    pub const NONE: Self = Self { bytes: [0; Self::MAX_STORED_LENGTH], length: 0 };
 
     /// An id of 16 random bytes as 32 hexadecimal digits. No two processes choose the same.
     ///

@@ -103,6 +103,11 @@ impl Reservation {
     fn is_valid(&self) -> bool {
         self.ends_us <= MAX_US
     }
+
+    /// Whether it has this id; `in_groups` where ids are stored with groups.
+    pub(crate) fn is(&self, id: &ReservationId, in_groups: bool) -> bool {
+        if in_groups { self.id.is_in_a_group(id) } else { self.id == *id }
+    }
 }
 
 /// The reservations of one key, or the commits that are remembered, in the order in which they were made.
@@ -128,7 +133,7 @@ impl Reservations {
     }
 
     /// The reservations that count, with the times at which they end by this clock.
-    fn alive(&self, now_us: u64) -> impl Iterator<Item = (u64, &Reservation)> {
+    pub(crate) fn alive(&self, now_us: u64) -> impl Iterator<Item = (u64, &Reservation)> {
         let ends = self.0.iter().map(move |reservation| (reservation.ends_by(now_us), reservation));
         ends.filter(move |(ends_us, _)| *ends_us > now_us)
     }
@@ -180,8 +185,10 @@ impl Reservations {
         self.add(ended.id, 0, now_us, ended.remember_us, 0);
     }
 
-    pub(crate) fn find(&self, id: &ReservationId, now_us: u64) -> Option<Reservation> {
-        self.alive(now_us).map(|(_, reservation)| *reservation).find(|reservation| reservation.id == *id)
+    /// The reservation with this id; `in_groups` where ids are stored with groups.
+    pub(crate) fn find(&self, id: &ReservationId, in_groups: bool, now_us: u64) -> Option<Reservation> {
+        let mut alive = self.alive(now_us).map(|(_, reservation)| *reservation);
+        alive.find(|reservation| reservation.is(id, in_groups))
     }
 
     /// Whether the clock has gone back so far that a reservation would last longer than it was made for.
@@ -250,8 +257,8 @@ mod tests {
             commits.remember(&ended(number, if number == 5 { 2_000 } else { 3_000 }), 1_000);
         }
         commits.remember(&ended(MAX_RESERVATIONS, 9_000), 1_000);
-        assert_eq!((commits.0.len(), commits.find(&id(5), 1_000)), (MAX_RESERVATIONS, None));
-        let newest = commits.find(&id(MAX_RESERVATIONS), 9_999).unwrap();
+        assert_eq!((commits.0.len(), commits.find(&id(5), false, 1_000)), (MAX_RESERVATIONS, None));
+        let newest = commits.find(&id(MAX_RESERVATIONS), false, 9_999).unwrap();
         assert_eq!((newest.units, newest.ends_us, newest.remember_us), (0, 10_000, 0));
         assert_eq!(commits.held(1_000).units, 0);
     }

@@ -1,6 +1,8 @@
 //! The arguments that describe a policy to a script.
 
+use polylimit_rules::algorithm::grouped::shares_of;
 use polylimit_rules::codec::Tag;
+use polylimit_rules::groups::Groups;
 use polylimit_rules::history::{Change, PastNumbers, past_of};
 use polylimit_rules::penalty::Penalty;
 use polylimit_rules::policy::Policy;
@@ -11,9 +13,19 @@ use polylimit_rules::reservation::list::MAX_RESERVATIONS;
 /// The number of slots of a policy without a quota of concurrent reservations.
 const NO_CONCURRENCY: u64 = 65_535;
 
+/// The number of a bucket that groups share; that of concurrency follows, in the same source.
+pub(super) const GROUPS: u8 = 7;
+
+/// Whether a quota has a state in the store: not one of concurrency, unless groups share it.
+pub(super) fn has_state(quota: &Quota) -> bool {
+    quota.algorithm().is_rate() || quota.is_grouped()
+}
+
 /// The number of a quota's algorithm in the scripts, from 1: the position of its Lua source.
 pub(super) fn algorithm_number(quota: &Quota) -> u8 {
     match quota.algorithm() {
+        Algorithm::Concurrency if quota.is_grouped() => GROUPS + 1,
+        _ if quota.is_grouped() => GROUPS,
         Algorithm::TokenBucket if quota.step().is_some() => 2,
         Algorithm::TokenBucket | Algorithm::LeakyBucket => 1,
         Algorithm::FixedWindow if quota.calendar().is_some() => 6,
@@ -28,11 +40,12 @@ pub(super) fn algorithm_number(quota: &Quota) -> u8 {
 /// A policy's features besides its quotas, as the bits of a byte.
 const HAS_PENALTY: u8 = 1;
 const IS_CHANGED_NOW: u8 = 2;
+const HAS_GROUPS: u8 = 4;
 
 /// The arguments of the general transition, with the other quotas that this process knows. `dropped` is the number of
 /// keys per entry that only other quotas used.
 pub(super) fn policy_arguments(policy: &Policy, change: Change<'_>, dropped: u8) -> Box<[u8]> {
-    let rates = || policy.quotas().iter().filter(|quota| quota.algorithm().is_rate());
+    let rates = || policy.quotas().iter().filter(|quota| has_state(quota));
     let concurrency = policy.quotas().iter().find(|quota| !quota.algorithm().is_rate());
     let slots = concurrency.map_or(NO_CONCURRENCY, |quota| quota.limit().min(MAX_RESERVATIONS as u64));
     let mut out = vec![u8::try_from(rates().count()).unwrap_or(u8::MAX), dropped];
@@ -40,7 +53,9 @@ pub(super) fn policy_arguments(policy: &Policy, change: Change<'_>, dropped: u8)
     let penalty = policy.penalty();
     let is_changed_now = matches!(change, Change::Now(_));
     out.push(
-        if penalty.is_some() { HAS_PENALTY } else { 0 } | if is_changed_now { IS_CHANGED_NOW } else { 0 },
+        if penalty.is_some() { HAS_PENALTY } else { 0 }
+            | if is_changed_now { IS_CHANGED_NOW } else { 0 }
+            | if policy.groups().is_some() { HAS_GROUPS } else { 0 },
     );
     for quota in rates() {
         put_quota(&mut out, quota);
@@ -60,7 +75,28 @@ pub(super) fn policy_arguments(policy: &Policy, change: Change<'_>, dropped: u8)
             put(&mut out, *us, 7);
         }
     }
+    if let Some(groups) = policy.groups() {
+        put_groups(&mut out, policy, groups);
+    }
     out.into()
+}
+
+/// The shares of each quota's groups.
+fn put_groups(out: &mut Vec<u8>, policy: &Policy, groups: &Groups) {
+    let small = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
+    put(out, groups.table.scale(), 6);
+    out.extend([small(groups.own), small(groups.table.others()), small(groups.table.groups().len())]);
+    for quota in policy.quotas().iter().filter(|quota| has_state(quota)) {
+        for share in shares_of(quota, &groups.table) {
+            out.extend_from_slice(&share.tag.0);
+            put(out, share.weight, 1);
+            put(out, share.rate, 5);
+            put(out, share.burst, 6);
+            put(out, share.top_rate, 5);
+            put(out, share.top_burst, 6);
+            put(out, share.minimum, 5);
+        }
+    }
 }
 
 /// The position of the two numbers of the algorithm of a quota in the [policy's arguments](policy_arguments), by the quota's place among
@@ -84,6 +120,7 @@ pub(super) fn put(out: &mut Vec<u8>, number: u64, bytes: usize) {
 fn put_quota(out: &mut Vec<u8>, quota: &Quota) {
     let (limit, period_us) = (quota.limit(), quota.period_us());
     let (a, b) = match (quota.algorithm(), quota.step()) {
+        _ if quota.is_grouped() => (quota.period_us() / quota.tick_us(), 0),
         (Algorithm::TokenBucket, Some(step)) => (step, quota.step_interval_us()),
         (Algorithm::TokenBucket | Algorithm::LeakyBucket, _) => token_and_rate(quota),
         (Algorithm::SlidingWindow, _) => {
@@ -98,7 +135,8 @@ fn put_quota(out: &mut Vec<u8>, quota: &Quota) {
     put(out, u64::from(quota.tick_us().ilog10()), 1);
     out.extend_from_slice(&Tag::of(quota).0);
     put(out, limit, 5);
-    put(out, quota.capacity(), 6);
+    let slots = quota.limit().min(MAX_RESERVATIONS as u64);
+    put(out, if quota.algorithm().is_rate() { quota.capacity() } else { slots }, 6);
     put(out, a, 7);
     put(out, b, 7);
     put(out, period_us, 6);

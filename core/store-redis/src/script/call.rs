@@ -15,7 +15,7 @@ use redis::{Cmd, RedisWrite};
 use sha1::{Digest, Sha1};
 use smallvec::SmallVec;
 
-use super::arguments::{algorithm_number, numbers_at, policy_arguments};
+use super::arguments::{GROUPS, algorithm_number, has_state, numbers_at, policy_arguments};
 use super::fast_path::{self, FastPath, RequestPath, Template};
 use polylimit_rules::codec::PolicyCodec;
 use polylimit_rules::general::KeyOperation;
@@ -200,7 +200,9 @@ impl PolicyCall {
             fast_path,
             policy_arguments: policy_arguments(policy, change, dropped),
             suffixes: suffixes.into(),
-            counts_denied: policy.penalty().is_some() || policy.quotas().iter().any(Quota::count_denied),
+            counts_denied: policy.penalty().is_some()
+                || policy.groups().is_some()
+                || policy.quotas().iter().any(Quota::count_denied),
         }
     }
 
@@ -471,13 +473,14 @@ const TIME: &str = include_str!("lua/time.lua");
 
 /// The general transition: the policy, an algorithm for each kind of quota, and the operations.
 const POLICY: &str = include_str!("lua/transition/policy.lua");
-const ALGORITHMS: [&str; 6] = [
+const ALGORITHMS: [&str; 7] = [
     include_str!("lua/transition/bucket.lua"),
     include_str!("lua/transition/stepped_bucket.lua"),
     include_str!("lua/transition/fixed_window.lua"),
     include_str!("lua/transition/sliding_window.lua"),
     include_str!("lua/transition/sliding_log.lua"),
     include_str!("lua/transition/calendar_window.lua"),
+    include_str!("lua/transition/groups.lua"),
 ];
 /// Makes a server that cannot take writes refuse a script at once; `PLAIN` does so in its place.
 const FIRST_LINE: &str = "#!lua\n";
@@ -488,8 +491,8 @@ const DECIDE: &str = include_str!("lua/transition/decide.lua");
 
 /// The algorithms that a policy needs, a bit for each.
 fn needed(policy: &Policy) -> usize {
-    let rates = policy.quotas().iter().filter(|quota| quota.algorithm().is_rate());
-    rates.fold(0, |needed, quota| needed | 1 << (algorithm_number(quota) - 1))
+    let stored = policy.quotas().iter().filter(|quota| has_state(quota));
+    stored.fold(0, |needed, quota| needed | 1 << (algorithm_number(quota).min(GROUPS) - 1))
 }
 
 /// The general transition with the algorithms whose bits are set.

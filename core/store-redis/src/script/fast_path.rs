@@ -219,7 +219,7 @@ pub(crate) struct FastPath {
 }
 
 impl FastPath {
-    /// Empty if a quota is a log, counts denied requests or admits nothing, or if there are too many quotas.
+    /// Empty if a quota is a log, counts denied requests, is shared by groups or admits nothing, or if there are too many quotas.
     pub(crate) fn of(policy: &Policy) -> Self {
         if policy.quotas().len() > MAX_QUOTAS {
             return Self::default();
@@ -430,7 +430,7 @@ fn rates(policy: &Policy) -> impl Iterator<Item = &Quota> {
 /// What handles the records of a quota, if the fast path supports it.
 fn kind(quota: &Quota) -> Option<Kind> {
     let form = match quota.algorithm() {
-        _ if quota.limit() == 0 || quota.count_denied() => return None,
+        _ if quota.limit() == 0 || quota.count_denied() || quota.is_grouped() => return None,
         Algorithm::TokenBucket if quota.step().is_some() => Form::SteppedBucket,
         Algorithm::TokenBucket | Algorithm::LeakyBucket if is_short(quota) => Form::ShortBucket,
         Algorithm::TokenBucket | Algorithm::LeakyBucket => Form::Bucket,

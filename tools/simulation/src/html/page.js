@@ -63,6 +63,24 @@ table(
   courses.flatMap((course) => course.policies).flatMap(({ policy, quotas }) =>
     quotas.map((quota) => [`${policy}: ${quota.quota}`, quota.most_admitted, number(quota.bound), keyOf(quota)])),
 );
+const SPANS = 6;
+for (const { label, policies, timeline } of courses) {
+  const slots = timeline.admitted.length;
+  const span = Math.max(1, Math.ceil(slots / SPANS));
+  const starts = Array.from({ length: Math.ceil(slots / span) }, (_, at) => at * span);
+  const unitsFrom = (values, start) => values.slice(start, start + span).reduce((sum, units) => sum + units, 0);
+  for (const { policy, groups = [] } of policies) {
+    const all = starts.map((start) => groups.reduce((sum, group) => sum + unitsFrom(group.timeline, start), 0));
+    table(
+      `Shares of the groups of ${policy} under ${label}`,
+      ["group", "admitted units", "denied units", ...starts.map((start) => `from ${duration(start * timeline.slot_us)}`)],
+      groups.map((group) => [
+        group.group, group.admitted_units, group.denied_units,
+        ...starts.map((start, at) => (all[at] === 0 ? "-" : `${((100 * unitsFrom(group.timeline, start)) / all[at]).toFixed(1)} %`)),
+      ]),
+    );
+  }
+}
 table(
   "Waits of admitted requests that had to wait",
   ["limits", "waited", "p50", "p90", "p99", "p99.9", "max"],

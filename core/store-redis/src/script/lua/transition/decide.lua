@@ -36,7 +36,7 @@ local function records()
       blocks_at, blocks_size = p, size
     elseif form == 8 and tag == '\0\0\0\0' then
       commits_at, commits_size = p, size
-    elseif form > 5 then
+    elseif form > 5 and form ~= 9 then
       unknown = unknown .. sub(body, p, p + size - 1)
     else
       places[tag] = places[tag] or { form, p, size }
@@ -229,19 +229,25 @@ local function left_beside(e, cost)
   local left, possible = cost, true
   for j = 1, quota_count do
     local q, x = quotas[j], e.xs[j]
-    if q.limit == 0 then
+    local capacity = q.most or q.capacity
+    if q.algorithm == 8 then
+      x.wanted = cost
+    elseif q.limit == 0 then
       left = 0
       possible = possible and cost == 0
     else
       x.wanted = cost
-      if headroom > 0 and (op == CHECK or op == PEEK or op == RESERVE) then
-        x.wanted = cost + ceil_div(q.capacity * headroom, 100)
+      if sharing then
+        sharing.see(q, x, e.held)
       end
-      x.left = math.max(x.left - held - (x.wanted - cost), 0)
+      if headroom > 0 and (op == CHECK or op == PEEK or op == RESERVE) then
+        x.wanted = cost + ceil_div(capacity * headroom, 100)
+      end
+      x.left = math.max(x.left - (sharing and 0 or held) - (x.wanted - cost), 0)
       if x.left < left then
         left = x.left
       end
-      if cost > 0 and x.wanted > q.capacity then
+      if cost > 0 and x.wanted > capacity then
         possible = false
       end
     end
@@ -261,10 +267,22 @@ end
 -- Decides what an entry spends, whether it is denied, and which record of a reservation it adds.
 local function judge(e)
   local op, cost, r = e.op, e.cost, e.r
+  if sharing then
+    e.held = sharing.held(r)
+  end
   local left, possible = left_beside(e, cost)
-  local most = most_reservations(e)
+  local most, alive = most_reservations(e), r and r.alive or 0
+  local free, slots_of_group
+  if sharing and most <= MAX_RESERVATIONS then
+    free, slots_of_group = sharing.slots(e.xs, e.held)
+  end
+  if free then
+    -- As many as would be alive where no groups share the slots.
+    most = slots_of_group - ceil_div(slots_of_group * e.headroom, 100)
+    alive = slots_of_group - free
+  end
   possible = possible and most > 0
-  local admits = left >= cost and (not r and most > 0 or r and r.alive < most)
+  local admits = left >= cost and alive < most
   e.lacks, e.blocked = left < cost, e.b and e.b.ends > now
   if e.blocked then
     left, admits = 0, false
@@ -280,7 +298,7 @@ local function judge(e)
       e.more_until = math.min(now + e.ttl, 9007199254740991)
       e.units = e.found and e.units or cost
       local remember = op == RENEW and e.remembered or e.remember
-      e.more = pack_reservation(e.more_until, e.ttl, e.units, remember, e.id)
+      e.more = pack_reservation(e.more_until, e.ttl, e.units, remember, e.stored or sharing and e.id .. sharing.tag or e.id)
     end
   elseif op == PEEK then
     e.denied = possible and not admits
@@ -324,12 +342,18 @@ local function change_states(e, broken)
   local op, cost, spent, denied = e.op, e.cost, e.spent, e.denied
   local counts_denied = denied and op ~= PEEK and cost > 0 and not e.blocked
   local decides, views = op == CHECK or op == PEEK or op == RESERVE, ''
+  local waits = sharing and denied and op ~= PEEK and not e.blocked
   for j = 1, quota_count do
     local q, x = quotas[j], e.xs[j]
     if q.limit > 0 then
       local algorithm, charged = q.algorithm, 0
       if spent > 0 then
         spend[algorithm](q, x, spent)
+        x.dirty = true
+      elseif e.charges and sharing and op == COMMIT then
+        if algorithm == 7 then
+          sharing.settle(q, x, sub(e.stored, -4), cost)
+        end
         x.dirty = true
       elseif e.charges or counts_denied and q.count_denied then
         charged = cost < x.room and cost or x.room
@@ -339,7 +363,14 @@ local function change_states(e, broken)
         refund[algorithm](q, x, cost)
         x.dirty = true
       elseif e.brings then
-        spend[algorithm](q, x, 0)
+        if sharing and op == RESERVE then
+          sharing.set_aside(q, x, cost)
+        else
+          spend[algorithm](q, x, 0)
+        end
+        x.dirty = true
+      elseif waits and (algorithm == 7 and e.lacks and x.left < cost or algorithm == 8 and not e.lacks) then
+        sharing.wait(q, x, cost)
         x.dirty = true
       elseif op ~= PEEK and x.ahead then
         rewind[algorithm](q, x)
@@ -404,7 +435,7 @@ local function store_entry(e, blocks)
     until_us = math.max(until_us, needed_us)
     local committed = ''
     if commits then
-      committed, needed_us = commits_record(c, remembers, e.id)
+      committed, needed_us = commits_record(c, remembers, e.stored or e.id)
     elseif c then
       committed, needed_us = sub(body, commits_at, commits_at + commits_size - 1), c.until_us
     end
@@ -447,7 +478,7 @@ local function decide(i, code, cost, asked, broken, ttl, remember, id, dry)
     return refusal
   end
   if e.r and op >= RESERVE and op ~= BLOCK then
-    e.found, e.units, e.remembered = find_reservation(e.r, id)
+    e.found, e.units, e.remembered, e.stored = find_reservation(e.r, id)
   end
   if op == RESERVE and e.c and not e.found and find_reservation(e.c, id) then
     -- Its units were charged.

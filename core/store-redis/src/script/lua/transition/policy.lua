@@ -3,10 +3,12 @@
 local sub = string.sub
 local quotas, logs = {}, 0
 -- The limit of the quota of concurrent reservations; 65535 without one. Traits: 1: there is a penalty, 2: a state that was
--- written under other numbers was changed just now.
+-- written under other numbers was changed just now, 4: groups share the policy.
 local quota_count, dropped, slots, traits = read('>BBHB', input, policy_at)
-local changed_now = traits >= 2
-local penalty
+local changed_now = traits % 4 >= 2
+local penalty, shares_at
+-- What groups.lua has, where groups share the policy.
+local sharing
 do
   local p = policy_at + 5
   for i = 1, quota_count do
@@ -42,6 +44,7 @@ do
     penalty = {}
     penalty.denials, penalty.within, penalty.block, penalty.max, penalty.forget = read('>HI7I7I7I7', input, p)
   end
+  shares_at = p
 end
 local stride = 1 + logs + dropped
 

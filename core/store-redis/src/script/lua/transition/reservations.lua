@@ -18,7 +18,7 @@ local function parse_reservations(r)
   r.list, r.last_place = list, 5 * number - 3
   for p = 2, r.last_place, 5 do
     local length = #list[p + 4]
-    if list[p] >= 9007199254740992 or length == 0 or length > 64 then
+    if list[p] >= 9007199254740992 or length == 0 or length > 68 then
       return false
     end
   end
@@ -62,9 +62,15 @@ local function load_reservations(at, size)
   return r
 end
 
--- The place in `body` of the reservation with this id, if it counts, its units, and how long its commit is remembered.
+if sharing then
+  sharing.parse = parse_reservations
+end
+
+-- The place in `body` of the reservation with this id, if it counts, its units, how long its commit is remembered, and its id as it is
+-- stored: with the tag of its group, where groups share the policy.
 local function find_reservation(r, id)
-  local wanted, p, q = string.char(#id) .. id, r.from, r.from
+  local length = sharing and #id + 4 or #id
+  local wanted, p, q = string.char(length) .. id, r.from, r.from
   while true do
     p = string.find(body, wanted, p, true)
     if not p or p >= r.to then
@@ -77,7 +83,7 @@ local function find_reservation(r, id)
     if q == p - 22 then
       local ends, ttl, units, remember = read('>I7I5I5I5', body, q)
       if math.min(ends, now + ttl) > now then
-        return q, units, remember
+        return q, units, remember, sub(body, q + 23, q + 22 + length)
       end
       return nil
     end
