@@ -345,7 +345,7 @@ fn windows_of_a_key_start_where_its_override_or_the_request_says() {
     }
     let refused = limiter.check(ann("gold from=32")).unwrap_err();
     assert!(
-        refused.message().starts_with("the calendar of the plan is \"from=32\": from is \"32\""),
+        refused.message().starts_with("what follows the plan is \"from=32\": from is \"32\""),
         "{refused}"
     );
 }

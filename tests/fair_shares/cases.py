@@ -124,7 +124,7 @@ def others() -> Case:
 
 def reservations() -> Case:
     case = Case(
-        "groups: a reservation counts for its group, whoever ends it",
+        "groups: a reservation counts for the group that made it",
         {"a": Group(1, 50), "b": Group(1, 20)},
         (100, "minute", 100),
     )
@@ -159,6 +159,25 @@ def slots() -> Case:
     case.op(32, "reserve", "b", name="b9", ttl=60 * SECOND)
     case.op(2 * SECOND, "peek", "a")
     case.op(2 * SECOND, "reserve", "c", name="c9", ttl=60 * SECOND)
+    return case
+
+
+def attributes() -> Case:
+    case = Case("groups: the group of a request is an attribute", {"a": Group(1, 50), "b": Group(1, 20)}, (100, "minute", 100))
+    case.json["document"] = {
+        "polylimit": 1,
+        "policies": {"p": {"quotas": "100/minute token_bucket", "group": "{team}", "groups": {"a": {"minimum": 50}, "b": {"minimum": 20}}}},
+        "rules": [{"apply": [{"policy": "p", "key": "all", "cost": "{tokens}"}]}],
+    }
+    ops = case.json["ops"]
+    assert isinstance(ops, list)
+    for t, team, cost in [(0, "a", 60), (0, "b", 60), (SECOND, "b", 15), (SECOND, "c d", 1), (2 * SECOND, None, 1), (3 * SECOND, "a", 20)]:
+        at = case.names.index(team) if team in case.names else case.names.index("*")
+        expect = case.policy.decide("check", START_US + t, at, cost=cost)
+        given = {"tokens": str(cost)} | ({"team": team} if team else {})
+        decision = {"policy": "p", "key": "all", **expect}
+        answer = {"allowed": expect["allowed"], "retry_after_us": expect["retry_after_us"], "decisions": [decision]}
+        ops.append({"t_us": t, "op": "decide", "request": {"attributes": given}, "expect": answer})
     return case
 
 
@@ -231,7 +250,7 @@ def at_random(seed: int) -> Case:
 
 def main() -> int:
     assert MAX_RESERVATIONS == 1_000
-    cases = [make() for make in (minimums, weights, maximum, others, reservations, slots, clock)]
+    cases = [make() for make in (minimums, weights, maximum, others, reservations, slots, attributes, clock)]
     cases += [at_random(seed) for seed in range(60)]
     text = json.dumps({"format": 3, "cases": [case.json for case in cases]}, separators=(",", ":")) + "\n"
     if "--check" not in sys.argv:

@@ -219,6 +219,13 @@ class Slots:
         self.scale = scale_of(groups)
         self.states = [Waiting() for _ in groups]
 
+    def bring(self, now: int) -> None:
+        """Forgets claims that have ended; one holds no longer from now than when it was made."""
+        for state in self.states:
+            state.until = min(state.until, now + CLAIM_US)
+            if state.until <= now:
+                state.claim, state.until = 0, 0
+
     def capacity(self, group: int) -> int:
         return min(self.limit - sum(self.kept) + self.kept[group], self.maximums[group])
 
@@ -302,12 +309,13 @@ class Policy:
                 self.bucket.serve(group, self.seen(now).debit(group, cost), now)
             if self.slots:
                 state = self.slots.states[group]
-                state.claim, state.until = 0, min(state.until, now + CLAIM_US)
+                state.claim, state.until = 0, 0
             self.reservations[name] = Reservation(group, cost, min(now + ttl, MAX_US), ttl)
         elif op != "peek" and not allowed and not never:
             if not has_units(now):
                 self.wait(group, cost, now)
             elif not has_slot(now) and self.slots:
+                self.slots.bring(now)
                 self.slots.states[group] = Waiting(0, 1, now + CLAIM_US)
         retry: int | None = 0
         if not allowed:
@@ -368,13 +376,15 @@ class Policy:
             one.ends = min(one.ends, now + one.ttl)
         if self.bucket and self.bucket.is_ahead(now):
             self.bucket.bring(now)
-        for state in self.slots.states if self.slots else []:
-            state.until = min(state.until, now + CLAIM_US)
+        if self.slots and any(state.until > now + CLAIM_US for state in self.slots.states):
+            self.slots.bring(now)
 
     def bring(self, now: int) -> None:
         self.reservations = {name: one for name, one in self.reservations.items() if one.ends > now}
         if self.bucket:
             self.bucket.bring(now)
+        if self.slots:
+            self.slots.bring(now)
 
     # Explanations
 

@@ -324,6 +324,7 @@ fn thousandth(policy: &str, key: &[u8]) -> u16 {
 mod tests {
     use super::*;
     use crate::model::{CalendarAttributes, Candidate, Mode, Override};
+    use polylimit_rules::groups::{Group, GroupTable};
 
     fn quotas(text: &str) -> Policy {
         Policy::parse("p", text).unwrap()
@@ -449,6 +450,34 @@ mod tests {
         ] {
             assert!(sets.choose("p", b"k", Some(plan.as_bytes()), None, 0).is_err(), "{plan}");
         }
+    }
+
+    #[test]
+    fn requests_are_in_the_group_that_they_name() {
+        let group = |name: &str, minimum| Group { name: name.into(), weight: 1, minimum, maximum: 100 };
+        let table = Arc::new(GroupTable::new([group("a", 50), group("b", 0)]).unwrap());
+        let policy = quotas("10/second token_bucket").with_groups(Some(&table)).unwrap();
+        let sets = QuotaSets::new(&DocumentPolicy { policy, plans: Vec::new(), ..document_policy() });
+        let own = |name: &str| KeyOptions { group: Some(name.into()), ..KeyOptions::default() };
+        for (plan, request, expected) in [
+            (None, None, "*"),
+            (Some("group=a"), None, "a"),
+            (None, Some("b"), "b"),
+            (Some("group=a"), Some("b"), "b"),
+            (Some("gold group=a"), None, "a"),
+            (Some("group=c"), None, "*"),
+            (None, Some("c"), "*"),
+        ] {
+            let request = request.map(own);
+            let choose = || sets.choose("p", b"k", plan.map(str::as_bytes), request.as_ref(), 0).unwrap();
+            assert_eq!(sets.set_at(choose().set).groups().unwrap().name(), expected, "{plan:?} {request:?}");
+            assert_eq!(choose(), choose());
+        }
+        // Whatever requests name, there is a set for each group.
+        for number in 0..2 * QuotaSets::MAX_SETS_OF_KEYS {
+            sets.choose("p", b"k", None, Some(&own(&number.to_string())), 0).unwrap();
+        }
+        assert!(sets.choose("p", b"k", Some(b"group="), None, 0).is_err());
     }
 
     #[test]

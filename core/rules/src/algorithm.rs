@@ -262,10 +262,16 @@ impl Rules for QuotaRules {
 
     #[inline]
     fn spend(&self, state: &mut State, now_us: u64, units: u64) {
+        if let (Self::GroupedSlots(slots), State::Grouped(state)) = (self, &mut *state) {
+            return slots.bring(state, now_us);
+        }
         dispatch!(self, state, (), |rules, state| rules.spend(state, now_us, units));
     }
 
     fn refund(&self, state: &mut State, now_us: u64, units: u64) {
+        if let (Self::GroupedSlots(slots), State::Grouped(state)) = (self, &mut *state) {
+            return slots.bring(state, now_us);
+        }
         dispatch!(self, state, (), |rules, state| rules.refund(state, now_us, units));
     }
 

@@ -90,7 +90,7 @@ impl GroupTable {
         let tags: Box<[GroupTag]> = groups.iter().map(|group| GroupTag::of(&group.name)).collect();
         if let Some(at) = (1..tags.len()).find(|at| tags[..*at].contains(&tags[*at])) {
             return invalid(format!(
-                "group {} cannot be told from another one in stored states: give it another name",
+                "group {} cannot be distinguished from another one in stored states: give it another name",
                 excerpt(&groups[at].name)
             ));
         }

@@ -420,12 +420,12 @@ impl GroupedBucket {
         (own + present.borrowed).div_ceil(self.unit)
     }
 
-    /// What is left to the group beside what is set aside.
+    /// What is left to the group in addition to what is set aside.
     pub(crate) fn left_beside(&self, state: &State, now_us: u64, held: &HeldByGroups) -> u64 {
         self.left(&self.seen(state, now_us, Some(held)), now_us)
     }
 
-    /// Spends units. What moves the group back in the order is what does not fit beside its own reservations.
+    /// Spends units. What moves the group back in the order is what does not fit in addition to its own reservations.
     pub(crate) fn spend_beside(
         &self,
         state: &mut State,
@@ -473,7 +473,7 @@ impl GroupedBucket {
         *state = self.store(&present);
     }
 
-    /// How long until units fit beside what is set aside by then; they are within the capacity.
+    /// How long until units fit in addition to what is set aside by then; they are within the capacity.
     pub(crate) fn fits_after_us(
         &self,
         state: &State,
@@ -617,27 +617,26 @@ impl GroupedSlots {
         found.filter(|debts| debts.until_us.min(now_us.saturating_add(CLAIM_US)) > now_us)
     }
 
+    /// Forgets claims that have ended; one holds no longer from now than when it was made.
+    pub(crate) fn bring(&self, state: &mut State, now_us: u64) {
+        for part in &mut state.parts {
+            part.debts.until_us = part.debts.until_us.min(now_us.saturating_add(CLAIM_US));
+        }
+        state
+            .parts
+            .retain(|part| part.debts.waits(now_us) && self.shares.iter().any(|share| share.tag == part.tag));
+    }
+
     /// The group has got a slot, or was denied one and waits for it.
     pub(crate) fn set_claim(&self, state: &mut State, now_us: u64, waits: bool) {
+        self.bring(state, now_us);
         let own = self.shares[self.own].tag;
-        let mut parts: Vec<Part> = Vec::new();
-        for part in &state.parts {
-            if part.tag != own
-                && let Some(debts) = self.debts(state, part.tag, now_us)
-            {
-                let until_us = debts.until_us.min(now_us.saturating_add(CLAIM_US));
-                parts.push(Part { debts: Debts { until_us, ..debts }, ..*part });
-            }
-        }
+        state.parts.retain(|part| part.tag != own);
         if waits {
             let until_us = now_us.saturating_add(CLAIM_US).min(MAX_US);
-            parts.push(Part {
-                tag: own,
-                debts: Debts { claim: 1, until_us, ..Debts::default() },
-                ..Part::default()
-            });
+            let debts = Debts { claim: 1, until_us, ..Debts::default() };
+            state.parts.push(Part { tag: own, debts, ..Part::default() });
         }
-        *state = State { parts, ..State::default() };
     }
 
     /// Moves claims back if the clock went back. Returns whether it did.
@@ -645,9 +644,7 @@ impl GroupedSlots {
         let latest_us = now_us.saturating_add(CLAIM_US);
         let is_ahead = state.parts.iter().any(|part| part.debts.until_us > latest_us);
         if is_ahead {
-            for part in &mut state.parts {
-                part.debts.until_us = part.debts.until_us.min(latest_us);
-            }
+            self.bring(state, now_us);
         }
         is_ahead
     }

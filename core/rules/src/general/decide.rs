@@ -410,7 +410,7 @@ pub(super) struct HeldBeside {
 }
 
 impl QuotaNumbers {
-    /// The units that this quota leaves beside what is set aside.
+    /// The units that this quota leaves in addition to what is set aside.
     pub(super) fn left_beside(&self, state: &State, now_us: u64, held: &HeldBeside) -> u64 {
         match (&self.rules, state, &held.of_groups) {
             (QuotaRules::GroupedBucket(bucket), State::Grouped(state), Some(held)) => {

@@ -144,6 +144,52 @@ fn mistakes_in_calendars_of_keys_are_refused_with_their_place() {
 }
 
 #[test]
+fn mistakes_in_groups_are_refused_with_their_place() {
+    // The policy p begins in line 1, and each text is in line 4.
+    for (text, expected) in [
+        ("groups = { a = { weight = 101 } }", "4:27 weight is 101: allowed is a whole number from 1 to 100"),
+        ("groups = { a = { maximum = 0 } }", "4:28 maximum is 0: allowed is a whole number from 1 to 100"),
+        ("groups = { a = { share = 1 } }", "4:18 \"share\" is no field of a group"),
+        (
+            "groups = { a = { minimum = 60 }, b = { minimum = 50 } }",
+            "4:10 the minimums of the groups are 110%",
+        ),
+        ("groups = { a = { minimum = 60, maximum = 50 } }", "4:10 group \"a\" has a minimum of 60%"),
+        ("groups = { 'a b' = {} }", "4:10 group is \"a b\""),
+        ("groups = { a = { minimum = 5 } }", "5:10 the minimum of group a is 5% of 10/second token_bucket"),
+        ("group = '{team}'", "4:9 group names one of the groups that share the policy, and it has no groups"),
+        ("group = 'team'\ngroups = { a = {} }", "4:9 group is \"team\": allowed is one attribute"),
+        (
+            "groups = { a = {} }\nplans.gold = '20/s token_bucket'",
+            "5:1 policy p is shared by groups: plans is not allowed",
+        ),
+        ("groups = { a = {} }\nlease = 5", "5:9 policy p is shared by groups: lease is not allowed"),
+        (
+            "groups = { a = {} }\nelastic = { policy = 'f', key = 'k' }",
+            "5:11 policy p is shared by groups: elastic",
+        ),
+        (
+            "groups = { a = {} }\npenalty = { denials = 1, within = '1s', block = '1s' }",
+            "5:11 policy p is shared by groups: penalty is not allowed",
+        ),
+    ] {
+        let quotas = "quotas = '10/s token_bucket'";
+        let text = format!("policies.f.quotas = '1/s'\npolylimit = 1\n[policies.p]\n{text}\n{quotas}\n");
+        let refusal = refusal(&text);
+        assert!(refusal.starts_with(expected), "{text}: {refusal}");
+    }
+    let sliding = "polylimit = 1\n[policies.p]\ngroups = { a = {} }\nquotas = ['9 concurrent', '1/s']\n";
+    assert!(refusal(sliding).starts_with("4:10 groups cannot share 1/second: allowed are token_bucket"));
+    let pool =
+        "polylimit = 1\n[policies.p]\nquotas = '1/s'\nelastic = { policy = 'f', key = 'k' }\n[policies.f]\n";
+    let refusal = refusal(&format!("{pool}quotas = '1/s token_bucket'\ngroups = {{ a = {{}} }}\n"));
+    assert!(
+        refusal.starts_with("7:10 policy f is the pool of p: a pool is not allowed to have groups"),
+        "{refusal}"
+    );
+}
+
+#[test]
 fn names_of_policies_leave_room_for_comparisons() {
     let named = |name: &str, more: &str| {
         Document::parse(format!("polylimit = 1\n[policies.\"{name}\"]\nquotas = '1/s'\n{more}").as_bytes())

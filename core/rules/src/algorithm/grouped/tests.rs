@@ -110,6 +110,8 @@ fn steps() -> impl Strategy<Value = Vec<(u64, usize, u64)>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn all_groups_together_get_the_limit(steps in steps()) {
         let buckets = buckets("100/second token_bucket", &three());
