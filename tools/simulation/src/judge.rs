@@ -65,6 +65,9 @@ pub(crate) struct RulePolicy {
     pub(crate) shares: Shares,
 }
 
+/// The policies that rules have applied, and how many requests were denied for each cause.
+pub(crate) type DecidedByRules = (Vec<RulePolicy>, HashMap<&'static str, u64>);
+
 /// The periods of a policy's quotas, in microseconds.
 pub(crate) fn periods_us(policy: &Policy) -> Vec<u64> {
     policy.quotas().iter().map(|quota| as_us(quota.period())).collect()
@@ -131,9 +134,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The policies that rules have applied, and how many requests were denied for each cause, `None` when the clients themselves
-    /// are the keys; and what the groups of the only policy got.
-    pub(crate) fn into_parts(self) -> (Option<(Vec<RulePolicy>, HashMap<&'static str, u64>)>, Shares) {
+    /// What rules have decided, `None` when the clients themselves are the keys; and what the groups of the only policy got.
+    pub(crate) fn into_parts(self) -> (Option<DecidedByRules>, Shares) {
         match self.by {
             By::Key { .. } => (None, Shares::default()),
             By::Groups { shares, .. } => (None, shares),

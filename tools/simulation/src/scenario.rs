@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::attempt::{Attempt, Ends, Source, Verdict};
 use crate::clients::Clients;
 use crate::error::SimulationError;
-use crate::judge::{Judge, RulePolicy, Setting, periods_us};
+use crate::judge::{DecidedByRules, Judge, Setting, periods_us};
 use crate::limits::{Kind, Limits};
 use crate::log::{Facts, LogTraffic, Record};
 use crate::progress::Progress;
@@ -38,7 +38,7 @@ pub(crate) struct Course {
     pub(crate) outcomes: Outcomes,
     pub(crate) ends: Ends,
     /// The policies of a document's rules, and the causes of denials.
-    pub(crate) rules: Option<(Vec<RulePolicy>, std::collections::HashMap<&'static str, u64>)>,
+    pub(crate) rules: Option<DecidedByRules>,
     /// What the groups of the only policy got.
     pub(crate) shares: Shares,
 }

@@ -126,12 +126,11 @@ fn course_of(
 ) -> Result<Course, SimulationError> {
     let tally = &course.tally;
     let total = counts(tally, course.ends);
-    let policies = match &course.rules {
-        Some((policies, _)) => policies.iter().map(rule_policy).collect(),
-        None => {
-            let named = limits.policies()?;
-            named.iter().map(|named| policy_course(named, tally, total, keys, &course.shares)).collect()
-        }
+    let policies = if let Some((policies, _)) = &course.rules {
+        policies.iter().map(rule_policy).collect()
+    } else {
+        let named = limits.policies()?;
+        named.iter().map(|named| policy_course(named, tally, total, keys, &course.shares)).collect()
     };
     let causes = course.rules.as_ref().map(|(_, causes)| cause_counts(causes)).unwrap_or_default();
     Ok(Course {

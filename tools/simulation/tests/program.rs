@@ -66,6 +66,30 @@ fn months_are_simulated_from_the_day_on_which_they_start() {
 }
 
 #[test]
+fn groups_of_clients_are_the_groups_that_share_a_policy() {
+    let document = tempfile::NamedTempFile::new().unwrap();
+    let text = "polylimit = 1\n[policies.tokens]\nquotas = \"1000/s token_bucket\"\n[policies.tokens.groups]\n\
+                search = { weight = 5, minimum = 50 }\nbilling = { weight = 3, minimum = 20 }\n";
+    std::fs::write(document.path(), text).unwrap();
+    let traffic = "search: 20 clients 100/s poisson; billing: 2 clients 2000/s poisson";
+    let arguments = ["--policy", "tokens", "--traffic", traffic, "--for", "20s"];
+    let (answer, _) = json(&arguments, Some(document.path()));
+    let groups = answer["live"]["policies"][0]["groups"].as_array().unwrap();
+    let names: Vec<_> = groups.iter().map(|group| group["group"].as_str().unwrap()).collect();
+    assert_eq!(names, ["billing", "search"]);
+    // After the burst, each has its minimum and its part of the other 300 units a second: 3 and 5 of 8.
+    let last = |group: &Value| {
+        let timeline = group["timeline"].as_array().unwrap();
+        timeline[timeline.len() / 2..].iter().map(|units| units.as_u64().unwrap()).sum::<u64>()
+    };
+    for (group, expected) in groups.iter().zip([3_125, 6_875]) {
+        assert!(last(group).abs_diff(expected) < expected / 20, "{}: {}", group["group"], last(group));
+    }
+    let report = self::answer(&arguments, Some(document.path()), (false, false)).unwrap().out;
+    assert!(report.contains("Shares of the groups of tokens under tokens"), "{report}");
+}
+
+#[test]
 fn people_read_tables_and_a_plot() {
     let arguments = [
         "--policy",

@@ -131,6 +131,12 @@ impl State {
         self.borrowed == 0 && self.parts.is_empty()
     }
 
+    /// What a group has that waits for a slot.
+    fn waiting(&self, tag: GroupTag, now_us: u64) -> Option<Debts> {
+        let found = self.parts.iter().find(|part| part.tag == tag).map(|part| part.debts);
+        found.filter(|debts| debts.waits(now_us))
+    }
+
     /// How long the last claim lasts.
     pub(crate) fn claims_end_after_us(&self, now_us: u64) -> u64 {
         self.parts.iter().map(|part| part.debts.until_us.saturating_sub(now_us)).max().unwrap_or(0)
@@ -600,7 +606,7 @@ impl GroupedSlots {
             let alive = held.alive[group];
             if alive < share.burst {
                 kept += share.burst - alive;
-            } else if let Some(debts) = self.debts(state, share.tag, now_us)
+            } else if let Some(debts) = state.waiting(share.tag, now_us)
                 && place(group) < place(self.own)
             {
                 ahead += debts.claim;
@@ -609,12 +615,6 @@ impl GroupedSlots {
         let (share, alive) = (&self.shares[self.own], held.alive[self.own]);
         let own = share.burst.saturating_sub(alive).min(free);
         own.max(free.saturating_sub(kept + ahead)).min(share.top_burst.saturating_sub(alive))
-    }
-
-    /// What a group that waits has.
-    fn debts(&self, state: &State, tag: GroupTag, now_us: u64) -> Option<Debts> {
-        let found = state.parts.iter().find(|part| part.tag == tag).map(|part| part.debts);
-        found.filter(|debts| debts.until_us.min(now_us.saturating_add(CLAIM_US)) > now_us)
     }
 
     /// Forgets claims that have ended; one holds no longer from now than when it was made.

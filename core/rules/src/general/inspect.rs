@@ -91,14 +91,11 @@ impl PolicyRules {
         let KeyOperation { now_us, headroom, .. } = request;
         let steps = reservations.walk(now_us);
         if quota.rules.counts_slots() {
-            let grouped = quota.grouped_slot_after_us(state, request, reservations);
-            return match grouped {
-                Some(after_us) => Some(after_us).filter(|after_us| *after_us != Decision::NEVER),
-                None => {
-                    let slots = self.most_reservations(headroom);
-                    steps.iter().find(|step| step.alive < slots).map(|step| step.from_us - now_us)
-                }
-            };
+            if let Some(after_us) = quota.grouped_slot_after_us(state, request, reservations) {
+                return Some(after_us).filter(|after_us| *after_us != Decision::NEVER);
+            }
+            let slots = self.most_reservations(headroom);
+            return steps.iter().find(|step| step.alive < slots).map(|step| step.from_us - now_us);
         }
         Some(quota.fits_after_us(state, request, reservations, &steps))
             .filter(|after_us| *after_us != Decision::NEVER)
