@@ -15,14 +15,14 @@ LIMIT = 1_000
 
 
 def simulate(groups: list[Group], asked: Sequence[int], cost: Callable[[random.Random], int] = lambda _: 1) -> list[int]:
-    """Units a second that each group gets of 1,000, from the third to the sixth second, when each asks at random at these rates."""
+    """Units a second that each group gets of 1,000, from the third to the tenth second, when each asks at random at these rates."""
     policy, source = Policy(groups, (LIMIT, SECOND, LIMIT), None), random.Random(1)
     bucket = policy.bucket
     assert bucket
     arrivals = [(int(source.expovariate(rate) * SECOND), at) for at, rate in enumerate(asked) if rate]
     heapq.heapify(arrivals)
     got, total = [0] * len(groups), 0
-    while arrivals[0][0] < 6 * SECOND:
+    while arrivals[0][0] < 10 * SECOND:
         now, at = heapq.heappop(arrivals)
         units = cost(source)
         bucket.bring(now)
@@ -35,7 +35,7 @@ def simulate(groups: list[Group], asked: Sequence[int], cost: Callable[[random.R
             policy.wait(at, units, now)
         assert total <= LIMIT + LIMIT * now // SECOND, "more was admitted than the limit"
         heapq.heappush(arrivals, (now + int(source.expovariate(asked[at]) * SECOND) + 1, at))
-    return [units // 4 for units in got]
+    return [units // 8 for units in got]
 
 
 def main() -> int:

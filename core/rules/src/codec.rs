@@ -34,7 +34,8 @@ use crate::algorithm::{State, fixed_window, sliding_log, sliding_window, stepped
 pub use crate::codec::record::has_blocks;
 pub use crate::codec::record::{Bytes, Form, Reader, Tag, read_reservations, write_reservations};
 use crate::codec::record::{
-    MAX_COUNT_BYTES, Record, put, put_head, read_blocks, read_groups, write_blocks, write_groups,
+    MAX_COUNT_BYTES, MAX_DEBT, MAX_TICK_EXPONENT, Record, put, put_head, read_blocks, read_groups,
+    write_blocks, write_groups,
 };
 use crate::history::{
     Change, PastNumbers, bucket_ran_out, past_of, rate, repays_one, stepped_bucket_has_run_out,
@@ -44,8 +45,6 @@ use crate::policy::Policy;
 use crate::quota::{Algorithm, Quota};
 use crate::units::MAX_US;
 
-pub(crate) const MAX_DEBT: u64 = 1 << 53;
-pub(crate) const MAX_TICK_EXPONENT: u8 = 13;
 /// The largest debt that fits the five bytes of a short record.
 const MAX_SHORT_DEBT: u64 = (1 << 40) - 1;
 

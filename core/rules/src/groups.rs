@@ -4,12 +4,9 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::error::{Error, excerpt};
 use crate::quota::tick::gcd;
 use crate::report::sha256;
-use crate::reservation::list::Reservations;
 
 /// A group, in percent of every quota of its policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,27 +157,6 @@ impl Groups {
 
     pub(crate) fn tag(&self) -> GroupTag {
         self.table.tags[self.own]
-    }
-}
-
-/// What the groups of a key have set aside.
-#[derive(Clone, Debug)]
-pub(crate) struct HeldByGroups {
-    pub(crate) units: SmallVec<[u64; 8]>,
-    /// The number of reservations.
-    pub(crate) alive: SmallVec<[u64; 8]>,
-}
-
-impl HeldByGroups {
-    pub(crate) fn of(table: &GroupTable, reservations: &Reservations, now_us: u64) -> Self {
-        let none = SmallVec::from_elem(0, table.groups.len());
-        let mut held = Self { units: none.clone(), alive: none };
-        for (_, reservation) in reservations.alive(now_us) {
-            let group = table.tagged(reservation.id.group().unwrap_or_default());
-            held.units[group] += reservation.units;
-            held.alive[group] += 1;
-        }
-        held
     }
 }
 

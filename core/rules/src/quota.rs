@@ -3,6 +3,8 @@
 mod admission;
 mod builder;
 pub mod calendar;
+#[doc(hidden)]
+pub mod shares;
 mod text;
 pub mod tick;
 
@@ -13,7 +15,6 @@ pub use calendar::Calendar;
 pub use text::parse_duration;
 pub use text::{parse_duration_us, parse_quotas};
 
-use crate::algorithm::grouped;
 use crate::error::Error;
 use crate::groups::GroupTable;
 use crate::names::named_enum;
@@ -241,13 +242,13 @@ impl Quota {
                 "groups cannot share {self}: allowed are token_bucket without step, excess and count_denied, and concurrent"
             )));
         }
-        let tick_us = if is_bucket { grouped::tick_of(self) } else { Some(1) };
+        let tick_us = if is_bucket { shares::tick_of(self) } else { Some(1) };
         let Some(tick_us) = tick_us else {
             return Err(Error::invalid_argument(format!(
                 "groups cannot share {self} exactly: use a smaller limit or burst, or a period with more factors of ten"
             )));
         };
-        grouped::check(self, table)?;
+        shares::check(self, table)?;
         Ok(Self { tick_us, is_grouped: true, ..self.clone() })
     }
 

@@ -3,15 +3,17 @@
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-use crate::algorithm::grouped::{self, MAX_PLACE};
-use crate::codec::{MAX_DEBT, MAX_TICK_EXPONENT};
+use crate::algorithm::grouped;
 use crate::groups::GroupTag;
 use crate::penalty::BlockRecord;
 use crate::quota::Quota;
+use crate::quota::shares::MAX_PLACE;
 use crate::reservation::id::ReservationId;
 use crate::reservation::list::{Reservation, Reservations};
 use crate::units::MAX_US;
 
+pub(super) const MAX_DEBT: u64 = 1 << 53;
+pub(super) const MAX_TICK_EXPONENT: u8 = 13;
 /// The most bytes of a count of a sliding window.
 pub(super) const MAX_COUNT_BYTES: u8 = 6;
 

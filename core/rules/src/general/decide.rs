@@ -5,10 +5,9 @@ use super::{Added, KeyOperation, KeyParts, KeyPartsMut, KeyStates, kept};
 use crate::algorithm::grouped::GroupedSlots;
 use crate::algorithm::{QuotaRules, Rules, State};
 use crate::decision::{Cause, Decision, Degradation};
-use crate::groups::HeldByGroups;
 use crate::penalty::{BlockRecord, Penalty};
 use crate::reservation::list::{
-    AS_RESERVED, Held, Hold, MAX_RESERVATIONS, REPEATED, Reservation, Reservations, end_of,
+    AS_RESERVED, Held, HeldByGroups, Hold, MAX_RESERVATIONS, REPEATED, Reservation, Reservations, end_of,
 };
 use crate::transition::{Applied, Operation, PolicyRules, QuotaNumbers};
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::groups::GroupTable;
 use crate::reservation::id::ReservationId;
 use crate::units::{MAX_US, micros};
 
@@ -211,6 +212,27 @@ impl Reservations {
     pub(crate) fn bring(&mut self, now_us: u64) {
         self.rewind(now_us);
         self.0.retain(|reservation| reservation.ends_us > now_us);
+    }
+}
+
+/// What the groups of a key have set aside.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldByGroups {
+    pub(crate) units: SmallVec<[u64; 8]>,
+    /// The number of reservations.
+    pub(crate) alive: SmallVec<[u64; 8]>,
+}
+
+impl HeldByGroups {
+    pub(crate) fn of(table: &GroupTable, reservations: &Reservations, now_us: u64) -> Self {
+        let none = SmallVec::from_elem(0, table.groups().len());
+        let mut held = Self { units: none.clone(), alive: none };
+        for (_, reservation) in reservations.alive(now_us) {
+            let group = table.tagged(reservation.id.group().unwrap_or_default());
+            held.units[group] += reservation.units;
+            held.alive[group] += 1;
+        }
+        held
     }
 }
 

@@ -1,11 +1,11 @@
 //! The arguments that describe a policy to a script.
 
-use polylimit_rules::algorithm::grouped::shares_of;
 use polylimit_rules::codec::Tag;
 use polylimit_rules::groups::Groups;
 use polylimit_rules::history::{Change, PastNumbers, past_of};
 use polylimit_rules::penalty::Penalty;
 use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::shares::shares_of;
 use polylimit_rules::quota::tick::gcd;
 use polylimit_rules::quota::{Algorithm, Quota};
 use polylimit_rules::reservation::list::MAX_RESERVATIONS;
