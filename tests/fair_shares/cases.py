@@ -240,7 +240,7 @@ def at_random(seed: int) -> Case:
             if bucket:
                 case.op(t, op, group, cost=cost)
         elif op == "commit":
-            case.op(t, op, group, cost=source.choice([None, cost]) if bucket else None, name=source.choice(ids))
+            case.op(t, op, group, cost=cost, name=source.choice(ids))
         elif op == "cancel":
             case.op(t, op, group, name=source.choice(ids))
         else:
