@@ -251,7 +251,7 @@ def at_random(seed: int) -> Case:
 def main() -> int:
     assert MAX_RESERVATIONS == 1_000
     cases = [make() for make in (minimums, weights, maximum, others, reservations, slots, attributes, clock)]
-    cases += [at_random(seed) for seed in range(60)]
+    cases += [at_random(seed) for seed in range(20)]
     text = json.dumps({"format": 3, "cases": [case.json for case in cases]}, separators=(",", ":")) + "\n"
     if "--check" not in sys.argv:
         FILE.write_text(text, encoding="utf-8")
