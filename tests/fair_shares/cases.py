@@ -111,11 +111,11 @@ def maximum() -> Case:
 
 def others() -> Case:
     case = Case(
-        "groups: a group without a name of its own is everyone else",
+        "groups: a group that the table does not name is in the group *",
         {"a": Group(1, 50), "*": Group(2)},
         (10, "minute", 10),
     )
-    case.op(0, "check", "nobody", cost=7)
+    case.op(0, "check", "unnamed", cost=7)
     case.op(0, "check", "*", cost=1)
     case.op(0, "peek", "elsewhere", cost=1)
     case.op(0, "check", "a", cost=3)

@@ -39,7 +39,7 @@ pub struct AppliedPolicy {
     pub is_missing: bool,
     /// The number of the rule in the document, from 1 up.
     pub rule: u32,
-    /// The calendar of the key, where the policy takes one from requests.
+    /// The calendar of the key and the group of the request, where the policy takes them from requests.
     pub calendar: Option<Box<KeyOptions>>,
 }
 

@@ -41,7 +41,7 @@ pub struct GroupTable {
 }
 
 impl GroupTable {
-    /// The group of everyone who is in none of the others.
+    /// The group of requests that name none of the other groups.
     pub const OTHERS: &str = "*";
     /// The most groups of one policy, `*` included.
     pub const MAX_GROUPS: usize = 64;
@@ -113,7 +113,7 @@ impl GroupTable {
         self.scale
     }
 
-    /// The place of everyone who is in none of the other groups.
+    /// The place of the group `*`.
     pub fn others(&self) -> usize {
         self.others
     }
@@ -123,7 +123,7 @@ impl GroupTable {
         self.groups.iter().position(|group| &*group.name == name)
     }
 
-    /// The place of the group with this tag; that of everyone else for a group that there is no more.
+    /// The place of the group with this tag; that of `*` for a group that the policy no longer has.
     pub(crate) fn tagged(&self, tag: GroupTag) -> usize {
         self.tags.iter().position(|known| *known == tag).unwrap_or(self.others)
     }
@@ -143,7 +143,7 @@ impl Groups {
         Self { table, own }
     }
 
-    /// The same groups for requests of this one; for those of everyone else where there is no such group.
+    /// The same groups for requests of this one; for those of `*` where there is no such group.
     #[must_use]
     pub fn of(&self, name: Option<&str>) -> Self {
         let own = name.and_then(|name| self.table.named(name)).unwrap_or(self.table.others);

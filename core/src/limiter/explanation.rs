@@ -44,7 +44,7 @@ struct AskedByConfiguration<'a> {
     cost: u64,
     headroom: u8,
     plan: Option<&'a [u8]>,
-    /// The calendar of the key, where the request has one.
+    /// The calendar of the key and the group of the request, where the request has them.
     calendar: Option<&'a KeyOptions>,
     now_us: u64,
     /// The rule that applies the policy, and whether the request lacks an attribute of the key.

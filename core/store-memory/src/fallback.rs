@@ -275,6 +275,10 @@ fn slow_rate(quota: &Quota, share_ppm: u64) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use polylimit_rules::groups::{Group, GroupTable};
+
     use super::*;
 
     fn share(quotas: &str, share_ppm: u32) -> String {
@@ -287,6 +291,21 @@ mod tests {
         assert_eq!(quarter, "a: 2/second token_bucket burst=5; 1/minute; 0/hour; 1/hour fixed_window");
         let policy = Policy::parse("a", "7/h").unwrap();
         assert_eq!(share_of(&policy, Ppm::ALL), policy);
+    }
+
+    #[test]
+    fn groups_share_a_share_while_each_minimum_is_a_unit() {
+        let group = |name: &str, minimum| Group { name: name.into(), weight: 1, minimum, maximum: 100 };
+        let table = Arc::new(GroupTable::new([group("a", 50), group("b", 10)]).unwrap());
+        let policy = Policy::parse("a", "100/s token_bucket; 20 concurrent").unwrap();
+        let policy = policy.with_groups(Some(&table)).unwrap();
+        let half = share_of(&policy, Ppm(500_000));
+        assert_eq!(half.to_string(), "a: 50/second token_bucket; 10 concurrent");
+        assert_eq!(half.groups(), policy.groups());
+        assert!(half.quotas().iter().all(Quota::is_grouped));
+        // A tenth of two slots is none.
+        let tenth = share_of(&policy, Ppm(100_000));
+        assert!(tenth.groups().is_none() && !tenth.quotas().iter().any(Quota::is_grouped));
     }
 
     #[test]

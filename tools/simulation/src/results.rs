@@ -220,7 +220,7 @@ pub struct PolicyCourse {
 /// What one group of a policy got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupCourse {
-    /// The name of the group; `*` is everyone else.
+    /// The name of the group; `*` is that of requests that name none of the others.
     pub group: String,
     /// The units of admitted attempts.
     pub admitted_units: u64,

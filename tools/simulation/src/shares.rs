@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::attempt::Attempt;
 use crate::tally::Timeline;
 
-/// The name of everyone who is in no other group.
+/// The group of requests that name none of the other groups.
 const OTHERS: &str = "*";
 
 /// The units of the groups of one policy.

@@ -74,7 +74,7 @@ pub struct State {
     pub(crate) limit: u64,
     pub(crate) scale: u64,
     pub(crate) borrowed: u64,
-    /// Of the groups that have anything.
+    /// Those of the groups that have a debt, a claim or another place than the group served last.
     pub(crate) parts: Vec<Part>,
 }
 
@@ -148,10 +148,6 @@ impl GroupedBucket {
             shares,
             own: groups.own,
         }
-    }
-
-    pub fn shares(&self) -> &[Share] {
-        &self.shares
     }
 
     /// The most units that the group can ever get at once.
@@ -485,10 +481,6 @@ impl GroupedSlots {
             shares,
             own: groups.own,
         }
-    }
-
-    pub fn shares(&self) -> &[Share] {
-        &self.shares
     }
 
     /// The most slots that the group can ever have.

@@ -73,8 +73,8 @@ pub struct PolicyDecision {
     /// The reservation that was made under the policy, which the caller commits or cancels with
     /// [`Limiter::commit`] and [`Limiter::cancel`]. `None` where units were spent.
     pub reservation: Option<ReservationId>,
-    /// The plan for further operations on the key, such as a commit, if the request has a calendar for it: the request's plan with that
-    /// calendar, such as `gold zone=Asia/Tokyo from=15`. Otherwise the request's plan is.
+    /// The plan for further operations on the key, such as a commit, if the request has a calendar or a group for it: the request's
+    /// plan with both, such as `gold zone=Asia/Tokyo from=15` or `group=search`. Otherwise the request's plan is.
     pub plan: Option<Box<str>>,
     /// What the response reports as spent, for a policy that is reserved until then.
     pub(crate) spent: Option<Arc<Meter>>,

@@ -42,7 +42,7 @@ pub struct MatchedPolicy {
     pub spends_always: bool,
     /// Whether the policy decides.
     pub mode: PolicyMode,
-    /// The plan for further operations on the key, if the request has a calendar for it: the request's plan with that calendar, such as
+    /// The plan for further operations on the key, if the request has a calendar or a group for it: the request's plan with both, such as
     /// `gold zone=Asia/Tokyo from=15`. Otherwise [`RequestMatch::plan`] is.
     pub plan: Option<Box<str>>,
     /// The policy with the effective quotas of the key: those of its override or plan, or the policy's.

@@ -45,7 +45,7 @@ fn check(bucket: &GroupedBucket, state: &mut State, now_us: u64, units: u64) -> 
 fn half_of_the_minimums_burst_is_set_apart() {
     let buckets = buckets("100/second token_bucket burst=200", &three());
     let shares: Vec<_> =
-        buckets[0].shares().iter().map(|share| (share.rate, share.burst, share.top_rate)).collect();
+        buckets[0].shares.iter().map(|share| (share.rate, share.burst, share.top_rate)).collect();
     assert_eq!(shares, [(50, 50, 0), (20, 20, 60), (0, 0, 0)]);
     let capacities: Vec<_> = buckets.iter().map(GroupedBucket::capacity).collect();
     assert_eq!(capacities, [50 + 130, 120, 130]);
@@ -136,7 +136,7 @@ proptest! {
             if group != quiet {
                 check(&buckets[group], &mut state, now_us, units);
             }
-            prop_assert!(buckets[quiet].remaining(&state, now_us) >= buckets[quiet].shares()[quiet].burst);
+            prop_assert!(buckets[quiet].remaining(&state, now_us) >= buckets[quiet].shares[quiet].burst);
         }
     }
 
