@@ -9,16 +9,23 @@ pub(crate) enum RateLimitCall {
     CheckRateLimit,
     /// Kuadrant's, after it: the hits have happened, and are charged whether they fit or not.
     Report,
+    /// Kuadrant's, before a request: its units are held until its `Commit`, or until they expire.
+    Reserve,
+    /// Kuadrant's, after it: what was held ends, and what was used is charged.
+    Commit,
 }
 
 impl RateLimitCall {
-    pub(crate) const ALL: [Self; 3] = [Self::ShouldRateLimit, Self::CheckRateLimit, Self::Report];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::ShouldRateLimit, Self::CheckRateLimit, Self::Report, Self::Reserve, Self::Commit];
 
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Self::ShouldRateLimit => "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
             Self::CheckRateLimit => "/kuadrant.service.ratelimit.v1.RateLimitService/CheckRateLimit",
             Self::Report => "/kuadrant.service.ratelimit.v1.RateLimitService/Report",
+            Self::Reserve => "/kuadrant.service.ratelimit.v1.RateLimitService/Reserve",
+            Self::Commit => "/kuadrant.service.ratelimit.v1.RateLimitService/Commit",
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) struct Application {
     /// Whether its hits are spent even if they are denied.
     spends_always: bool,
     /// Whether its denial counts only together with others.
-    is_in_quota_mode: bool,
+    pub(super) is_in_quota_mode: bool,
     /// Whether fields of the response show the decision: not those of a policy in shadow.
     pub(super) is_on: bool,
     /// The policy with the effective quotas of the key.
@@ -115,7 +115,7 @@ impl Application {
         })
     }
 
-    fn request(&self) -> Request<'_> {
+    pub(super) fn request(&self) -> Request<'_> {
         let request = Request::new(&self.key).policy(&self.policy).cost(self.units).headroom(self.headroom);
         match &self.plan {
             Some(plan) => request.plan(plan),
@@ -163,7 +163,8 @@ pub(super) async fn decide(
     caller: Option<&Identity>,
     request: &RateLimitRequest,
 ) -> Result<Outcome, Status> {
-    let mut descriptors = Descriptor::read_all(app, request)?;
+    let hits = u64::from(request.hits_addend.max(1));
+    let mut descriptors = Descriptor::read_all(app, &request.domain, &request.descriptors, hits)?;
     if call == RateLimitCall::CheckRateLimit {
         for descriptor in &mut descriptors {
             descriptor.hits = Hits::Peek;
@@ -189,14 +190,7 @@ pub(super) async fn decide(
     } else {
         ask_each(app, &mut outcome.applications).await
     };
-    let applications = || outcome.applications.iter();
-    let all_deny = |in_quota_mode: bool| {
-        let mut those = applications()
-            .filter(|one| one.is_in_quota_mode == in_quota_mode && one.decision().is_some())
-            .peekable();
-        those.peek().is_some() && those.all(Application::denies)
-    };
-    outcome.is_denied = all_deny(true) || applications().any(|one| !one.is_in_quota_mode && one.denies());
+    outcome.is_denied = are_denied(&outcome.applications);
     if counts_all && failed.is_ok() {
         charge_denied(app, &outcome.applications).await?;
     } else if !is_together && (failed.is_err() || outcome.is_denied) {
@@ -212,8 +206,16 @@ pub(super) async fn decide(
     Ok(outcome)
 }
 
+/// Whether one of them denies the request, or all of those in quota mode together.
+pub(super) fn are_denied(applications: &[Application]) -> bool {
+    let in_quota_mode = applications.iter().filter(|one| one.is_in_quota_mode && one.decision().is_some());
+    let mut in_quota_mode = in_quota_mode.peekable();
+    in_quota_mode.peek().is_some() && in_quota_mode.all(Application::denies)
+        || applications.iter().any(|one| !one.is_in_quota_mode && one.denies())
+}
+
 /// What the document says about each descriptor.
-async fn matched(
+pub(super) async fn matched(
     app: &App,
     caller: Option<&Identity>,
     descriptors: &[Descriptor<'_>],
@@ -371,7 +373,7 @@ async fn give_back(app: &App, applications: &mut [Application]) -> Result<(), St
 
 /// An error of the limiter. While the store is away, outage policies have answered before there is one. `StoreUnavailable` is left for a
 /// limiter without a document and `Closed` for one that is closed: neither has a policy that could say what to do.
-fn status_of(error: &Error) -> Status {
+pub(super) fn status_of(error: &Error) -> Status {
     let message = error.message();
     match error.kind() {
         ErrorKind::InvalidArgument => Status::invalid_argument(message),

@@ -7,7 +7,7 @@ use tonic::Status;
 
 use crate::app::App;
 use crate::counters::{Interface, Rejection};
-use crate::rls::messages::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit};
+use crate::rls::messages::{RateLimitDescriptor, RateLimitOverride, Unit};
 
 /// The most entries of a descriptor.
 const MAX_ENTRIES: usize = 64;
@@ -41,13 +41,18 @@ pub(super) struct OverridingLimit {
 }
 
 impl<'a> Descriptor<'a> {
-    /// Reads the descriptors of a request.
-    pub(super) fn read_all(app: &App, request: &'a RateLimitRequest) -> Result<Vec<Self>, Status> {
-        if request.domain.is_empty() {
+    /// Reads the descriptors of a request that adds this many hits to those that do not have their own number.
+    pub(super) fn read_all(
+        app: &App,
+        domain: &'a str,
+        descriptors: &'a [RateLimitDescriptor],
+        hits: u64,
+    ) -> Result<Vec<Self>, Status> {
+        if domain.is_empty() {
             return Err(Status::invalid_argument("the domain is empty: name the one of Envoy's filter"));
         }
         let most = app.options.limits.requests;
-        match request.descriptors.len() {
+        match descriptors.len() {
             0 => return Err(Status::invalid_argument("there is no descriptor: send at least one")),
             sent if sent > most => {
                 return Err(too_large(
@@ -57,8 +62,7 @@ impl<'a> Descriptor<'a> {
             }
             _ => {}
         }
-        let hits = u64::from(request.hits_addend.max(1));
-        request.descriptors.iter().map(|sent| Self::read(app, &request.domain, hits, sent)).collect()
+        descriptors.iter().map(|sent| Self::read(app, domain, hits, sent)).collect()
     }
 
     fn read(app: &App, domain: &'a str, hits: u64, sent: &'a RateLimitDescriptor) -> Result<Self, Status> {

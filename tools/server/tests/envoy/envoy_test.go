@@ -47,26 +47,37 @@ descriptors:
     rate_limit: {unit: day, requests_per_unit: 1000}
 `
 
-// serve starts the program with limits that are imported with these flags, and returns the address of its listener.
-func serve(t *testing.T, limits string, flags ...string) string {
+func program(t *testing.T) string {
 	t.Helper()
 	program := os.Getenv("POLYLIMIT")
 	if program == "" {
 		t.Fatal("POLYLIMIT is not set: it names the program")
 	}
-	folder := t.TempDir()
-	yaml, document := filepath.Join(folder, "limits.yaml"), filepath.Join(folder, "limits.toml")
+	return program
+}
+
+// serve starts the program with limits that are imported with these flags, and returns the address of its listener.
+func serve(t *testing.T, limits string, flags ...string) string {
+	t.Helper()
+	yaml := filepath.Join(t.TempDir(), "limits.yaml")
 	if err := os.WriteFile(yaml, []byte(limits), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	imported, err := exec.Command(program, append(append([]string{"policies", "import", "--from", "envoy-ratelimit"}, flags...), yaml)...).Output()
+	imported, err := exec.Command(program(t), append(append([]string{"policies", "import", "--from", "envoy-ratelimit"}, flags...), yaml)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(document, imported, 0o600); err != nil {
+	return serveDocument(t, string(imported))
+}
+
+// serveDocument starts the program with these policies, and returns the address of its listener.
+func serveDocument(t *testing.T, policies string) string {
+	t.Helper()
+	document := filepath.Join(t.TempDir(), "limits.toml")
+	if err := os.WriteFile(document, []byte(policies), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server := exec.Command(program, "--policies", document, "serve", "--listen", "http://127.0.0.1:0", "--admin", "off")
+	server := exec.Command(program(t), "--policies", document, "serve", "--listen", "http://127.0.0.1:0", "--admin", "off")
 	told, err := server.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -162,47 +173,6 @@ func TestUsageOfStreams(t *testing.T) {
 	// Streams that had begun before report more.
 	expect(t, 1200, over, 0)
 	expect(t, 0, over, 0)
-}
-
-// Kuadrant's calls, as its generated client sends them: their messages are Envoy's.
-func TestKuadrantsClient(t *testing.T) {
-	connection := connect(t, serve(t, usage))
-	call := func(t *testing.T, method string, hits uint32) rls.RateLimitResponse_Code {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		descriptors := []*common.RateLimitDescriptor{descriptor("tenant", "a")}
-		request, response := &rls.RateLimitRequest{Domain: "ai", Descriptors: descriptors, HitsAddend: hits}, &rls.RateLimitResponse{}
-		if err := connection.Invoke(ctx, "/kuadrant.service.ratelimit.v1.RateLimitService/"+method, request, response); err != nil {
-			t.Fatal(err)
-		}
-		return response.OverallCode
-	}
-	for _, step := range []struct {
-		method string
-		hits   uint32
-		code   rls.RateLimitResponse_Code
-	}{
-		// A check spends nothing, whatever it says.
-		{"CheckRateLimit", 1000, rls.RateLimitResponse_OK},
-		{"CheckRateLimit", 1, rls.RateLimitResponse_OK},
-		{"Report", 999, rls.RateLimitResponse_OK},
-		{"CheckRateLimit", 0, rls.RateLimitResponse_OK},
-		// No hits are one.
-		{"Report", 0, rls.RateLimitResponse_OK},
-		{"CheckRateLimit", 1, rls.RateLimitResponse_OVER_LIMIT},
-		{"Report", 1200, rls.RateLimitResponse_OVER_LIMIT},
-		{"CheckRateLimit", 1, rls.RateLimitResponse_OVER_LIMIT},
-	} {
-		if code := call(t, step.method, step.hits); code != step.code {
-			t.Fatalf("%s of %d hits: %v", step.method, step.hits, code)
-		}
-	}
-	health, err := grpc_health_v1.NewHealthClient(connection).Check(context.Background(),
-		&grpc_health_v1.HealthCheckRequest{Service: "kuadrant.service.ratelimit.v1.RateLimitService"})
-	if err != nil || health.Status != grpc_health_v1.HealthCheckResponse_SERVING {
-		t.Fatal(health, err)
-	}
 }
 
 func TestEnvoysClient(t *testing.T) {
